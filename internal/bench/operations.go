@@ -178,14 +178,20 @@ func (r *countedRegistry) mirroring(versions int) ([]operation, error) {
 			return err
 		}
 	}
-	// The provider's records are read once before the first version.
-	const records = 2
-	each := callBounds{records + versions, versions, versions, versions}
+	const (
+		// The policy, the origin and the provider's records are read once before
+		// the first version.
+		policy, origins, records = 1, 1, 2
+		once                     = policy + origins + records
+		// The first sight of the provider is recorded, and then its first key.
+		sighting, key = 1, 1
+	)
+	each := callBounds{once + versions, versions, versions, versions}
 	first, rest := all[versions].String(), "> "+all[versions].String()
 	return []operation{
-		{"1 version", callBounds{records + 1, 1, 1, 1}, add(first, 1)},
+		{"1 version", callBounds{once + key + 1, sighting + key + 1, 1, 1}, add(first, 1)},
 		{fmt.Sprintf("%d versions", versions), each, add(rest, versions)},
-		{fmt.Sprintf("the %d again", versions), callBounds{reads: records, objectReads: versions},
+		{fmt.Sprintf("the %d again", versions), callBounds{reads: once, objectReads: versions},
 			add(rest, versions)},
 	}, nil
 }

@@ -222,6 +222,15 @@ func (s *Service) Parent(name string) (*Service, bool) {
 // after redirects, because clients resolve relative URLs in the response
 // against it.
 func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL, error) {
+	a, err := s.getJSON(ctx, path, into)
+	if err != nil {
+		return nil, err
+	}
+	return a.url, nil
+}
+
+// getJSON is like [Service.GetJSON] but returns the whole response.
+func (s *Service) getJSON(ctx context.Context, path string, into any) (*answer, error) {
 	a, err := s.ask(ctx, http.MethodGet, path, nil, true)
 	if err != nil {
 		return nil, err
@@ -232,7 +241,7 @@ func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL,
 	if err := a.decode(into); err != nil {
 		return nil, err
 	}
-	return a.url, nil
+	return a, nil
 }
 
 // Do sends a request to one of Larder's own endpoints. It sends body as JSON

@@ -12,8 +12,12 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
+// ErrTooLarge means that a file has more bytes than the caller accepts. It comes
+// with registry.ErrInvalid.
+var ErrTooLarge = errors.New("too large")
+
 // Download writes the file at a URL to w, unchanged. It sends no credential. A
-// file of more than limit bytes is registry.ErrInvalid.
+// file of more than limit bytes is [ErrTooLarge].
 //
 // If begin is not nil, Download calls it when the first byte arrives. size is the
 // size of the file, or 0 if the server does not send it. Download calls the
@@ -50,7 +54,8 @@ func (c *Client) Download(
 	if response.StatusCode != http.StatusOK {
 		return what.statusError(response.StatusCode, complaint{})
 	}
-	tooLarge := registry.Errorf(registry.ErrInvalid, "cannot %s: the file has more than %d bytes", what, limit)
+	tooLarge := registry.Errorf(ErrTooLarge, "%w",
+		registry.Errorf(registry.ErrInvalid, "cannot %s: the file has more than %d bytes", what, limit))
 	if response.ContentLength > limit {
 		return tooLarge
 	}

@@ -3,10 +3,14 @@ package client
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -20,23 +24,33 @@ type ProviderVersion struct {
 	// Platforms lists the platforms for which the origin announces packages.
 	// Some origins leave it out, because the CLIs do not read it.
 	Platforms []registry.Platform
+	// PublishedAt is when the version was published, as the origin claims. It is
+	// the zero time if the listing has no plausible time.
+	PublishedAt time.Time
 }
 
 // ProviderVersions returns the versions of a provider, highest first. It skips
 // versions and platforms that are invalid, because clients cannot request them.
+// date is the time of the origin's clock, or the zero time if the response has
+// none.
 //
-// Source: provider registry protocol, "List Available Versions".
-func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) ([]ProviderVersion, error) {
+// Source: provider registry protocol, "List Available Versions". The protocol
+// has no publication times. Larder and other registries add published_at.
+func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) (
+	found []ProviderVersion, date time.Time, err error,
+) {
 	var body struct {
 		Versions []struct {
-			Version   string              `json:"version"`
-			Platforms []registry.Platform `json:"platforms"`
+			Version     string              `json:"version"`
+			Platforms   []registry.Platform `json:"platforms"`
+			PublishedAt publicationTime     `json:"published_at"`
 		} `json:"versions"`
 	}
-	if _, err := s.GetJSON(ctx, p.String()+"/versions", &body); err != nil {
-		return nil, err
+	a, err := s.getJSON(ctx, p.String()+"/versions", &body)
+	if err != nil {
+		return nil, time.Time{}, err
 	}
-	found := make([]ProviderVersion, 0, len(body.Versions))
+	found = make([]ProviderVersion, 0, len(body.Versions))
 	seen := make(map[string]bool)
 	for _, offered := range body.Versions {
 		version, err := registry.ParseVersion(offered.Version)
@@ -44,7 +58,7 @@ func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) ([]
 			continue
 		}
 		seen[version.String()] = true
-		v := ProviderVersion{Version: version}
+		v := ProviderVersion{Version: version, PublishedAt: time.Time(offered.PublishedAt)}
 		has := make(map[registry.Platform]bool, len(offered.Platforms))
 		for _, platform := range offered.Platforms {
 			if _, err := registry.ParsePlatform(platform.String()); err == nil && !has[platform] {
@@ -55,7 +69,77 @@ func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) ([]
 		found = append(found, v)
 	}
 	slices.SortFunc(found, func(a, b ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return found, nil
+	return found, a.date(), nil
+}
+
+// ProviderPublishedAt requests when a version of a provider was published, as
+// the origin claims. The provider registry protocol has no such request. The
+// public Terraform registry and the metadata API of Larder answer it.
+//
+// It returns the zero time if the origin does not know the request, or responds
+// without a plausible time for the version. Every other response is an error,
+// because a firewall or a page about maintenance must not hide the time.
+func (s *Service) ProviderPublishedAt(ctx context.Context, p registry.Provider, v registry.Version) (
+	time.Time, error,
+) {
+	a, err := s.ask(ctx, http.MethodGet, p.String()+"/"+v.String(), nil, true)
+	if err != nil {
+		return time.Time{}, err
+	}
+	switch a.status {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusNotImplemented:
+		return time.Time{}, nil
+	default:
+		return time.Time{}, a.info.statusError(a.status, complaint{})
+	}
+	var object *map[string]json.RawMessage
+	if a.decode(&object) != nil || object == nil {
+		return time.Time{}, registry.Errorf(registry.ErrInvalid, "cannot read the response to %s: it is not a JSON object",
+			a.info)
+	}
+	var body struct {
+		Version     string          `json:"version"`
+		PublishedAt publicationTime `json:"published_at"`
+	}
+	// An origin can answer unknown requests with its latest version.
+	if a.decode(&body) != nil || body.Version != "" && body.Version != v.String() {
+		return time.Time{}, nil //nolint:nilerr // documented above
+	}
+	return time.Time(body.PublishedAt), nil
+}
+
+// publicationTime is a time as an origin writes it. It is the zero time if that
+// is not a plausible time in the format of RFC 3339.
+type publicationTime time.Time
+
+// UnmarshalJSON implements [json.Unmarshaler]. It never returns an error, so
+// that an origin with other times can still be mirrored.
+func (t *publicationTime) UnmarshalJSON(text []byte) error {
+	const first, last = 2000, 2200 // years
+	*t = publicationTime{}
+	var at time.Time
+	if json.Unmarshal(text, &at) != nil {
+		return nil //nolint:nilerr // documented above
+	}
+	if at = at.UTC(); at.Year() >= first && at.Year() <= last {
+		*t = publicationTime(at)
+	}
+	return nil
+}
+
+// date returns the time of the server's clock, or the zero time if the response
+// has none. A cache adds how long it has stored the response.
+func (a *answer) date() time.Time {
+	at, err := http.ParseTime(a.header.Get("Date"))
+	if err != nil {
+		return time.Time{}
+	}
+	const longest = 10 * 365 * 24 * 60 * 60
+	if age, err := strconv.ParseInt(a.header.Get("Age"), 10, 64); err == nil && age > 0 && age < longest {
+		at = at.Add(time.Duration(age) * time.Second)
+	}
+	return at.UTC()
 }
 
 // ProviderPackage locates a provider's package for one platform, with the files

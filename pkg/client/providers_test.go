@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -74,7 +75,7 @@ func TestProviderVersions(t *testing.T) {
 				}
 				answerJSON(w, 200, test.answer)
 			})
-			got, err := service.ProviderVersions(t.Context(), random)
+			got, _, err := service.ProviderVersions(t.Context(), random)
 			check(t, texts, err, test.err)
 			if !reflect.DeepEqual(got, test.want) {
 				t.Errorf("versions are %+v, want %+v", got, test.want)
@@ -212,10 +213,137 @@ func BenchmarkProviderVersions(b *testing.B) {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				found, err := service.ProviderVersions(b.Context(), registry.Provider{Namespace: "acme", Type: "inventory"})
+				found, _, err := service.ProviderVersions(b.Context(), registry.Provider{Namespace: "acme", Type: "inventory"})
 				if err != nil || len(found)*len(found[0].Platforms) != many {
 					b.Fatal(len(found), err)
 				}
+			}
+		})
+	}
+}
+
+// Publication times come from strangers. A time that is missing or absurd is
+// none, and never an error.
+func TestPublicationTimes(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 20, 8, 15, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		`"2026-11-20T08:15:00Z"`:      at,
+		`"2026-11-20T09:15:00+01:00"`: at,
+		`"2026-11-20T08:15:00.5Z"`:    at.Add(time.Second / 2),
+		`"2000-01-01T00:00:00Z"`:      time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+		`"1999-12-31T23:59:59Z"`:      {},
+		`"2201-01-01T00:00:00Z"`:      {},
+		`"0001-01-01T00:00:00Z"`:      {},
+		`"2026-11-20"`:                {},
+		`"2026-11-20 08:15:00"`:       {},
+		`"yesterday"`:                 {},
+		`""`:                          {},
+		`null`:                        {},
+		`1763626500`:                  {},
+		`{"at":[]}`:                   {},
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			service := origin(t, func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/versions") {
+					answerJSON(w, 200, `{"versions":[{"version":"1.0.0","published_at":`+text+`}]}`)
+				} else {
+					answerJSON(w, 200, `{"version":"1.0.0","published_at":`+text+`}`)
+				}
+			})
+			listed, _, err := service.ProviderVersions(t.Context(), random)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := listed[0].PublishedAt; !got.Equal(want) {
+				t.Errorf("listed %s, want %s", got, want)
+			}
+			got, err := service.ProviderPublishedAt(t.Context(), random, version(t, "1.0.0"))
+			if err != nil || !got.Equal(want) {
+				t.Errorf("metadata %s, %v, want %s", got, err, want)
+			}
+		})
+	}
+}
+
+func TestProviderPublishedAt(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	at := time.Date(2026, 11, 20, 8, 15, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		status int
+		answer string
+		want   time.Time
+		err    error
+	}{
+		"a time":                     {200, `{"published_at":"2026-11-20T08:15:00Z"}`, at, nil},
+		"a time of another version":  {200, `{"version":"1.0.1","published_at":"2026-11-20T08:15:00Z"}`, time.Time{}, nil},
+		"a version that is a number": {200, `{"version":1,"published_at":"2026-11-20T08:15:00Z"}`, time.Time{}, nil},
+		"no time":                    {200, `{"version":"1.0.0"}`, time.Time{}, nil},
+		"a page":                     {200, `<html>`, time.Time{}, registry.ErrInvalid},
+		"a list":                     {200, `[]`, time.Time{}, registry.ErrInvalid},
+		"null":                       {200, `null`, time.Time{}, registry.ErrInvalid},
+		"an empty response":          {200, ``, time.Time{}, registry.ErrInvalid},
+		"nothing":                    {204, ``, time.Time{}, registry.ErrInvalid},
+		"a bad request":              {400, `{}`, time.Time{}, registry.ErrInvalid},
+		"no token":                   {401, `{}`, time.Time{}, registry.ErrUnauthenticated},
+		"denied":                     {403, `{}`, time.Time{}, registry.ErrForbidden},
+		"not found":                  {404, `{}`, time.Time{}, nil},
+		"another method":             {405, `{}`, time.Time{}, nil},
+		"gone":                       {410, `{}`, time.Time{}, nil},
+		"not implemented":            {501, `{}`, time.Time{}, nil},
+		"too many requests":          {429, `{}`, time.Time{}, registry.ErrUnavailable},
+		"broken":                     {500, `{}`, time.Time{}, registry.ErrUnavailable},
+		"overloaded":                 {503, `{}`, time.Time{}, registry.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := origin(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet || r.URL.Path != "/v1/providers/hashicorp/random/1.0.0" {
+					t.Errorf("%s %s", r.Method, r.URL)
+				}
+				w.Header().Set("Retry-After", "0")
+				answerJSON(w, test.status, test.answer)
+			})
+			got, err := service.ProviderPublishedAt(t.Context(), random, version(t, "1.0.0"))
+			check(t, texts, err, test.err)
+			if !got.Equal(test.want) {
+				t.Errorf("published at %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// The origin's clock is that of the response, and as much later as a cache has
+// stored it.
+func TestOriginClock(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 20, 8, 15, 0, 0, time.UTC)
+	for _, test := range []struct {
+		name, date, age string
+		want            time.Time
+	}{
+		{"a date", at.Format(http.TimeFormat), "", at},
+		{"a date in a cache", at.Format(http.TimeFormat), "3600", at.Add(time.Hour)},
+		{"an age that is none", at.Format(http.TimeFormat), "old", at},
+		{"a negative age", at.Format(http.TimeFormat), "-3600", at},
+		{"an absurd age", at.Format(http.TimeFormat), "9223372036854775807", at},
+		{"no date", "", "3600", time.Time{}},
+		{"a date that is none", "yesterday", "", time.Time{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			service := origin(t, func(w http.ResponseWriter, _ *http.Request) {
+				if w.Header()["Date"] = nil; test.date != "" {
+					w.Header().Set("Date", test.date)
+				}
+				w.Header().Set("Age", test.age)
+				answerJSON(w, 200, `{}`)
+			})
+			_, got, err := service.ProviderVersions(t.Context(), random)
+			if err != nil || !got.Equal(test.want) {
+				t.Errorf("date %s, %v, want %s", got, err, test.want)
 			}
 		})
 	}

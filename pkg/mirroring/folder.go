@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -51,31 +52,148 @@ type folderProvider struct {
 // Import mirrors everything in a folder, and verifies it with the hashes in the
 // folder's documents. It skips providers whose hostname has a port, because no
 // client uses a mirror for them. It returns [registry.ErrInvalid] if there are
-// no other providers, or if a document is damaged, and then mirrors nothing.
+// no other providers, or if a document is damaged, and then mirrors nothing. If
+// one version cannot be mirrored, it continues with the others.
+//
+// The policy of the mirror applies, as for a request of all platforms. An import
+// verifies no signatures, so it refuses everything if the policy names signing
+// keys, and every version that was refused because of its key. It has no
+// publication times other than those that [Mirror.Add] has recorded. It compares
+// them with the clock of this machine, and no origin's clock confirms that.
 func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 	found, err := m.readFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	var results []Result
-	for _, p := range found {
-		result, err := m.importVersion(ctx, p)
-		if err != nil {
-			return results, fmt.Errorf("cannot import %s %s: %w", p.address, p.version, err)
-		}
-		results = append(results, result)
+	policy, err := m.policy(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return results, nil
+	var results []Result
+	var failed []error
+	deciders := make(map[registry.MirrorProvider]*decider) // nil for those that failed
+	for _, p := range found {
+		d, decided := deciders[p.address]
+		if !decided {
+			if d, err = m.decideImport(ctx, policy, p.address); err != nil {
+				failed = append(failed, fmt.Errorf("cannot import %s: %w", p.address, err))
+			}
+			deciders[p.address] = d
+		}
+		if d == nil {
+			continue
+		}
+		if result, err := m.importVersion(ctx, d, p); err != nil {
+			failed = append(failed, fmt.Errorf("cannot import %s %s: %w", p.address, p.version, err))
+		} else {
+			results = append(results, result)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return results, errors.Join(failed...)
 }
 
-func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, error) {
+// decideImport returns the decider for a provider of a folder, or nil and an
+// error. It returns [registry.ErrNotAdmitted] if the policy denies the address.
+func (m *Mirror) decideImport(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
+	*decider, error,
+) {
+	d, err := m.decide(policy, address)
+	if err == nil {
+		err = d.load(ctx)
+	}
+	if err == nil {
+		err = d.checkSeen()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// checkSeen returns [registry.ErrInvalid] if this machine's clock shows a time
+// before that of a sighting and a minimum age applies.
+func (d *decider) checkSeen() error {
+	latest := d.origin.SeenAt
+	for _, v := range d.origin.Versions {
+		if v.SeenAt.After(latest) {
+			latest = v.SeenAt
+		}
+	}
+	if d.rule.MinAge == 0 || latest.Sub(d.now) <= maxSkew {
+		return nil
+	}
+	return registry.WithHint(fmt.Errorf("%w clock: this machine's clock shows %s, but the mirror saw the provider at %s, "+
+		"so the ages of versions would be wrong", registry.ErrInvalid, showTime(d.now), showTime(latest)),
+		"Set the clock of this machine.")
+}
+
+// checkImport checks what the policy requires of a version to import, and that
+// it was not refused because of its key.
+func (d *decider) checkImport(v registry.Version, stored bool) error {
+	if err := d.object(v, d.denied); err != nil {
+		return err
+	}
+	_, err := admission.CheckKey(d.rule, registry.OriginKey{})
+	if err := d.object(v, err); err != nil {
+		return registry.WithHint(err, "An import verifies no signatures. Use `larder mirror add`, or overrule the "+
+			"policy with `--overrule REASON`.")
+	}
+	for _, r := range d.origin.Refused {
+		if named, _ := admission.CheckKey(d.rule, r.Key); r.Version.Same(v) && !named {
+			return d.untrusted(r.Key)
+		}
+	}
+	if stored {
+		return nil
+	}
+	err = d.ready(v)
+	early, ok := errors.AsType[tooNew](err)
+	if _, seen := d.seen[v]; ok && !seen {
+		return registry.WithHint(fmt.Errorf("%w: the mirror never saw the version at its origin, so its age is unknown "+
+			"(minimum age %s)", registry.ErrNotAdmitted, showAge(d.rule.MinAge)),
+			"Overrule the policy with `--overrule REASON`.")
+	}
+	if ok {
+		return d.notAdmitted([]tooNew{early})
+	}
+	return err
+}
+
+// importNotes returns notes about what is not known of a version to import.
+func (d *decider) importNotes(v registry.Version, stored bool) (notes []string) {
+	if len(d.origin.Keys) > 0 {
+		notes = append(notes, "the mirror has signing keys of this provider, but an import verifies no signatures")
+	}
+	if !stored && d.rule.MinAge > 0 && d.seen[v].Admitted == nil && len(d.overruled[v]) == 0 && d.available(v).AgeUnknown {
+		notes = append(notes, "no publication time is recorded, so its age is unknown")
+	}
+	return notes
+}
+
+func (m *Mirror) importVersion(ctx context.Context, d *decider, p folderProvider) (Result, error) {
 	result := Result{Address: p.address, Version: p.version}
 	record, err := m.stored(ctx, p.address, p.version)
 	if err != nil {
 		return Result{}, err
 	}
+	var all, excluded []registry.Platform
+	for _, pkg := range p.packages {
+		all = append(all, pkg.platform)
+	}
+	if all, excluded = d.allowed(all); len(excluded) > 0 {
+		result.Notes = append(result.Notes, "the mirror policy does not allow it for "+list(excluded))
+	}
+	if len(all) == 0 {
+		return Result{}, d.checkNamed(excluded)
+	}
 	var packages []publish.MirrorPackage
 	for _, pkg := range p.packages {
+		if !slices.Contains(all, pkg.platform) {
+			continue
+		}
 		path := filepath.Join(p.dir, pkg.filename)
 		found, err := archive.ReadProviderFile(ctx, path, p.address.Type, m.Progress)
 		if err == nil {
@@ -96,6 +214,16 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 		}
 		status := Unchanged
 		if !there {
+			err := d.checkImport(p.version, len(record.Packages) > 0)
+			if err == nil {
+				err = d.object(p.version, admission.CheckPlatform(d.rule, pkg.platform))
+			}
+			if err == nil {
+				err = d.checkSize(p.version, found.Size)
+			}
+			if err != nil {
+				return Result{}, err
+			}
 			status = Added
 			filename := p.address.Filename(p.version, pkg.platform)
 			if have != nil { // restore it under its stored name
@@ -105,8 +233,14 @@ func (m *Mirror) importVersion(ctx context.Context, p folderProvider) (Result, e
 		}
 		result.Packages = append(result.Packages, PackageResult{pkg.platform, status})
 	}
-	if len(packages) == 0 || m.DryRun {
+	if len(packages) == 0 {
 		return result, nil
+	}
+	result.Notes = append(result.Notes, d.importNotes(p.version, len(record.Packages) > 0)...)
+	note, err := d.settleImport(ctx, p.version)
+	result.Notes = append(result.Notes, note...)
+	if err != nil || m.DryRun {
+		return result, err
 	}
 	_, _, err = m.Publisher.Mirror(ctx, p.address, p.version, packages)
 	return result, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -64,6 +65,18 @@ func (f folder) index(t testing.TB, versions ...string) {
 		all[v] = struct{}{}
 	}
 	f.document(t, "index.json", map[string]any{"versions": all})
+}
+
+// add adds a version for linux_amd64, without its entry in the index.
+func (f folder) add(t testing.TB, r release) {
+	t.Helper()
+	packed := r.zip(t, "linux_amd64")
+	write(t, f.at(zipName(r.version, "linux_amd64")), packed)
+	f.document(t, r.version+".json", map[string]any{
+		"archives": map[string]any{
+			"linux_amd64": map[string]any{"url": zipName(r.version, "linux_amd64"), "hashes": []string{"zh:" + sum(packed)}},
+		},
+	})
 }
 
 // archives replaces the document of version 1.0.0 by one for one package.
@@ -212,6 +225,22 @@ func TestImportSkips(t *testing.T) {
 	if diff := cmp.Diff(want, skipped); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A hostname that ends with a dot is a second address of a host. Neither a
+// folder nor a lock file can add it.
+func TestHostnameWithDot(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t, one), newStore(t)
+	hostname := filepath.Join(string(f), inventory.Hostname)
+	if err := os.Rename(hostname, hostname+"."); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.mirror(nil).Import(t.Context(), string(f))
+	failed(t, "folder", err, registry.ErrInvalid, "its hostname ends with a dot")
+	s.empty(t, "folder")
+	_, _, err = mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(lockBlock(inventory.Hostname+"./acme/inventory", "1.0.0")))
+	failed(t, "lock file", err, registry.ErrInvalid, "its hostname ends with a dot")
 }
 
 // The object of an imported package is named independently of the origin.
@@ -482,13 +511,7 @@ func TestImportSeveral(t *testing.T) {
 	record(t)
 	f, s := newFolder(t, one), newStore(t)
 	for _, version := range []string{"1.10.0", "1.9.0"} {
-		packed := release{version, nil, ours, ""}.zip(t, "linux_amd64")
-		write(t, f.at(zipName(version, "linux_amd64")), packed)
-		f.document(t, version+".json", map[string]any{
-			"archives": map[string]any{
-				"linux_amd64": map[string]any{"url": zipName(version, "linux_amd64"), "hashes": []string{"zh:" + sum(packed)}},
-			},
-		})
+		f.add(t, release{version, nil, ours, ""})
 	}
 	f.index(t, "1.0.0", "1.10.0", "1.9.0", "2.0.0")
 	_, err := s.mirror(nil).Import(t.Context(), string(f))
@@ -512,6 +535,130 @@ func TestImportSeveral(t *testing.T) {
 	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
 		describe(results) != "1.0.0 [linux_amd64 unchanged], 1.9.0 [linux_amd64 unchanged], 1.10.0 [linux_amd64 added]" {
 		t.Errorf("then: %s, %v", describe(results), err)
+	}
+}
+
+// An import continues after a version or a provider that the policy does not
+// allow.
+func TestImportContinues(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t, one), newStore(t)
+	for _, v := range []string{"1.1.0", "1.2.0"} {
+		f.add(t, release{v, []string{"linux_amd64"}, ours, ""})
+	}
+	f.index(t, "1.0.0", "1.1.0", "1.2.0")
+	denied := filepath.Join(string(f), "another.example.com")
+	if err := os.CopyFS(denied, os.DirFS(filepath.Join(string(f), inventory.Hostname))); err != nil {
+		t.Fatal(err)
+	}
+	s.setPolicy(t, registry.MirrorRule{Pattern: "another.example.com/*/*", Deny: true},
+		registry.MirrorRule{MinAge: int64(7 * day / time.Second)})
+	s.editOrigin(t, func(o *registry.MirrorOrigin) {
+		o.See(map[registry.Version]time.Time{
+			parseVersion(t, "1.0.0"): start.AddDate(0, 0, -6), parseVersion(t, "1.1.0"): start.AddDate(0, 0, -8),
+			parseVersion(t, "1.2.0"): start.AddDate(0, 0, -5),
+		}, start)
+	})
+	m := s.mirror(nil)
+	m.Now = func() time.Time { return start }
+	results, err := m.Import(t.Context(), string(f))
+	if !errors.Is(err, registry.ErrNotAdmitted) {
+		t.Fatalf("%v, want ErrNotAdmitted", err)
+	}
+	want := []string{
+		"cannot import another.example.com/acme/inventory: not admitted: line 1 of the mirror policy denies another.example.com/*/*",
+		"cannot import registry.example.com/acme/inventory 1.0.0: not admitted: 1.0.0 is too new until 2126-11-02 09:30 UTC " +
+			"(minimum age 7 days)",
+		"cannot import registry.example.com/acme/inventory 1.2.0: not admitted: 1.2.0 is too new until 2126-11-03 09:30 UTC " +
+			"(minimum age 7 days)",
+	}
+	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("1.1.0 [linux_amd64 added]", describe(results)); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("1.1.0 [linux_amd64]", s.has(t)); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
+	}
+}
+
+// An import stores no version that was refused because of its key, not even if
+// the policy is overruled. Of others, it notes that no signature was verified.
+func TestImportOfRefused(t *testing.T) {
+	t.Parallel()
+	record(t)
+	linux := []string{"linux_amd64"}
+	second, third := release{"2.0.0", linux, stranger, ""}, release{"3.0.0", linux, stranger, ""}
+	o, s := newOrigin(t, one, second), newStore(t)
+	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "2.0.0"})
+	if !errors.Is(err, registry.ErrNotAdmitted) {
+		t.Fatalf("%v, want ErrNotAdmitted", err)
+	}
+	refused := string(newFolder(t, second))
+	for _, reason := range []string{"", "no network"} {
+		m := s.mirror(nil)
+		m.Overrule = reason
+		_, err := m.Import(t.Context(), refused)
+		failed(t, "refused", err, registry.ErrNotAdmitted, "larder mirror trust "+inventory.String())
+		if diff := cmp.Diff("1.0.0 [linux_amd64]", s.has(t)); diff != "" {
+			t.Errorf("stored (-want +got):\n%s", diff)
+		}
+	}
+	results, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, third)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted(t, "another", results, "an import verifies no signatures")
+	if _, _, err := s.mirror(nil).Trust(t.Context(), inventory, keyID(t, stranger), "a new key"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.mirror(nil).Import(t.Context(), refused); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff("3.0.0 [linux_amd64], 2.0.0 [linux_amd64], 1.0.0 [linux_amd64]", s.has(t)); diff != "" {
+		t.Errorf("then stored (-want +got):\n%s", diff)
+	}
+}
+
+// With a clock before the last sighting, an import refuses to compute ages.
+func TestImportClock(t *testing.T) {
+	t.Parallel()
+	record(t)
+	dir := string(newFolder(t, one))
+	for _, test := range []struct {
+		what   string
+		minAge time.Duration
+		offset time.Duration
+		wrong  bool
+	}{
+		{"right", 7 * day, 0, false},
+		{"an hour behind", 7 * day, -time.Hour, false},
+		{"two days behind", 7 * day, -2 * day, true},
+		{"two days behind, and no minimum age", 0, -2 * day, false},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			s := newStore(t)
+			s.setPolicy(t, registry.MirrorRule{MinAge: int64(test.minAge / time.Second)})
+			s.editOrigin(t, func(o *registry.MirrorOrigin) {
+				published := map[registry.Version]time.Time{parseVersion(t, "1.0.0"): start.AddDate(0, 0, -100)}
+				o.See(published, start.AddDate(0, 0, -10))
+				published[parseVersion(t, "1.1.0")] = start
+				o.See(published, start)
+			})
+			m := s.mirror(nil)
+			m.Now = func() time.Time { return start.Add(test.offset) }
+			_, err := m.Import(t.Context(), dir)
+			if test.wrong {
+				failed(t, test.what, err, registry.ErrInvalid, "Set the clock of this machine.")
+				s.empty(t, test.what)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

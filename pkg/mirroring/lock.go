@@ -110,7 +110,8 @@ func parseHCL(ctx context.Context, name string, text []byte) (hcl.Body, error) {
 
 // Lock mirrors the locked versions for platforms from their origins. It rejects
 // a version if clients could not install one of its packages because of a lock
-// file, and continues with the others.
+// file. It also rejects a version that the policy of the mirror does not allow.
+// It continues with the others.
 func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry.Platform,
 	allowUnsigned bool) ([]Result, error) {
 	type version struct {
@@ -126,10 +127,14 @@ func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry
 		}
 		byVersion[v] = append(byVersion[v], l)
 	}
+	policies, err := m.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var results []Result
 	var failed []error
 	for _, v := range order {
-		added, err := m.Add(ctx, Wanted{
+		added, err := m.mirrorEach(ctx, policies, Wanted{
 			Address: v.MirrorProvider, exact: &v.Version, Platforms: platforms,
 			AllowUnsigned: allowUnsigned, locked: byVersion[v],
 		})

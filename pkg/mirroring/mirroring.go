@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
@@ -40,6 +41,11 @@ type Mirror struct {
 	// Skip is called by Import with the address of each provider that cannot be
 	// mirrored, and the reason. It may be nil.
 	Skip func(address, reason string)
+	// Overrule is the reason for which an operator overrules the policy of the
+	// mirror. If empty, the policy applies. It is recorded in the audit trail.
+	Overrule string
+	// Now returns the time. If nil, [time.Now] is used.
+	Now func() time.Time
 }
 
 // The values of [PackageResult.Status].

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
@@ -165,6 +167,8 @@ type origin struct {
 	asked    map[string]int    // how often, by path
 	hosts    map[string]string // the host of the last request, by path
 	tokens   map[string]string // what was sent with it, by path
+	date     func() time.Time  // its clock, if it is not that of the machine
+	header   http.Header       // more headers of all responses
 }
 
 type release struct {
@@ -338,6 +342,10 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o.asked[r.URL.Path]++
 	o.hosts[r.URL.Path], o.tokens[r.URL.Path] = r.Host, r.Header.Get("Authorization")
 	body := p.body
+	if o.date != nil {
+		w.Header().Set("Date", o.date().UTC().Format(http.TimeFormat))
+	}
+	maps.Copy(w.Header(), o.header)
 	if p.json != nil {
 		var err error
 		if body, err = json.Marshal(p.json); err != nil {

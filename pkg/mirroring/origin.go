@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/apparentlymart/go-versions/versions"
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -51,9 +51,11 @@ type Wanted struct {
 	// package must satisfy all of them.
 	exact  *registry.Version
 	locked []Locked
-	// lenient skips a version that is not available. Otherwise that is an error if
-	// one version is requested.
+	// lenient skips a version that is withdrawn or too new. Otherwise that is an
+	// error if one version is requested.
 	lenient bool
+	// admitting is the reason for which an operator admits the version.
+	admitting string
 }
 
 // maxPackage is the maximum size of a package in bytes, which is S3's limit for
@@ -66,14 +68,29 @@ const parallel = 4
 // Add mirrors versions from an origin registry, one after the other. It
 // continues with the next version if one fails.
 //
+// The policy of the mirror applies. Add selects among the versions that are old
+// enough, and adds notes about newer ones that are too new. It also records the
+// versions that the origin lists, and refuses a version signed by a key that is
+// not trusted. Everything that is not allowed is [registry.ErrNotAdmitted]. A
+// mirrored version can gain platforms, whatever its age.
+//
 // The origin may only lead to public addresses, unless the operator has set its
 // address to one that is not public. That is done with w.Upstream, or with a host
 // block of the configuration. See [client.Client.Confine].
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
+	policy, err := m.policy(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot mirror %s: %w", w.Address, err)
+	}
+	return m.mirror(ctx, policy, w)
+}
+
+// mirror is [Mirror.Add] with a policy that was read before. It may be nil.
+func (m *Mirror) mirror(ctx context.Context, policy *registry.MirrorPolicy, w Wanted) ([]Result, error) {
 	named := cmp.Or(w.Upstream, m.Client.Configured(w.Address.Hostname, providers.Service))
 	confined := *m
 	confined.Client = m.Client.Confine(ctx, named)
-	results, err := confined.add(ctx, w)
+	results, err := confined.add(ctx, policy, w)
 	if errors.Is(err, client.ErrRefusedAddress) && named == "" {
 		err = registry.WithHint(err, "If the origin is on a private network, name its URL with `--upstream` "+
 			"or in a host block of the CLIs' configuration.")
@@ -84,8 +101,15 @@ func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 	return results, nil
 }
 
-func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
+func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wanted) ([]Result, error) {
 	if _, err := parseConstraint(w.Constraint); err != nil {
+		return nil, err
+	}
+	d, err := m.decideWanted(policy, w)
+	if err == nil {
+		err = d.checkNamed(w.Platforms)
+	}
+	if err != nil {
 		return nil, err
 	}
 	m.step("choosing versions of %s", w.Address)
@@ -93,7 +117,7 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	offered, err := origin.ProviderVersions(ctx, w.Address.Provider)
+	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
 	if err != nil {
 		return nil, err
 	}
@@ -101,16 +125,20 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	selected, err := w.choose(offered, records)
+	if err := d.see(ctx, offered, date); err != nil {
+		return nil, err
+	}
+	chosen, err := d.choose(ctx, origin, w, offered, records)
 	if err != nil {
 		return nil, err
 	}
+	results := chosen.skipped(w)
+	failed := chosen.failed
 	lenient := w.lenient
-	var results []Result
-	var failed []error
-	for i, v := range selected {
-		w.lenient = lenient || i < len(selected)-1 // those before the last only get a note
-		result, stored, err := m.addVersion(ctx, origin, w, v, records)
+	for i, v := range chosen.selected {
+		last := i == len(chosen.selected)-1
+		w.lenient = lenient || !last // those before the last only get a note
+		result, stored, err := m.addVersion(ctx, origin, d, w, v, records)
 		if stored != nil {
 			records = append(slices.DeleteFunc(records, func(r registry.MirrorVersion) bool {
 				return r.Version == v.Version
@@ -120,9 +148,79 @@ func (m *Mirror) add(ctx context.Context, w Wanted) ([]Result, error) {
 			failed = append(failed, fmt.Errorf("%s: %w", v.Version, err))
 			continue
 		}
+		if last && !w.All && chosen.usable {
+			result.Notes = append(waitingNotes(chosen.waiting), result.Notes...)
+		}
 		results = append(results, result)
 	}
 	return results, errors.Join(failed...)
+}
+
+// choice is what to mirror of the versions that match.
+type choice struct {
+	selected []client.ProviderVersion
+	// usable reports whether a selected version is not withdrawn.
+	usable bool
+	// waiting are versions that are too new. If one version is requested, they
+	// are newer than it.
+	waiting []tooNew
+	// failed are errors about single versions.
+	failed []error
+}
+
+// skipped returns results for versions that are too new, unless the result of
+// the selected version has notes about them.
+func (c choice) skipped(w Wanted) []Result {
+	if len(c.waiting) == 0 || !w.All && c.usable {
+		return nil
+	}
+	if !w.All {
+		notes := waitingNotes(c.waiting)
+		notes[0] = "it was skipped: " + notes[0]
+		return []Result{{Address: w.Address, Version: c.waiting[0].version, Notes: notes}}
+	}
+	var results []Result
+	for _, v := range c.waiting {
+		results = append(results, Result{
+			Address: w.Address, Version: v.version, Notes: []string{"it was skipped: " + v.Error()},
+		})
+	}
+	return results
+}
+
+// choose selects versions among those that may be mirrored now. If all that
+// match are too new, it returns [registry.ErrNotAdmitted].
+func (d *decider) choose(ctx context.Context, origin *client.Service, w Wanted, offered []client.ProviderVersion,
+	records []registry.MirrorVersion) (choice, error) {
+	met, err := w.match(offered, records)
+	if err != nil {
+		return choice{}, err
+	}
+	if w.All {
+		recorded := make(map[registry.Version]bool, len(records))
+		for _, r := range records {
+			recorded[r.Version] = true
+		}
+		d.learn(ctx, origin, slices.DeleteFunc(slices.Clone(met), func(v client.ProviderVersion) bool {
+			return recorded[v.Version]
+		}))
+	}
+	chosen, err := w.choose(met, records, func(v client.ProviderVersion) error {
+		if !w.All {
+			d.learn(ctx, origin, []client.ProviderVersion{v})
+		}
+		return d.ready(v.Version)
+	})
+	if err == nil {
+		err = d.recordLearned(ctx)
+	}
+	if err != nil {
+		return choice{}, err
+	}
+	if len(chosen.waiting) > 0 && !chosen.usable && len(chosen.failed) == 0 && !w.lenient {
+		return choice{}, d.notAdmitted(chosen.waiting)
+	}
+	return chosen, nil
 }
 
 // origin finds the provider registry protocol of an origin.
@@ -145,10 +243,9 @@ func (m *Mirror) origin(ctx context.Context, w Wanted) (*client.Service, error) 
 	return m.Client.Service(ctx, at.Host, providers.Service)
 }
 
-// choose selects versions as clients do. A pre-release only matches its own
-// number. If the newest match is withdrawn, it also selects older ones, down to
-// one that is not withdrawn.
-func (w Wanted) choose(offered []client.ProviderVersion,
+// match returns the versions that match, the newest first. A pre-release only
+// matches its own number.
+func (w Wanted) match(offered []client.ProviderVersion,
 	records []registry.MirrorVersion) ([]client.ProviderVersion, error) {
 	acceptable, err := parseConstraint(w.Constraint)
 	if err != nil {
@@ -174,10 +271,8 @@ func (w Wanted) choose(offered []client.ProviderVersion,
 	// Clients do not distinguish versions that differ only in build metadata. If
 	// one of them is mirrored, choose selects that one.
 	mirrored := make(map[registry.Version]bool, len(records))
-	same := make(map[registry.Version][]registry.MirrorVersion, len(records)) // without build metadata
 	for _, r := range records {
 		mirrored[r.Version] = true
-		same[r.Version.Comparable()] = append(same[r.Version.Comparable()], r)
 	}
 	stays := make(map[registry.Version]bool)
 	for _, v := range met {
@@ -188,17 +283,46 @@ func (w Wanted) choose(offered []client.ProviderVersion,
 	met = slices.DeleteFunc(met, func(v client.ProviderVersion) bool {
 		return !mirrored[v.Version] && stays[v.Version.Comparable()]
 	})
-	met = slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) })
-	if w.All {
-		return met, nil
+	return slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) }), nil
+}
+
+// choose selects among the versions that match, as clients do. If the newest is
+// withdrawn or too new, it continues with older ones, down to one that is
+// neither. ready returns nil if a version that is not mirrored may be mirrored
+// now, and a [tooNew] error if it may be later.
+func (w Wanted) choose(met []client.ProviderVersion, records []registry.MirrorVersion,
+	ready func(client.ProviderVersion) error) (chosen choice, err error) {
+	same := make(map[registry.Version][]registry.MirrorVersion, len(records)) // without build metadata
+	for _, r := range records {
+		same[r.Version.Comparable()] = append(same[r.Version.Comparable()], r)
 	}
-	top := slices.IndexFunc(met, func(v client.ProviderVersion) bool {
-		return !errors.Is(checkAvailable(same[v.Version.Comparable()], v.Version), registry.ErrWithdrawn)
-	})
-	if top < 0 { // the caller reports that it is withdrawn
-		return met[:1], nil
+	for _, v := range met {
+		if known := same[v.Version.Comparable()]; len(known) > 0 {
+			chosen.selected = append(chosen.selected, v)
+			if errors.Is(checkAvailable(known, v.Version), registry.ErrWithdrawn) {
+				continue
+			}
+		} else {
+			err := ready(v)
+			if early, ok := errors.AsType[tooNew](err); ok {
+				chosen.waiting = append(chosen.waiting, early)
+				continue
+			} else if err != nil && w.All {
+				chosen.failed = append(chosen.failed, fmt.Errorf("%s: %w", v.Version, err))
+				continue
+			} else if err != nil {
+				return choice{}, fmt.Errorf("%s: %w", v.Version, err)
+			}
+			chosen.selected = append(chosen.selected, v)
+		}
+		if chosen.usable = true; !w.All {
+			return chosen, nil
+		}
 	}
-	return met[:top+1], nil
+	if !w.All && len(chosen.waiting) == 0 {
+		chosen.selected = met[:1] // the caller reports that it is withdrawn
+	}
+	return chosen, nil
 }
 
 // parseConstraint parses a constraint in the syntax of required_providers. It
@@ -279,13 +403,15 @@ type offer struct {
 	// stored is its file name in the mirror. The origin's file name is only used
 	// in its SHA256SUMS.
 	stored string
+	// restores reports whether the package is mirrored, and its file was lost.
+	restores bool
 	client.ProviderPackage
 }
 
 // addVersion mirrors a version of a provider. records are the provider's
 // mirrored versions. It returns the new record, or nil if it has written none.
-func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wanted, v client.ProviderVersion,
-	records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
+func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
+	v client.ProviderVersion, records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
 	result := Result{Address: w.Address, Version: v.Version}
 	if err := checkAvailable(records, v.Version); err != nil {
 		if w.All || w.lenient {
@@ -300,6 +426,16 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 	}
 	if len(lacking) > 0 {
 		result.Notes = append(result.Notes, "the origin does not have it for "+list(lacking))
+	}
+	if len(w.Platforms) == 0 {
+		all := platforms
+		var excluded []registry.Platform
+		if platforms, excluded = d.allowed(all); len(excluded) > 0 {
+			result.Notes = append(result.Notes, "the mirror policy does not allow it for "+list(excluded))
+		}
+		if len(platforms) == 0 && !w.All && !w.lenient {
+			return Result{}, nil, d.checkNamed(all)
+		}
 	}
 	if len(platforms) == 0 {
 		return result, nil, nil
@@ -318,21 +454,51 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 			return Result{}, nil, err
 		}
 	}
-	signer, err := m.verify(ctx, w, offers, records)
-	if err != nil {
+	if err := d.object(v.Version, d.denied); err != nil {
 		return Result{}, nil, err
 	}
-	result.Signer, result.Owner = signer.ID, signer.Owner
-	result.Notes = append(result.Notes, notes(signer, records, v.Version, platforms)...)
 	stored := registry.MirrorVersion{Version: v.Version}
 	for _, r := range records {
 		if r.Version == v.Version {
 			stored = r
 		}
 	}
+	signer, signed, err := m.verify(ctx, d, w, v.Version, offers, stored, records)
+	if err != nil {
+		return Result{}, nil, err
+	}
+	if signed.untrusted != nil {
+		result.Notes = append(result.Notes, "its packages stay mirrored, but others would be refused: "+
+			policyText(signed.untrusted))
+	} else {
+		result.Signer, result.Owner = signer.ID, signer.Owner
+		result.Notes = append(result.Notes, notes(signer, records, v.Version, platforms)...)
+	}
 	missing, confirmed, err := m.compare(ctx, w, offers, stored, signer.ID, &result)
-	if err != nil || m.DryRun {
+	if err != nil {
 		return result, nil, err
+	}
+	for _, o := range missing {
+		if err := d.object(v.Version, admission.CheckPlatform(d.rule, o.platform)); err != nil {
+			return Result{}, nil, err
+		}
+	}
+	decided := d.early || d.seen[v.Version].Admitted != nil || len(d.overruled[v.Version]) > 0
+	if len(stored.Packages) == 0 && !decided {
+		if w.admitting != "" {
+			result.Notes = append(result.Notes, "it is not too new, so it needed no admission")
+		}
+		if d.rule.MinAge > 0 && d.available(v.Version).AgeUnknown {
+			result.Notes = append(result.Notes, "the origin gives no publication time, so its age is unknown")
+		}
+	}
+	// fetch does the same after the downloads, which can fail.
+	if m.DryRun || len(missing) == 0 || len(confirmed) > 0 {
+		note, err := d.settle(ctx, v.Version, signed, len(missing)+len(confirmed) > 0)
+		result.Notes = append(result.Notes, note...)
+		if err != nil || m.DryRun {
+			return result, nil, err
+		}
 	}
 	var written *registry.MirrorVersion
 	if len(confirmed) > 0 {
@@ -343,11 +509,12 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, w Wante
 		written = &record
 	}
 	if len(missing) > 0 {
-		record, err := m.fetch(ctx, w, v.Version, missing, signer.ID)
+		record, note, err := m.fetch(ctx, d, w, v.Version, missing, signed)
 		if err != nil {
 			return result, written, err
 		}
 		written = &record
+		result.Notes = append(result.Notes, note...)
 	}
 	return result, written, nil
 }
@@ -367,7 +534,9 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 			if err != nil {
 				return fmt.Errorf("%s: %w", platform, err)
 			}
-			offers[i] = offer{platform, w.Address.Filename(v, platform), found}
+			offers[i] = offer{
+				platform: platform, stored: w.Address.Filename(v, platform), ProviderPackage: found,
+			}
 			return nil
 		})
 	}
@@ -396,7 +565,7 @@ func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored r
 			err = satisfy(w.locked, o.platform, have.H1, "zh:"+have.SHA256)
 			switch {
 			case !there:
-				status = Restored
+				status, o.restores = Restored, true
 				missing = append(missing, o)
 			case have.SigningKey == "" && signer != "":
 				status = Verified
@@ -431,42 +600,61 @@ func checkProtocols(protocols []string) error {
 }
 
 // verify verifies the signature of SHA256SUMS, and checks that it lists all
-// packages.
-func (m *Mirror) verify(ctx context.Context, w Wanted, offers []offer,
-	records []registry.MirrorVersion) (signing.Signer, error) {
+// packages. It also checks that a key that signed it is trusted, if anything of
+// the version would be new in the mirror.
+func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Version, offers []offer,
+	stored registry.MirrorVersion, records []registry.MirrorVersion) (
+	signer signing.Signer, signed signature, err error,
+) {
 	// Prefer an offer with keys.
 	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
 	m.step("verifying the signature of %s", w.Address)
-	var sums, signature bytes.Buffer
+	var sums, detached bytes.Buffer
 	if err := m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil); err != nil {
-		return signing.Signer{}, fmt.Errorf("SHA256SUMS: %w", err)
+		return signer, signed, fmt.Errorf("SHA256SUMS: %w", err)
 	}
-	var signer signing.Signer
-	before := signers(records)
-	switch {
-	case len(first.Keys) > 0:
-		if err := m.Client.Download(ctx, first.SignatureURL, &signature, signing.MaxSignature, nil); err != nil {
-			return signer, fmt.Errorf("signature of SHA256SUMS: %w", err)
+	if len(first.Keys) > 0 {
+		if err := m.Client.Download(ctx, first.SignatureURL, &detached, signing.MaxSignature, nil); err != nil {
+			return signer, signed, fmt.Errorf("signature of SHA256SUMS: %w", err)
 		}
-		var err error
-		if signer, err = signing.VerifyOrigin(first.Keys, sums.Bytes(), signature.Bytes(), time.Now()); err != nil {
-			return signer, err
+		all, err := signing.VerifyOriginAll(first.Keys, sums.Bytes(), detached.Bytes(), d.now)
+		if err != nil {
+			return signer, signed, err
 		}
-	case len(before) > 0:
-		return signer, registry.WithHint(
-			fmt.Errorf("%w release: %s lists no signing keys for it, but its mirrored versions are signed by %s",
-				registry.ErrInvalid, w.Address.Hostname, strings.Join(before, ", ")), "Find out who removed the keys.")
-	case !w.AllowUnsigned:
-		return signer, registry.WithHint(fmt.Errorf("%w release: %s lists no signing keys for it, so it cannot be verified",
-			registry.ErrInvalid, w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
+		signer = d.prefer(all, signers(records))
+	}
+	signed = signature{key: d.keyOf(signer), signers: signers(records)}
+	signed.newest = !slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return v.LessThan(r.Version) })
+	if adds(offers, stored, signer.ID) {
+		err = d.checkSignature(ctx, v, &signed)
+	} else {
+		signed.untrusted = d.untrustedIn(signed)
+	}
+	if err != nil {
+		return signer, signed, err
+	}
+	if len(first.Keys) == 0 && !w.AllowUnsigned && signed.untrusted == nil {
+		return signer, signed, registry.WithHint(
+			fmt.Errorf("%w release: %s lists no signing keys for it, so it cannot be verified", registry.ErrInvalid,
+				w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
 	}
 	for _, o := range offers {
 		if !listed(sums.Bytes(), o.Filename, o.SHA256) {
-			return signer, fmt.Errorf("%w release: its SHA256SUMS does not contain %s with sha256:%s",
+			return signer, signed, fmt.Errorf("%w release: its SHA256SUMS does not contain %s with sha256:%s",
 				registry.ErrInvalid, strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`), o.SHA256)
 		}
 	}
-	return signer, nil
+	return signer, signed, nil
+}
+
+// adds reports whether packages are not mirrored with this content, or get a
+// signing key. A mirrored package whose file was lost is not new.
+func adds(offers []offer, stored registry.MirrorVersion, signer string) bool {
+	return slices.ContainsFunc(offers, func(o offer) bool {
+		return !slices.ContainsFunc(stored.Packages, func(p registry.MirrorPackage) bool {
+			return p.Platform == o.platform && p.SHA256 == o.SHA256 && (p.SigningKey != "" || signer == "")
+		})
+	})
 }
 
 // listed reports whether a SHA256SUMS contains a file, by the rules of clients.
@@ -530,12 +718,13 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 	return notes
 }
 
-// fetch downloads, verifies and mirrors packages.
-func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers []offer,
-	signer string) (stored registry.MirrorVersion, err error) {
+// fetch downloads, verifies and mirrors packages. It returns the new record, and
+// a note if the policy was overruled.
+func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Version, offers []offer,
+	signed signature) (stored registry.MirrorVersion, note []string, err error) {
 	dir, err := os.MkdirTemp("", "larder-mirror-*")
 	if err != nil {
-		return stored, err
+		return stored, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	packages := make([]publish.MirrorPackage, len(offers))
@@ -544,7 +733,7 @@ func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers
 	for i, o := range offers {
 		group.Go(func() error {
 			path := filepath.Join(dir, o.platform.String()+".zip")
-			found, err := m.receive(downloading, o, path, w.Address.Type)
+			found, err := m.receive(downloading, d, o, path)
 			if err == nil {
 				err = satisfy(w.locked, o.platform, found.H1, "zh:"+found.SHA256)
 			}
@@ -552,15 +741,26 @@ func (m *Mirror) fetch(ctx context.Context, w Wanted, v registry.Version, offers
 				return fmt.Errorf("%s: %w", o.platform, err)
 			}
 			packages[i] = inspected(o.platform, o.stored, path, found)
-			packages[i].SigningKey = signer
+			packages[i].SigningKey = signed.key.ID
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return stored, err
+		return stored, nil, err
+	}
+	for i, p := range packages {
+		if offers[i].restores {
+			continue
+		}
+		if err := d.checkSize(v, p.Size); err != nil {
+			return stored, nil, fmt.Errorf("%s: %w", p.Platform, err)
+		}
+	}
+	if note, err = d.settle(ctx, v, signed, true); err != nil {
+		return stored, nil, err
 	}
 	stored, _, err = m.Publisher.Mirror(ctx, w.Address, v, packages)
-	return stored, err
+	return stored, note, err
 }
 
 // inspected returns a package with the results of reading its file.
@@ -572,10 +772,10 @@ func inspected(platform registry.Platform, filename, path string, found archive.
 }
 
 // receive downloads and verifies a package. It retries interrupted transfers.
-func (m *Mirror) receive(ctx context.Context, o offer, path, providerType string) (archive.Provider, error) {
+func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string) (archive.Provider, error) {
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
-		found, err := m.receiveOnce(ctx, o, path, providerType)
+		found, err := m.receiveOnce(ctx, d, o, path)
 		if err == nil || attempt == attempts || !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
 			return found, err
 		}
@@ -583,19 +783,27 @@ func (m *Mirror) receive(ctx context.Context, o offer, path, providerType string
 	}
 }
 
-func (m *Mirror) receiveOnce(ctx context.Context, o offer,
-	path, providerType string) (found archive.Provider, err error) {
+func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path string) (
+	found archive.Provider, err error,
+) {
 	f, err := os.Create(path)
 	if err != nil {
 		return found, regularfile.Unwritable(path, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	limit := d.maxSize()
+	if o.restores {
+		limit = maxPackage
+	}
 	end := func() {}
-	err = m.Client.Download(ctx, o.DownloadURL, f, maxPackage, func(size int64) (received func(int64)) {
+	err = m.Client.Download(ctx, o.DownloadURL, f, limit, func(size int64) (received func(int64)) {
 		received, end = m.transfer("downloading "+o.stored, size)
 		return received
 	})
 	end()
+	if errors.Is(err, client.ErrTooLarge) && limit < maxPackage {
+		return found, fmt.Errorf("%s: %w", o.stored, d.tooLarge())
+	}
 	if err != nil {
 		return found, err
 	}
@@ -605,7 +813,7 @@ func (m *Mirror) receiveOnce(ctx context.Context, o offer,
 	}
 	checked, checkEnd := m.transfer("checking "+o.stored, size)
 	defer checkEnd()
-	if found, err = archive.ReadProvider(ctx, progress.ReaderAt(f, checked), size, providerType); err != nil {
+	if found, err = archive.ReadProvider(ctx, progress.ReaderAt(f, checked), size, d.address.Type); err != nil {
 		return found, fmt.Errorf("%s: %w", o.stored, err)
 	}
 	if found.SHA256 != o.SHA256 {

@@ -554,7 +554,7 @@ func TestAddAllReadsOnce(t *testing.T) {
 	table := &counted{Table: s.table}
 	s.table = table
 	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, All: true, AllowUnsigned: true})
-	failed(t, "keys taken away from the oldest", err, registry.ErrInvalid, "1.0.0", keyID(t, ours))
+	failed(t, "keys taken away from the oldest", err, registry.ErrNotAdmitted, "1.0.0", keyID(t, ours))
 	if table.queries != 1 {
 		t.Errorf("%d queries", table.queries)
 	}
@@ -563,7 +563,8 @@ func TestAddAllReadsOnce(t *testing.T) {
 	}
 }
 
-// Clients of a mirror do not see who signed a release, so Add reports it.
+// Clients of a mirror do not see who signed a release, so Add reports it. An
+// operator has to trust each further key.
 func TestSigners(t *testing.T) {
 	t.Parallel()
 	record(t)
@@ -583,7 +584,16 @@ func TestSigners(t *testing.T) {
 		{"1.2.0", c, []string{c, a, b}},
 		{"1.2.0", c, []string{c}},
 	} {
-		results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: step.version})
+		want := mirroring.Wanted{Address: inventory, Constraint: step.version}
+		results, err := s.mirror(o).Add(t.Context(), want)
+		if refused := i == 1 || i == 4; refused != errors.Is(err, registry.ErrNotAdmitted) {
+			t.Fatalf("%d: %s: %v, want that it is refused: %v", i, step.version, err, refused)
+		} else if refused {
+			if _, _, err := s.mirror(o).Trust(t.Context(), inventory, step.signer, ""); err != nil {
+				t.Fatalf("%s: %v", step.version, err)
+			}
+			results, err = s.mirror(o).Add(t.Context(), want)
+		}
 		if err != nil {
 			t.Fatalf("%s: %v", step.version, err)
 		}
@@ -617,7 +627,7 @@ func TestKeysRemoved(t *testing.T) {
 	}
 	o.edit("signing_keys", nil, packagePage("1.1.0", "linux_amd64"))
 	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, AllowUnsigned: true})
-	failed(t, "keys taken away", err, registry.ErrInvalid, keyID(t, ours))
+	failed(t, "keys taken away", err, registry.ErrNotAdmitted, keyID(t, ours))
 	if s.has(t) != "1.0.0 [linux_amd64]" {
 		t.Error(s.has(t))
 	}

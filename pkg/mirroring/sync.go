@@ -107,15 +107,19 @@ func ParsePlatforms(names []string) ([]registry.Platform, error) {
 }
 
 // Sync mirrors what is missing from the mirror according to a list. An error
-// does not stop it from mirroring the other entries. It leaves withdrawn
-// versions as they are, and adds a note. It removes nothing, because lock files
-// may need it.
+// does not stop it from mirroring the other entries. It skips versions that are
+// withdrawn or too new, and adds a note. It removes nothing, because lock files
+// may need it. A change of the policy applies within a minute.
 func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
+	policies, err := m.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var results []Result
 	var failed []error
 	for _, w := range list {
 		w.lenient = true
-		added, err := m.Add(ctx, w)
+		added, err := m.mirrorEach(ctx, policies, w)
 		// Two constraints for one provider may select the same version.
 		for _, r := range added {
 			if at := slices.IndexFunc(results, func(o Result) bool {
