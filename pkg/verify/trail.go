@@ -39,6 +39,8 @@ type history struct {
 	versions map[string]actions
 	// platforms are the platforms of mirrored versions, separated by spaces.
 	platforms map[string]string
+	// trusted are the IDs of the trusted keys of an origin, and "unsigned".
+	trusted []string
 	// added reports whether the last change of a key was to add it. A key that was
 	// lost can be added twice without a removal in between.
 	added bool
@@ -51,6 +53,7 @@ type actions uint16
 var knownActions = []registry.AuditAction{
 	registry.AuditPublish, registry.AuditMirror, registry.AuditDeprecate, registry.AuditHide,
 	registry.AuditUndeprecate, registry.AuditWithdraw, registry.AuditCreateToken,
+	registry.AuditSetPolicy, registry.AuditAdmit, registry.AuditOverrule, registry.AuditRefuseKey, registry.AuditTrustKey,
 }
 
 func setOf(action registry.AuditAction) actions {
@@ -95,6 +98,11 @@ func (t *trail) add(e registry.AuditEntry) {
 		h.added = e.Action == registry.AuditAddKey
 	case e.Version == nil:
 		h.whole |= setOf(e.Action)
+		// The detail is the ID of a key and its owner, or "unsigned". A reason
+		// follows after a colon.
+		if id := strings.Fields(e.Detail); e.Action == registry.AuditTrustKey && len(id) > 0 {
+			h.trusted = append(h.trusted, strings.TrimSuffix(id[0], ":"))
+		}
 	default:
 		v := e.Version.String()
 		if h.versions == nil {
@@ -123,11 +131,11 @@ func (t *trail) of(subject string) *history {
 	return &history{}
 }
 
-// addresses returns the paths that have versions in the trail.
+// addresses returns the paths that have versions or trusted keys in the trail.
 func (t *trail) addresses() []string {
 	var paths []string
 	for subject, h := range t.subjects {
-		if len(h.versions) > 0 {
+		if len(h.versions) > 0 || h.whole.has(registry.AuditTrustKey) {
 			paths = append(paths, subject)
 		}
 	}
@@ -411,6 +419,7 @@ func noTrail(byPath map[string][]lacking) Finding {
 	addresses, keys, tokens := 0, 0, 0
 	for path, claims := range byPath {
 		switch kind, _, _ := strings.Cut(path, "/"); kind {
+		case "policy":
 		case "keys":
 			keys += len(claims)
 		case "tokens":
@@ -418,7 +427,7 @@ func noTrail(byPath map[string][]lacking) Finding {
 		default:
 			addresses++
 			for _, c := range claims {
-				if c.version != "" {
+				if c.version != "" && setOf(c.action).stored() {
 					versions[path+" "+c.version] = true
 				}
 			}
@@ -444,6 +453,10 @@ var wording = []struct {
 	{registry.AuditHide, "hiding of "},
 	{registry.AuditAddKey, "addition of key "},
 	{registry.AuditCreateToken, "creation of token "},
+	{registry.AuditAdmit, "admission of "},
+	{registry.AuditRefuseKey, "refusal of "},
+	{registry.AuditTrustKey, "trust in a key of "},
+	{registry.AuditSetPolicy, "setting of "},
 }
 
 // missingEntries returns the findings about the claims that the trail lacks at
@@ -457,6 +470,10 @@ func missingEntries(path string, claims []lacking) (found []Finding) {
 			name += " for " + c.platform
 		case c.subject != path: // of a key or a token
 			name = c.subject[strings.LastIndexByte(c.subject, '/')+1:]
+		case c.action == registry.AuditTrustKey:
+			name = "the origin"
+		case c.action == registry.AuditSetPolicy:
+			name = "the policy"
 		case name == "":
 			name = "all versions"
 		}

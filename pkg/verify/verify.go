@@ -4,7 +4,9 @@
 //   - signatures that no longer verify
 //   - listings and catalog entries that differ from the versions
 //   - documentation that is missing or damaged
-//   - an audit trail that disagrees with the stored versions, keys and tokens
+//   - a policy of the mirror, or an origin, that cannot be read
+//   - an audit trail that disagrees with the stored versions, keys, tokens and
+//     decisions about the mirror
 //
 // It reads one namespace at a time. For the whole registry it only has the
 // audit trail in memory. Because others may publish meanwhile, it reads
@@ -126,6 +128,9 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 	}
 	part := part{what: "the mirror", prefixes: []string{"mirror/"}, entries: r.Catalog.MirrorEntries}
 	if err := r.part(ctx, part); err != nil {
+		return Report{}, err
+	}
+	if err := r.policy(ctx); err != nil {
 		return Report{}, err
 	}
 	tokens, unreadable, err := r.Catalog.Tokens(ctx)
@@ -343,6 +348,9 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 	case registry.Provider:
 		return verifyAddress(ctx, r, group, r.provider(a), infos)
 	case registry.MirrorProvider:
+		if err := r.origin(ctx, a); err != nil {
+			return err
+		}
 		return verifyAddress(ctx, r, group, r.mirrored(a), infos)
 	}
 	if len(infos) == 0 {
