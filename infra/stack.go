@@ -61,8 +61,13 @@ type function struct {
 	publishes bool
 }
 
-// sessionItems is the partition of sessions.
-const sessionItems = "sessions"
+const (
+	// sessionItems is the partition of sessions.
+	sessionItems = "sessions"
+	// policyItem is the partition of the mirror's policy. Only operators write
+	// it.
+	policyItem = "policy"
+)
 
 // functions returns the functions in the order of the stack. Discovery reads
 // nothing, and answers all paths that have no route. Only publish and web write,
@@ -79,13 +84,14 @@ func functions() []function {
 		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
 		{
 			name: "metadata", routes: metadata.Routes(), objects: "modules/*/docs.json.gz", fetches: true,
-			partitions: []string{"modules/*", "providers/*", "catalog/*", "tokens"},
+			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "tokens", policyItem},
 			queried:    []string{"catalog/*", "namespaces"},
 		},
 		{
 			name: "web", routes: web.Routes(), objects: "modules/*/docs.json.gz", fetches: true, sessions: true,
-			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "keys/*", sessionItems, "tokens"},
-			queried:    []string{"catalog/*", "namespaces"},
+			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "keys/*", sessionItems, "tokens",
+				policyItem},
+			queried: []string{"catalog/*", "namespaces"},
 		},
 		{name: "publish", routes: publishapi.Routes(), publishes: true},
 	}
@@ -670,7 +676,7 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 			allow("ReadAndWriteCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"),
 				[]*string{st.table.TableArn()},
 				onPartitions("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens",
-					"audit/*")),
+					"audit/*", policyItem)),
 			allow("CheckKeys", jsii.Strings("dynamodb:ConditionCheckItem"), []*string{st.table.TableArn()},
 				onPartitions("keys/*")),
 			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()},

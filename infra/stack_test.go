@@ -446,10 +446,11 @@ func TestRoles(t *testing.T) {
 			"/providers/*"},
 		"mirror": {"mirror/*,tokens", "", "/mirror/*"},
 		"metadata": {
-			"modules/*,providers/*,catalog/*,tokens", "catalog/*,namespaces", "/modules/*/docs.json.gz",
+			"modules/*,providers/*,mirror/*,catalog/*,tokens,policy", "catalog/*,namespaces", "/modules/*/docs.json.gz",
 		},
 		"web": {
-			"modules/*,providers/*,mirror/*,catalog/*,keys/*,sessions,tokens", "catalog/*,namespaces", "/modules/*/docs.json.gz",
+			"modules/*,providers/*,mirror/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",
+			"/modules/*/docs.json.gz",
 		},
 	}
 	for name, role := range byFunction {
@@ -624,6 +625,7 @@ func TestPublisher(t *testing.T) {
 		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "catalog/acme"}},
 		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
 		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
+		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "policy"}},
 		{false, "dynamodb:PutItem", "arn:table",
 			keys{"dynamodb:LeadingKeys": "mirror/registry.opentofu.org/hashicorp/null"}},
 		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
@@ -635,6 +637,7 @@ func TestPublisher(t *testing.T) {
 		{true, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "tokens"}},
 		{true, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
 		{false, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "mirror/a/b/c"}},
+		{false, "dynamodb:GetItem", "arn:table", keys{"dynamodb:LeadingKeys": "policy"}},
 		{true, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "keys/acme"}},
 		{true, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "uploads/0"}},
 		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "modules/acme/vpc/aws"}},

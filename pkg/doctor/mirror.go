@@ -131,14 +131,32 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 			e.mirrors = append(e.mirrors, usual)
 			return
 		}
+		w := e.waiting(ctx, base)
+		if w.denied != "" {
+			e.wrong(name, w.request,
+				"the mirror has no version of "+e.Mirror.String()+", so clients try the next installation method: "+w.denied,
+				askForRule)
+			return
+		}
+		if len(w.versions) > 0 {
+			why, options := e.explainWaiting(w.versions[0])
+			e.wrong(name, w.request,
+				"the mirror has no version of "+e.Mirror.String()+" yet, so clients try the next installation method: "+why,
+				oneOf(options))
+			return
+		}
 		e.wrong(name, a.request,
 			"the mirror has no version of "+e.Mirror.String()+", so clients try the next installation method",
-			"mirror one with `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, or check the "+
-				"mirror's URL")
+			"mirror one with `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, if the mirror "+
+				"policy allows it, or check the mirror's URL")
 		return
 	}
-	if v, ok := e.newest(name, a, versions); ok && e.mirrorVersion(ctx, at.JoinPath(v.String()+".json"), scope) &&
-		!e.isConfigured(base) {
+	v, ok := e.newest(name, a, versions)
+	if !ok {
+		return
+	}
+	e.warnWaiting(e.waiting(ctx, base), v)
+	if e.mirrorVersion(ctx, at.JoinPath(v.String()+".json"), scope) && !e.isConfigured(base) {
 		e.mirrors = append(e.mirrors, base)
 	}
 }

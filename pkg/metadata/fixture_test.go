@@ -179,10 +179,31 @@ func (s *store) provider(address string) {
 	s.put("namespaces", namespace, struct{}{})
 }
 
-// mirrored adds the entry of a mirrored provider.
+// mirrored adds a mirrored provider with a version, without its record.
 func (s *store) mirrored(address, latest string) {
 	s.t.Helper()
+	document, err := protocol.Compress(protocol.MirrorListing{version(s.t, latest)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.put("mirror/"+address, "listing", document)
 	s.put("catalog/mirror", "mirror/"+address, registry.Summary{Address: address, Latest: version(s.t, latest)})
+}
+
+// origin adds what the mirror has seen of a provider.
+func (s *store) origin(o registry.MirrorOrigin) {
+	s.t.Helper()
+	document, err := protocol.Compress(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.put("mirror/"+o.Address, "origin", document)
+}
+
+// policy sets the policy of the mirror.
+func (s *store) policy(rules ...registry.MirrorRule) {
+	s.t.Helper()
+	s.put("policy", "mirror", registry.MirrorPolicy{Text: "any", Rules: rules})
 }
 
 // documented returns a record with documentation.
@@ -237,10 +258,17 @@ func (s *store) protect(settings string) server {
 }
 
 func (s *store) serveWith(read func(http.Handler) http.Handler) server {
+	return logged(metadata.New(catalog.New(s.table), s.objects, read))
+}
+
+// serveAt is like serve, with another clock.
+func (s *store) serveAt(now func() time.Time) server {
+	return logged(metadata.NewAt(catalog.New(s.table), s.objects, access.Everyone, now))
+}
+
+func logged(api http.Handler) server {
 	var log bytes.Buffer
-	return server{
-		httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), metadata.New(catalog.New(s.table), s.objects, read)), &log,
-	}
+	return server{httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), api), &log}
 }
 
 // get sends a request. header has names and values.

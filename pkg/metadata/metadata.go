@@ -2,8 +2,8 @@
 // providers, in the format of the public registry's API.
 //
 // Callers only see what they may read. A list or a search omits everything
-// else, also from its counts. Lists and searches can be a minute old. The
-// description of a version is always current.
+// else, also from its counts. Lists, searches and the policy of the mirror can be
+// a minute old. Everything else is current.
 //
 // Source: the public registry's API,
 // https://developer.hashicorp.com/terraform/registry/api-docs.
@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
@@ -35,6 +36,7 @@ const (
 
 	modulePath   = modulesPath + "/{namespace}/{name}/{system}"
 	providerPath = providersPath + "/{namespace}/{type}"
+	mirroredPath = mirrorPath + "/{hostname}/{namespace}/{type}"
 )
 
 // Routes returns the API's routes.
@@ -51,7 +53,13 @@ func New(published *catalog.Catalog, objects Objects, read func(http.Handler) ht
 }
 
 func newHandler(published *catalog.Catalog, objects Objects, now func() time.Time) *handler {
-	return &handler{catalog: published, objects: objects, index: search.New(published, now)}
+	if now == nil {
+		now = time.Now
+	}
+	return &handler{
+		catalog: published, objects: objects, index: search.New(published, now),
+		policies: admission.NewPolicies(published, now), now: now,
+	}
 }
 
 func (h *handler) serve(read func(http.Handler) http.Handler) http.Handler {
@@ -65,6 +73,9 @@ type handler struct {
 	catalog *catalog.Catalog
 	objects Objects
 	index   *search.Index
+	// policies are those of the mirror.
+	policies *admission.Policies
+	now      func() time.Time
 }
 
 // open returns the endpoints that need no caller.
@@ -85,6 +96,7 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		get(providerPath, h.provider),
 		get(providerPath+"/{version}", h.provider),
 		get(mirrorPath, h.mirrored),
+		get(mirroredPath, h.mirroredProvider),
 	}
 }
 

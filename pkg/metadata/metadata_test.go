@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,6 +47,21 @@ func sample(t testing.TB) *store {
 	s.provider("acme/inventory")
 	s.provider("other/inventory")
 	s.mirrored("registry.opentofu.org/hashicorp/random", "3.6.0")
+	s.origin(registry.MirrorOrigin{
+		Address: "registry.opentofu.org/hashicorp/random", SeenAt: published,
+		Versions: []registry.SeenVersion{
+			{Version: version(t, "3.8.0"), PublishedAt: time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC), SeenAt: published},
+			{
+				Version: version(t, "3.6.0"), SeenAt: published,
+				Admitted: &registry.Decision{At: published, By: "ada", Reason: "a security fix"},
+			},
+		},
+		Keys: []registry.OriginKey{{ID: "51852D87348FFC4C", Owner: "HashiCorp", SeenAt: published}},
+		Refused: []registry.RefusedVersion{
+			{Version: version(t, "3.7.0"), Key: registry.OriginKey{ID: "34365D9472D7468F"}, At: published},
+		},
+	})
+	s.policy(registry.MirrorRule{Pattern: "*/*/*", MinAge: 7 * 24 * 60 * 60})
 	return s
 }
 
@@ -60,6 +76,7 @@ func TestResponses(t *testing.T) {
 		"/v1/modules/acme/vpc/aws/1.0.0", "/v1/modules/acme/vpc/aws/download", "/v1/modules/acme/vpc/aws/1.0.1",
 		"/v1/modules/acme/legacy/aws", "/v1/modules/none", "/v1/providers", "/v1/providers/acme",
 		"/v1/providers/acme/inventory", "/v1/providers/acme/inventory/1.0.0", "/v1/providers/acme/none", "/v1/mirror",
+		"/v1/mirror/registry.opentofu.org/hashicorp/random", "/v1/mirror/registry.opentofu.org/hashicorp/none",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -263,6 +280,7 @@ func TestTags(t *testing.T) {
 	h := sample(t).serve()
 	for _, path := range []string{
 		"/v1/modules", "/v1/modules/acme/vpc/aws", "/v1/providers/acme/inventory", "/v1/mirror", "/v1/openapi.json",
+		"/v1/mirror/registry.opentofu.org/hashicorp/random",
 	} {
 		tag := h.get(t, path).Header().Get("ETag")
 		for header, want := range map[string]int{
@@ -356,6 +374,9 @@ func TestCalls(t *testing.T) {
 		{"/v1/providers/acme/inventory", "Get Snapshot", "Get Snapshot", 0},
 		{"/v1/providers/acme/inventory/1.0.0", "Get Snapshot", "Get Snapshot", 0},
 		{"/v1/mirror", "Query", "", 0},
+		// The policy is cached for a minute.
+		{"/v1/mirror/registry.opentofu.org/hashicorp/random", "Get Snapshot", "Snapshot", 0},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/none", "Snapshot", "Snapshot", 0},
 		{"/v1/openapi.json", "", "", 0},
 	} {
 		for n, want := range []string{test.calls, test.again} {
@@ -429,6 +450,7 @@ func TestTableFails(t *testing.T) {
 	paths := []string{
 		"/v1/modules", "/v1/modules/search?q=x", "/v1/modules/acme/vpc/aws", "/v1/modules/acme/vpc/aws/1.1.0",
 		"/v1/modules/acme/vpc/aws/download", "/v1/providers", "/v1/providers/acme/inventory", "/v1/mirror",
+		"/v1/mirror/registry.opentofu.org/hashicorp/random",
 	}
 	for _, path := range paths {
 		if w := h.get(t, path); w.Code != http.StatusServiceUnavailable {

@@ -111,6 +111,8 @@ var operations = []operation{
 	{"metadata", "GET /v1/providers/{namespace}/{type}/{version}", "Describe a version of a provider", "", nil,
 		ok(protocol.ProviderDetail{}), false},
 	{"metadata", "GET /v1/mirror", "List mirrored providers", "q " + paging, nil, ok(protocol.MirrorList{}), false},
+	{"metadata", "GET /v1/mirror/{hostname}/{namespace}/{type}", "Describe a mirrored provider", "", nil,
+		ok(protocol.MirroredProvider{}), false},
 	{"metadata", "GET /v1/openapi.json", "Describe this API", "", nil, ok(Document{}), true},
 }
 
@@ -327,11 +329,6 @@ func (s *store) everything() http.Handler {
 func TestOpenAPIResponses(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
-	document, err := protocol.Compress(protocol.MirrorListing{version(t, "3.6.0")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.put("mirror/registry.opentofu.org/hashicorp/random", "listing", document)
 	h := s.everything()
 	described, err := validator.UnmarshalJSON(get(t, h, "/v1/openapi.json").Body)
 	if err != nil {
@@ -343,7 +340,8 @@ func TestOpenAPIResponses(t *testing.T) {
 	}
 	values := strings.NewReplacer("{namespace}", "acme", "{name}", "vpc", "{system}", "aws", "{version}", "1.1.0",
 		"{type}", "inventory", "{os}", "linux", "{arch}", "amd64",
-		"/{hostname}/acme/inventory/{document}", "/registry.opentofu.org/hashicorp/random/index.json")
+		"/{hostname}/acme/inventory/{document}", "/registry.opentofu.org/hashicorp/random/index.json",
+		"/{hostname}/acme/inventory", "/registry.opentofu.org/hashicorp/random")
 	for _, o := range operations {
 		method, path, _ := strings.Cut(o.route, " ")
 		filled := strings.ReplaceAll(values.Replace(values.Replace(path)), "inventory/1.1.0", "inventory/1.0.0")
@@ -372,7 +370,9 @@ func TestOpenAPIResponses(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"ModuleDetail", "ModuleList", "ProviderDetail", "ProviderList", "MirrorList"} {
+	for _, name := range []string{
+		"ModuleDetail", "ModuleList", "ProviderDetail", "ProviderList", "MirrorList", "MirroredProvider",
+	} {
 		schema, err := compiler.Compile("openapi.json#/components/schemas/" + name)
 		if err != nil {
 			t.Fatal(err)

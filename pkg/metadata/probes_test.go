@@ -71,6 +71,13 @@ var probes = []probe{
 	{"provider", "GET /v1/providers/other/inventory", nil, true},
 	{"provider, version", "GET /v1/providers/other/inventory/1.0.0", nil, true},
 	{"provider, unknown version", "GET /v1/providers/other/inventory/9.0.0", nil, false},
+	{"mirrored provider", "GET /v1/mirror/registry.opentofu.org/hashicorp/random", nil, true},
+	{"mirrored provider, HEAD", "HEAD /v1/mirror/registry.opentofu.org/hashicorp/random", nil, true},
+	{"mirrored provider that waits", "GET /v1/mirror/registry.opentofu.org/hashicorp/null", nil, true},
+	{"unknown mirrored provider", "GET /v1/mirror/registry.opentofu.org/hashicorp/none", nil, false},
+	{"mirrored provider, capital letters", "GET /v1/mirror/registry.opentofu.org/Hashicorp/random", nil, false},
+	{"mirrored provider, any tag", "GET /v1/mirror/registry.opentofu.org/hashicorp/random",
+		[]string{"If-None-Match", "*"}, true},
 	{"escaped slash", "GET /v1/modules/acme%2F..%2Fother/db/aws", nil, false},
 	{"escaped address", "GET /v1/modules/other%2Fdb%2Faws", nil, false},
 	{"address across segments", "GET /v1/modules/acme%2Fvpc/aws/3.0.0", nil, false},
@@ -147,6 +154,11 @@ func TestProbes(t *testing.T) {
 	full.provider("other/inventory")
 	full.provider("acme/inventory")
 	full.mirrored("registry.opentofu.org/hashicorp/random", "3.6.0")
+	full.origin(registry.MirrorOrigin{
+		Address: "registry.opentofu.org/hashicorp/null",
+		Refused: []registry.RefusedVersion{{Version: version(t, "3.2.0"), At: published}},
+	})
+	full.policy(registry.MirrorRule{Pattern: "*/*/*", MinAge: 60})
 	full.put("catalog/other", "modules/other/bad/aws", "damaged")
 
 	for _, settings := range []string{"{}", `{"public": ["modules/acme/vpc/*"]}`} {
@@ -170,7 +182,7 @@ func TestProbes(t *testing.T) {
 func TestStatuses(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
-	limited := s.token("read:modules/acme/*")
+	limited, mirror := s.token("read:modules/acme/*"), s.token("read:mirror/**")
 	h := s.protect(`{"public": ["providers/acme/**"]}`)
 	for _, test := range []struct {
 		path, token string
@@ -187,6 +199,14 @@ func TestStatuses(t *testing.T) {
 		{"/v1/modules/acme/vpc/aws", "", 401},
 		{"/v1/modules/none/none/aws", "", 401},
 		{"/v1/modules/acme/vpc/aws/download", "", 401},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/random", limited, 403},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/none", limited, 403},
+		{"/v1/mirror/-/-/-", limited, 403},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/random", "", 401},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/random", mirror, 200},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/none", mirror, 404},
+		{"/v1/mirror/registry.opentofu.org/Hashicorp/random", mirror, 400},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/-", mirror, 400},
 		{"/v1/modules", "", 200},
 		{"/v1/modules", "larder_mistyped", 401},
 		{"/v1/openapi.json", "", 200},

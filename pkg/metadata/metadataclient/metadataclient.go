@@ -188,6 +188,21 @@ func (c *Client) Provider(
 	return d, c.notFound(ctx, err, named(p, version))
 }
 
+// MirroredProvider describes a mirrored provider. It returns registry.ErrNotFound
+// if the mirror has nothing of it. A registry of an earlier release of Larder has
+// no such description, which is registry.ErrNotFound too.
+func (c *Client) MirroredProvider(ctx context.Context, p registry.MirrorProvider) (
+	d protocol.MirroredProvider, err error,
+) {
+	if err := c.get(ctx, p.Path(), &d); err != nil {
+		return d, err
+	}
+	slices.SortFunc(d.Versions, func(x, y protocol.MirroredVersion) int {
+		return registry.CompareVersions(y.Version, x.Version)
+	})
+	return d, nil
+}
+
 func at(path string, version *registry.Version) string {
 	if version == nil {
 		return path

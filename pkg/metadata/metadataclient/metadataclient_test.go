@@ -19,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
@@ -208,6 +209,35 @@ func TestListing(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.address, diff)
 		}
+	}
+}
+
+func TestMirroredProvider(t *testing.T) {
+	t.Parallel()
+	c := opened(t, api{
+		"/v1/mirror/registry.opentofu.org/hashicorp/random": `{"version":"1.0.0","versions":[
+			{"version":"1.0.0","state":"available"},
+			{"version":"2.0.0","state":"too new","available_at":"2026-01-02T03:04:05Z"}]}`,
+	})
+	got, err := c.MirroredProvider(t.Context(), random)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Version == nil || got.Version.String() != "1.0.0" {
+		t.Errorf("the latest version is %s, want 1.0.0", got.Version)
+	}
+	want := []protocol.MirroredVersion{
+		{
+			Version: registry.Version{Major: 2}, State: "too new",
+			AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		},
+		{Version: registry.Version{Major: 1}, State: "available"},
+	}
+	if diff := cmp.Diff(want, got.Versions); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	if _, err := opened(t, api{}).MirroredProvider(t.Context(), random); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("an earlier release: %v, want %v", err, registry.ErrNotFound)
 	}
 }
 
