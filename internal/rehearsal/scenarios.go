@@ -38,6 +38,7 @@ func Scenarios() []Scenario {
 		{"a module with a missing archive: publish again", lostArchiveScenario},
 		{"a provider: key, publish, deprecate, init, apply", providerScenario},
 		{"a mirror: import, init of two hosts' providers, export", mirrorScenario},
+		{"the mirror's policy: set, refuse, overrule, describe", mirrorPolicyScenario},
 		{"a module with a token: publish, deprecate, init", publishModuleScenario},
 		{"a provider with a token: publish, deprecate, init, apply", publishProviderScenario},
 		{"publishing with a CI job's identity", trustScenario},
@@ -421,6 +422,77 @@ func mirrorScenario(ctx context.Context, r *Registry) error {
 		}
 		return nil
 	})
+}
+
+// mirrorPolicy allows all origins but one. The versions of a folder are older
+// than a minimum age, or of unknown age.
+const mirrorPolicy = `deny "denied.example.com/*/*" {
+  reason = "rehearsed"
+}
+
+allow "*/*/*" {
+  min_age = "7d"
+}
+`
+
+// mirrorPolicyScenario sets a policy, which refuses a provider until it is
+// overruled. The registry then describes the provider.
+func mirrorPolicyScenario(ctx context.Context, r *Registry) error {
+	dir, err := os.MkdirTemp(r.Scratch, "policy")
+	if err != nil {
+		return err
+	}
+	file, folder := filepath.Join(dir, "policy.hcl"), filepath.Join(dir, "folder")
+	if err := os.WriteFile(file, []byte(mirrorPolicy), 0o600); err != nil {
+		return err
+	}
+	release, err := r.release(ctx)
+	if err != nil {
+		return err
+	}
+	address := "denied.example.com/" + r.Namespace + "/note"
+	if err := clients.WriteMirrorFolder(release, filepath.Join(folder, address)); err != nil {
+		return err
+	}
+	if _, err := r.Larder(ctx, "mirror", "policy", "set", file); err != nil {
+		return err
+	}
+	shown, err := r.Larder(ctx, "mirror", "policy", "show")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(shown, mirrorPolicy) {
+		return fmt.Errorf("the policy is\n%s", shown)
+	}
+	if out, err := r.Larder(ctx, "mirror", "import", folder); err == nil {
+		return fmt.Errorf("larder mirror import imports a denied provider:\n%s", out)
+	} else if !strings.Contains(err.Error(), "rehearsed") {
+		return fmt.Errorf("larder mirror import fails for another reason: %w", err)
+	}
+	const fingerprint = "0123456789ABCDEF0123456789ABCDEF01234567"
+	for _, args := range [][]string{
+		{"mirror", "import", folder, "--overrule", "rehearsed"},
+		{"mirror", "trust", address, fingerprint, "--reason", "rehearsed"},
+	} {
+		if _, err := r.Larder(ctx, args...); err != nil {
+			return err
+		}
+	}
+	token, err := r.readersToken(ctx)
+	if err != nil {
+		return err
+	}
+	path := "/v1/mirror/" + address
+	body, err := r.read(ctx, path, token, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	for _, text := range []string{`"state":"available"`, `"reason":"rehearsed"`, fingerprint} {
+		if !strings.Contains(body, text) {
+			return fmt.Errorf("GET %s: the response lacks %s: %s", path, text, body)
+		}
+	}
+	return r.get(ctx, path, "", http.StatusUnauthorized)
 }
 
 // sameZips returns an error unless each zip of one folder is also in the other,

@@ -24,7 +24,8 @@ func (c *cli) auditCommand() *cobra.Command {
 		Short: "List changes to the registry",
 		Long: `List changes to the registry and who made them, the newest change first. Changes
 are each publish, mirrored package, deprecation and withdrawal, and each signing
-key and token that someone added or removed. With ADDRESS, list only the changes
+key and token that someone added or removed. They are also each mirror policy,
+and each decision about a mirrored provider. With ADDRESS, list only the changes
 to one module, provider or mirrored provider. ADDRESS is one of
 
   NAMESPACE/NAME/SYSTEM    a module

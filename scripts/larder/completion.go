@@ -255,6 +255,10 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 		return with(func(l *lookup) words { return l.keys(args[0]) })
 	case name == "VERSION" && cmd.Parent().Name() == "publish":
 		return with(func(l *lookup) words { return l.nextVersions(args[at-1]) })
+	case name == "VERSION" && cmd.Name() == "admit":
+		return with(func(l *lookup) words { return l.versionsToAdmit(args[at-1]) })
+	case name == "KEY":
+		return with(func(l *lookup) words { return l.keysToTrust(args[at-1]) })
 	case name == "VERSION":
 		for at > 1 && wanted[at-1].name == "VERSION" {
 			at--
@@ -319,7 +323,7 @@ func (c *cli) complete(ctx context.Context, find func(*lookup) words) (found wor
 		return nil, err
 	}
 	defer func() { _ = s.close() }() // nothing was written
-	return find(&lookup{ctx: ctx, store: s}), nil
+	return find(&lookup{ctx: ctx, store: s, now: c.now}), nil
 }
 
 // openToComplete opens the store without output. Unlike other commands it does not
@@ -344,6 +348,7 @@ type lookup struct {
 	// store is nil if the registry is named by its URL. Then remote is set.
 	*store
 	remote *metadataclient.Client
+	now    func() time.Time // returns the time at which statuses are those of versions
 }
 
 // maxRemote bounds the completions from a registry's own endpoint.

@@ -146,10 +146,32 @@ func TestContents(t *testing.T) {
 	listed := listedView{Address: "acme/vpc/aws", Deprecated: "use network", Versions: []metadataclient.Listed{
 		{Version: shown.Version, PublishedAt: outputDay}, {Version: shown.Versions[0]},
 	}}
+	mirrored := listedView{Address: "registry.opentofu.org/hashicorp/random"}
+	mirrored.mirrored(protocol.MirroredProvider{Versions: []protocol.MirroredVersion{
+		{
+			Version: registry.Version{Major: 3}, State: "too new", PublishedAt: outputDay,
+			AvailableAt: outputDay.Add(7 * 24 * time.Hour),
+		},
+		{Version: registry.Version{Major: 2, Minor: 2}, State: "refused", SigningKey: "34365D9472D7468F", AgeUnknown: true},
+		{Version: registry.Version{Major: 2, Minor: 1}, State: "refused"},
+		{
+			Version: registry.Version{Major: 2}, State: "available", AgeUnknown: true,
+			Admitted: &registry.Decision{By: "ada", Reason: "CVE-2026-1234\x1b[2J", At: outputDay},
+		},
+		{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
+	}})
+	denied := listedView{Address: mirrored.Address}
+	denied.mirrored(protocol.MirroredProvider{
+		Denied: "line 3 of the mirror policy denies registry.opentofu.org/hashicorp/random: We do not use it.\x1b[2J",
+		Versions: []protocol.MirroredVersion{
+			{Version: registry.Version{Major: 2}, State: "refused", SigningKey: "34365D9472D7468F", KeyDenied: true},
+			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
+		},
+	})
 	for name, v := range map[string]view{
 		"show-module": shown, "show-undocumented": undocumented, "show-submodule": submodule, "show-provider": provider,
 		"diff": different, "diff-same": same, "search": found, "search-nothing": searchView{Query: "flowlog"},
-		"list-remote": listed,
+		"list-remote": listed, "list-remote-mirrored": mirrored, "list-remote-denied": denied,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

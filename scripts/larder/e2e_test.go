@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,8 @@ import (
 	"github.com/larder-registry/larder/pkg/inspection"
 )
 
-// TestMain makes the test binary available as the commands larder and uploader.
+// TestMain makes the test binary available as commands. The command
+// larder-in-8-days is larder with a clock that is 8 days ahead.
 func TestMain(m *testing.M) {
 	inspection.RunIfChild()
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
@@ -32,7 +34,14 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv("XDG_CONFIG_HOME", "/nonexistent")
 		_ = os.Unsetenv("LARDER_CONTEXT")
 	}
-	testscript.Main(m, map[string]func(){"larder": main, "uploader": uploader})
+	testscript.Main(m, map[string]func(){"larder": main, "larder-in-8-days": mainIn8Days, "uploader": uploader})
+}
+
+// mainIn8Days is main with a clock that is 8 days ahead.
+func mainIn8Days() {
+	inspection.RunIfChild()
+	ahead := func() time.Time { return time.Now().AddDate(0, 0, 8) }
+	os.Exit(runAt(context.Background(), ahead, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // server is a running `larder serve`.

@@ -26,6 +26,7 @@ const (
 	exitNotFound
 	exitUnchecked
 	exitBreaking
+	exitNotAdmitted
 )
 
 // usageError is an error in the command line. The exit code is exitUsage.
@@ -183,6 +184,8 @@ func classify(err error) (code string, exit int) {
 	switch {
 	case errors.Is(err, registry.ErrInvalid):
 		exit = exitInvalid
+	case errors.Is(err, registry.ErrNotAdmitted):
+		exit = exitNotAdmitted
 	case errors.Is(err, registry.ErrExists), errors.Is(err, registry.ErrWithdrawn):
 		exit = exitExists
 	case errors.Is(err, registry.ErrNotFound):

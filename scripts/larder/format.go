@@ -62,6 +62,10 @@ func shortPublisher(p registry.Publisher) string {
 // formatTime formats a time in UTC, with minutes.
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
+// formatFrom formats a time from which something is possible. It rounds up to
+// whole minutes.
+func formatFrom(t time.Time) string { return formatTime(t.Add(time.Minute - 1)) }
+
 // callerName returns the name of a caller for people. Requests without a
 // credential have no name.
 func callerName(name string) string {

@@ -27,6 +27,8 @@ func exitCodesTopic() *cobra.Command {
   5  Something that the command line names does not exist.
   6  doctor --stack found nothing wrong, but could not check everything.
   7  diff found breaking changes.
+  8  A version must not be mirrored: the mirror policy does not allow it, it is
+     too new, or the key that signed it is not trusted.
 
 With --json, the field exit_code has the exit code. The field code has a stable
 name of the error, such as not_found.`,

@@ -31,10 +31,12 @@ provider. ADDRESS is one of
 The state of a version is deprecated, hidden, withdrawn or missing. A version is
 missing if its record is missing.
 
+For a mirrored provider, the list also has the versions that the mirror found at
+the origin and may not mirror. Their state is too new or refused.
+
 With --quiet the command prints only addresses or versions, the newest version
-first. It omits hidden, withdrawn and missing versions, which clients cannot
-select.` + readThroughRegistry + `
-It then omits hidden, withdrawn and missing versions too.`,
+first. It omits versions that clients cannot select.` + readThroughRegistry + `
+For modules and providers, it then omits versions that clients cannot select.`,
 		Example: `  larder list
   larder list acme
   larder list acme/vpc/aws --json
@@ -43,7 +45,7 @@ It then omits hidden, withdrawn and missing versions too.`,
   larder list --registry https://registry.example.com`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
 			what := strings.Join(args, "")
-			list, err := listing(what)
+			list, err := c.listing(what)
 			if err != nil {
 				return nil, err
 			}
@@ -119,19 +121,25 @@ func nearest(what string, addresses []string) string {
 
 // listing returns the function that lists a namespace, a hostname, an address,
 // or everything if what is empty.
-func listing(what string) (func(context.Context, *catalog.Catalog) (view, error), error) {
+func (c *cli) listing(what string) (func(context.Context, *catalog.Catalog) (view, error), error) {
 	first, _, _ := strings.Cut(what, "/")
 	hostname := strings.Contains(first, ".") // no namespace has a dot
 	slashes := strings.Count(what, "/")
+	ofMirrored := func(ctx context.Context, from *catalog.Catalog, a registry.MirrorProvider) (mirrorProviderView, error) {
+		v, err := listMirrorProvider(ctx, from, a, c.now())
+		v.flags = c.repeatedFlags()
+		c.warnQuietly(v.Warnings)
+		return v, err
+	}
 	switch {
 	case first == "mirror" && slashes == 3:
-		return listVersions(strings.TrimPrefix(what, "mirror/"), registry.ParseMirrorProvider, listMirrorProvider)
+		return listVersions(strings.TrimPrefix(what, "mirror/"), registry.ParseMirrorProvider, ofMirrored)
 	case hostname && slashes < 2:
 		return func(ctx context.Context, from *catalog.Catalog) (view, error) {
 			return asView(listMirrored(ctx, from, what))
 		}, nil
 	case hostname:
-		return listVersions(what, registry.ParseMirrorProvider, listMirrorProvider)
+		return listVersions(what, registry.ParseMirrorProvider, ofMirrored)
 	case slashes == 0:
 		return func(ctx context.Context, from *catalog.Catalog) (view, error) {
 			return asView(listNamespace(ctx, from, what))

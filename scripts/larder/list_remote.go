@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -86,6 +87,16 @@ func (r *reader) listVersions(ctx context.Context, what string) (v listedView, e
 		return v, err
 	}
 	v.Address = a.String()
+	if p, ok := a.(registry.MirrorProvider); ok {
+		mirrored, err := r.MirroredProvider(ctx, p)
+		if err == nil {
+			v.mirrored(mirrored)
+		}
+		// Without a description, an earlier release may have an index.
+		if !errors.Is(err, registry.ErrNotFound) {
+			return v, err
+		}
+	}
 	if v.Versions, err = r.Listing(ctx, a); err == nil {
 		v.Deprecated, err = r.Deprecation(ctx, a)
 	}
@@ -119,17 +130,73 @@ func reasonOf(note *protocol.DeprecationNote) string {
 	return note.Reason
 }
 
-// listedView is a list of versions from a registry's own endpoint. It has the
-// versions that clients can select.
+// listedView is a list of versions from a registry's own endpoint.
 type listedView struct {
 	Address string `json:"address"`
 	// Deprecated is the deprecation message of the latest version, or of all
 	// versions.
-	Deprecated string                  `json:"deprecated,omitempty"`
-	Versions   []metadataclient.Listed `json:"versions"`
+	Deprecated string `json:"deprecated,omitempty"`
+	// Versions are those that clients can select.
+	Versions []metadataclient.Listed `json:"versions"`
+	// Mirror describes a mirrored provider, with the versions that are too new or
+	// refused. A registry that runs an earlier release does not return it.
+	Mirror *protocol.MirroredProvider `json:"mirror,omitempty"`
+}
+
+// mirrored sets the versions to those of a mirrored provider.
+func (v *listedView) mirrored(d protocol.MirroredProvider) {
+	v.Mirror, v.Versions = &d, []metadataclient.Listed{}
+	for _, one := range d.Versions {
+		if one.State == string(admission.Available) {
+			v.Versions = append(v.Versions, metadataclient.Listed{Version: one.Version, PublishedAt: one.PublishedAt})
+		}
+	}
+}
+
+// mirrorText prints the versions of a mirrored provider with their states.
+func (v listedView) mirrorText(p page) {
+	p.denied(v.Address, v.Mirror.Denied)
+	rows := versionRows{between: 1}
+	for _, one := range v.Mirror.Versions {
+		state, published := one.State, ""
+		if state == string(admission.Available) {
+			state = ""
+		}
+		if !one.PublishedAt.IsZero() {
+			published = formatTime(one.PublishedAt)
+		}
+		rows.add(one.Version, state, mirroredReason(one), published)
+	}
+	p.Table([]terminal.Column{versionColumn, stateColumn, publishedColumn, reasonColumn}, rows.rows)
+}
+
+// mirroredReason returns the reason for the state of a mirrored version.
+func mirroredReason(v protocol.MirroredVersion) string {
+	var why []string
+	switch {
+	case v.State == string(admission.TooNew):
+		why = append(why, "from "+formatFrom(v.AvailableAt))
+	case v.State == string(admission.Refused) && v.SigningKey == "":
+		why = append(why, "it has no signature")
+	case v.State == string(admission.Refused) && v.KeyDenied:
+		why = append(why, "the mirror policy does not allow key "+v.SigningKey)
+	case v.State == string(admission.Refused):
+		why = append(why, "key "+v.SigningKey+" is not trusted")
+	}
+	if v.Admitted != nil {
+		why = append(why, strings.TrimSuffix("admitted by "+v.Admitted.By+": "+v.Admitted.Reason, ": "))
+	}
+	if v.AgeUnknown && v.State != string(admission.Refused) {
+		why = append(why, "age unknown")
+	}
+	return strings.Join(why, "; ")
 }
 
 func (v listedView) text(p page) {
+	if v.Mirror != nil {
+		v.mirrorText(p)
+		return
+	}
 	p.deprecated(v.Address, v.Deprecated)
 	rows := make([][]string, len(v.Versions))
 	for i, one := range v.Versions {

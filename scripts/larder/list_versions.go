@@ -166,47 +166,6 @@ func (v providerView) quiet(p page) {
 	printVersions(p, v.Versions)
 }
 
-// mirrorProviderView is a list of a mirrored provider's versions.
-type mirrorProviderView struct {
-	Address  string                   `json:"address"`
-	Versions []registry.MirrorVersion `json:"versions"`
-	// Missing lists the versions with missing records.
-	Missing []registry.Version `json:"missing,omitempty"`
-}
-
-func listMirrorProvider(
-	ctx context.Context, from *catalog.Catalog, a registry.MirrorProvider,
-) (mirrorProviderView, error) {
-	versions, err := from.Mirror.All(ctx, a)
-	missing, err := missingVersions(ctx, err, a, from.Mirror.Versions)
-	return mirrorProviderView{a.String(), versions, missing}, err
-}
-
-func (v mirrorProviderView) text(p page) {
-	rows := versionRows{between: 5}
-	for _, one := range v.Versions {
-		if one.Withdrawn != nil {
-			rows.withdrawn(p, one.Version, *one.Withdrawn)
-			continue
-		}
-		for _, pkg := range one.Packages {
-			rows.add(one.Version, "", "", formatTime(pkg.MirroredAt), shortPublisher(pkg.MirroredBy),
-				pkg.String(), humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
-		}
-	}
-	rows.missing(v.Missing)
-	mirrored := publishedColumn
-	mirrored.Title = "MIRRORED"
-	p.Table([]terminal.Column{
-		versionColumn, stateColumn, mirrored, byColumn, {Title: "PLATFORM"}, {Title: "SIZE", Right: true},
-		{Title: "SIGNED BY", Min: 12}, reasonColumn,
-	}, rows.rows)
-}
-
-func (v mirrorProviderView) quiet(p page) {
-	printVersions(p, v.Versions)
-}
-
 // missingVersions returns the versions with missing records. It returns nil
 // instead of failed if this is the only damage to the address.
 func missingVersions[A registry.Address, R registry.Record](

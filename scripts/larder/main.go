@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -36,6 +37,8 @@ type cli struct {
 	stdout io.Writer
 	stderr io.Writer
 	flags  *pflag.FlagSet // flags of the running command
+	// now returns the time.
+	now func() time.Time
 
 	json  bool
 	quiet bool
@@ -60,8 +63,13 @@ type cli struct {
 
 // run runs one command and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return runAt(ctx, time.Now, args, stdout, stderr)
+}
+
+// runAt is like run with another clock for what depends on the age of versions.
+func runAt(ctx context.Context, now func() time.Time, args []string, stdout, stderr io.Writer) int {
 	out := &checkedWriter{Writer: stdout}
-	c := &cli{stdout: out, stderr: stderr, args: args}
+	c := &cli{stdout: out, stderr: stderr, args: args, now: now}
 	root := c.command()
 	root.SetArgs(args)
 	root.SetOut(out)

@@ -13,6 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 func (c *cli) mirrorCommand() *cobra.Command {
@@ -25,33 +26,41 @@ through the provider network mirror protocol.
 The mirror verifies each package before it stores it. It verifies the signature
 from the origin registry, as clients do, or the hashes in an imported folder. A
 mirrored package never changes. You can add platforms to a version later. If a
-command is interrupted, run it again to finish.`,
+command is interrupted, run it again to finish.
+
+A version is not mirrored if it is younger than the mirror policy allows, or if
+the key that signed it is not trusted. The exit code is then 8.`,
 		Example: `  larder mirror add registry.opentofu.org/hashicorp/random --platform all
   larder mirror lock .terraform.lock.hcl --platform linux_amd64
   larder mirror sync mirror.hcl
-  larder mirror import ./folder`,
+  larder mirror import ./folder
+  larder mirror trust registry.opentofu.org/hashicorp/random 34365D9472D7468F`,
 	}
 	cmd.AddCommand(c.mirrorAddCommand(), c.mirrorLockCommand(), c.mirrorSyncCommand(),
-		c.mirrorImportCommand(), c.mirrorExportCommand())
+		c.mirrorImportCommand(), c.mirrorExportCommand(), c.mirrorAdmitCommand(), c.mirrorTrustCommand(),
+		c.mirrorPolicyCommand())
 	return cmd
 }
 
 // fromOrigins is part of the help of commands that read from origin registries.
-const fromOrigins = `
-
-The command finds the origin registry by its hostname, in the same way as
-clients do. It uses the clients' credentials: TF_TOKEN_… variables, tokens that
-` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the credentials and host
-blocks of their configuration.
+const fromOrigins = findsOrigins + `
 
 An origin can lead only to public addresses. If your origin is on a private
 network, give its URL with --upstream, with upstream in a list, or in a host
 block.`
 
+// findsOrigins is how these commands find an origin.
+const findsOrigins = `
+
+The command finds the origin registry by its hostname, in the same way as
+clients do. It uses the clients' credentials: TF_TOKEN_… variables, tokens that
+` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the credentials and host
+blocks of their configuration.`
+
 func (c *cli) mirrorAddCommand() *cobra.Command {
 	var w mirroring.Wanted
 	var platforms []string
-	var dryRun bool
+	var fill fillFlags
 	cmd := &cobra.Command{
 		Use:   "add HOSTNAME/NAMESPACE/TYPE",
 		Short: "Mirror a provider from its origin registry",
@@ -74,26 +83,25 @@ use mirrors for it.` + fromOrigins,
 			if w.Platforms, err = requirePlatforms(platforms); err != nil {
 				return nil, err
 			}
-			return c.mirrorFromOrigins(ctx, mirrorView{DryRun: dryRun}, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			return c.mirrorFromOrigins(ctx, fill, mirrorView{}, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
 				return m.Add(ctx, w)
 			})
 		}),
 	}
-	c.mirrorFlags(cmd, &dryRun)
+	c.fillFlags(cmd, &fill)
 	c.platformFlag(cmd, &platforms)
 	cmd.Flags().StringVar(&w.Constraint, "version", "",
 		"version `CONSTRAINT`, as in required_providers, such as '~> 3.5' (default the newest version)")
 	cmd.Flags().BoolVar(&w.All, "all", false, "mirror every version that matches the constraint, not only the newest")
-	cmd.Flags().StringVar(&w.Upstream, "upstream", "",
-		"`URL` of the origin, if not its hostname: without a path, "+
-			"or with the path of its provider registry protocol")
+	upstreamFlag(cmd, &w.Upstream)
 	unsignedFlag(cmd, &w.AllowUnsigned)
 	return cmd
 }
 
 func (c *cli) mirrorLockCommand() *cobra.Command {
 	var platforms, exclude []string
-	var unsigned, dryRun bool
+	var unsigned bool
+	var fill fillFlags
 	cmd := &cobra.Command{
 		Use:   "lock FILE…",
 		Short: "Mirror the exact versions in lock files",
@@ -103,7 +111,10 @@ install it without changing the lock file.
 
 Use --exclude for providers that clients install directly, such as those of your
 own registry. The command skips providers whose hostname has a port, because
-clients do not use mirrors for them.` + fromOrigins,
+clients do not use mirrors for them.` + findsOrigins + `
+
+An origin can lead only to public addresses. If your origin is on a private
+network, give its URL in a host block.`,
 		Example: `  larder mirror lock .terraform.lock.hcl --platform linux_amd64,darwin_arm64
   larder mirror lock */.terraform.lock.hcl --platform linux_amd64 \
     --exclude registry.example.com --store stack:larder`,
@@ -112,7 +123,7 @@ clients do not use mirrors for them.` + fromOrigins,
 			if err != nil {
 				return nil, err
 			}
-			v := mirrorView{DryRun: dryRun}
+			var v mirrorView
 			var locked []mirroring.Locked
 			for _, name := range args {
 				text, err := readFile(name, mirroring.MaxText)
@@ -129,12 +140,12 @@ clients do not use mirrors for them.` + fromOrigins,
 				locked = append(locked, found...)
 			}
 			locked = slices.DeleteFunc(locked, func(l mirroring.Locked) bool { return slices.ContainsFunc(exclude, l.Named) })
-			return c.mirrorFromOrigins(ctx, v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			return c.mirrorFromOrigins(ctx, fill, v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
 				return m.Lock(ctx, locked, wanted, unsigned)
 			})
 		}),
 	}
-	c.mirrorFlags(cmd, &dryRun)
+	c.fillFlags(cmd, &fill)
 	c.platformFlag(cmd, &platforms)
 	cmd.Flags().StringSliceVar(&exclude, "exclude", nil,
 		"exclude `PROVIDERS`, such as your own: HOSTNAME, HOSTNAME/NAMESPACE or "+
@@ -144,7 +155,7 @@ clients do not use mirrors for them.` + fromOrigins,
 }
 
 func (c *cli) mirrorSyncCommand() *cobra.Command {
-	var dryRun bool
+	var fill fillFlags
 	cmd := &cobra.Command{
 		Use:   "sync FILE",
 		Short: "Mirror the providers in a list",
@@ -178,17 +189,17 @@ need them.` + fromOrigins,
 			if err != nil {
 				return nil, err
 			}
-			return c.mirrorFromOrigins(ctx, mirrorView{DryRun: dryRun}, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			return c.mirrorFromOrigins(ctx, fill, mirrorView{}, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
 				return m.Sync(ctx, list)
 			})
 		}),
 	}
-	c.mirrorFlags(cmd, &dryRun)
+	c.fillFlags(cmd, &fill)
 	return cmd
 }
 
 func (c *cli) mirrorImportCommand() *cobra.Command {
-	var dryRun bool
+	var fill fillFlags
 	cmd := &cobra.Command{
 		Use:   "import DIR",
 		Short: "Mirror providers from a folder",
@@ -201,8 +212,8 @@ func (c *cli) mirrorImportCommand() *cobra.Command {
 		Example: `  tofu providers mirror -platform=linux_amd64 ./folder
   larder mirror import ./folder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			v := mirrorView{DryRun: dryRun}
-			return c.mirror(ctx, &v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			var v mirrorView
+			return c.mirror(ctx, fill, &v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
 				m.Skip = func(address, reason string) {
 					v.Skipped = append(v.Skipped, skippedProvider{address, reason})
 				}
@@ -210,7 +221,7 @@ func (c *cli) mirrorImportCommand() *cobra.Command {
 			})
 		}),
 	}
-	c.mirrorFlags(cmd, &dryRun)
+	c.fillFlags(cmd, &fill)
 	return cmd
 }
 
@@ -247,14 +258,32 @@ letters are in punycode, as web servers need them.`,
 	return cmd
 }
 
-func (c *cli) mirrorFlags(cmd *cobra.Command, dryRun *bool) {
+// fillFlags are the flags of all commands that fill the mirror.
+type fillFlags struct {
+	dryRun   bool
+	overrule string
+}
+
+func (c *cli) fillFlags(cmd *cobra.Command, fill *fillFlags) {
 	c.storeFlags(cmd)
-	cmd.Flags().BoolVar(dryRun, "dry-run", false, "show what would be mirrored without mirroring it")
+	cmd.Flags().BoolVar(&fill.dryRun, "dry-run", false, "show what would be mirrored without mirroring it")
+	cmd.Flags().Func("overrule",
+		"mirror also what the policy does not allow, for a `REASON` of one line; the audit trail shows it for each version",
+		func(reason string) error {
+			fill.overrule = reason
+			return releases.CheckReason(reason)
+		})
 }
 
 func (c *cli) platformFlag(cmd *cobra.Command, platforms *[]string) {
 	cmd.Flags().StringSliceVar(platforms, "platform", nil,
 		"`PLATFORMS` to mirror, such as linux_amd64,darwin_arm64, or all; can be repeated")
+}
+
+func upstreamFlag(cmd *cobra.Command, upstream *string) {
+	cmd.Flags().StringVar(upstream, "upstream", "",
+		"`URL` of the origin, if not its hostname: without a path, "+
+			"or with the path of its provider registry protocol")
 }
 
 func unsignedFlag(cmd *cobra.Command, unsigned *bool) {
@@ -282,12 +311,12 @@ func requirePlatforms(names []string) ([]registry.Platform, error) {
 type mirrorWork = func(*mirroring.Mirror) ([]mirroring.Result, error)
 
 // mirrorFromOrigins is like mirror, for work that reads from origin registries.
-func (c *cli) mirrorFromOrigins(ctx context.Context, v mirrorView, work mirrorWork) (view, error) {
+func (c *cli) mirrorFromOrigins(ctx context.Context, fill fillFlags, v mirrorView, work mirrorWork) (view, error) {
 	configuration, err := clientConfiguration()
 	if err != nil {
 		return nil, err
 	}
-	return c.mirror(ctx, &v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+	return c.mirror(ctx, fill, &v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
 		m.Client = client.New(configuration, "larder/"+version(), nil)
 		return work(m)
 	})
@@ -295,22 +324,33 @@ func (c *cli) mirrorFromOrigins(ctx context.Context, v mirrorView, work mirrorWo
 
 // mirror opens the store, calls work, and adds its results to the view. If work
 // fails, the view has the versions that it mirrored before.
-func (c *cli) mirror(ctx context.Context, v *mirrorView, work mirrorWork) (view, error) {
+func (c *cli) mirror(ctx context.Context, fill fillFlags, v *mirrorView, work mirrorWork) (view, error) {
+	v.DryRun = fill.dryRun
 	return c.onStore(ctx, func(s *store) (view, error) {
-		by, err := s.by(ctx)
+		m, err := c.newMirror(ctx, s)
 		if err != nil {
 			return nil, err
 		}
 		progress := newProgress(c)
-		m := &mirroring.Mirror{
-			Catalog: s.catalog, Objects: s.objects, Progress: progress, DryRun: v.DryRun,
-			Publisher: &publish.Publisher{Catalog: s.catalog, Objects: s.objects, Progress: progress, By: by},
-		}
+		m.Progress, m.Publisher.Progress = progress, progress
+		m.DryRun, m.Overrule = fill.dryRun, fill.overrule
 		results, err := work(m)
 		progress.stop()
 		v.Versions = mirrored(results)
 		return partialView(*v, len(v.Versions)+len(v.Skipped), err)
 	})
+}
+
+// newMirror returns the mirror of a store.
+func (c *cli) newMirror(ctx context.Context, s *store) (*mirroring.Mirror, error) {
+	by, err := s.by(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &mirroring.Mirror{
+		Catalog: s.catalog, Objects: s.objects, Now: c.now,
+		Publisher: &publish.Publisher{Catalog: s.catalog, Objects: s.objects, By: by},
+	}, nil
 }
 
 // partialView returns v and err. It returns only err if v has no entries. n is
@@ -395,7 +435,10 @@ func (v mirrorView) text(p page) {
 }
 
 func (v mirroredVersion) text(p page, verb string) {
-	if !v.changed {
+	switch {
+	case len(v.Packages) == 0: // a note has the reason
+		verb = "Skipped"
+	case !v.changed:
 		verb = "Unchanged:"
 	}
 	p.printf("%s\n", p.Wrap(fmt.Sprintf("%s %s %s", verb, v.Address, v.Version)))

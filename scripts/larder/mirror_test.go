@@ -724,9 +724,10 @@ func TestMirrorRejects(t *testing.T) {
 	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
 }
 
-// flaky starts a proxy for the origin. While the counter is positive, it
-// interrupts downloads of packages.
-func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
+// proxy starts a proxy for the origin. write writes the response to a request,
+// with the header and the body of the origin's response.
+func (o *origin) proxy(t *testing.T, write func(w http.ResponseWriter, r *http.Request, status int, body []byte),
+) *httptest.Server {
 	t.Helper()
 	pem, err := os.ReadFile(o.CAFile)
 	if err != nil {
@@ -737,7 +738,6 @@ func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
 	client := &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
 	}
-	breaks := new(atomic.Int32)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, err := http.NewRequestWithContext(r.Context(), r.Method, o.upstream()+r.URL.RequestURI(), nil)
 		if err != nil {
@@ -755,20 +755,30 @@ func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
 		// URLs in responses must name the proxy.
 		body = bytes.ReplaceAll(body, []byte(o.Host), []byte(r.Host))
 		w.Header().Set("Content-Type", response.Header.Get("Content-Type"))
+		write(w, r, response.StatusCode, body)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	t.Cleanup(client.CloseIdleConnections)
+	return s
+}
+
+// flaky starts a proxy for the origin. While the counter is positive, it
+// interrupts downloads of packages.
+func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
+	t.Helper()
+	breaks := new(atomic.Int32)
+	return o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		w.WriteHeader(response.StatusCode)
+		w.WriteHeader(status)
 		if strings.HasSuffix(r.URL.Path, ".zip") && breaks.Add(-1) >= 0 {
 			_, _ = w.Write(body[:len(body)/2])
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = w.Write(body)
-	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	t.Cleanup(client.CloseIdleConnections)
-	return s, breaks
+	}), breaks
 }
 
 // authority writes the certificate of a server to a file, and returns its path.

@@ -70,6 +70,10 @@ func TestOutput(t *testing.T) {
 			"doctor", "https://" + s.Host, "--module", "acme/vpc/aws", "--provider", "acme/inventory",
 		}, dir: served},
 		{name: "mirror-import", args: []string{"mirror", "import", "./mirror"}, writes: true},
+		{name: "mirror-policy-set", args: []string{"mirror", "policy", "set", "policy.hcl"}, writes: true},
+		{name: "mirror-policy-check", args: []string{
+			"mirror", "policy", "check", "policy.hcl", "registry.opentofu.org/hashicorp/aws", "registry.example.com/acme/note",
+		}},
 		{name: "context-list", args: []string{"context", "list"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -124,6 +128,7 @@ func quotedAll(args []string) string {
 //	vpc          a module to publish as 2.0.0
 //	dist         a release to publish, of acme/inventory 2.0.0
 //	mirror       a folder in the format of `tofu providers mirror`
+//	policy.hcl   a mirror policy
 //	config       the contexts
 type fixture struct {
 	dir   string
@@ -163,7 +168,20 @@ func newFixture(t *testing.T) fixture {
 		"vpc/main.tf":      "resource \"terraform_data\" \"vpc\" {}\n",
 		"vpc/variables.tf": "variable \"cidr\" {\n  type = string\n}\n",
 		"vpc/README.md":    "# VPC\n",
-		"vpc/.env":         "AWS_PROFILE=production\n",
+		"policy.hcl": `# The policy of the platform team.
+deny "registry.opentofu.org/hashicorp/random" {
+  reason = "We do not use it."
+}
+allow "registry.opentofu.org/hashicorp/*" {
+  min_age      = "7d"
+  unknown_age  = "wait"
+  platforms    = ["linux_amd64", "darwin_arm64"]
+  max_size     = "600MiB"
+  signing_keys = ["34365D9472D7468F", "C874011F0AB405110D02105534365D9472D7468F"]
+}
+allow "registry.example.com/*/*" { min_age = "36h" }
+`,
+		"vpc/.env": "AWS_PROFILE=production\n",
 		"config/larder/config.json": `{
   "current": "local",
   "contexts": {

@@ -31,15 +31,16 @@ import (
 
 // noSchema has the commands that do not open a registry, with the reason.
 var noSchema = map[string]string{
-	"doctor":         "it examines a registry from outside",
-	"context add":    "it names a registry, and does not open it",
-	"context use":    "it names a registry, and does not open it",
-	"context list":   "it names registries, and opens none",
-	"context remove": "it names a registry, and does not open it",
-	"completion":     "it only prints a script",
-	"help":           "it reads no registry",
-	"version":        "it reads no registry",
-	"usage":          "a registry on this machine has no log; TestSchemaOnStack covers a stack",
+	"doctor":              "it examines a registry from outside",
+	"context add":         "it names a registry, and does not open it",
+	"context use":         "it names a registry, and does not open it",
+	"context list":        "it names registries, and opens none",
+	"context remove":      "it names a registry, and does not open it",
+	"completion":          "it only prints a script",
+	"mirror policy check": "it reads a file, and no registry",
+	"help":                "it reads no registry",
+	"version":             "it reads no registry",
+	"usage":               "a registry on this machine has no log; TestSchemaOnStack covers a stack",
 }
 
 // schemaRow is a command on a registry of another release.
@@ -65,9 +66,13 @@ var schemaRows = []schemaRow{
 	{args: "mirror add {mirrored} --platform linux_amd64 --upstream https://127.0.0.1:1 --dry-run", fresh: true},
 	{args: "mirror lock {lock} --platform linux_amd64", fresh: true},
 	{args: "mirror sync {list}", fresh: true},
+	{args: "mirror admit {mirrored} 1.1.0 --reason urgent --upstream https://127.0.0.1:1", fresh: true},
+	{args: "mirror trust {mirrored} 0123456789ABCDEF0123456789ABCDEF01234567", fresh: true},
 	{args: "mirror import {folder}"},
 	{args: "mirror import {folder} --dry-run"},
 	{args: "mirror import {others}", fresh: true},
+	{args: "mirror policy show", fresh: true},
+	{args: "mirror policy set {policy}", fresh: true},
 	{args: "mirror export {empty}"},
 	{args: "mirror export {empty} {mirrored}"},
 	{args: "list"},
@@ -170,6 +175,7 @@ func newOtherRelease(t *testing.T) otherRelease {
   hashes  = ["zh:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
 }
 `,
+		"policy.hcl": "allow \"*/*/*\" {}\n",
 		"list.hcl": `platforms = ["linux_amd64"]
 provider "` + mirrored + `" {
   versions = ["1.0.0"]
@@ -210,7 +216,8 @@ provider "` + mirrored + `" {
 	}
 	o.files = strings.NewReplacer("{module}", module, "{release}", release, "{mirrored}", mirrored, "{folder}", folder,
 		"{others}", others, "{empty}", empty, "{key}", public, "{id}", id,
-		"{lock}", filepath.Join(texts, "lock.hcl"), "{list}", filepath.Join(texts, "list.hcl"))
+		"{lock}", filepath.Join(texts, "lock.hcl"), "{list}", filepath.Join(texts, "list.hcl"),
+		"{policy}", filepath.Join(texts, "policy.hcl"))
 	return o
 }
 

@@ -89,9 +89,9 @@ func paintState(state string) terminal.Color {
 	switch state {
 	case "ok", "current", "valid", "latest", "repaired", "added", "verified", "restored", "documented":
 		return terminal.Green
-	case "deprecated", "hidden", "expires soon", "warning", "may change plans", "note", "unknown", "excluded":
+	case "deprecated", "hidden", "expires soon", "too new", "warning", "may change plans", "note", "unknown", "excluded":
 		return terminal.Yellow
-	case "withdrawn", "damaged", "missing", "expired", "revoked", "wrong", "fault", "failed", "breaking", "removed":
+	case "withdrawn", "refused", "damaged", "missing", "expired", "revoked", "wrong", "fault", "failed", "breaking", "removed":
 		return terminal.Red
 	case "skipped":
 		return terminal.Faint
@@ -195,7 +195,7 @@ func (p page) warnings(all []string) {
 	}
 }
 
-// notes prints notes about the documentation of a module.
+// notes prints notes.
 func (p page) notes(all []string) {
 	for _, note := range all {
 		p.println("  %s: %s", p.Paint("note", terminal.Yellow), note)

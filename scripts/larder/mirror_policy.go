@@ -1,0 +1,401 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/admission/policyfile"
+	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/terminal"
+)
+
+func (c *cli) mirrorPolicyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Decide what may be mirrored, and when",
+		Long: `Show, set and check the mirror policy. It decides which providers may be
+mirrored, and when. It is a file such as
+
+  deny "registry.opentofu.org/hashicorp/consul" {
+    reason = "We do not use it."
+  }
+  allow "registry.opentofu.org/hashicorp/*" {
+    min_age      = "7d"                  # h, d or w
+    unknown_age  = "wait"                # or "admit", the default
+    platforms    = ["linux_amd64", "darwin_arm64"]
+    max_size     = "600MiB"              # of one package
+    signing_keys = ["34365D9472D7468F"]  # IDs or fingerprints
+  }
+  allow "*/*/*" {
+    min_age     = "14d"
+    unknown_age = "wait"
+  }
+
+A pattern is HOSTNAME/NAMESPACE/TYPE, of which each part can be *. The first
+rule that matches a provider applies. A provider that no rule matches is denied.
+All attributes are optional. Without a policy, operators may mirror every
+provider.
+
+Some origins give no publication times, such as registry.opentofu.org. A minimum
+age only applies to their versions with unknown_age = "wait". Without it, they
+are admitted at once.
+
+The policy decides what gets into the mirror. Mirrored versions stay there, and
+clients get them, whatever the policy becomes.`,
+		Example: `  larder mirror policy show
+  larder mirror policy check policy.hcl registry.opentofu.org/hashicorp/aws
+  larder mirror policy set policy.hcl`,
+	}
+	cmd.AddCommand(c.mirrorPolicyShowCommand(), c.mirrorPolicySetCommand(), c.mirrorPolicyCheckCommand())
+	return cmd
+}
+
+func (c *cli) mirrorPolicyShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the mirror policy",
+		Long: `Show the mirror policy as it was set. Standard output has only the policy, and
+nothing if there is none. Standard error has who set it, and when.`,
+		Example: `  larder mirror policy show
+  larder mirror policy show --store stack:larder > policy.hcl`,
+		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
+			return c.onStore(ctx, func(s *store) (view, error) {
+				policy, err := s.catalog.MirrorPolicy(ctx)
+				if err != nil {
+					return nil, err
+				}
+				c.printSetBy(policy)
+				return policyView{policy}, nil
+			})
+		}),
+	}
+	c.storeFlags(cmd)
+	return cmd
+}
+
+// printSetBy prints who set the policy, and when. The policy can be nil.
+func (c *cli) printSetBy(policy *registry.MirrorPolicy) {
+	if c.quiet || c.json {
+		return
+	}
+	out := terminal.New(c.stderr)
+	if policy == nil {
+		fmt.Fprintln(out, out.Wrap("No mirror policy is set, so operators may mirror every provider. "+
+			"Set one with `larder mirror policy set FILE`."))
+		return
+	}
+	fmt.Fprintln(out, out.Wrap(fmt.Sprintf("Set %s by %s", formatTime(policy.SetAt), printable.Escape(policy.SetBy))))
+}
+
+// policyView is the mirror policy.
+type policyView struct {
+	// Policy is missing if none is set.
+	Policy *registry.MirrorPolicy `json:"policy,omitempty"`
+}
+
+func (v policyView) text(p page) {
+	if v.Policy != nil {
+		p.printf("%s", v.Policy.Text)
+	}
+}
+
+func (v policyView) quiet(p page) { v.text(p) }
+
+func (c *cli) mirrorPolicySetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set FILE",
+		Short: "Set the mirror policy",
+		Long: `Set the mirror policy from a file, or from standard input if FILE is -. It
+applies from the next command that mirrors something. ` + "`larder audit`" + ` shows the
+change.
+
+The command lists mirrored providers that the policy does not allow. They stay
+mirrored. To remove a version, use ` + "`larder withdraw`" + `. To allow every provider
+again, set the policy allow "*/*/*" {}.`,
+		Example: `  larder mirror policy set policy.hcl
+  larder mirror policy set policy.hcl --store stack:larder`,
+	}
+	cmd.RunE = c.run(func(ctx context.Context, args []string) (view, error) {
+		text, rules, err := readPolicy(ctx, cmd.InOrStdin(), args[0])
+		if err != nil {
+			return nil, err
+		}
+		return c.onStore(ctx, func(s *store) (view, error) {
+			policy := registry.MirrorPolicy{Text: string(text), Rules: rules, SetAt: c.now().UTC().Truncate(time.Second)}
+			return asView(setPolicy(ctx, s, policy))
+		})
+	})
+	c.storeFlags(cmd)
+	return cmd
+}
+
+// readPolicy reads a policy file, or standard input if the name is "-".
+func readPolicy(ctx context.Context, stdin io.Reader, name string) (text []byte, rules []registry.MirrorRule, err error) {
+	if name == "-" {
+		name = "standard input"
+		if text, err = io.ReadAll(io.LimitReader(stdin, policyfile.MaxText+1)); err != nil {
+			return nil, nil, fmt.Errorf("cannot read standard input: %w", err)
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil, nil, registry.WithHint(
+				fmt.Errorf("cannot read the mirror policy: %w input: standard input is empty", registry.ErrInvalid),
+				"Without a policy, operators may mirror every provider. To set that, write `allow \"*/*/*\" {}`.")
+		}
+	} else if text, err = readFile(name, policyfile.MaxText); err != nil {
+		return nil, nil, err
+	}
+	rules, err = policyfile.Parse(ctx, name, text)
+	return text, rules, err
+}
+
+// setPolicyView is the result of setting the mirror policy.
+type setPolicyView struct {
+	// Status is set or unchanged.
+	Status string `json:"status"`
+	// Rules is the number of rules.
+	Rules int `json:"rules"`
+	// SHA256 is the digest of the text. The audit trail has it too.
+	SHA256 string `json:"sha256"`
+	// Denied lists the mirrored providers that the policy does not allow. They
+	// stay mirrored.
+	Denied []string `json:"denied"`
+	// Notes are remarks about rules.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// setPolicy stores a policy with a text, rules and a time.
+func setPolicy(ctx context.Context, s *store, policy registry.MirrorPolicy) (v setPolicyView, err error) {
+	by, err := s.by(ctx)
+	if err != nil {
+		return v, err
+	}
+	policy.SetBy = by.String()
+	sum := sha256.Sum256([]byte(policy.Text))
+	v = setPolicyView{
+		Status: "unchanged", Rules: len(policy.Rules), SHA256: hex.EncodeToString(sum[:]), Denied: []string{},
+		Notes: unknownAgeNotes(policy.Text, policy.Rules),
+	}
+	changed, err := s.catalog.SetMirrorPolicy(ctx, policy, fmt.Sprintf("sha256:%s, %s", v.SHA256, countRules(v.Rules)))
+	if err != nil {
+		return v, err
+	}
+	if changed {
+		v.Status = "set"
+	}
+	all, err := collect(s.catalog.Mirror.Summaries(ctx, ""))
+	if err != nil {
+		return v, fmt.Errorf("the policy is %s, but the mirrored providers could not be compared with it: %w", v.Status, err)
+	}
+	for _, summary := range all {
+		address, err := registry.ParseMirrorProvider(summary.Address)
+		if err != nil {
+			return v, err
+		}
+		if _, err := admission.RuleOf(&policy, address); err != nil {
+			v.Denied = append(v.Denied, summary.Address)
+		}
+	}
+	return v, nil
+}
+
+// unknownAgeNotes returns a note for each rule of a text that has a minimum age,
+// and no decision about versions without a publication time.
+func unknownAgeNotes(text string, rules []registry.MirrorRule) (notes []string) {
+	lines := strings.Split(text, "\n")
+	for i, rule := range rules {
+		end := len(lines)
+		if i+1 < len(rules) {
+			end = rules[i+1].Line
+		}
+		of := strings.Join(lines[min(max(rule.Line-1, 0), end):end], "\n")
+		if rule.MinAge > 0 && !rule.WaitUnknown && !strings.Contains(of, "unknown_age") {
+			notes = append(notes, fmt.Sprintf("line %d has min_age without unknown_age: versions without a publication "+
+				"time are admitted at once. To let them wait, add unknown_age = \"wait\".", rule.Line))
+		}
+	}
+	return notes
+}
+
+// countRules returns a number of rules with the noun.
+func countRules(n int) string { return english.Plural(n, "rule", "") }
+
+func (v setPolicyView) text(p page) {
+	if v.Status == "unchanged" {
+		p.println("Unchanged: the mirror policy has the same text, with %s", countRules(v.Rules))
+	} else {
+		p.println("Set the mirror policy, with %s", countRules(v.Rules))
+	}
+	for _, address := range v.Denied {
+		p.println("  %s: the policy does not allow %s. Its mirrored versions stay.",
+			p.Paint("note", terminal.Yellow), address)
+	}
+	p.notes(v.Notes)
+}
+
+func (c *cli) mirrorPolicyCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check FILE [HOSTNAME/NAMESPACE/TYPE…]",
+		Short: "Check a policy file, and what it decides about providers",
+		Long: `Check a policy file, or standard input if FILE is -. For each provider that you
+name, the command prints whether the policy allows it, by which line, and what
+the line requires. It needs no registry.
+
+The exit code is 3 if the file is invalid, and 8 if the policy denies one of the
+providers.`,
+		Example: `  larder mirror policy check policy.hcl
+  larder mirror policy check policy.hcl registry.opentofu.org/hashicorp/aws
+  larder mirror policy show | larder mirror policy check - \
+    registry.opentofu.org/hashicorp/aws`,
+	}
+	cmd.RunE = c.run(func(ctx context.Context, args []string) (view, error) {
+		var addresses []registry.MirrorProvider
+		for _, arg := range args[1:] {
+			address, err := registry.ParseMirrorProvider(arg)
+			if err != nil {
+				return nil, err
+			}
+			addresses = append(addresses, address)
+		}
+		text, rules, err := readPolicy(ctx, cmd.InOrStdin(), args[0])
+		if err != nil {
+			return nil, err
+		}
+		v, err := checkPolicy(rules, addresses)
+		v.Notes = unknownAgeNotes(string(text), rules)
+		return v, err
+	})
+	return cmd
+}
+
+// checkedPolicyView is a valid policy, and what it decides about providers.
+type checkedPolicyView struct {
+	// Rules is the number of rules.
+	Rules     int               `json:"rules"`
+	Providers []checkedProvider `json:"providers"`
+	// Notes are remarks about rules.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// checkedProvider is what a policy decides about a provider.
+type checkedProvider struct {
+	Address string `json:"address"`
+	Allowed bool   `json:"allowed"`
+	// Rule is the rule that applies. It is missing if no rule matches the
+	// provider, which is then denied.
+	Rule *registry.MirrorRule `json:"rule,omitempty"`
+}
+
+// checkPolicy returns what rules decide about providers. If they deny one, it
+// also returns [registry.ErrNotAdmitted].
+func checkPolicy(rules []registry.MirrorRule, addresses []registry.MirrorProvider) (checkedPolicyView, error) {
+	v := checkedPolicyView{Rules: len(rules), Providers: []checkedProvider{}}
+	var denied []string
+	for _, address := range addresses {
+		rule, err := admission.RuleOf(&registry.MirrorPolicy{Rules: rules}, address)
+		one := checkedProvider{Address: address.String(), Allowed: err == nil}
+		if rule.Line > 0 {
+			one.Rule = &rule
+		}
+		if err != nil {
+			denied = append(denied, one.Address)
+		}
+		v.Providers = append(v.Providers, one)
+	}
+	switch len(denied) {
+	case 0:
+		return v, nil
+	case 1:
+		return v, fmt.Errorf("cannot allow %s: %w: the policy denies it", denied[0], registry.ErrNotAdmitted)
+	}
+	return v, fmt.Errorf("cannot allow %d of %s: %w: the policy denies them", len(denied),
+		english.Plural(len(addresses), "provider", ""), registry.ErrNotAdmitted)
+}
+
+func (v checkedPolicyView) text(p page) {
+	if len(v.Providers) == 0 {
+		p.println("The policy is valid, with %s", countRules(v.Rules))
+	}
+	for _, one := range v.Providers {
+		state, color := "allowed", terminal.Green
+		if !one.Allowed {
+			state, color = "denied", terminal.Red
+		}
+		p.printf("%s %s\n", p.Paint(fmt.Sprintf("%-*s", stateWidth, state), color), p.wrapAt(stateWidth+1, one.decision()))
+		if one.Allowed {
+			p.printf("%*s %s\n", stateWidth, "", p.wrapAt(stateWidth+1, requirements(*one.Rule)))
+		}
+	}
+	p.notes(v.Notes)
+}
+
+// decision returns the address and the rule that applies to it.
+func (c checkedProvider) decision() string {
+	if c.Rule == nil {
+		return c.Address + ": no rule allows it"
+	}
+	text := fmt.Sprintf("%s by line %d, %s", c.Address, c.Rule.Line, c.Rule.Pattern)
+	if c.Rule.Reason != "" {
+		text += ": " + c.Rule.Reason
+	}
+	return text
+}
+
+// requirements returns what a rule requires of a version.
+func requirements(rule registry.MirrorRule) string {
+	var parts []string
+	switch {
+	case rule.MinAge > 0 && rule.WaitUnknown:
+		parts = append(parts, "minimum age "+shortAge(rule.MinAge)+", from first sight if the age is unknown")
+	case rule.MinAge > 0:
+		parts = append(parts, "minimum age "+shortAge(rule.MinAge)+", none if the age is unknown")
+	default:
+		parts = append(parts, "no minimum age")
+	}
+	if len(rule.Platforms) > 0 {
+		names := make([]string, len(rule.Platforms))
+		for i, platform := range rule.Platforms {
+			names[i] = platform.String()
+		}
+		parts = append(parts, "only "+strings.Join(names, ", "))
+	}
+	if rule.MaxSize > 0 {
+		parts = append(parts, "packages up to "+shortSize(rule.MaxSize))
+	}
+	if len(rule.SigningKeys) > 0 {
+		parts = append(parts, "signed by "+oneOf(rule.SigningKeys))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// shortAge returns a number of seconds as in a policy, in days or hours.
+func shortAge(seconds int64) string {
+	hours := seconds / 3600
+	if hours%24 == 0 {
+		return fmt.Sprintf("%dd", hours/24)
+	}
+	return fmt.Sprintf("%dh", hours)
+}
+
+// shortSize returns a number of bytes as in a policy, in the largest unit that
+// divides it.
+func shortSize(n int64) string {
+	n >>= 10
+	for _, unit := range []string{"KiB", "MiB"} {
+		if n%1024 != 0 {
+			return fmt.Sprintf("%d%s", n, unit)
+		}
+		n >>= 10
+	}
+	return fmt.Sprintf("%dGiB", n)
+}
