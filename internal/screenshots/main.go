@@ -63,6 +63,8 @@ var pages = []page{
 	{name: "namespace", path: "/modules/acme"},
 	{name: "provider", path: "/providers/acme/inventory"},
 	{name: "mirrored", path: "/mirror/registry.example.net/hashicorp/aws"},
+	{name: "mirrored-changed", path: "/mirror/registry.example.net/cloudflare/cloudflare"},
+	{name: "mirrored-waits", path: "/mirror/registry.example.net/example/status"},
 	{name: "setup", path: "/setup"},
 	{name: "notfound", path: "/modules/acme/vcp/aws"},
 	{name: "withdrawn", path: vpc + "/4.0.2"},

@@ -51,6 +51,8 @@ type Data struct {
 	// Inspector reads uploaded archives. If nil, this process reads them, and an
 	// archive that crashes the reader stops the registry.
 	Inspector publishapi.Inspector
+	// Now is the clock of the pages. If nil, it is the time of the system.
+	Now func() time.Time
 	// Adopted is the error that [Open] would have returned for the folder, if
 	// [Adopt] has given it a marker. It is nil otherwise.
 	Adopted *MismatchError
@@ -106,8 +108,8 @@ func (d *Data) handler(
 				Control: control, Store: d.Catalog, Login: rules.Login, Secret: session.FileSecret(rules.Login),
 				BaseURL: baseURL, Open: open,
 			}),
-			ClientLogin: rules.Login != nil,
-			Local:       &web.Local{Dir: d.Dir, CAFile: caFile, Open: open},
+			ClientLogin: rules.Login != nil, Now: d.Now,
+			Local: &web.Local{Dir: d.Dir, CAFile: caFile, Open: open},
 		})},
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},

@@ -7,5 +7,7 @@ var (
 	ShortType = shortType
 	Prose     = prose
 	Plain     = plain
+	Line      = line
+	Paragraph = paragraph
 	Squeeze   = squeeze
 )

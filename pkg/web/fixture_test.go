@@ -38,6 +38,7 @@ type store struct {
 	table   *tabletest.Recorded
 	catalog *catalog.Catalog // without counting
 	objects *memory
+	now     func() time.Time // of the pages; nil for that of the system
 }
 
 func newStore(t testing.TB) *store {
@@ -47,7 +48,8 @@ func newStore(t testing.TB) *store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = table.Close() })
-	return &store{t, &tabletest.Recorded{Table: table}, catalog.New(table), &memory{content: make(map[string][]byte)}}
+	objects := &memory{content: make(map[string][]byte)}
+	return &store{t: t, table: &tabletest.Recorded{Table: table}, catalog: catalog.New(table), objects: objects}
 }
 
 // memory has objects. If err is set, it fails.
@@ -270,6 +272,7 @@ func (s *store) protect(settings string) server {
 func (s *store) serveTo(accounts session.Options) server {
 	o := web.Options{
 		Catalog: catalog.New(s.table), Objects: s.objects, Accounts: session.New(accounts), Host: host, Release: "1.2.3",
+		Now: s.now,
 	}
 	var log bytes.Buffer
 	return server{httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), web.New(o)), &log}

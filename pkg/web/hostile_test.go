@@ -17,6 +17,8 @@ var hostile = []string{
 	`</title><script>alert(1)</script>`,
 	`</code></pre><svg onload=alert(1)>`, "`</code><script>alert(1)</script>`", `javascript:alert(1)`, `{{.Host}}`,
 	"\u202e\u2066evil", `<style>body{display:none}</style>`, `<base href=//evil.example>`, "\x00<b>",
+	`![x](https://evil.example/p.png) [click](https://evil.example) <b>`, `<https://evil.example>`, "# a\n\n[a]: //evil.example",
+	"`a\\|b` | ![x](//evil.example) `c|d`", "``a` [b](//evil.example)`", "> * [a](//evil.example)",
 }
 
 // check returns what a page must not have: an element or an attribute that runs
@@ -87,6 +89,48 @@ func TestHostileTexts(t *testing.T) {
 					t.Errorf("%s has %s", path, problem)
 				}
 			}
+			for _, path := range []string{"/index", "/modules", path, path + "/versions"} {
+				markdown, _, _ := strings.Cut(pages.text(t, http.StatusOK, path+".md"), "\n## README\n")
+				for _, problem := range live(markdown) {
+					t.Errorf("%s.md has %s", path, problem)
+				}
+			}
+		})
+	}
+}
+
+// Texts of origins and of operators stay texts, on pages and in Markdown.
+func TestHostileOrigins(t *testing.T) {
+	t.Parallel()
+	const p = "registry.opentofu.org/hashicorp/random"
+	for _, evil := range hostile {
+		t.Run(evil, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			s.mirrored(p, "1.0.0")
+			s.policy(registry.MirrorRule{Deny: true, Reason: evil})
+			decision := registry.Decision{At: published, By: evil, Reason: evil}
+			s.origin(p, func(o *registry.MirrorOrigin) {
+				o.Admit(number(t, "1.0.0"), decision)
+				o.Unsigned = &decision
+				o.Trust(registry.OriginKey{ID: "51852D87348FFC4C", Owner: evil, Trusted: &decision})
+				o.Refuse(registry.RefusedVersion{Version: number(t, "1.1.0"), Key: registry.OriginKey{ID: evil, Owner: evil}})
+			})
+			web := s.serve()
+			for _, path := range []string{random, random + "/versions"} {
+				page := web.text(t, http.StatusOK, path)
+				for _, problem := range check(page) {
+					t.Errorf("%s has %s", path, problem)
+				}
+				contains(t, page, "admitted", "signed by another key", "no further versions")
+				markdown := web.text(t, http.StatusOK, path+".md")
+				if i := strings.IndexAny(markdown, "\x00\u202e\u2066"); i >= 0 {
+					t.Errorf("%s.md has a control character after %q", path, markdown[max(i-40, 0):i])
+				}
+				for _, problem := range live(markdown) {
+					t.Errorf("%s.md has %s", path, problem)
+				}
+			}
 		})
 	}
 }
@@ -96,7 +140,7 @@ func TestHostileRequests(t *testing.T) {
 	t.Parallel()
 	pages := sample(t).serve()
 	escape := strings.NewReplacer("%", "%25", " ", "%20", "\x00", "%00", "\u202e", "%E2%80%AE", "\u2066", "%E2%81%A6",
-		"#", "%23", "&", "%26", "\"", "%22", "<", "%3C", ">", "%3E", "`", "%60", "{", "%7B", "}", "%7D")
+		"\n", "%0A", "#", "%23", "&", "%26", "\"", "%22", "<", "%3C", ">", "%3E", "`", "%60", "{", "%7B", "}", "%7D")
 	for _, evil := range hostile {
 		e := escape.Replace(evil)
 		for _, path := range []string{

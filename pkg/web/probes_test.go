@@ -5,10 +5,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // probes are paths with which a caller who may read only modules of acme tries
@@ -62,6 +64,9 @@ var probes = []struct {
 	{"/mirror/registry.example.net/hashicorp/random", true},
 	{"/mirror/registry.example.net/hashicorp/random/3.6.0", true},
 	{"/mirror/registry.example.net/hashicorp/random/versions", true},
+	{"/mirror/registry.example.net/hashicorp/waits", true},
+	{"/mirror/registry.example.net/hashicorp/waits/versions", true},
+	{"/mirror/registry.example.net/hashicorp/waits.md", true},
 	{"/setup", true},
 	{"/setup.md", true},
 	{"/login", false},
@@ -108,6 +113,10 @@ func TestProbes(t *testing.T) {
 	full.provider("other/inventory", "1.0.0")
 	full.provider("acme/inventory", "1.0.0")
 	full.mirrored("registry.example.net/hashicorp/random", "3.6.0")
+	full.policy(registry.MirrorRule{MinAge: 1})
+	full.origin("registry.example.net/hashicorp/waits", func(o *registry.MirrorOrigin) {
+		full.sees(o, "1.0.0", time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), published)
+	})
 	for _, settings := range []string{"{}", `{"public": ["modules/acme/vpc/*"]}`} {
 		with, without := full.protect(settings), stores[1].protect(settings)
 		for _, p := range probes {

@@ -22,6 +22,8 @@ type providerPage struct {
 	Key       signingKey
 	// Versions are the newest ones. All is the path of the list of all.
 	Versions []listed
+	// Mirrored are the newest versions of a mirrored provider.
+	Mirrored []mirroredRow
 	Total    int
 	All      string
 
@@ -107,47 +109,6 @@ func (h *handler) provider(v *visit) (page, error) {
 	return page{template: "provider", title: title, canonical: e.pathOf(e.Number), model: m}, nil
 }
 
-// mirrored serves the page of a version of a mirrored provider. It makes two
-// requests to the table.
-func (h *handler) mirrored(v *visit) (page, error) {
-	p, err := mirrorOf(v)
-	if err != nil {
-		return page{}, err
-	}
-	e, err := openEdition(v.Context(), h.Catalog.Mirror.Versions, p, v.PathValue("version"))
-	if err != nil {
-		return page{}, err
-	}
-	records, err := h.Catalog.Mirror.Records(v.Context(), p, e.others()...)
-	if err := e.add(v.Context(), records, err); err != nil {
-		return page{}, fmt.Errorf("mirrored provider %s: %w", p, err)
-	}
-	r := e.record()
-	m := providerPage{Head: headOfMirror(p), Origin: p.Hostname, Total: len(e.all()), All: e.Path + "/versions"}
-	m.Head.Description = fmt.Sprintf("A copy of %s from %s.", p.Provider, p.Hostname)
-	m.Head.Picker, m.Head.Banner = e.picker(), e.banner()
-	title := fmt.Sprintf("%s %s of %s", p.Provider, e.Number, p.Hostname)
-	if r.Withdrawn != nil {
-		return withdrawnPage(m.Head, e.Number, title), nil
-	}
-	state := stateOf(r)
-	m.Head.Facts = []field{{Label: "Mirrored", Value: link{Text: date(state.published)}}}
-	m.Use = mirrorBlock(v.host, p.String())
-	m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source.", sourceName(p))
-	var packages []registry.ProviderPackage
-	for _, pkg := range r.Packages {
-		packages = append(packages, pkg.ProviderPackage)
-	}
-	m.setPackages(packages)
-	m.Key, m.Verification = keysOf(r, p.Hostname)
-	for _, n := range e.picked() {
-		m.Versions = append(m.Versions, e.line(n))
-	}
-	m.Provenance = newCopied(p.Hostname, state)
-	m.addSections()
-	return page{template: "provider", title: title, canonical: e.pathOf(e.Number), model: m}, nil
-}
-
 // sourceOf returns the repository and the tag or the commit that published a
 // version, if an identity proves them. provenance is the path of the details.
 func sourceOf(by registry.Publisher, provenance string) (from, at link) {
@@ -170,14 +131,6 @@ func providerBlock(name, source, version string) string {
 }`, name, source, version)
 }
 
-// sourceName returns a mirrored provider as configurations name it.
-func sourceName(p registry.MirrorProvider) string {
-	if p.Hostname == "registry.opentofu.org" || p.Hostname == "registry.terraform.io" {
-		return p.Provider.String()
-	}
-	return p.String()
-}
-
 // eachArchive returns "each of 9 archives", or "the archive" if there is one.
 func eachArchive(n int) string {
 	if n == 1 {
@@ -189,8 +142,8 @@ func eachArchive(n int) string {
 // commonArchitectures are the columns that come first.
 var commonArchitectures = []string{"amd64", "arm64", "386", "arm"}
 
-// Mirrored reports whether the provider is of another registry.
-func (m providerPage) Mirrored() bool { return m.Origin != "" }
+// Shown returns the number of versions on the page.
+func (m providerPage) Shown() int { return len(m.Versions) + len(m.Mirrored) }
 
 // setPackages sets what the page shows of the archives.
 func (m *providerPage) setPackages(packages []registry.ProviderPackage) {
@@ -243,56 +196,6 @@ func newSigningKey(id, namespace string, key *registry.SigningKey, read bool) si
 		k.Fields = append(k.Fields, field{Label: "Expires", Value: link{Text: date(key.ExpiresAt)}})
 	}
 	return k
-}
-
-// keysOf describes the keys that signed the packages of a mirrored version.
-func keysOf(r registry.MirrorVersion, origin string) (k signingKey, v verification) {
-	var ids []string
-	signed := 0
-	for _, p := range r.Packages {
-		if p.SigningKey != "" {
-			signed++
-			if !slices.Contains(ids, p.SigningKey) {
-				ids = append(ids, p.SigningKey)
-			}
-		}
-	}
-	for _, id := range ids {
-		k.Fields = append(k.Fields, field{Label: "Key ID", Value: link{Text: id}, IsCode: true})
-	}
-	k.ID = strings.Join(ids, ", ")
-	all := len(r.Packages)
-	if signed > 0 {
-		k.Fields = append(k.Fields, field{Label: "Signs", Value: link{Text: "SHA256SUMS of the origin, with " + eachArchive(signed)}})
-	}
-	switch {
-	case signed == 0:
-		k.Note = "No signature was verified. " + origin + " named no key, or the packages came from a folder."
-		return k, verification{
-			Verdict: "Digests are valid",
-			Text:    fmt.Sprintf("The registry checked the digest of %s. Clients check it again.", eachArchive(all)),
-		}
-	case signed < all:
-		k.Note = fmt.Sprintf("It signed %d of %s. For the others, no signature was verified.", signed, plural(all, "archive"))
-	}
-	return k, verification{
-		Verdict: "Signature and digests are valid", Tone: "ok",
-		Text: fmt.Sprintf("The registry checked the signature of the origin's SHA256SUMS and the digest of %s. "+
-			"Clients check the digest again.", eachArchive(signed)),
-	}
-}
-
-// newCopied describes who copied a mirrored version.
-func newCopied(origin string, s versionState) provenance {
-	p := provenance{Verdict: "Copied from " + origin}
-	by := newProvenance(s.by, s.published)
-	for _, f := range by.Fields {
-		if f.Label == "Published" {
-			f.Label = "Copied"
-		}
-		p.Fields = append(p.Fields, f)
-	}
-	return p
 }
 
 // requirementsOf returns the clients that can use a provider with some plugin

@@ -85,6 +85,7 @@ func TestProviderReads(t *testing.T) {
 	t.Parallel()
 	s := withProviders(t)
 	web := s.serve()
+	web.text(t, http.StatusOK, random) // reads the policy, which is then cached
 	for _, path := range []string{
 		inventory, inventory + "/1.0.0", inventory + "/versions", random, random + "/1.0.0", random + "/versions",
 	} {

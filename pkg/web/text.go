@@ -20,7 +20,7 @@ var htmlFuncs = template.FuncMap{
 
 // markdownFuncs are the functions of Markdown templates.
 var markdownFuncs = texttemplate.FuncMap{
-	"line": line, "cell": cell, "date": date, "moment": moment, "bytes": size, "count": count,
+	"line": line, "paragraph": paragraph, "date": date, "moment": moment, "bytes": size, "count": count,
 	"plain": plain, "diff": diff, "code": inlineCode, "fence": fence,
 	"isLong": func(text string) bool { return strings.Contains(text, "\n") },
 }
@@ -98,28 +98,6 @@ var breaks = strings.NewReplacer("_", "_<wbr>", ".", ".<wbr>")
 // finished returns HTML that package render made at publish.
 func finished(text string) template.HTML { return template.HTML(text) } //nolint:gosec // package render is safe
 
-// line returns a text of a publisher in one line of Markdown.
-func line(text string) string { return strings.Join(strings.Fields(plain(text)), " ") }
-
-// cell is like line, for a cell of a table.
-func cell(text string) string { return strings.ReplaceAll(line(text), "|", `\|`) }
-
-// inlineCode returns a text as code in a line of Markdown.
-func inlineCode(text string) string {
-	text = line(text)
-	marks := strings.Repeat("`", longestRun(text, '`')+1)
-	if len(marks) > 1 {
-		return marks + " " + text + " " + marks
-	}
-	return marks + text + marks
-}
-
-// fence returns configuration as a block of code in Markdown.
-func fence(text string) string {
-	marks := strings.Repeat("`", max(3, longestRun(text, '`')+1))
-	return marks + "hcl\n" + strings.TrimRight(plain(text), "\n") + "\n" + marks
-}
-
 // date returns a day such as 2 Nov 2026, or an empty string for the zero time.
 func date(t time.Time) string {
 	if t.IsZero() {
@@ -128,8 +106,26 @@ func date(t time.Time) string {
 	return t.UTC().Format("2 Jan 2006")
 }
 
+// dayOf returns a day such as 2 Nov, with its year if that is not the year of now.
+func dayOf(t, now time.Time) string {
+	if t.UTC().Year() != now.UTC().Year() {
+		return date(t)
+	}
+	return t.UTC().Format("2 Jan")
+}
+
 // moment returns a time such as 2 Nov 2026, 09:12 UTC.
 func moment(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04 UTC") }
+
+// roundUp returns a time in whole minutes that is not before t, for people who
+// wait for it. The last minute that JSON can have stays.
+func roundUp(t time.Time) time.Time {
+	up := t.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute)
+	if up.Year() > t.UTC().Year() && t.UTC().Year() == 9999 {
+		return t.UTC().Truncate(time.Minute)
+	}
+	return up
+}
 
 // day returns a day as the datetime attribute has it.
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }

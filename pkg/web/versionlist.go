@@ -17,8 +17,10 @@ const versionsPerPage = 100
 type versionList struct {
 	Head     head
 	Versions []listed
-	// Mirrored means that the versions come from another registry.
-	Mirrored bool
+	// Mirrored are the versions of a mirrored provider, instead of Versions.
+	Mirrored []mirroredRow
+	// Note is a sentence below the title. It can be empty.
+	Note string
 	// Compare is the path of the comparison, or empty.
 	Compare string
 	pagination
@@ -38,14 +40,6 @@ func (h *handler) providerVersions(v *visit) (page, error) {
 		return page{}, err
 	}
 	return versionsPage(v, h.Catalog.Providers, p, headOfProvider(p))
-}
-
-func (h *handler) mirrorVersions(v *visit) (page, error) {
-	p, err := mirrorOf(v)
-	if err != nil {
-		return page{}, err
-	}
-	return versionsPage(v, h.Catalog.Mirror.Versions, p, headOfMirror(p))
 }
 
 // versionsPage returns the list of the versions of an address. It makes two
@@ -75,13 +69,8 @@ func versionsPage[A registry.Address, R registry.Record](
 	for _, n := range shown {
 		m.Versions = append(m.Versions, e.line(n))
 	}
-	switch any(e.record()).(type) {
-	case registry.MirrorVersion:
-		m.Mirrored = true
-	case registry.ModuleVersion:
-		if len(e.Listed) > 1 {
-			m.Compare = e.Path + "/compare"
-		}
+	if e.comparable() && len(e.Listed) > 1 {
+		m.Compare = e.Path + "/compare"
 	}
 	return page{template: "versions", title: "Versions of " + top.address(), model: m}, nil
 }

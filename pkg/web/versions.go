@@ -39,34 +39,45 @@ type edition[R registry.Record] struct {
 func openEdition[A registry.Address, R registry.Record](
 	ctx context.Context, versions catalog.Versions[A, R], a A, text string,
 ) (*edition[R], error) {
-	e := &edition[R]{Path: "/" + a.Path()}
-	var numbers []registry.Version
-	if text != "" {
-		// As in the module registry protocol, a tag works too.
-		n, err := registry.ParseVersion(strings.TrimPrefix(text, "v"))
-		if err != nil {
-			return nil, err
-		}
-		numbers = append(numbers, n)
+	numbers, err := numbersOf(text)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if e.Contents, err = versions.Contents(ctx, a, numbers...); err != nil {
+	c, err := versions.Contents(ctx, a, numbers...)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a, err)
 	}
+	e := &edition[R]{Contents: c, Path: "/" + a.Path()}
+	return e, e.choose(numbers)
+}
+
+// numbersOf returns the version that a path names, or none if the text is empty.
+func numbersOf(text string) ([]registry.Version, error) {
+	if text == "" {
+		return nil, nil
+	}
+	// As in the module registry protocol, a tag works too.
+	n, err := registry.ParseVersion(strings.TrimPrefix(text, "v"))
+	return []registry.Version{n}, err
+}
+
+// choose sets the version that the page shows: the one of numbers, or the newest
+// one. The error is registry.ErrNotFound if there is none.
+func (e *edition[R]) choose(numbers []registry.Version) error {
 	switch {
 	case len(numbers) > 0:
 		e.Number = numbers[0]
 		if _, found := e.Records[e.Number]; !found {
-			return nil, fmt.Errorf("%s %s: %w", a, e.Number, registry.ErrNotFound)
+			return fmt.Errorf("%s %s: %w", e.Entry.Address, e.Number, registry.ErrNotFound)
 		}
 	case !e.Entry.Unlisted:
 		e.Number = e.Entry.Latest
 	case len(e.Entry.Withdrawn) > 0:
 		e.Number = e.Entry.Withdrawn[0]
-	default: // all versions are hidden
-		return nil, fmt.Errorf("%s: no version is listed: %w", a, registry.ErrNotFound)
+	default: // all versions are hidden, or none is mirrored
+		return fmt.Errorf("%s: no version is listed: %w", e.Entry.Address, registry.ErrNotFound)
 	}
-	return e, nil
+	return nil
 }
 
 // all returns the listed and the withdrawn versions, and the shown one, the

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
@@ -70,7 +71,9 @@ func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) 
 
 // New returns the handler of the pages.
 func New(o Options) http.Handler {
-	h := &handler{Options: o, index: search.New(o.Catalog, o.Now), now: o.Now}
+	h := &handler{
+		Options: o, index: search.New(o.Catalog, o.Now), policies: admission.NewPolicies(o.Catalog, o.Now), now: o.Now,
+	}
 	if h.now == nil {
 		h.now = time.Now
 	}
@@ -84,8 +87,9 @@ func New(o Options) http.Handler {
 type handler struct {
 	Options
 
-	index *search.Index
-	now   func() time.Time
+	index    *search.Index
+	policies *admission.Policies
+	now      func() time.Time
 }
 
 // endpoints returns the endpoints of all pages. Each page but those of the login

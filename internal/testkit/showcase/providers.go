@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -156,59 +155,4 @@ func (f *filler) addKey(ctx context.Context, namespace string) (registry.Signing
 	key.AddedAt, key.AddedBy = made, operator
 	_, err = f.data.Catalog.AddSigningKey(ctx, namespace, key)
 	return key, err
-}
-
-// mirrored is a mirrored provider.
-type mirrored struct {
-	address, key string
-	versions     []version
-}
-
-var allMirrored = []mirrored{
-	{"registry.example.net/hashicorp/aws", "34365D9472D7468F", []version{
-		{"5.100.0", day(4, 2, 3, 0), "aws"}, {"6.18.0", day(10, 22, 3, 0), "aws"},
-		{"6.19.0", day(10, 29, 3, 0), "aws"}, {"6.20.0", day(11, 5, 3, 0), "aws"},
-		{"6.21.0", day(11, 18, 3, 0), "aws"},
-	}},
-	{"registry.example.net/hashicorp/random", "34365D9472D7468F", []version{
-		{"3.6.3", day(4, 2, 3, 1), "aws"}, {"3.7.2", day(4, 2, 3, 2), "aws"},
-	}},
-	{"registry.example.net/hashicorp/google", "34365D9472D7468F", []version{{"7.9.0", day(10, 8, 3, 0), "aws"}}},
-	{"registry.example.net/cloudflare/cloudflare", "C76001609EE3B136", []version{
-		{"5.10.1", day(9, 10, 3, 0), "aws"},
-	}},
-	{"registry.example.net/grafana/grafana", "88F6E7E1C1C5B1E7", []version{{"4.5.3", day(8, 20, 3, 0), "aws"}}},
-	{"mirror.example.org/hashicorp/aws", "", []version{{"6.20.0", day(11, 6, 3, 0), "aws"}}},
-}
-
-// mirror adds the mirrored providers. The copies of older versions have only
-// the platforms that were in use.
-func (f *filler) mirror(ctx context.Context) error {
-	for _, m := range allMirrored {
-		a, err := registry.ParseMirrorProvider(m.address)
-		if err != nil {
-			return err
-		}
-		for i, v := range m.versions {
-			n, err := registry.ParseVersion(v.number)
-			if err != nil {
-				return err
-			}
-			by := publisher(v.publisher, "", "", n)
-			used := func(platform string) bool {
-				return strings.HasPrefix(platform, "linux_") || i > 0 && strings.HasPrefix(platform, "darwin_")
-			}
-			prefix := fmt.Sprintf("terraform-provider-%s_%s_", a.Type, n)
-			record := registry.MirrorVersion{Version: n}
-			for _, p := range packages(a.Path(), prefix, n, used) {
-				record.Packages = append(record.Packages, registry.MirrorPackage{
-					ProviderPackage: p, SigningKey: m.key, MirroredAt: v.at, MirroredBy: by,
-				})
-			}
-			if _, _, err := f.data.Catalog.Mirror.Add(ctx, a, record, by.String()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

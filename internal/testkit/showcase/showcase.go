@@ -30,6 +30,9 @@ import (
 // calls.
 const Host = "registry.example.com"
 
+// Now is the time at which pages show the registry.
+var Now = day(11, 20, 9, 0)
+
 //go:embed testdata/modules.txt
 var modules string
 
@@ -43,6 +46,7 @@ func Create(ctx context.Context, dir string) (_ *local.Data, err error) {
 	if err != nil {
 		return nil, err
 	}
+	data.Now = func() time.Time { return Now }
 	defer func() {
 		if err != nil {
 			_ = data.Close()

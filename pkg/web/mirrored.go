@@ -1,0 +1,397 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
+)
+
+// mirroredEdition is a version of a mirrored provider, with what the mirror has
+// seen at the origin.
+type mirroredEdition struct {
+	edition[registry.MirrorVersion]
+
+	origin registry.MirrorOrigin
+	// rule is the rule of the policy for the provider.
+	rule registry.MirrorRule
+	// denial is why the mirror takes no further versions. It is empty if the
+	// policy allows the provider.
+	denial string
+	now    time.Time
+	// statuses are those of all versions that are not withdrawn, the newest
+	// first. They include versions that are not mirrored.
+	statuses []admission.Status
+}
+
+// openMirrored is like [openEdition]. If the text is empty, and no version is
+// mirrored but some wait or are refused, the edition shows no version.
+//
+// A policy or an origin that cannot be read is logged. The page then lacks what
+// depends on it.
+func (h *handler) openMirrored(ctx context.Context, p registry.MirrorProvider, text string) (*mirroredEdition, error) {
+	numbers, err := numbersOf(text)
+	if err != nil {
+		return nil, err
+	}
+	c, err := h.Catalog.Mirror.ContentsAndOrigin(ctx, p, numbers...)
+	if errors.Is(err, registry.ErrCorrupt) && c.Entry.Address != "" && len(c.Records) == len(numbers) {
+		requestlog.From(ctx).Err, err = err, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	policy, err := h.policies.Get(ctx)
+	if errors.Is(err, registry.ErrCorrupt) {
+		requestlog.From(ctx).Err, err = err, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e := &mirroredEdition{origin: c.Origin, now: h.now()}
+	e.Contents, e.Path = c.Contents, "/"+p.Path()
+	rule, err := admission.RuleOf(policy, p)
+	if err == nil {
+		e.rule = rule
+	} else {
+		e.denial = sentence(cmp.Or(rule.Reason, "The mirror policy does not allow this provider"))
+	}
+	e.statuses = admission.StatusesOf(policy, p,
+		admission.Stored{Listed: e.Listed, Excluded: e.Entry.Withdrawn, Origin: e.origin}, e.now)
+	err = e.choose(numbers)
+	if text == "" && err != nil && len(e.statuses) > 0 {
+		return e, nil
+	}
+	return e, err
+}
+
+// isEmpty reports whether no version is mirrored, and none ever was.
+func (e *mirroredEdition) isEmpty() bool { return e.Entry.Unlisted && len(e.Entry.Withdrawn) == 0 }
+
+// all returns all versions, the newest first.
+func (e *mirroredEdition) all() []registry.Version {
+	all := slices.Clone(e.Entry.Withdrawn)
+	for _, s := range e.statuses {
+		all = append(all, s.Version)
+	}
+	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	return all
+}
+
+// shown returns the versions in the table of the page: the newest ones, and that
+// of the page.
+func (e *mirroredEdition) shown() []registry.Version {
+	all := e.all()
+	return slices.DeleteFunc(slices.Clone(all), func(n registry.Version) bool {
+		return n != e.Number && slices.Index(all, n) >= pickable
+	})
+}
+
+// picker is that of the mirrored versions, since the others have no page.
+func (e *mirroredEdition) picker() picker {
+	p := e.edition.picker()
+	p.Total = len(e.all())
+	return p
+}
+
+// banner returns the one notice of the page that counts most, or nil.
+func (e *mirroredEdition) banner() *banner {
+	waits, found := e.waiting()
+	switch {
+	case e.record().Withdrawn != nil:
+		return e.edition.banner()
+	case e.denial != "":
+		return &banner{Tone: "note", Strong: noneFollow, Text: e.denial, Links: e.waysOut(current)}
+	case !found:
+		return e.edition.banner()
+	}
+	minAge := time.Duration(e.rule.MinAge) * time.Second
+	age := "a version " + ageText(minAge) + " after its release"
+	if waits.AvailableAt.Add(-minAge).After(waits.PublishedAt) {
+		age = "this version " + ageText(minAge) + " after it first saw it"
+	}
+	return &banner{
+		Tone: "note", Strong: fmt.Sprintf("%s can be mirrored from %s.", waits.Version, moment(roundUp(waits.AvailableAt))),
+		Text:  "The mirror takes " + age + ", when `larder mirror sync` or `add` next runs.",
+		Links: e.waysOut(current),
+	}
+}
+
+// noneFollow is the notice for a provider that the policy denies.
+const noneFollow = "The mirror takes no further versions."
+
+// waiting returns the version that is next to become available, if it is newer
+// than all mirrored ones.
+func (e *mirroredEdition) waiting() (next admission.Status, found bool) {
+	for _, s := range e.statuses {
+		if !e.Entry.Unlisted && registry.CompareVersions(s.Version, e.Entry.Latest) <= 0 {
+			break
+		}
+		if s.State == admission.TooNew && s.Version.Prerelease == "" &&
+			(!found || s.AvailableAt.Before(next.AvailableAt)) {
+			next, found = s, true
+		}
+	}
+	return next, found
+}
+
+// ageText returns a minimum age such as 7 days.
+func ageText(age time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case age%day == 0:
+		return plural(int(age/day), "day")
+	case age%time.Hour == 0:
+		return plural(int(age/time.Hour), "hour")
+	}
+	return age.String()
+}
+
+// mirroredRow is a version in the table of a mirrored provider.
+type mirroredRow struct {
+	listed
+
+	// Released is when the origin has published the version, and Seen when the
+	// mirror first saw it. They are the zero time if that is unknown.
+	Released, Seen time.Time
+	// Admitted is set if an operator has admitted the version early.
+	Admitted *decision
+	// AvailableAt is when a version that is too new can be mirrored, in whole
+	// minutes.
+	AvailableAt time.Time
+	// Refused is set if the version is refused because of its signature. Key is
+	// then the ID of the key, or empty if there is no signature. KeyDenied means
+	// that the policy names other keys.
+	Refused, KeyDenied bool
+	Key                string
+	// Platforms are those of the mirrored packages, in short.
+	Platforms string
+}
+
+// decision is a decision of an operator.
+type decision struct {
+	At         time.Time
+	By, Reason string
+}
+
+// newDecision returns a decision with a short name of the operator. It returns
+// nil for nil.
+func newDecision(d *registry.Decision) *decision {
+	if d == nil {
+		return nil
+	}
+	by := d.By
+	if _, name, found := strings.Cut(by, "/"); found && strings.HasPrefix(by, "arn:") {
+		by = name // the rest of an ARN is the same for all
+	}
+	return &decision{At: d.At, By: by, Reason: d.Reason}
+}
+
+// rows returns versions for a table. The records of those that are mirrored must
+// be known.
+func (e *mirroredEdition) rows(numbers []registry.Version) (rows []mirroredRow) {
+	for _, n := range numbers {
+		i := slices.IndexFunc(e.statuses, func(s admission.Status) bool { return s.Version == n })
+		if i < 0 {
+			rows = append(rows, mirroredRow{listed: e.line(n)}) // withdrawn
+			continue
+		}
+		rows = append(rows, e.row(e.statuses[i]))
+	}
+	return rows
+}
+
+// row returns the row of a version that is not withdrawn.
+func (e *mirroredEdition) row(s admission.Status) mirroredRow {
+	row := mirroredRow{Released: s.PublishedAt, Seen: e.firstSeen(s.SeenVersion), Admitted: newDecision(s.Admitted)}
+	row.Version = s.Version.String()
+	switch s.State {
+	case admission.Available:
+		row.listed = e.line(s.Version)
+		row.Badges = []badge{{"available", "ok"}}
+		row.Platforms = platformsOf(e.Records[s.Version])
+	case admission.TooNew:
+		row.AvailableAt = roundUp(s.AvailableAt)
+		row.Badges = []badge{{"available " + dayOf(row.AvailableAt, e.now), "note"}}
+	case admission.Refused:
+		row.Badges = []badge{{"refused", "bad"}}
+		row.Refused, row.Key = true, s.Key.ID
+		row.KeyDenied = s.KeyDenied && e.denial == "" // else no key is allowed
+	}
+	if s.Version.Prerelease != "" {
+		row.Badges = append(row.Badges, badge{"pre-release", "note"})
+	}
+	if s.AgeUnknown && s.State != admission.Refused {
+		row.Badges = append(row.Badges, badge{Text: "age unknown"})
+	}
+	return row
+}
+
+// firstSeen returns when the mirror first saw a version, or the zero time if
+// that is unknown. Releases before the first one with a policy have only recorded
+// when they mirrored it.
+func (e *mirroredEdition) firstSeen(v registry.SeenVersion) time.Time {
+	seen := v.SeenAt
+	if _, found := e.origin.Seen(v.Version); found && seen.IsZero() {
+		seen = e.origin.SeenAt
+	}
+	for _, p := range e.Records[v.Version].Packages {
+		if seen.IsZero() || p.MirroredAt.Before(seen) {
+			seen = p.MirroredAt
+		}
+	}
+	return seen
+}
+
+// maxPlatforms is the number of platforms that the row of a version names.
+const maxPlatforms = 2
+
+// platformsOf returns the platforms of a mirrored version in short.
+func platformsOf(r registry.MirrorVersion) string {
+	if len(r.Packages) > maxPlatforms {
+		return plural(len(r.Packages), "platform")
+	}
+	var names []string
+	for _, p := range r.Packages {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// mirrored serves the page of a version of a mirrored provider. It makes two
+// requests to the table, and one for the policy about every minute. If no
+// version is mirrored, it serves the list of those that wait or are refused.
+func (h *handler) mirrored(v *visit) (page, error) {
+	p, err := mirrorOf(v)
+	if err != nil {
+		return page{}, err
+	}
+	e, err := h.openMirrored(v.Context(), p, v.PathValue("version"))
+	if err != nil {
+		return page{}, err
+	}
+	if e.isEmpty() {
+		return h.mirroredList(v, p, e)
+	}
+	records, err := h.Catalog.Mirror.Records(v.Context(), p, e.others()...)
+	if err := e.add(v.Context(), records, err); err != nil {
+		return page{}, fmt.Errorf("mirrored provider %s: %w", p, err)
+	}
+	r := e.record()
+	m := providerPage{Head: headOfMirror(p), Origin: p.Hostname, Total: len(e.all()), All: e.Path + "/versions"}
+	m.Head.Description = fmt.Sprintf("A copy of %s from %s.", p.Provider, p.Hostname)
+	m.Head.Picker, m.Head.Banner = e.picker(), e.banner()
+	title := fmt.Sprintf("%s %s of %s", p.Provider, e.Number, p.Hostname)
+	if r.Withdrawn != nil {
+		return withdrawnPage(m.Head, e.Number, title), nil
+	}
+	state := stateOf(r)
+	seen, isSeen := e.origin.Seen(e.Number)
+	if !seen.PublishedAt.IsZero() {
+		m.Head.Facts = append(m.Head.Facts, field{Label: "Released", Time: seen.PublishedAt})
+	}
+	m.Head.Facts = append(m.Head.Facts, field{Label: "Mirrored", Time: state.published})
+	m.Use = mirrorBlock(v.host, p.String())
+	m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source.", sourceName(p))
+	var packages []registry.ProviderPackage
+	for _, pkg := range r.Packages {
+		packages = append(packages, pkg.ProviderPackage)
+	}
+	m.setPackages(packages)
+	m.Key, m.Verification = e.keys(p.Hostname)
+	m.Mirrored = e.rows(e.shown())
+	m.Provenance = newCopied(p.Hostname, state)
+	if isSeen {
+		m.Provenance.Fields = append(m.Provenance.Fields, e.seenFields(seen)...)
+	}
+	m.addSections()
+	return page{template: "provider", title: title, canonical: e.pathOf(e.Number), model: m}, nil
+}
+
+// mirrorVersions serves the list of the versions of a mirrored provider, with
+// those that are not mirrored.
+func (h *handler) mirrorVersions(v *visit) (page, error) {
+	p, err := mirrorOf(v)
+	if err != nil {
+		return page{}, err
+	}
+	e, err := h.openMirrored(v.Context(), p, "")
+	if err != nil {
+		return page{}, err
+	}
+	return h.mirroredList(v, p, e)
+}
+
+// mirroredList returns the list of the versions of an edition. It makes one
+// request to the table.
+func (h *handler) mirroredList(v *visit, p registry.MirrorProvider, e *mirroredEdition) (page, error) {
+	all := e.all()
+	rows, err := paginate(v.URL, len(all), versionsPerPage, "versions")
+	if err != nil {
+		return page{}, err
+	}
+	shown := all[rows.before():rows.To]
+	var mirrored []registry.Version
+	for _, n := range shown {
+		if slices.Contains(e.Listed, n) || slices.Contains(e.Entry.Withdrawn, n) {
+			mirrored = append(mirrored, n)
+		}
+	}
+	e.Records, err = h.Catalog.Mirror.Records(v.Context(), p, mirrored...)
+	if errors.Is(err, registry.ErrCorrupt) {
+		// The others are still worth a page.
+		requestlog.From(v.Context()).Err, err = err, nil
+	}
+	if err != nil {
+		return page{}, fmt.Errorf("%s: %w", p, err)
+	}
+	top := headOfMirror(p)
+	m := versionList{Head: top.below(e.Path), Mirrored: e.rows(shown), pagination: rows}
+	if e.isEmpty() {
+		m.Note = "No version of this provider is mirrored yet."
+	}
+	if e.denial != "" {
+		m.Note = noneFollow + " " + e.denial
+	}
+	return page{template: "versions", title: "Versions of " + top.address(), model: m}, nil
+}
+
+// seenFields describes when a version was released and seen, and who admitted it
+// early.
+func (e *mirroredEdition) seenFields(v registry.SeenVersion) (fields []field) {
+	if !v.PublishedAt.IsZero() {
+		fields = append(fields, field{Label: "Released", Time: v.PublishedAt})
+	}
+	if seen := e.firstSeen(v); !seen.IsZero() {
+		fields = append(fields, field{Label: "First seen", Time: seen})
+	}
+	return append(fields, decisionFields("Admitted", v.Admitted)...)
+}
+
+// sourceName returns a mirrored provider as configurations name it.
+func sourceName(p registry.MirrorProvider) string {
+	if p.Hostname == "registry.opentofu.org" || p.Hostname == "registry.terraform.io" {
+		return p.Provider.String()
+	}
+	return p.String()
+}
+
+// newCopied describes who copied a mirrored version.
+func newCopied(origin string, s versionState) provenance {
+	p := provenance{Verdict: "Copied from " + origin}
+	by := newProvenance(s.by, s.published)
+	for _, f := range by.Fields {
+		if f.Label == "Published" {
+			f.Label = "Copied"
+		}
+		p.Fields = append(p.Fields, f)
+	}
+	return p
+}
