@@ -422,10 +422,15 @@ func (a *attacked) publishProviders() {
 	a.inBrowser = append(a.inBrowser, "/"+p.Path(), "/"+p.Path()+"/versions")
 }
 
-// publishMirrored adds a version of a mirrored provider for each text.
+// publishMirrored adds a version of a mirrored provider for each text, a waiting
+// and a refused one, and the decisions of operators.
 func (a *attacked) publishMirrored() {
 	a.t.Helper()
 	p, err := registry.ParseMirrorProvider("xn--80ak6aa92e.example/evil/keys")
+	a.must(err)
+	_, err = a.data.Catalog.SetMirrorPolicy(a.t.Context(), registry.MirrorPolicy{
+		Text: "allow", Rules: []registry.MirrorRule{{Pattern: "*/*/*", Line: 1, MinAge: 3600}}, SetAt: published, SetBy: "eve",
+	}, "1 rule")
 	a.must(err)
 	for i, text := range hostile.Texts() {
 		v := number(0, i)
@@ -438,5 +443,26 @@ func (a *attacked) publishMirrored() {
 		a.must(err)
 		a.others = append(a.others, "/"+p.Path()+"/"+v.String())
 	}
+	_, err = a.data.Catalog.Mirror.UpdateOrigin(a.t.Context(), p, a.seeTexts)
+	a.must(err)
 	a.inBrowser = append(a.inBrowser, "/"+p.Path(), "/"+p.Path()+"/versions")
+}
+
+// seeTexts adds a decision for each text, and a waiting version. The registry
+// stores the last few refusals.
+func (a *attacked) seeTexts(o *registry.MirrorOrigin) (changed bool, entry *registry.AuditEntry, err error) {
+	future := time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
+	o.See(map[registry.Version]time.Time{number(1, 0): future}, published)
+	for i, text := range hostile.Texts() {
+		d := registry.Decision{At: published, By: text.Content, Reason: text.Content}
+		o.Admit(number(0, i), d)
+		if text.Content != "" {
+			o.Keys = append(o.Keys, registry.OriginKey{ID: text.Content, Owner: text.Content, SeenAt: future, Trusted: &d})
+		}
+		o.Refuse(registry.RefusedVersion{
+			Version: number(2, i), At: published, Key: registry.OriginKey{ID: text.Content, Owner: text.Content},
+		})
+		o.Unsigned = &d
+	}
+	return true, nil, nil
 }

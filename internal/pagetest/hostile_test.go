@@ -1,6 +1,7 @@
 package pagetest_test
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"net/http"
@@ -10,6 +11,11 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/hostile"
@@ -82,6 +88,10 @@ func crawl(t *testing.T, h http.Handler, todo []string) map[string]*document {
 			t.Errorf("%s: status %d", path, w.Code)
 		}
 		pages[path] = d
+		// The newest version has a path of its own, with the same page.
+		if _, seen := pages[d.canonical]; !seen && d.canonical != "" {
+			pages[d.canonical] = d
+		}
 		for _, link := range d.links {
 			if !strings.HasPrefix(link, "/static/") && !isMarkdown(link) {
 				todo = append(todo, link)
@@ -158,7 +168,10 @@ func letters(text string) string {
 // terminal. A README is as written, so its characters do not matter.
 func checkMarkdown(t *testing.T, h http.Handler, pages map[string]*document) {
 	t.Helper()
-	for path := range pages {
+	for path, d := range pages {
+		if path != d.canonical && pages[d.canonical] == d {
+			continue
+		}
 		path, query, _ := strings.Cut(path, "?")
 		if path == "/" {
 			path = "/index"
@@ -178,7 +191,30 @@ func checkMarkdown(t *testing.T, h http.Handler, pages map[string]*document) {
 		if i := strings.IndexByte(body, '\x1b'); i >= 0 && !strings.Contains(path, "/readmes-") {
 			t.Errorf("%s: the Markdown has an escape sequence after %q", path, body[max(i-60, 0):i])
 		}
+		own, _, _ := strings.Cut(body, "\n## README\n")
+		for _, problem := range liveMarkdown(own) {
+			t.Errorf("%s: the Markdown has %s", path, problem)
+		}
 	}
+}
+
+// liveMarkdown returns the parts of Markdown that load something, link to
+// another host, or are HTML.
+func liveMarkdown(markdown string) (problems []string) {
+	source := []byte(markdown)
+	root := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source))
+	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		link, isLink := n.(*ast.Link)
+		switch {
+		case !entering:
+		case isLink && (!bytes.HasPrefix(link.Destination, []byte("/")) || bytes.HasPrefix(link.Destination, []byte("//"))):
+			problems = append(problems, "a link to "+string(link.Destination))
+		case slices.Contains([]ast.NodeKind{ast.KindImage, ast.KindAutoLink, ast.KindRawHTML, ast.KindHTMLBlock}, n.Kind()):
+			problems = append(problems, "the node "+n.Kind().String())
+		}
+		return ast.WalkContinue, nil
+	})
+	return problems
 }
 
 // checkVisits requests paths and queries that a page could reflect.

@@ -10,9 +10,11 @@ import (
 // Each page has its content without scripts, and nothing that needs one.
 func (s *site) testWithoutScripts(t *testing.T) {
 	t.Parallel()
-	p, anonymous := s.person(t, browser.View{NoScripts: true}), s.person(t, browser.View{NoScripts: true})
-	p.logIn(s.token)
+	p, anonymous := s.account(t, browser.View{NoScripts: true}), s.person(t, browser.View{NoScripts: true})
 	for _, test := range pages {
+		if test.again {
+			continue
+		}
 		p := map[bool]*person{false: p, true: anonymous}[test.anonymous]
 		p.opens(test.path, max(test.status, http.StatusOK))
 		if p.text("h1") == "" {
@@ -27,8 +29,7 @@ func (s *site) testWithoutScripts(t *testing.T) {
 // The button of a block copies its code, and reports it for a while.
 func (s *site) testCopy(t *testing.T) {
 	t.Parallel()
-	p := s.person(t, browser.View{})
-	p.logIn(s.token)
+	p := s.account(t, browser.View{})
 	p.open(vpc)
 	evaluate[any](p, `(() => {
 		const write = navigator.clipboard.writeText.bind(navigator.clipboard);
@@ -49,8 +50,7 @@ func (s *site) testCopy(t *testing.T) {
 // top.
 func (s *site) testTarget(t *testing.T) {
 	t.Parallel()
-	p := s.person(t, browser.View{})
-	p.logIn(s.token)
+	p := s.account(t, browser.View{})
 	for _, width := range []int{390, 1280} {
 		p.must(p.page.Resize(p.ctx, width, 600))
 		p.open(vpc)
@@ -75,8 +75,7 @@ func (s *site) testTarget(t *testing.T) {
 // In forced colors, whatever otherwise has only a background has a border.
 func (s *site) testForcedColors(t *testing.T) {
 	t.Parallel()
-	p := s.person(t, browser.View{ForcedColors: true})
-	p.logIn(s.token)
+	p := s.account(t, browser.View{ForcedColors: true})
 	for _, path := range []string{
 		vpc + "/4.1.0", "/search?q=flow+log&kind=module", vpc + "/compare?from=3.19.0&to=4.2.0",
 	} {

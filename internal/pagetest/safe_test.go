@@ -61,6 +61,8 @@ type document struct {
 	problems []string
 	// links are the paths on the same host.
 	links []string
+	// canonical is the path of the page that is also at others. It can be empty.
+	canonical string
 	// text is the text of the page.
 	text string
 }
@@ -160,7 +162,10 @@ func (d *document) element(n *html.Node) {
 			d.problem("it has the script %.100q", attribute(n, "src"))
 		}
 	case "link":
-		if href := attribute(n, "href"); attribute(n, "rel") != "canonical" && !assets.MatchString(href) {
+		href := attribute(n, "href")
+		if attribute(n, "rel") == "canonical" {
+			d.canonical = href
+		} else if !assets.MatchString(href) {
 			d.problem("it loads %.100q", href)
 		}
 	}

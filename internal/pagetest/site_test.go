@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,6 +47,8 @@ type site struct {
 	issuer  *issuers.Issuer
 	// token can read everything, and noScopes nothing.
 	token, noScopes string
+	// session is the id of a session that can read everything.
+	session string
 	// evil serves the pages of the sibling and the stranger.
 	evil *http.ServeMux
 }
@@ -91,8 +94,10 @@ func start(t *testing.T) *site {
 	s.noScopes = addToken(ctx, t, full, "build-server", "read:modules/nobody/*")
 
 	nowhere := slog.New(slog.DiscardHandler)
+	pages := full.Handler(base, false, rules, nowhere)
+	s.session = beginSession(t, pages, s.token)
 	address := serve(t, map[string]http.Handler{
-		host:     full.Handler(base, false, rules, nowhere),
+		host:     pages,
 		empty:    none.Handler("https://"+empty, true, access.Settings{}, nowhere),
 		sibling:  s.evil,
 		stranger: s.evil,
@@ -156,6 +161,36 @@ func (s *site) person(t *testing.T, v browser.View) *person {
 	p.must(err)
 	t.Cleanup(func() { _ = page.Close(context.WithoutCancel(ctx)) })
 	return p
+}
+
+// account returns a person with the session of an account that can read
+// everything. The login itself is part of other tests.
+func (s *site) account(t *testing.T, v browser.View) *person {
+	t.Helper()
+	p := s.person(t, v)
+	p.must(p.page.SetCookie(p.ctx, browser.Cookie{
+		Name: cookieName, Value: s.session, Domain: host, Path: "/", Secure: true, HTTPOnly: true, SameSite: "Lax",
+	}))
+	return p
+}
+
+// beginSession logs in with a token, and returns the id of the session.
+func beginSession(t *testing.T, h http.Handler, token string) string {
+	t.Helper()
+	form := strings.NewReader(url.Values{"token": {token}}.Encode())
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, base+"/login", form)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", base)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	for _, c := range w.Result().Cookies() {
+		if c.Name == cookieName {
+			return c.Value
+		}
+	}
+	t.Fatalf("the login begins no session: status %d", w.Code)
+	return ""
 }
 
 func (p *person) must(err error) {

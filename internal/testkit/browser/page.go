@@ -170,7 +170,13 @@ func (v Violation) String() string {
 // best practices. With a CSS selector, it checks only the elements that this
 // selects.
 func (p *Page) Axe(ctx context.Context, selector ...string) (found []Violation, err error) {
-	return found, p.call(ctx, "axe", map[string]string{"selector": strings.Join(selector, ", ")}, &found)
+	return found, p.call(ctx, "axe", map[string]any{"selector": strings.Join(selector, ", ")}, &found)
+}
+
+// AxeColors is like [Page.Axe], with only the rules that depend on colors.
+func (p *Page) AxeColors(ctx context.Context, selector ...string) (found []Violation, err error) {
+	params := map[string]any{"selector": strings.Join(selector, ", "), "colors": true}
+	return found, p.call(ctx, "axe", params, &found)
 }
 
 // Overflow returns names of the elements that make the document scroll

@@ -46,7 +46,7 @@ async function newPage({ width, height, dark, forced, scripts }) {
   page.on("pageerror", (e) => activity.errors.push(e.message ?? String(e)));
   page.on("dialog", async (d) => {
     activity.dialogs.push(d.message());
-    await d.dismiss();
+    await d.dismiss().catch(() => {}); // its frame can be gone
   });
   context.on("targetcreated", async (t) => {
     if (t.type() === "page" && t !== page.target()) activity.requests.push({ url: t.url(), method: "GET", type: "window" });
@@ -115,6 +115,10 @@ const focused = `(() => {
   };
 })()`;
 
+// The rules of axe, and those of them that depend on colors.
+const allRules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+const colorRules = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
+
 const methods = {
   async goto({ page }, { url }) {
     const response = await page.goto(url, { waitUntil: "load" });
@@ -139,12 +143,11 @@ const methods = {
   async resize({ page }, { width, height }) { await page.setViewport({ width, height }); },
   async look({ session }, params) { await look(session, params); },
   async screenshot({ page }, { fullPage }) { return page.screenshot({ fullPage, encoding: "base64" }); },
-  async axe({ page }, { selector }) {
-    await page.evaluate(`globalThis.axe ?? (() => { ${axe} })()`);
-    const { violations } = await page.evaluate((selector) => globalThis.axe.run(selector || document, {
-      runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
-      resultTypes: ["violations"],
-    }), selector);
+  async axe({ page }, { selector, colors }) {
+    if (!(await page.evaluate("Boolean(globalThis.axe)"))) await page.evaluate(`(() => { ${axe} })()`);
+    const { violations } = await page.evaluate((selector, runOnly) => globalThis.axe.run(selector || document, {
+      runOnly, resultTypes: ["violations"],
+    }), selector, colors ? colorRules : allRules);
     return violations.map((v) => ({
       rule: v.id,
       impact: v.impact ?? "",
