@@ -333,7 +333,7 @@ func TestChoosesReady(t *testing.T) {
 			"1.5.0 [], 1.4.0 [], 1.3.0 [], 1.2.0 [], 1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]"},
 		{"none of all", add(mirroring.Wanted{All: true, Constraint: "> 1.3.0"}), ""},
 		{"sync", sync("", false), "1.1.0 [linux_amd64 added]"},
-		{"sync of what is too new", sync("1.5.0", false), "1.5.0 []"},
+		{"sync of a version that is too new", sync("1.5.0", false), "1.5.0 []"},
 		{"sync of all that are too new", sync("> 1.3.0", true), "1.5.0 [], 1.4.0 []"},
 		{"lock", func(m *mirroring.Mirror) ([]mirroring.Result, error) {
 			return m.Lock(t.Context(), []mirroring.Locked{{Address: inventory, Version: parseVersion(t, "1.5.0")}},

@@ -66,7 +66,7 @@ func (c *cli) mirrorPolicyShowCommand() *cobra.Command {
 		Use:   "show",
 		Short: "Show the mirror policy",
 		Long: `Show the mirror policy as it was set. Standard output has only the policy, and
-nothing if there is none. Standard error has who set it, and when.`,
+nothing if there is none. The command prints to standard error who has set it.`,
 		Example: `  larder mirror policy show
   larder mirror policy show --store stack:larder > policy.hcl`,
 		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
