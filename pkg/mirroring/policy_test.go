@@ -183,6 +183,9 @@ func (c coolDown) run(t *testing.T, wait bool) (admitted, reason string) {
 	s.setPolicy(t, registry.MirrorRule{MinAge: int64(7 * day / time.Second), WaitUnknown: wait})
 	var reasons []string
 	for today := range 30 {
+		if today > 0 && today < c.listed-1 {
+			continue // nothing happens
+		}
 		now := start.AddDate(0, 0, today)
 		published := map[string]any{"1.0.0": on(-200)}
 		if today >= c.listed && (c.hidden == nil || !c.hidden(today)) {
@@ -272,7 +275,8 @@ func TestCoolDown(t *testing.T) {
 		}
 	})
 	golden.Equal(t, filepath.Join("testdata", "cool-down.md"), []byte("# When a version is mirrored with `min_age = \"7d\"`\n\n"+
-		"Someone tries to mirror the version every day. The mirror first sees the provider on day 0.\n\n"+
+		"The mirror first sees the provider on day 0. Someone then tries to mirror the version every day, or every day from "+
+		"day 9 if it is listed from day 10.\n\n"+
 		"| Listed from | The version | Clock | `unknown_age = \"admit\"` | Before | `unknown_age = \"wait\"` | Before |\n"+
 		"| --- | --- | --- | --- | --- | --- | --- |\n"+strings.Join(rows, "")))
 }
