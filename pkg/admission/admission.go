@@ -50,9 +50,15 @@ func RuleOf(policy *registry.MirrorPolicy, p registry.MirrorProvider) (registry.
 // the address.
 func Denial(policy *registry.MirrorPolicy, p registry.MirrorProvider) string {
 	if _, err := RuleOf(policy, p); err != nil {
-		return strings.TrimPrefix(err.Error(), registry.ErrNotAdmitted.Error()+": ")
+		return Reason(err)
 	}
 	return ""
+}
+
+// Reason returns the text of a [registry.ErrNotAdmitted] without the words of
+// that error.
+func Reason(err error) string {
+	return strings.TrimPrefix(err.Error(), registry.ErrNotAdmitted.Error()+": ")
 }
 
 // Matches reports whether a pattern matches an address. See

@@ -469,7 +469,7 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	}
 	if signed.untrusted != nil {
 		result.Notes = append(result.Notes, "its packages stay mirrored, but others would be refused: "+
-			policyText(signed.untrusted))
+			admission.Reason(signed.untrusted))
 	} else {
 		result.Signer, result.Owner = signer.ID, signer.Owner
 		result.Notes = append(result.Notes, notes(signer, records, v.Version, platforms)...)

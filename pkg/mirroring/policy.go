@@ -133,20 +133,15 @@ func (d *decider) object(v registry.Version, err error) error {
 	if err == nil || d.m.Overrule == "" {
 		return err
 	}
-	text := policyText(err)
+	text := admission.Reason(err)
 	if !slices.Contains(d.overruled[v], text) {
 		d.overruled[v] = append(d.overruled[v], text)
 	}
 	return nil
 }
 
-// policyText returns why the policy does not allow something, from its error.
-func policyText(err error) string {
-	return strings.TrimPrefix(err.Error(), registry.ErrNotAdmitted.Error()+": ")
-}
-
 // checkNamed checks platforms that an operator names. If the policy is
-// overruled, checkPlatforms checks them for each version.
+// overruled, they are checked for each version, so that each is audited.
 func (d *decider) checkNamed(platforms []registry.Platform) error {
 	if d.m.Overrule != "" {
 		return nil

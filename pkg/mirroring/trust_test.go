@@ -215,6 +215,15 @@ func TestTrust(t *testing.T) {
 		"| --- | --- | --- |\n"+strings.Join(rows, "")))
 }
 
+// adder returns a function that mirrors one version from an origin.
+func (s *store) adder(t *testing.T, o *origin) func(version string) error {
+	t.Helper()
+	return func(v string) error {
+		_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v})
+		return err
+	}
+}
+
 // The keys of an earlier release are recorded by their IDs, and get their
 // fingerprints when they sign again.
 func TestTrustOfEarlierRelease(t *testing.T) {
@@ -223,10 +232,7 @@ func TestTrustOfEarlierRelease(t *testing.T) {
 	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""},
 		release{"3.0.0", linux, ours, ""})
 	s := newStore(t)
-	add := func(v string) error {
-		_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v})
-		return err
-	}
+	add := s.adder(t, o)
 	if err := add("1.0.0"); err != nil {
 		t.Fatal(err)
 	}
@@ -402,10 +408,7 @@ func TestRefusalEnds(t *testing.T) {
 	linux := []string{"linux_amd64"}
 	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""})
 	s := newStore(t)
-	add := func(v string) error {
-		_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v})
-		return err
-	}
+	add := s.adder(t, o)
 	if err := add("1.0.0"); err != nil {
 		t.Fatal(err)
 	}
