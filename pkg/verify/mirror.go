@@ -134,7 +134,9 @@ func lostDecisions(o registry.MirrorOrigin, was *history) (lost []string) {
 		}
 	}
 	for _, id := range was.trusted {
-		switch has := slices.ContainsFunc(o.Keys, func(k registry.OriginKey) bool { return k.ID == id }); {
+		switch has := slices.ContainsFunc(o.Keys, func(k registry.OriginKey) bool {
+			return k.ID == id || k.Fingerprint == id
+		}); {
 		case id != unsigned && !has && !slices.Contains(keys, id):
 			keys = append(keys, id)
 		case id == unsigned && o.Unsigned == nil && len(o.Keys) == 0:

@@ -23,6 +23,9 @@ var allowAll = registry.MirrorPolicy{
 	Text: "allow \"*/*/*\" {}\n", Rules: []registry.MirrorRule{{Pattern: "*/*/*", Line: 1}}, SetBy: "ada",
 }
 
+// fingerprint is that of a key that an operator trusts.
+const fingerprint = "E3E6E43D84CB852EADB0051D0C0AF313E5FD9F80"
+
 // decide makes all decisions about the mirror that the audit trail has: about a
 // mirrored provider, and about one of which nothing is mirrored.
 func (d data) decide(ctx context.Context) error {
@@ -54,6 +57,9 @@ func (d data) decideAbout(ctx context.Context, p registry.MirrorProvider) error 
 		step(registry.AuditRefuseKey, "9.2.0", "", refuse),
 		step(registry.AuditTrustKey, "", "51852D87348FFC4C Acme: announced", func(o *registry.MirrorOrigin) {
 			o.Trust(registry.OriginKey{ID: "51852D87348FFC4C", SeenAt: at, Trusted: &decision})
+		}),
+		step(registry.AuditTrustKey, "", fingerprint+" Acme", func(o *registry.MirrorOrigin) {
+			o.Trust(registry.OriginKey{ID: "0C0AF313E5FD9F80", Fingerprint: fingerprint, SeenAt: at, Trusted: &decision})
 		}),
 		step(registry.AuditTrustKey, "", "unsigned", func(o *registry.MirrorOrigin) { o.Unsigned = &decision }),
 	)
@@ -171,7 +177,10 @@ func TestMirrorDecidedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.item(t, mirrored.Path(), "origin", nil)
-	d.editOrigin(t, mirrored, func(o *registry.MirrorOrigin) { o.Trust(registry.OriginKey{ID: "51852D87348FFC4C"}) })
+	d.editOrigin(t, mirrored, func(o *registry.MirrorOrigin) {
+		o.Trust(registry.OriginKey{ID: "51852D87348FFC4C"})
+		o.Trust(registry.OriginKey{ID: "0C0AF313E5FD9F80", Fingerprint: fingerprint})
+	})
 	if diff := cmp.Diff([]string{"record " + mirrored.Path()}, summary(d.verified(t))); diff != "" {
 		t.Errorf("without the admission (-want +got):\n%s", diff)
 	}

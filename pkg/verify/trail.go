@@ -39,7 +39,8 @@ type history struct {
 	versions map[string]actions
 	// platforms are the platforms of mirrored versions, separated by spaces.
 	platforms map[string]string
-	// trusted are the IDs of the trusted keys of an origin, and "unsigned".
+	// trusted are the fingerprints or IDs of the trusted keys of an origin, and
+	// "unsigned".
 	trusted []string
 	// added reports whether the last change of a key was to add it. A key that was
 	// lost can be added twice without a removal in between.

@@ -225,6 +225,7 @@ func TestMirrorChangedKey(t *testing.T) {
 	f.run(t, 0, []string{"Unchanged: ", key[1]}, "mirror", "trust", address, key[1])
 	f.run(t, 0, []string{" trust-key ", "announced"}, "audit", address)
 	f.run(t, 0, []string{"Mirrored " + address + " 1.1.0\n", "signed by " + key[1]}, sync...)
+	f.run(t, 0, []string{"0 faults"}, "verify")
 	t.Run("trusted", func(t *testing.T) {
 		clients.Each(t, func(t *testing.T, c clients.Client) {
 			session := session(t, c, s)
