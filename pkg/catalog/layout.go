@@ -103,6 +103,36 @@ func loginKey(digest string) Key { return Key{sessions, digest + "/used"} }
 // provider, a [protocol.Document].
 func originKey(path string) Key { return Key{path, "origin"} }
 
+// The partitions below begin with mirror/, because the function that fetches
+// providers may write only such partitions. No provider has the same partition.
+// Their items are caches, leases and counters, and all of them expire.
+const (
+	pulledPartition  = "mirror/pulled"
+	originsPartition = "mirror/origins"
+	leasesPartition  = "mirror/leases"
+	budgetPartition  = "mirror/budget"
+)
+
+// pulledKey returns the key of the [registry.PulledProvider] of a provider.
+func pulledKey(p registry.MirrorProvider) Key { return Key{pulledPartition, p.String()} }
+
+// pulledVersionKey returns the key of the [registry.PulledVersion] of a version,
+// a [protocol.Document].
+func pulledVersionKey(p registry.MirrorProvider, n registry.Version) Key {
+	return Key{p.Path(), "pulled/" + n.String()}
+}
+
+// originServiceKey returns the key of the item with the URL that discovery found
+// for a host.
+func originServiceKey(host string) Key { return Key{originsPartition, host} }
+
+// leaseKey returns the key of a [Lease]. Each has a partition of its own, because
+// many processes can wait for one.
+func leaseKey(name string) Key { return Key{leasesPartition + "/" + name, "lease"} }
+
+// budgetKey returns the key of the [registry.PullBudget] that was spent on a day.
+func budgetKey(day time.Time) Key { return Key{budgetPartition, day.Format(time.DateOnly)} }
+
 // policyKey is the key of the [registry.MirrorPolicy]. It is in a partition of its
 // own, so that functions that write mirrored versions cannot change it.
 var policyKey = Key{"policy", "mirror"}

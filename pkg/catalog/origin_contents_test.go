@@ -26,8 +26,7 @@ func seeAt(t testing.TB, c *catalog.Catalog, number string, at time.Time) regist
 	return o
 }
 
-// One request reads the versions and the origin of a mirrored provider, if it
-// has any of the two.
+// One request reads all that the catalog has of a mirrored provider.
 func TestContentsAndOrigin(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC)
@@ -36,13 +35,15 @@ func TestContentsAndOrigin(t *testing.T) {
 		PublishedAt: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC),
 	}
 	for name, test := range map[string]struct {
-		mirrored, seen bool
-		entry          registry.Summary
+		mirrored, seen, pulled bool
+		entry                  registry.Summary
 	}{
 		"nothing":            {},
 		"mirrored":           {mirrored: true, entry: entry},
 		"seen":               {seen: true, entry: registry.Summary{Address: random.String(), Unlisted: true}},
 		"mirrored, and seen": {mirrored: true, seen: true, entry: entry},
+		"pulled":             {pulled: true, entry: registry.Summary{Address: random.String(), Unlisted: true}},
+		"all":                {mirrored: true, seen: true, pulled: true, entry: entry},
 	} {
 		for kind, open := range tables() {
 			t.Run(name+", "+kind, func(t *testing.T) {
@@ -61,12 +62,18 @@ func TestContentsAndOrigin(t *testing.T) {
 				if test.seen {
 					want.Origin = seeAt(t, c, "1.1.0", at)
 				}
+				if test.pulled {
+					want.Pulled = registry.PulledProvider{
+						Address: random.String(), RequestedAt: time.Now().UTC().Truncate(time.Second), Index: []byte("an index"),
+					}
+					putFound(t, c, want.Pulled)
+				}
 				before := table.Calls.Load()
 				got, err := c.Mirror.ContentsAndOrigin(t.Context(), random, numbers(t, "1.0.0", "1.1.0")...)
 				if calls := table.Calls.Load() - before; calls != 1 {
 					t.Errorf("it makes %d requests, want 1", calls)
 				}
-				if !test.mirrored && !test.seen {
+				if !test.mirrored && !test.seen && !test.pulled {
 					if !errors.Is(err, registry.ErrNotFound) {
 						t.Errorf("%v, want %v", err, registry.ErrNotFound)
 					}
@@ -80,6 +87,83 @@ func TestContentsAndOrigin(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// putFound stores what the mirror found when it looked for a client.
+func putFound(t testing.TB, c *catalog.Catalog, found registry.PulledProvider) {
+	t.Helper()
+	err := c.Mirror.UpdatePulled(t.Context(), random, func(p *registry.PulledProvider) bool {
+		*p = found
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A damaged cache is the same as none.
+func TestContentsAndOriginDamagedCache(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{
+		"no JSON": "x", "of another provider": `{"address":"registry.opentofu.org/hashicorp/null"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := catalog.New(table)
+			putFound(t, c, registry.PulledProvider{
+				Address: random.String(), RequestedAt: time.Now(), Index: []byte("an index"),
+			})
+			replace(t, table, "mirror/pulled", random.String(), []byte(data))
+			got, err := c.Mirror.ContentsAndOrigin(t.Context(), random)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(registry.PulledProvider{}, got.Pulled); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// One request reads the items of several versions that the mirror lacks.
+func TestPulledVersionsAtOnce(t *testing.T) {
+	t.Parallel()
+	for kind, open := range tables() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			table := &tabletest.Faulty{Table: open(t)}
+			c := catalog.New(table)
+			until := time.Now().Add(time.Hour)
+			for _, v := range []registry.PulledVersion{
+				{Version: parseVersion(t, "1.0.0"), Problem: "it is down"}, {Version: parseVersion(t, "1.1.0")},
+				{Version: parseVersion(t, "1.2.0")},
+			} {
+				if err := c.Mirror.SetPulledVersion(t.Context(), random, v, until); err != nil {
+					t.Fatal(err)
+				}
+			}
+			replace(t, table, random.Path(), "pulled/1.2.0", []byte("x"))
+			before := table.Calls.Load()
+			got, err := c.Mirror.PulledVersions(t.Context(), random, numbers(t, "1.0.0", "1.1.0", "1.2.0", "1.3.0")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if calls := table.Calls.Load() - before; calls != 1 {
+				t.Errorf("it makes %d requests, want 1", calls)
+			}
+			want := map[registry.Version]registry.PulledVersion{
+				parseVersion(t, "1.0.0"): {Version: parseVersion(t, "1.0.0"), Problem: "it is down"},
+				parseVersion(t, "1.1.0"): {Version: parseVersion(t, "1.1.0")},
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got, err := c.Mirror.PulledVersions(t.Context(), random); err != nil || len(got) > 0 {
+				t.Errorf("without versions: %v, %v", got, err)
+			}
+		})
 	}
 }
 

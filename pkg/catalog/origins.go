@@ -35,7 +35,8 @@ func (c *Catalog) SetMirrorPolicy(ctx context.Context, p registry.MirrorPolicy, 
 			var before registry.MirrorPolicy
 			// A damaged policy is replaced, and so is one whose rules are not those of
 			// its text.
-			if decode(items[0], &before) == nil && before.Text == p.Text && reflect.DeepEqual(before.Rules, p.Rules) {
+			if decode(items[0], &before) == nil && before.Text == p.Text && before.Budget == p.Budget &&
+				reflect.DeepEqual(before.Rules, p.Rules) {
 				return nil, nil
 			}
 		}
@@ -69,25 +70,28 @@ func (m Mirror) Origin(ctx context.Context, p registry.MirrorProvider) (registry
 type MirrorContents struct {
 	Contents[registry.MirrorVersion]
 	Origin registry.MirrorOrigin
+	// Pulled is what [Mirror.Pulled] returns. It is empty if there is none, or if
+	// it cannot be read, because it is only a cache.
+	Pulled registry.PulledProvider
 }
 
-// ContentsAndOrigin is like [Versions.Contents], for up to 97 versions. The same
-// request reads what [Mirror.Origin] returns. If nothing is mirrored but there is
-// an origin, the entry is unlisted.
+// ContentsAndOrigin is like [Versions.Contents], for up to 96 versions. The same
+// request reads what [Mirror.Origin] and [Mirror.Pulled] return. If nothing is
+// mirrored but there is one of these, the entry is unlisted.
 //
-// It returns [registry.ErrNotFound] if there is neither. If a record or the
+// It returns [registry.ErrNotFound] if there is nothing. If a record or the
 // origin cannot be read, it returns everything else with [registry.ErrCorrupt].
 // An origin that cannot be read is empty in the result.
 func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider, numbers ...registry.Version) (
 	c MirrorContents, err error,
 ) {
 	path := p.Path()
-	keys := []Key{originKey(path), listingKey(path), entryKey(m.kind.catalog(p), path)}
+	keys := []Key{originKey(path), listingKey(path), entryKey(m.kind.catalog(p), path), pulledKey(p)}
 	items, err := snapshot(ctx, m.table, append(keys, recordKeys(path, numbers)...)...)
 	if err != nil {
 		return c, err
 	}
-	if items[0].Revision+items[1].Revision+items[2].Revision == 0 {
+	if items[0].Revision+items[1].Revision+items[2].Revision+items[3].Revision == 0 {
 		return c, fmt.Errorf("%s: %w", p, registry.ErrNotFound)
 	}
 	if c.Contents, err = m.contentsOf(p, items[1], items[2]); err != nil {
@@ -97,8 +101,42 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider
 	if c.Origin, damaged = decodeOrigin(p, items[0]); damaged != nil {
 		c.Origin = registry.MirrorOrigin{Address: p.String()}
 	}
-	c.Records, err = decodeRecords[registry.MirrorVersion](path, items[3:], numbers)
+	if items[3].Revision > 0 {
+		if found, err := decodePulled(p, items[3]); err == nil {
+			c.Pulled = found
+		}
+	}
+	c.Records, err = decodeRecords[registry.MirrorVersion](path, items[4:], numbers)
 	return c, errors.Join(damaged, err)
+}
+
+// PulledVersions returns what the mirror found out about up to 100 versions that
+// it lacks. The result lacks versions about which nothing is stored, and items
+// that cannot be read, because they are only a cache.
+func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorProvider, numbers ...registry.Version) (
+	map[registry.Version]registry.PulledVersion, error,
+) {
+	all := make(map[registry.Version]registry.PulledVersion, len(numbers))
+	if len(numbers) == 0 {
+		return all, nil
+	}
+	keys := make([]Key, len(numbers))
+	for i, n := range numbers {
+		keys[i] = pulledVersionKey(p, n)
+	}
+	items, err := snapshot(ctx, m.table, keys...)
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		if item.Revision == 0 {
+			continue
+		}
+		if found, err := decodePulledVersion(numbers[i], item); err == nil {
+			all[numbers[i]] = found
+		}
+	}
+	return all, nil
 }
 
 // decodeOrigin decodes the origin of a provider. Without an item, it returns an

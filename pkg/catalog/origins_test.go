@@ -2,11 +2,13 @@ package catalog_test
 
 import (
 	"errors"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
@@ -28,6 +30,13 @@ func TestMirrorPolicy(t *testing.T) {
 	}
 	corrected := policy("b", "eve")
 	corrected.Rules = []registry.MirrorRule{{Pattern: "*/*/*", Line: 1, Deny: true}}
+	pulling := policy("c", "eve")
+	pulling.Rules = []registry.MirrorRule{{
+		Pattern: "providers.example.com/*/*", Line: 1, Pull: registry.PullClosed, Upstream: "https://registry.example.com",
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+	}}
+	budgeted := pulling
+	budgeted.Budget = registry.PullBudget{Packages: 7, Bytes: 1 << 40}
 	for _, step := range []struct {
 		policy  registry.MirrorPolicy
 		changed bool
@@ -38,6 +47,10 @@ func TestMirrorPolicy(t *testing.T) {
 		{policy("b", "bob"), true, policy("b", "bob")},
 		{corrected, true, corrected},
 		{corrected, false, corrected},
+		{pulling, true, pulling},
+		{pulling, false, pulling},
+		{budgeted, true, budgeted},
+		{budgeted, false, budgeted},
 	} {
 		changed, err := c.SetMirrorPolicy(t.Context(), step.policy, "of "+step.policy.Text)
 		if err != nil {
@@ -50,11 +63,14 @@ func TestMirrorPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(&step.want, got); diff != "" {
+		if diff := cmp.Diff(&step.want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 			t.Errorf("%s by %s (-want +got):\n%s", step.policy.Text, step.policy.SetBy, diff)
 		}
 	}
-	want := []string{"eve: set-policy policy/mirror: of b", "bob: set-policy policy/mirror: of b", "ada: set-policy policy/mirror: of a"}
+	want := []string{
+		"eve: set-policy policy/mirror: of c", "eve: set-policy policy/mirror: of c",
+		"eve: set-policy policy/mirror: of b", "bob: set-policy policy/mirror: of b", "ada: set-policy policy/mirror: of a",
+	}
 	if diff := cmp.Diff(want, trail(t, c, time.Time{})); diff != "" {
 		t.Errorf("the audit trail (-want +got):\n%s", diff)
 	}

@@ -170,19 +170,49 @@ type MirroredProvider struct {
 	// Version is the latest mirrored version. It is missing if none is mirrored.
 	Version *registry.Version `json:"version,omitempty"`
 	// Versions are the mirrored versions, and those that the mirror has seen at
-	// the origin and does not mirror yet, the newest first.
+	// the origin and lacks, the newest first.
 	Versions []MirroredVersion `json:"versions"`
 	// SigningKeys are the trusted keys of the origin.
 	SigningKeys []registry.OriginKey `json:"signing_keys"`
 	// Denied is why the policy of the mirror denies further versions of the
 	// provider. It is missing if the policy allows the provider.
 	Denied string `json:"denied,omitempty"`
+	// Pull describes how clients make the mirror fetch versions that it lacks. It
+	// is missing if the policy of the mirror does not let them.
+	Pull *MirroredPull `json:"pull,omitempty"`
+}
+
+// MirroredPull describes how clients make the mirror fetch versions of a provider
+// that it lacks.
+type MirroredPull struct {
+	// Mode is "open" or "closed". In open mode, clients get a missing version from
+	// its origin until it is copied. In closed mode, they get it when it is copied.
+	Mode registry.PullMode `json:"mode"`
+	// Upstream is the host that the mirror contacts for the origin. It is missing
+	// if that follows from the hostname.
+	Upstream string `json:"upstream,omitempty"`
+	// CheckedAt is when the mirror last checked the origin with success. It is
+	// missing if it never did.
+	CheckedAt time.Time `json:"checked_at,omitzero"`
+	// Problem is why the latest check failed. It is missing if it succeeded.
+	Problem string `json:"problem,omitempty"`
+	// RetryAt is when the mirror may check again after a failure.
+	RetryAt time.Time `json:"retry_at,omitzero"`
+	// RequestedAt is when a client last made the mirror check. It is missing if none
+	// did in the last 30 days.
+	RequestedAt time.Time `json:"requested_at,omitzero"`
+	// OnRequest is the number of versions on request.
+	OnRequest int `json:"on_request"`
+	// Pending are versions that clients requested and the mirror lacks, the latest
+	// request first.
+	Pending []registry.Version `json:"pending"`
 }
 
 // MirroredVersion is a version of a mirrored provider.
 type MirroredVersion struct {
 	Version registry.Version `json:"version"`
-	// State is "available", "too new" or "refused".
+	// State is "available", "too new", "refused" or "on request". The mirror fetches
+	// a version on request when a client requests it.
 	State string `json:"state"`
 	// AvailableAt is when the version may be mirrored, if it is too new.
 	AvailableAt time.Time `json:"available_at,omitzero"`
@@ -203,4 +233,8 @@ type MirroredVersion struct {
 	// KeyDenied means that the policy of the mirror does not allow the key of a
 	// refused version either. So it does not help to trust the key.
 	KeyDenied bool `json:"key_denied,omitempty"`
+	// Problem is why the mirror could not fetch the version when a client requested
+	// it a short time ago. Only the versions of "pending" and the newest versions on
+	// request have it.
+	Problem string `json:"problem,omitempty"`
 }

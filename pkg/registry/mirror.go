@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,4 +114,11 @@ type MirrorVersion struct {
 	// Withdrawn is set if the version was withdrawn. The record then has only
 	// the version and this field.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
+}
+
+// Has reports whether there is a package for each of the platforms.
+func (v MirrorVersion) Has(platforms []Platform) bool {
+	return !slices.ContainsFunc(platforms, func(wanted Platform) bool {
+		return !slices.ContainsFunc(v.Packages, func(p MirrorPackage) bool { return p.Platform == wanted })
+	})
 }

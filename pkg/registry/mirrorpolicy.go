@@ -1,6 +1,10 @@
 package registry
 
-import "time"
+import (
+	"cmp"
+	"net/netip"
+	"time"
+)
 
 // MirrorPolicy decides what may be mirrored, and when. Package admission
 // applies it.
@@ -10,7 +14,9 @@ type MirrorPolicy struct {
 	// Rules are the rules of the text. The first rule that matches an address
 	// applies to it. An address without a matching rule is denied.
 	Rules []MirrorRule `json:"rules"`
-	SetAt time.Time    `json:"set_at"`
+	// Budget limits what readers can make the mirror store.
+	Budget PullBudget `json:"budget,omitzero"`
+	SetAt  time.Time  `json:"set_at"`
 	// SetBy names the operator, as the audit trail does.
 	SetBy string `json:"set_by"`
 }
@@ -39,4 +45,44 @@ type MirrorRule struct {
 	// SigningKeys are the fingerprints or IDs, in upper-case hexadecimal, of the
 	// keys that may sign. If empty, the first key that an origin used is trusted.
 	SigningKeys []string `json:"signing_keys,omitempty"`
+	// Pull lets readers make the mirror fetch versions that it lacks. If empty,
+	// only operators mirror versions.
+	Pull PullMode `json:"pull,omitempty"`
+	// Upstream is the URL of the origin if the hostname does not lead to it. It
+	// has the form of the flag --upstream of `larder mirror add`.
+	Upstream string `json:"upstream,omitempty"`
+	// Networks are the addresses that the origin may have in addition to public
+	// ones.
+	Networks []netip.Prefix `json:"networks,omitempty"`
+}
+
+// PullMode is how the mirror answers for a version that it may fetch and lacks.
+type PullMode string
+
+// The modes of pulling.
+const (
+	// PullOpen answers with the URLs of the origin and the signed hashes, and
+	// copies the packages behind.
+	PullOpen PullMode = "open"
+	// PullClosed answers when the packages are copied and verified.
+	PullClosed PullMode = "closed"
+)
+
+// PullBudget limits what readers can make the mirror store in a day of UTC.
+type PullBudget struct {
+	// Packages is the maximum number of new packages. If 0, the default applies.
+	Packages int `json:"packages,omitempty"`
+	// Bytes is the maximum size of new packages together. If 0, the default
+	// applies.
+	Bytes int64 `json:"bytes,omitempty"`
+}
+
+// DefaultPullBudget is the budget of a policy that does not set one.
+var DefaultPullBudget = PullBudget{Packages: 500, Bytes: 20 << 30}
+
+// OrDefault returns the budget, with the default for a maximum that is not set.
+func (b PullBudget) OrDefault() PullBudget {
+	return PullBudget{
+		Packages: cmp.Or(b.Packages, DefaultPullBudget.Packages), Bytes: cmp.Or(b.Bytes, DefaultPullBudget.Bytes),
+	}
 }

@@ -144,8 +144,10 @@ func TestReplaced(t *testing.T) {
 			_, snapshot := table.Snapshot(t.Context(), key)
 			_, query := table.Query(t.Context(), catalog.Query{Partition: "p"})
 			write := table.Write(t.Context(), catalog.Change{Key: key, Revision: 1, Data: []byte("y")})
+			_, remove := table.RemoveExpired(t.Context())
 			for call, err := range map[string]error{
-				"Get": get, "Snapshot": snapshot, "Query": query, "Write": write, "Check": table.Check(),
+				"Get": get, "Snapshot": snapshot, "Query": query, "Write": write, "RemoveExpired": remove,
+				"Check": table.Check(),
 			} {
 				if !errors.Is(err, sqlite.ErrReplaced) || !errors.Is(err, registry.ErrUnavailable) {
 					t.Errorf("%s: %v", call, err)

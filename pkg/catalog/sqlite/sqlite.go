@@ -398,16 +398,59 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	if err := catalog.CheckChanges(changes); err != nil {
 		return err
 	}
+	return t.write(ctx, func(tx *sql.Tx) (bool, error) {
+		now := t.now().Unix()
+		for _, c := range changes {
+			if err := apply(ctx, tx, c, now); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// clockMargin is how long RemoveExpired leaves expired rows. If the clock is set
+// back by less, rows that become valid again still exist.
+const clockMargin = time.Hour
+
+// RemoveExpired removes the rows that expired more than an hour ago, and returns
+// their number. No method returns expired rows, but they need space. It returns
+// [ErrReplaced] as [Table.Write] does.
+func (t *Table) RemoveExpired(ctx context.Context) (removed int, err error) {
+	err = t.write(ctx, func(tx *sql.Tx) (bool, error) {
+		result, err := tx.ExecContext(ctx, `DELETE FROM items WHERE expires <> 0 AND expires < ?`,
+			t.now().Add(-clockMargin).Unix())
+		if err != nil {
+			return false, err
+		}
+		n, err := result.RowsAffected()
+		removed = int(n)
+		return n > 0, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return removed, nil
+}
+
+// write runs edit in a transaction, and commits it if edit reports a change. It
+// returns [ErrReplaced] as [Table.Write] does.
+func (t *Table) write(ctx context.Context, edit func(*sql.Tx) (changed bool, err error)) error {
 	tx, err := t.db.BeginTx(ctx, nil)
 	if err != nil {
 		return t.failed("begin a write", err)
 	}
-	if err := t.apply(ctx, tx, changes); err != nil {
+	changed, err := t.edit(ctx, tx, edit)
+	if err != nil || !changed {
 		_ = tx.Rollback() // it fails on a full disk, where SQLite has rolled back already
-		if errors.Is(err, registry.ErrConflict) {
-			return err
-		}
+	}
+	switch {
+	case errors.Is(err, registry.ErrConflict):
+		return err
+	case err != nil:
 		return t.failed("write to the database", err)
+	case !changed:
+		return nil
 	}
 	if err := tx.Commit(); err != nil {
 		return t.failed("commit a write", err)
@@ -418,28 +461,26 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	return nil
 }
 
-// apply makes changes if the database is still the one that was opened.
-func (t *Table) apply(ctx context.Context, tx *sql.Tx, changes []catalog.Change) error {
+// edit runs edit if the database is still the one that was opened.
+func (t *Table) edit(ctx context.Context, tx *sql.Tx, edit func(*sql.Tx) (changed bool, err error)) (bool, error) {
 	if err := t.file.check(); err != nil {
-		return err
+		return false, err
 	}
 	if t.id != "" {
 		if id, err := readID(ctx, tx); err != nil {
-			return err
+			return false, err
 		} else if id != t.id {
-			return &replaced{what: "replaced"}
+			return false, &replaced{what: "replaced"}
 		}
 	}
-	now := t.now().Unix()
-	for _, c := range changes {
-		if err := apply(ctx, tx, c, now); err != nil {
-			return err
-		}
+	changed, err := edit(tx)
+	if err != nil || !changed {
+		return false, err
 	}
 	if err := count(ctx, tx); err != nil {
-		return err
+		return false, err
 	}
-	return t.file.check()
+	return true, t.file.check()
 }
 
 // count increments the counter of writes in the database's header. SQLite

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -55,6 +58,53 @@ func run(t *testing.T, path, statement string, args ...any) {
 		t.Fatal(err)
 	}
 	_, err = db.ExecContext(t.Context(), statement, args...)
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Only rows that expired more than an hour ago are removed. A removal of no rows
+// writes nothing.
+func TestRemoveExpired(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "larder.db")
+	table := open(t, path)
+	now := time.Now().Unix()
+	for name, expires := range map[string]int64{
+		"never": 0, "tomorrow": now + 24*60*60, "recently": now - 50*60, "two hours ago": now - 2*60*60, "in 1970": 1,
+	} {
+		run(t, path, `INSERT INTO items (pk, sk, revision, data, expires, schema) VALUES ('p', ?, 1, x'78', ?, 1)`,
+			name, expires)
+	}
+	writes := func() (n int) { query(t, path, `PRAGMA user_version`, &n); return n }
+	before := writes()
+	for attempt, want := range []int{2, 0} {
+		removed, err := table.RemoveExpired(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if removed != want {
+			t.Errorf("attempt %d removes %d rows, want %d", attempt+1, removed, want)
+		}
+		if got := writes(); got != before+1 {
+			t.Errorf("%d writes after attempt %d, want 1", got-before, attempt+1)
+		}
+		var left string
+		query(t, path, `SELECT group_concat(sk, ', ' ORDER BY sk) FROM items`, &left)
+		if diff := cmp.Diff("never, recently, tomorrow", left); diff != "" {
+			t.Errorf("rows after attempt %d (-want +got):\n%s", attempt+1, diff)
+		}
+	}
+}
+
+// query reads one value from a file, as another program would.
+func query(t *testing.T, path, statement string, into any) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.QueryRowContext(t.Context(), statement).Scan(into)
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}

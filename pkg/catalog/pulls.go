@@ -1,0 +1,275 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Pulled returns what the mirror found when it last checked the origin of a
+// provider. It returns [registry.ErrNotFound] if it never did, or if no client
+// has requested the provider for [registry.PullInterest].
+func (m Mirror) Pulled(ctx context.Context, p registry.MirrorProvider) (registry.PulledProvider, error) {
+	item, err := m.table.Get(ctx, pulledKey(p))
+	if err != nil {
+		return registry.PulledProvider{}, err
+	}
+	return decodePulled(p, item)
+}
+
+// decodePulled decodes the item of [Mirror.Pulled]. Errors are
+// [registry.ErrCorrupt].
+func decodePulled(p registry.MirrorProvider, item Item) (found registry.PulledProvider, err error) {
+	if err := decode(item, &found); err != nil {
+		return registry.PulledProvider{}, err
+	}
+	if err := checkName(found.Address, p.String()); err != nil {
+		return registry.PulledProvider{}, corrupt(item.Key, err.Error())
+	}
+	return found, nil
+}
+
+// AllPulled returns all providers whose origins the mirror has checked, sorted by
+// address. It skips items that cannot be read, because they are only a cache.
+func (m Mirror) AllPulled(ctx context.Context) iter.Seq2[registry.PulledProvider, error] {
+	return func(yield func(registry.PulledProvider, error) bool) {
+		for item, err := range query(ctx, m.table, Query{Partition: pulledPartition}) {
+			var found registry.PulledProvider
+			if err == nil && decode(item, &found) != nil {
+				continue
+			}
+			if !yield(found, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// UpdatePulled changes what the mirror found at the origin of a provider. edit
+// reports whether it has changed found. UpdatePulled calls edit again if another
+// writer interferes. An item that cannot be read is replaced, because it is only
+// a cache.
+func (m Mirror) UpdatePulled(ctx context.Context, p registry.MirrorProvider,
+	edit func(found *registry.PulledProvider) (changed bool)) error {
+	err := update(ctx, m.table, []Key{pulledKey(p)}, func(items []Item) ([]Change, error) {
+		var found registry.PulledProvider
+		if items[0].Revision > 0 && decode(items[0], &found) != nil || found.Address != p.String() {
+			found = registry.PulledProvider{Address: p.String()}
+		}
+		if !edit(&found) {
+			return nil, nil
+		}
+		item := items[0]
+		// Anyone can request providers that do not exist.
+		until := found.RetryAt
+		if len(found.Index) > 0 {
+			until = found.RequestedAt.Add(registry.PullInterest)
+		}
+		item.Expires = inWholeSeconds(until)
+		change, err := encode(item, found)
+		return []Change{change}, err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot update what was found at the origin of %s: %w", p, err)
+	}
+	return nil
+}
+
+// OutdatePulled makes the mirror check the origin of a provider at the next
+// request, because an operator has changed what clients can get.
+func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorProvider) error {
+	return m.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		if found.PolicySetAt.IsZero() {
+			return false
+		}
+		found.PolicySetAt = time.Time{}
+		return true
+	})
+}
+
+// PulledVersion returns what the mirror found out about a version that it lacks,
+// or [registry.ErrNotFound].
+func (m Mirror) PulledVersion(ctx context.Context, p registry.MirrorProvider, n registry.Version) (
+	registry.PulledVersion, error,
+) {
+	item, err := m.table.Get(ctx, pulledVersionKey(p, n))
+	if err != nil {
+		return registry.PulledVersion{}, err
+	}
+	return decodePulledVersion(n, item)
+}
+
+// decodePulledVersion decodes the item of [Mirror.PulledVersion]. Errors are
+// [registry.ErrCorrupt].
+func decodePulledVersion(n registry.Version, item Item) (registry.PulledVersion, error) {
+	found, err := protocol.Decode[registry.PulledVersion](item.Data)
+	if err == nil {
+		err = found.Validate(n)
+	}
+	if err != nil {
+		return registry.PulledVersion{}, corrupt(item.Key, err.Error())
+	}
+	return found, nil
+}
+
+// SetPulledVersion stores what the mirror found out about a version, until a
+// time.
+func (m Mirror) SetPulledVersion(ctx context.Context, p registry.MirrorProvider, v registry.PulledVersion,
+	until time.Time) error {
+	data, err := protocol.Compress(v)
+	if err != nil {
+		return err
+	}
+	return m.replace(ctx, pulledVersionKey(p, v.Version), data, until)
+}
+
+// OriginService returns the URL of the provider registry protocol of a host, as
+// found by discovery, or [registry.ErrNotFound].
+func (m Mirror) OriginService(ctx context.Context, host string) (string, error) {
+	var found originService
+	err := get(ctx, m.table, originServiceKey(host), &found)
+	return found.URL, err
+}
+
+// SetOriginService stores the URL of the provider registry protocol of a host,
+// until a time.
+func (m Mirror) SetOriginService(ctx context.Context, host, url string, until time.Time) error {
+	key := originServiceKey(host)
+	change, err := encode(Item{Key: key}, originService{url})
+	if err != nil {
+		return err
+	}
+	return m.replace(ctx, key, change.Data, until)
+}
+
+type originService struct {
+	URL string `json:"url"`
+}
+
+// replace stores an item, whatever is there.
+func (m Mirror) replace(ctx context.Context, k Key, data []byte, until time.Time) error {
+	return update(ctx, m.table, []Key{k}, func(items []Item) ([]Change, error) {
+		item := items[0]
+		item.Data, item.Expires = data, inWholeSeconds(until)
+		return []Change{put(item)}, nil
+	})
+}
+
+// Lease is the exclusive right to do some work until a time. It is shared by all
+// processes that use the table. Get one with [Mirror.TakeLease].
+type Lease struct {
+	table Table
+	item  Item
+}
+
+// TakeLease takes the lease with a name until a time, which is rounded up to a
+// second. If another process has it, that is [registry.ErrExists].
+func (m Mirror) TakeLease(ctx context.Context, name string, until time.Time) (*Lease, error) {
+	l := &Lease{m.table, Item{Key: leaseKey(name), Data: []byte("{}"), Expires: inWholeSeconds(until)}}
+	err := l.table.Write(ctx, put(l.item))
+	if errors.Is(err, registry.ErrConflict) {
+		return nil, fmt.Errorf("lease %s: %w", name, registry.ErrExists)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot take the lease %s: %w", name, err)
+	}
+	l.item.Revision = 1
+	return l, nil
+}
+
+// Leased reports whether a process has the lease with a name.
+func (m Mirror) Leased(ctx context.Context, name string) (bool, error) {
+	_, err := m.table.Get(ctx, leaseKey(name))
+	if errors.Is(err, registry.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Renew extends the lease until a time. If it has expired and another process
+// may have taken it, that is [registry.ErrConflict].
+func (l *Lease) Renew(ctx context.Context, until time.Time) error {
+	item := l.item
+	item.Expires = inWholeSeconds(until)
+	if err := l.table.Write(ctx, put(item)); err != nil {
+		return fmt.Errorf("cannot renew a lease: %w", err)
+	}
+	item.Revision++
+	l.item = item
+	return nil
+}
+
+// Release ends the lease, unless another process has taken it since. It deletes
+// nothing, so that a role needs no permission for that.
+func (l *Lease) Release(ctx context.Context) error {
+	item := l.item
+	item.Expires = time.Now().Add(-time.Minute).Truncate(time.Second)
+	err := l.table.Write(ctx, put(item))
+	if errors.Is(err, registry.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// ErrBudget means that readers have made the mirror store as much as the policy
+// allows in a day.
+var ErrBudget = errors.New("the daily budget of the mirror is used up")
+
+// SpendPullBudget counts new packages and their bytes for the day of now. A
+// negative number of packages takes back an earlier count. If
+// the budget of the day does not have them, it counts nothing and returns
+// [ErrBudget]. A count that cannot be read is [registry.ErrCorrupt], so that
+// nobody stores more that day.
+func (m Mirror) SpendPullBudget(ctx context.Context, budget registry.PullBudget, now time.Time, packages int,
+	bytes int64) error {
+	day := now.UTC().Truncate(24 * time.Hour)
+	return update(ctx, m.table, []Key{budgetKey(day)}, func(items []Item) ([]Change, error) {
+		var spent registry.PullBudget
+		if items[0].Revision > 0 {
+			if err := decode(items[0], &spent); err != nil {
+				return nil, err
+			}
+		}
+		spent.Packages = max(0, spent.Packages+packages)
+		spent.Bytes += bytes
+		if packages >= 0 && (spent.Packages > budget.Packages || spent.Bytes > budget.Bytes) {
+			return nil, budgetError(budget)
+		}
+		item := items[0]
+		item.Expires = day.AddDate(0, 0, 2)
+		change, err := encode(item, spent)
+		return []Change{change}, err
+	})
+}
+
+// CheckPullBudget returns [ErrBudget] if nothing is left of the budget for the day
+// of now.
+func (m Mirror) CheckPullBudget(ctx context.Context, budget registry.PullBudget, now time.Time) error {
+	var spent registry.PullBudget
+	err := get(ctx, m.table, budgetKey(now.UTC().Truncate(24*time.Hour)), &spent)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil
+	}
+	if err == nil && (spent.Packages >= budget.Packages || spent.Bytes >= budget.Bytes) {
+		err = budgetError(budget)
+	}
+	return err
+}
+
+func budgetError(budget registry.PullBudget) error {
+	size := fmt.Sprintf("%.1f MiB", float64(budget.Bytes)/(1<<20))
+	if budget.Bytes%(1<<30) == 0 {
+		size = fmt.Sprintf("%d GiB", budget.Bytes>>30)
+	}
+	return fmt.Errorf("%w (packages: %d, size: %s)", ErrBudget, budget.Packages, size)
+}
+
+// inWholeSeconds returns a time as an item can have it, rounded up.
+func inWholeSeconds(t time.Time) time.Time {
+	return t.Add(time.Second - time.Nanosecond).Truncate(time.Second).UTC()
+}
