@@ -200,7 +200,7 @@ func (r *countedRegistry) mirroring(versions int) ([]operation, error) {
 // cached, unless the name mentions otherwise.
 func (r *countedRegistry) reading() []operation {
 	store := r.store()
-	protocols := []http.Handler{modules.New(r.catalog.Modules, store), mirror.New(r.catalog.Mirror, store)}
+	protocols := []http.Handler{modules.New(r.catalog.Modules, store), mirror.New(r.catalog.Mirror, store, nil)}
 	ofProviders := providers.NewCaching(r.catalog.Providers, r.catalog, store)
 	const (
 		ofModule   = "/v1/modules/direct/vpc/aws"

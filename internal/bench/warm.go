@@ -265,7 +265,7 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 	handlers := map[string]http.Handler{
 		"modules":   modules.New(published.Modules, signer),
 		"providers": providers.NewCaching(published.Providers, published, signer),
-		"mirror":    mirror.New(published.Mirror, signer),
+		"mirror":    mirror.New(published.Mirror, signer, nil),
 	}
 	counts := make(map[string]float64)
 	for _, k := range kinds {

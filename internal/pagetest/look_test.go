@@ -48,6 +48,7 @@ var pages = []struct {
 	{name: "mirrored provider", path: "/mirror/registry.example.net/hashicorp/aws", menus: true},
 	{name: "versions of a mirrored provider", path: "/mirror/registry.example.net/hashicorp/aws/versions", again: true},
 	{name: "waiting provider", path: "/mirror/registry.example.net/example/status", again: true},
+	{name: "fetched provider", path: "/mirror/registry.example.net/example/weather", again: true},
 	{name: "guide", path: "/setup"},
 	{name: "not found", path: "/modules/acme/vcp/aws", status: http.StatusNotFound, again: true},
 	{name: "login", path: "/login", anonymous: true},

@@ -65,6 +65,7 @@ var pages = []page{
 	{name: "mirrored", path: "/mirror/registry.example.net/hashicorp/aws"},
 	{name: "mirrored-changed", path: "/mirror/registry.example.net/cloudflare/cloudflare"},
 	{name: "mirrored-waits", path: "/mirror/registry.example.net/example/status"},
+	{name: "mirrored-fetched", path: "/mirror/registry.example.net/example/weather"},
 	{name: "setup", path: "/setup"},
 	{name: "notfound", path: "/modules/acme/vcp/aws"},
 	{name: "withdrawn", path: vpc + "/4.0.2"},

@@ -123,6 +123,9 @@ const (
 	// Refused means that the version is signed by a key that is not trusted, or
 	// by none although others are.
 	Refused State = "refused"
+	// OnRequest means that the mirror fetches the version when a client requests
+	// it.
+	OnRequest State = "on request"
 )
 
 // Status describes a version for people and programs.
@@ -139,6 +142,9 @@ type Status struct {
 	// KeyDenied means that the policy does not allow the key of a refused version
 	// either. So it does not help to trust the key.
 	KeyDenied bool
+	// Problem is why the mirror could not fetch a version on request when a client
+	// last requested it. [StatusesOf] leaves it empty.
+	Problem string
 }
 
 // Document describes a status for programs.
@@ -146,6 +152,7 @@ func (s Status) Document() protocol.MirroredVersion {
 	return protocol.MirroredVersion{
 		Version: s.Version, State: string(s.State), AvailableAt: s.AvailableAt, PublishedAt: s.PublishedAt,
 		SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted, SigningKey: s.Key.ID, KeyDenied: s.KeyDenied,
+		Problem: s.Problem,
 	}
 }
 
@@ -157,13 +164,16 @@ type Stored struct {
 	// whose numbers are never used again.
 	Excluded []registry.Version
 	Origin   registry.MirrorOrigin
+	// Pulled is what the mirror found when it last checked for a client. It can be
+	// empty.
+	Pulled registry.PulledProvider
 }
 
 // StatusesOf returns the mirrored versions of a provider, and those that are
-// refused or too new at a time, the newest first. policy can be nil. It omits
-// versions that the policy denies, and refused ones whose key the policy names
-// now. Versions that differ only in build metadata have one status, because only
-// one of them can be mirrored.
+// refused, too new or on request at a time, the newest first. policy can be nil.
+// It omits versions that the policy denies, and refused ones whose key the policy
+// names now. Versions that differ only in build metadata have one status, because
+// only one of them can be mirrored.
 func StatusesOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Stored, now time.Time) []Status {
 	rule, denied := RuleOf(policy, p)
 	o := stored.Origin
@@ -196,6 +206,13 @@ func StatusesOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored
 	for _, v := range o.Versions {
 		if a := AvailabilityOf(rule, v, true, now); denied == nil && !added[v.Version.Comparable()] && !a.Ready(now) {
 			add(v.Version, Status{State: TooNew, AvailableAt: a.At})
+		}
+	}
+	if denied == nil {
+		for _, n := range onRequest(rule, stored.Pulled) {
+			if !added[n.Comparable()] {
+				add(n, Status{State: OnRequest})
+			}
 		}
 	}
 	slices.SortFunc(all, func(a, b Status) int { return registry.CompareVersions(b.Version, a.Version) })

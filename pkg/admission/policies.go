@@ -28,15 +28,32 @@ type Policies struct {
 // NewPolicies returns the cached policy of a source. now is the clock, or nil for
 // the time of the system.
 func NewPolicies(source Source, now func() time.Time) *Policies {
+	return NewPoliciesWithLifetime(policyTime, source, now)
+}
+
+// NewPoliciesWithLifetime is like [NewPolicies], with another time for which the
+// policy is cached. It is for sources that cost nothing to read.
+func NewPoliciesWithLifetime(lifetime time.Duration, source Source, now func() time.Time) *Policies {
 	if now == nil {
 		now = time.Now
 	}
-	return &Policies{source, now, ttlcache.New[struct{}, *registry.MirrorPolicy](1, policyTime)}
+	return &Policies{source, now, ttlcache.New[struct{}, *registry.MirrorPolicy](1, lifetime)}
 }
 
-// Get returns the policy, which can be a minute old and must not be changed. It
-// is nil if none was ever set. Errors are those of the source, and are not
-// cached.
+// Refresh makes the next Get read the policy again, unless the cached one is not
+// older than setAt.
+func (p *Policies) Refresh(ctx context.Context, setAt time.Time) error {
+	policy, err := p.Get(ctx)
+	if err == nil && (policy == nil && !setAt.IsZero() || policy != nil && policy.SetAt.Before(setAt)) {
+		now := p.now()
+		p.cached.Add(struct{}{}, policy, now, now)
+	}
+	return err
+}
+
+// Get returns the policy, which can be as old as its lifetime in the cache and
+// must not be changed. It is nil if none was ever set. Errors are those of the
+// source, and are not cached.
 func (p *Policies) Get(ctx context.Context) (*registry.MirrorPolicy, error) {
 	begin := p.now()
 	if found, ok := p.cached.Get(struct{}{}, begin); ok {

@@ -567,7 +567,7 @@ func TestMirrorReads(t *testing.T) {
 		for failAt := range reads + 1 {
 			counted := &tabletest.Faulty{Table: table, FailAt: failAt}
 			w := httptest.NewRecorder()
-			mirror.New(catalog.New(counted).Mirror, signer{}).ServeHTTP(
+			mirror.New(catalog.New(counted).Mirror, signer{}, nil).ServeHTTP(
 				w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, mirror.Path+random.String()+"/"+document, nil),
 			)
 			want, calls := 200, reads

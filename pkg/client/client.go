@@ -39,6 +39,9 @@ const (
 	attemptTimeout = 30 * time.Second
 	// idleTimeout is how long a download or an upload may transfer no bytes.
 	idleTimeout = 60 * time.Second
+	// maxURL bounds a URL in a response, in bytes. Presigned URLs with a session
+	// token have about 2 KiB.
+	maxURL = 8 << 10
 	// maxAnswer bounds a response of JSON, in bytes. The longest public lists
 	// of versions have about 1 MiB.
 	maxAnswer = 8 << 20
@@ -59,9 +62,11 @@ type Client struct {
 	idle      time.Duration
 
 	transport http.RoundTripper
-	dials     bool // whether transport was created by this package
+	dials     bool          // whether transport was created by this package
+	resolver  *net.Resolver // of confined clients; nil: net.DefaultResolver
 	confining sync.Mutex
 	confined  map[confinement]*Client
+	to        *confinement // of a confined client
 }
 
 // New returns a client with the credentials and services of config. If config
@@ -160,6 +165,14 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 	return s, nil
 }
 
+// Forget makes the next [Client.Service] request the discovery document of a host
+// again.
+func (c *Client) Forget(host string) {
+	if name, err := parseHost(host); err == nil {
+		c.discovery.Forget(name)
+	}
+}
+
 // Configured returns the URL of a service in the host block of the
 // configuration. It is empty if there is no host block or the block lacks the
 // service.
@@ -182,7 +195,7 @@ func (c *Client) Configured(host, id string) string {
 func (c *Client) ServiceAt(base string) (*Service, error) {
 	// The error would quote the URL, which may contain a password.
 	u, err := url.Parse(base)
-	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isPrivate(u) {
+	if err != nil || len(base) > maxURL || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || !isPrivate(u) {
 		return nil, registry.Errorf(registry.ErrInvalid,
 			"the URL of a registry must be https://HOST/PATH, without a user or a query")
 	}

@@ -2,11 +2,13 @@ package client
 
 import (
 	"crypto/x509"
+	"net"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/connerror"
+	"github.com/larder-registry/larder/pkg/ipclass"
 )
 
 // SetTimes shortens the timeouts for tests.
@@ -34,14 +36,16 @@ const (
 	MaxConfig = maxConfig
 )
 
-// NetworkOf returns the description of an address's class.
-func NetworkOf(ip string) string { return networkOf(netip.MustParseAddr(ip)).String() }
-
 // CheckAddress checks an address of a host for an origin that the operator
 // named at another address.
-func CheckAddress(named, at, host, ip string) error {
-	return confinement{named, networkOf(netip.MustParseAddr(at))}.check(host, netip.MustParseAddr(ip))
+func CheckAddress(named, at, host, ip string, networks ...netip.Prefix) error {
+	to := confine(networks)
+	to.named, to.class = named, ipclass.Of(netip.MustParseAddr(at))
+	return to.check(host, netip.MustParseAddr(ip))
 }
+
+// SetResolver sets the resolver of confined clients.
+func (c *Client) SetResolver(r *net.Resolver) { c.resolver = r }
 
 // Untrusted is untrusted.
 func Untrusted(file, system string) (why, hint string) {

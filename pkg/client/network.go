@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/ipclass"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -25,103 +26,53 @@ var ErrRefusedAddress = errors.New("this origin must not use such an address")
 // lookupTimeout bounds the DNS lookup of the host that the operator named.
 const lookupTimeout = 5 * time.Second
 
-// network is a class of addresses. A higher class exposes more to an attacker
-// who makes this machine connect to it.
-type network int
-
-const (
-	public    network = iota
-	reserved          // not assigned to servers
-	private           // networks around this machine
-	loopback          // this machine
-	linkLocal         // neighbors, and the metadata services of clouds
-)
-
-func (n network) String() string {
-	return map[network]string{
-		public: "a public address", reserved: "a reserved address",
-		private: "an address of a private network", loopback: "an address of this machine",
-		linkLocal: "a link-local address, where clouds give out credentials",
-	}[n]
-}
-
-// networks lists the addresses that are not public, narrower prefixes first.
-//
-// Sources: the IANA special-purpose address registries; RFC 6890; the cloud
-// providers' documentation of instance metadata.
-var networks = func() (all []struct {
-	netip.Prefix
-	network
-}) {
-	for _, of := range []struct {
-		network
-		prefixes string
-	}{
-		{linkLocal, "169.254.0.0/16 fe80::/10 fd00:ec2::/32 100.100.100.200/32 192.0.0.0/24 168.63.129.16/32"},
-		{loopback, "0.0.0.0/32 ::/128 127.0.0.0/8 ::1/128"},
-		{private, "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 " +
-			"198.18.0.0/15 fc00::/7 fec0::/10 64:ff9b:1::/48"},
-		{reserved, "0.0.0.0/8 192.0.2.0/24 192.88.99.0/24 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 " +
-			"100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 ff00::/8"},
-	} {
-		for prefix := range strings.FieldsSeq(of.prefixes) {
-			all = append(all, struct {
-				netip.Prefix
-				network
-			}{netip.MustParsePrefix(prefix), of.network})
-		}
-	}
-	return all
-}()
-
-// embedding lists the IPv6 prefixes that embed an IPv4 address, with the byte
-// at which it begins. They are NAT64, 6to4 and the deprecated IPv4-compatible
-// addresses.
-var embedding = map[netip.Prefix]int{
-	netip.MustParsePrefix("64:ff9b::/96"): 12,
-	netip.MustParsePrefix("2002::/16"):    2,
-	netip.MustParsePrefix("::/96"):        12,
-}
-
-// networkOf returns the class of an address.
-func networkOf(ip netip.Addr) network {
-	ip = ip.WithZone("").Unmap()
-	for _, n := range networks {
-		if n.Contains(ip) {
-			return n.network
-		}
-	}
-	for prefix, at := range embedding {
-		if prefix.Contains(ip) {
-			b := ip.As16()
-			return networkOf(netip.AddrFrom4([4]byte(b[at:])))
-		}
-	}
-	return public
-}
-
 // confinement limits the addresses that a confined client may connect to.
 type confinement struct {
-	// named is the host that the operator named. network is the class of its
+	// named is the host that the operator named. class is the class of its
 	// addresses.
-	named   string
-	network network
+	named string
+	class ipclass.Class
+	// networks are the prefixes that are allowed too, separated by spaces. That
+	// makes confinements comparable.
+	networks string
+	// isolated means that the client has no credentials and no proxy.
+	isolated bool
+}
+
+// confine returns a confinement to public addresses, and to those in networks.
+func confine(networks []netip.Prefix) confinement {
+	texts := make([]string, len(networks))
+	for i, prefix := range networks {
+		texts[i] = prefix.String()
+	}
+	return confinement{networks: strings.Join(texts, " ")}
 }
 
 // check returns an error if the client may not connect to an address of a host.
 func (c confinement) check(host string, ip netip.Addr) error {
-	n := networkOf(ip)
-	allowed := n == public || n == c.network || n == private && c.network == loopback
+	class := ipclass.Of(ip)
+	allowed := class == ipclass.Public || class == c.class || class == ipclass.Private && c.class == ipclass.Loopback
 	if strings.EqualFold(host, c.named) {
 		// A host whose address was private at first must stay private.
 		// Otherwise anyone who controls its DNS records could open the private
 		// network to an outside origin.
-		allowed = n == c.network
+		allowed = class == c.class
 	}
-	if allowed {
+	// A network can contain the address of a metadata service.
+	if allowed || class != ipclass.LinkLocal && c.inNetworks(ip) {
 		return nil
 	}
-	return failed{registry.Errorf(registry.ErrInvalid, "%s is %s, and %w", ip, n, ErrRefusedAddress)}
+	return failed{registry.Errorf(registry.ErrInvalid, "%s is %s, and %w", ip, class, ErrRefusedAddress)}
+}
+
+// inNetworks reports whether an address is in one of the allowed networks.
+func (c confinement) inNetworks(ip netip.Addr) bool {
+	for prefix := range strings.FieldsSeq(c.networks) {
+		if p, err := netip.ParsePrefix(prefix); err == nil && ipclass.In(p, ip) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkLiteral is like check, for a host that a proxy looks up. It can check
@@ -151,24 +102,80 @@ func (c confinement) checkLiteral(host string) error {
 // private and loopback addresses too. If it has a link-local address, then the
 // client connects to link-local addresses too.
 //
+// The client also connects to addresses in networks, wherever the origin leads
+// to them. Link-local addresses in them stay refused.
+//
 // A proxy may have any address. The proxy looks up host names, so the client
 // can refuse only addresses that are spelled out in URLs. If the transport that
 // [New] got has its own dial function, then Confine returns c.
-func (c *Client) Confine(ctx context.Context, named string) *Client {
-	transport, ok := c.transport.(*http.Transport)
-	if !ok || transport.DialContext != nil && !c.dials {
+func (c *Client) Confine(ctx context.Context, named string, networks ...netip.Prefix) *Client {
+	transport, ok := c.dialable()
+	if !ok {
 		return c
 	}
-	var to confinement
+	to := confine(networks)
 	if u, err := url.Parse(named); err == nil && u.Hostname() != "" {
-		to = confinement{u.Hostname(), lookUp(ctx, u.Hostname())}
+		to.named, to.class = u.Hostname(), c.lookUp(ctx, u.Hostname())
 	}
+	return c.confinedTo(to, transport)
+}
+
+// Isolate returns a client like c for an origin that a reader chose, and not the
+// operator.
+//
+// It connects only to public addresses and to those in networks, as a client of
+// [Client.Confine] does. It has no credentials, no services of the configuration
+// and no proxy. If the transport that [New] got has its own dial function, then
+// addresses cannot be checked, and Isolate returns an error.
+func (c *Client) Isolate(networks ...netip.Prefix) (*Client, error) {
+	transport, ok := c.dialable()
+	if !ok {
+		return nil, errors.New("cannot check the addresses of origins: the transport of the client dials by itself")
+	}
+	to := confine(networks)
+	to.isolated = true
+	return c.confinedTo(to, transport), nil
+}
+
+// CheckURL checks the URL of a file that others download. It must be https, and
+// its host must not spell out an address to which a confined client does not
+// connect.
+func (c *Client) CheckURL(address string) error {
+	u, err := url.Parse(address)
+	if err == nil && c.to != nil {
+		if err := c.to.checkLiteral(u.Hostname()); err != nil {
+			return err
+		}
+	}
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return registry.Errorf(registry.ErrInvalid, "the URL of a package must be https")
+	}
+	return nil
+}
+
+// dialable returns the transport of c, if this package can dial for it.
+func (c *Client) dialable() (transport *http.Transport, ok bool) {
+	t, ok := c.transport.(*http.Transport)
+	//nolint:staticcheck // a transport can still have the old functions
+	if !ok || !c.dials && (t.DialContext != nil || t.Dial != nil || t.DialTLSContext != nil || t.DialTLS != nil) {
+		return nil, false
+	}
+	return t, true
+}
+
+// confinedTo returns the confined client, which has connections of its own.
+func (c *Client) confinedTo(to confinement, transport *http.Transport) *Client {
 	c.confining.Lock()
 	defer c.confining.Unlock()
 	if found := c.confined[to]; found != nil {
 		return found
 	}
-	confined := New(c.config, c.agent, to.transport(transport))
+	config := c.config
+	if to.isolated {
+		config = nil
+	}
+	confined := New(config, c.agent, to.transport(transport, c.resolver))
+	confined.to = &to
 	confined.Wait, confined.idle, confined.metadata.Timeout = c.Wait, c.idle, c.metadata.Timeout
 	if c.confined == nil {
 		c.confined = make(map[confinement]*Client)
@@ -179,28 +186,29 @@ func (c *Client) Confine(ctx context.Context, named string) *Client {
 
 // lookUp returns the class of a host's addresses: the lowest if there are
 // several, and public if there are none.
-func lookUp(ctx context.Context, host string) network {
+func (c *Client) lookUp(ctx context.Context, host string) ipclass.Class {
 	if ip, ok := literal(host); ok {
-		return networkOf(ip)
+		return ipclass.Of(ip)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	found, err := cmp.Or(c.resolver, net.DefaultResolver).LookupNetIP(ctx, "ip", host)
 	if err != nil || len(found) == 0 {
-		return public
+		return ipclass.Public
 	}
-	lowest := linkLocal
+	lowest := ipclass.LinkLocal
 	for _, ip := range found {
-		lowest = min(lowest, networkOf(ip))
+		lowest = min(lowest, ipclass.Of(ip))
 	}
 	return lowest
 }
 
-// transport returns a clone of like that connects only to allowed addresses.
-func (c confinement) transport(like *http.Transport) *http.Transport {
+// transport returns a clone of like that connects only to allowed addresses. If
+// resolver is nil, net.DefaultResolver is used.
+func (c confinement) transport(like *http.Transport, resolver *net.Resolver) *http.Transport {
 	t := like.Clone()
 	var proxies sync.Map // set of addresses
-	dialer := net.Dialer{Timeout: attemptTimeout, KeepAlive: attemptTimeout}
+	dialer := net.Dialer{Timeout: attemptTimeout, KeepAlive: attemptTimeout, Resolver: resolver}
 	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		d := dialer
 		if _, found := proxies.Load(address); !found {
@@ -215,7 +223,8 @@ func (c confinement) transport(like *http.Transport) *http.Transport {
 		}
 		return d.DialContext(ctx, network, address)
 	}
-	if like.Proxy == nil {
+	if like.Proxy == nil || c.isolated {
+		t.Proxy = nil
 		return t
 	}
 	t.Proxy = func(r *http.Request) (*url.URL, error) {

@@ -1,11 +1,14 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -14,29 +17,6 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/registry"
 )
-
-func TestNetworkOf(t *testing.T) {
-	t.Parallel()
-	for want, addresses := range map[string]string{
-		"public": "1.1.1.1 8.8.8.8 172.15.255.255 172.32.0.1 100.63.255.255 100.128.0.1 169.253.1.1 11.0.0.1 192.0.1.1 " +
-			"223.255.255.255 2606:4700::1111 2a00:1450::1 ::ffff:1.1.1.1 64:ff9b::101:101 2002:101:101::1",
-		"this machine": "127.0.0.1 127.255.255.254 ::1 0.0.0.0 :: ::ffff:127.0.0.1 64:ff9b::7f00:1 " +
-			"2002:7f00:1::1 ::127.0.0.1",
-		"private": "10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 " +
-			"100.64.0.1 100.127.255.255 198.18.0.1 fc00::1 fd12:3456::1 fec0::1 ::ffff:10.0.0.1 " +
-			"64:ff9b::a00:1 64:ff9b:1::1 2002:c0a8:101::1 fd00::1%eth0",
-		"link-local": "169.254.169.254 169.254.170.2 fe80::1 fe80::1%eth0 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe " +
-			"2002:a9fe:a9fe::1 fd00:ec2::254 100.100.100.200 192.0.0.192 168.63.129.16",
-		"reserved": "0.1.2.3 224.0.0.1 239.255.255.250 240.0.0.1 255.255.255.255 192.0.2.1 198.51.100.1 203.0.113.1 " +
-			"ff02::1 2001:db8::1 3fff::1 100::1 2001::1 ::ffff:224.0.0.1",
-	} {
-		for address := range strings.FieldsSeq(addresses) {
-			if got := client.NetworkOf(address); !strings.Contains(got, want) {
-				t.Errorf("%s is %s, want %s", address, got, want)
-			}
-		}
-	}
-}
 
 func TestCheckAddress(t *testing.T) {
 	t.Parallel()
@@ -165,5 +145,83 @@ func TestConfineProxy(t *testing.T) {
 	}
 	if got := requests.Load(); got != 1 {
 		t.Errorf("%d requests came to the proxy, want 1", got)
+	}
+}
+
+func TestCheckAddressInNetworks(t *testing.T) {
+	t.Parallel()
+	const networks = "10.0.0.0/8 100.64.0.0/10 fd00::/8 fe80::/10 169.254.0.0/16"
+	var prefixes []netip.Prefix
+	for text := range strings.FieldsSeq(networks) {
+		prefixes = append(prefixes, netip.MustParsePrefix(text))
+	}
+	for want, addresses := range map[bool]string{
+		true: "10.0.0.1 10.255.255.255 ::ffff:10.0.0.1 64:ff9b::a00:1 2002:a00:1::1 ::10.0.0.1 100.64.0.1 " +
+			"fd00::1 fd00::1%eth0 1.1.1.1 2606:4700::1111",
+		false: "192.168.0.1 172.16.0.1 ::ffff:192.168.0.1 64:ff9b::c0a8:1 2002:c0a8:1::1 fc00::1 " +
+			"127.0.0.1 ::1 0.0.0.0 :: 224.0.0.1 64:ff9b::7f00:1 " +
+			"169.254.169.254 ::ffff:169.254.169.254 64:ff9b::a9fe:a9fe 2002:a9fe:a9fe::1 fe80::1 fe80::1%eth0 " +
+			"100.100.100.200 ::ffff:100.100.100.200 fd00:ec2::254 fd20:ce::254",
+	} {
+		for address := range strings.FieldsSeq(addresses) {
+			err := client.CheckAddress("", "1.1.1.1", "files.example.com", address, prefixes...)
+			if want != (err == nil) || !want && !errors.Is(err, client.ErrRefusedAddress) {
+				t.Errorf("%s: got error %v, want allowed: %t", address, err, want)
+			}
+		}
+	}
+}
+
+// A proxy would look up host names itself.
+func TestIsolateUsesNoProxy(t *testing.T) {
+	t.Parallel()
+	base, direct := counting(t)
+	proxyBase, proxied := counting(t)
+	proxy, err := url.Parse(proxyBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := client.New(nil, "larder/test", &http.Transport{Proxy: http.ProxyURL(proxy)})
+	c, err := open.Isolate(netip.MustParsePrefix("127.0.0.0/8"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Download(t.Context(), base, io.Discard, 100, nil); err != nil {
+		t.Error(err)
+	}
+	if got := proxied.Load(); got != 0 {
+		t.Errorf("%d requests came to the proxy", got)
+	}
+	if got := direct.Load(); got != 1 {
+		t.Errorf("%d requests came to the server, want 1", got)
+	}
+	if again, _ := open.Isolate(netip.MustParsePrefix("127.0.0.0/8")); again != c {
+		t.Error("got another client the second time")
+	}
+	if confined := open.Confine(t.Context(), "", netip.MustParsePrefix("127.0.0.0/8")); confined == c {
+		t.Error("a confined client is isolated")
+	}
+}
+
+// otherTransport is a transport that is not one of net/http.
+type otherTransport struct{ http.RoundTripper }
+
+func TestIsolateNeedsATransport(t *testing.T) {
+	t.Parallel()
+	dial := func(context.Context, string, string) (net.Conn, error) { return nil, io.EOF }
+	oldDial := func(network, address string) (net.Conn, error) { return dial(t.Context(), network, address) }
+	for name, transport := range map[string]http.RoundTripper{
+		"another type":    otherTransport{http.DefaultTransport},
+		"its own dial":    &http.Transport{DialContext: dial},
+		"its own TLS":     &http.Transport{DialTLSContext: dial},
+		"an old dial":     &http.Transport{Dial: oldDial},    //nolint:staticcheck // see Isolate
+		"an old TLS dial": &http.Transport{DialTLS: oldDial}, //nolint:staticcheck // see Isolate
+	} {
+		if c, err := client.New(nil, "larder/test", transport).Isolate(); err == nil {
+			t.Errorf("%s: got client %v", name, c)
+		}
+	}
+	if _, err := client.New(nil, "larder/test", nil).Isolate(); err != nil {
+		t.Errorf("no transport: %v", err)
 	}
 }

@@ -240,6 +240,9 @@ func resolve(base *url.URL, reference string) (string, bool) {
 		return "", false
 	}
 	u := base.ResolveReference(parsed)
+	if len(reference) > maxURL {
+		return "", false
+	}
 	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
 		return "", false
 	}

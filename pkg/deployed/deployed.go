@@ -8,6 +8,8 @@
 package deployed
 
 import (
+	"context"
+	"fmt"
 	"log"
 	nethttp "net/http"
 	"os"
@@ -23,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/objects/presign"
 	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -42,6 +45,7 @@ type Registry struct {
 	Login *openid.Login
 
 	parameters aws.Config
+	pull       *Invoker
 }
 
 // Bucket has the settings with which a function opens the bucket.
@@ -82,6 +86,40 @@ func ServePublish(newHandler func(*Registry, settings.PublishLimits) nethttp.Han
 	lambdahttp.Start(r.Access.RequirePublish(newHandler(r, limits)))
 }
 
+// PullFunc handles a request to fetch a provider.
+type PullFunc func(context.Context, protocol.PullRequest) (protocol.PullResponse, error)
+
+// ServePull is the main function of the Lambda function that fetches providers.
+// It opens the registry that the environment names, and passes each request to
+// the worker of newWorker. It ends the process if a setting is invalid.
+func ServePull(newWorker func(*Registry, settings.Pull) PullFunc) {
+	s := settings.PullFromEnvironment(os.Getenv)
+	r, err := openToTransfer(os.Getenv)
+	if err == nil {
+		err = useFolder(s.Folder)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambdahttp.StartWorker(newWorker(r, s))
+}
+
+// useFolder makes a folder the temporary folder of the process. Lambda can start
+// a new process after another one was killed, and does not remove its files. With
+// them, the next version may not fit.
+func useFolder(folder string) error {
+	if folder == "" {
+		return nil
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		return fmt.Errorf("cannot empty the temporary folder: %w", err)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("cannot create the temporary folder: %w", err)
+	}
+	return os.Setenv("TMPDIR", folder)
+}
+
 // Open opens a registry for a function that reads. It reads the settings with
 // getenv, which is os.Getenv, and sends no request. Its error names the invalid
 // settings.
@@ -97,12 +135,17 @@ func OpenToPublish(getenv func(string) string) (*Registry, settings.PublishLimit
 	if err != nil {
 		return nil, limits, err
 	}
-	// It reads archives, which may take any time.
+	r, err := openToTransfer(getenv)
+	return r, limits, err
+}
+
+// openToTransfer is like Open for a function that reads or writes archives,
+// which may take any time.
+func openToTransfer(getenv func(string) string) (*Registry, error) {
 	client := http.NewBuildableClient().WithTransportOptions(func(t *nethttp.Transport) {
 		t.ResponseHeaderTimeout, t.DialContext = 5*time.Second, dial
 	})
-	r, err := open(getenv, client)
-	return r, limits, err
+	return open(getenv, client)
 }
 
 func open(getenv func(string) string, client aws.HTTPClient) (*Registry, error) {
@@ -133,5 +176,6 @@ func open(getenv func(string) string, client aws.HTTPClient) (*Registry, error) 
 	return &Registry{
 		Catalog: published, Archives: archives, Access: access.New(rules, published), Metrics: counted, Bucket: bucket,
 		Login: rules.Login, parameters: at("SSM", role, getenv),
+		pull: newInvoker(at("LAMBDA", role, getenv), settings.PullFunction(getenv)),
 	}, nil
 }

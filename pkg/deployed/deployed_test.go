@@ -234,7 +234,7 @@ func open(
 	for name, h := range map[string]http.Handler{
 		"modules":   modules.New(r.Catalog.Modules, r.Archives),
 		"providers": providers.NewCaching(r.Catalog.Providers, r.Catalog, r.Archives),
-		"mirror":    mirror.New(r.Catalog.Mirror, r.Archives),
+		"mirror":    mirror.New(r.Catalog.Mirror, r.Archives, nil),
 	} {
 		functions[name] = lambdahttp.Handler(log, r.Access.RequireRead(h), observers...)
 	}

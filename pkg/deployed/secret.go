@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -78,19 +75,13 @@ func (p *parameter) fetch(ctx context.Context, now time.Time) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.endpoint(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, serviceURL("ssm", p.config), bytes.NewReader(body))
 	if err != nil {
 		return "", err
 	}
 	request.Header.Set("Content-Type", "application/x-amz-json-1.1")
 	request.Header.Set("X-Amz-Target", "AmazonSSM.GetParameter")
-	credentials, err := p.config.Credentials.Retrieve(ctx)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(body)
-	err = v4.NewSigner().SignHTTP(ctx, credentials, request, hex.EncodeToString(sum[:]), "ssm", p.config.Region, now)
-	if err != nil {
+	if err := sign(ctx, request, body, "ssm", p.config, now); err != nil {
 		return "", err
 	}
 	response, err := p.config.HTTPClient.Do(request)
@@ -111,18 +102,6 @@ func (p *parameter) fetch(ctx context.Context, now time.Time) (string, error) {
 		return "", errors.New("the response has no value")
 	}
 	return found.Parameter.Value, nil
-}
-
-// endpoint returns the URL of SSM in the region.
-func (p *parameter) endpoint() string {
-	if p.config.BaseEndpoint != nil {
-		return *p.config.BaseEndpoint
-	}
-	suffix := "amazonaws.com"
-	if strings.HasPrefix(p.config.Region, "cn-") {
-		suffix += ".cn"
-	}
-	return "https://ssm." + p.config.Region + "." + suffix + "/"
 }
 
 // parameterError returns the error for a response with another status than 200.

@@ -48,7 +48,7 @@ func newParameters(t *testing.T) *parameters {
 		if got := r.Header.Get("X-Amz-Target"); got != "AmazonSSM.GetParameter" {
 			t.Errorf("target %s", got)
 		}
-		if !signed(t, r, body) {
+		if !signedFor(t, "ssm", r, body) {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
@@ -59,9 +59,9 @@ func newParameters(t *testing.T) *parameters {
 	return p
 }
 
-// signed reports whether a request has the signature of the environment's
-// credentials.
-func signed(t *testing.T, r *http.Request, body []byte) bool {
+// signedFor reports whether a request to a service has the signature of the
+// environment's credentials.
+func signedFor(t *testing.T, service string, r *http.Request, body []byte) bool {
 	t.Helper()
 	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 	if err != nil {
@@ -69,20 +69,22 @@ func signed(t *testing.T, r *http.Request, body []byte) bool {
 		return false
 	}
 	again, err := http.NewRequestWithContext(
-		t.Context(), r.Method, "http://"+r.Host+r.URL.Path, strings.NewReader(string(body)),
+		t.Context(), r.Method, "http://"+r.Host+r.URL.EscapedPath(), strings.NewReader(string(body)),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"Content-Type", "X-Amz-Target"} {
-		again.Header.Set(name, r.Header.Get(name))
+	for _, name := range []string{"Content-Type", "X-Amz-Target", "X-Amz-Invocation-Type"} {
+		if value := r.Header.Get(name); value != "" {
+			again.Header.Set(name, value)
+		}
 	}
 	env := environment(nil)
 	sum := sha256.Sum256(body)
 	err = v4.NewSigner().SignHTTP(t.Context(), sdk.Credentials{
 		AccessKeyID: env("AWS_ACCESS_KEY_ID"), SecretAccessKey: env("AWS_SECRET_ACCESS_KEY"),
 		SessionToken: env("AWS_SESSION_TOKEN"),
-	}, again, hex.EncodeToString(sum[:]), "ssm", env("AWS_REGION"), at)
+	}, again, hex.EncodeToString(sum[:]), service, env("AWS_REGION"), at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,6 +145,12 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 				oneOf(options))
 			return
 		}
+		if w.pull != nil && w.pull.Problem != "" {
+			e.wrong(name, w.request,
+				"the mirror has no version of "+e.Mirror.String()+" and cannot fetch one, so clients try the next installation "+
+					"method: "+e.quote(w.pull.Problem), e.fixOrigin(""))
+			return
+		}
 		e.wrong(name, a.request,
 			"the mirror has no version of "+e.Mirror.String()+", so clients try the next installation method",
 			"mirror one with `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, if the mirror "+
@@ -155,8 +161,10 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 	if !ok {
 		return
 	}
-	e.warnWaiting(e.waiting(ctx, base), v)
-	if e.mirrorVersion(ctx, at.JoinPath(v.String()+".json"), scope) && !e.isConfigured(base) {
+	w := e.waiting(ctx, base)
+	e.warnWaiting(w, v)
+	e.explainPull(w, v)
+	if e.mirrorVersion(ctx, base, v, scope) && !e.isConfigured(base) {
 		e.mirrors = append(e.mirrors, base)
 	}
 }
@@ -196,9 +204,11 @@ func (e *examination) credentialOfMirror(ctx context.Context, base *url.URL) (cr
 	return c, err
 }
 
-func (e *examination) mirrorVersion(ctx context.Context, u *url.URL, scope string) bool {
+// mirrorVersion examines the packages of a version. If the mirror lacks the
+// version and may fetch it, the request makes it do so.
+func (e *examination) mirrorVersion(ctx context.Context, base *url.URL, v registry.Version, scope string) bool {
 	const name = "mirror version"
-	a := e.mirrorDocument(ctx, name, u, scope)
+	a := e.mirrorDocument(ctx, name, base.JoinPath(e.Mirror.String(), v.String()+".json"), scope)
 	var body protocol.MirrorPackages
 	if a == nil || !e.decode(name, a, &body) {
 		return false
@@ -210,7 +220,8 @@ func (e *examination) mirrorVersion(ctx context.Context, u *url.URL, scope strin
 		}
 	}
 	if len(offered) == 0 {
-		e.wrong(name, a.request, "it has no packages", "mirror the version again")
+		why, fix := e.explainMissing(e.waiting(ctx, base), v)
+		e.wrong(name, a.request, why, fix)
 		return false
 	}
 	platform := e.platform(name, a, offered)

@@ -26,6 +26,10 @@ type waiting struct {
 	// denied is why the policy of the mirror denies further versions. It is empty
 	// if the policy allows the provider.
 	denied string
+	// pull describes how clients make the mirror fetch versions. It is nil if they
+	// cannot. onRequest are those versions.
+	pull      *protocol.MirroredPull
+	onRequest []protocol.MirroredVersion
 }
 
 // maxWaiting is the number of versions with a step of their own, if there is more
@@ -49,8 +53,11 @@ func (e *examination) waiting(ctx context.Context, base *url.URL) (w waiting) {
 		strings.Join([]string{d.Hostname, d.Namespace, d.Name}, "/") != e.Mirror.String() {
 		return w
 	}
-	w.request, w.host, w.denied = a.request, base.Host, e.quote(d.Denied)
+	w.request, w.host, w.denied, w.pull = a.request, base.Host, e.quote(d.Denied), d.Pull
 	for _, v := range d.Versions {
+		if v.State == string(admission.OnRequest) && w.pull != nil {
+			w.onRequest = append(w.onRequest, v)
+		}
 		// A step has the key in a command, so nothing but a key is accepted.
 		isKey := strings.Trim(v.SigningKey, "0123456789ABCDEF") == ""
 		if v.State == string(admission.TooNew) || v.State == string(admission.Refused) && isKey {

@@ -1,7 +1,7 @@
 // Package lambdahttp runs an http.Handler as an AWS Lambda function behind an API
-// Gateway HTTP API, with events of the 2.0 format. Only this package imports
-// aws-lambda-go and the API proxy adapter. The adapter has some problems, which
-// this package works around.
+// Gateway HTTP API, with events of the 2.0 format. It also runs a worker, which
+// is a function of JSON. Only this package imports aws-lambda-go and the API
+// proxy adapter. The adapter has some problems, which this package works around.
 //
 //   - HTTP APIs deliver a decoded path, which the adapter parses again. A percent
 //     sign then fails, and a question mark begins a query. Here the path, the
@@ -81,11 +81,8 @@ func Handler(
 				response, err = aborted, nil
 			}
 		}()
-		if deadline, ok := ctx.Deadline(); ok {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadline(ctx, deadline.Add(-grace))
-			defer cancel()
-		}
+		ctx, cancel := early(ctx)
+		defer cancel()
 		// The gateway's request id is in its access log, and in the response as
 		// Apigw-Requestid.
 		ctx = requestlog.NewContext(ctx, &requestlog.Entry{RequestID: event.RequestContext.RequestID})
@@ -96,6 +93,15 @@ func Handler(
 // grace is how long before the function's deadline the context of a request
 // ends. A request to a slow store then still gets a 503.
 const grace = 2 * time.Second
+
+// early returns a context that ends grace before the deadline of ctx.
+func early(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, deadline.Add(-grace))
+}
 
 var aborted = events.APIGatewayV2HTTPResponse{
 	StatusCode: http.StatusInternalServerError,

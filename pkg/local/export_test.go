@@ -27,6 +27,11 @@ func (d *Data) Watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logg
 	d.watch(ctx, ticks, log)
 }
 
+// RemoveExpiredAt calls removeExpired.
+func (d *Data) RemoveExpiredAt(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
+	d.removeExpired(ctx, ticks, log)
+}
+
 // Listen and ListenError give tests access to listen and listenError.
 var (
 	Listen      = listen

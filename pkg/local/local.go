@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
@@ -51,6 +52,9 @@ type Data struct {
 	// Inspector reads uploaded archives. If nil, this process reads them, and an
 	// archive that crashes the reader stops the registry.
 	Inspector publishapi.Inspector
+	// Pulling lets clients make the mirror fetch what it lacks. If nil, only
+	// operators fill the mirror.
+	Pulling *mirror.Pulling
 	// Now is the clock of the pages. If nil, it is the time of the system.
 	Now func() time.Time
 	// Adopted is the error that [Open] would have returned for the folder, if
@@ -70,6 +74,30 @@ func (d *Data) Remove(ctx context.Context, prefix string) (removed int, err erro
 	}
 	return removed, err
 }
+
+// RemoveExpired removes records that expired more than an hour ago, such as
+// sessions, and returns their number. A running server does this every day.
+func (d *Data) RemoveExpired(ctx context.Context) (removed int, err error) {
+	return d.table.RemoveExpired(ctx)
+}
+
+// removeExpired removes expired records now and at each tick, until ctx ends.
+func (d *Data) removeExpired(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
+	for {
+		if _, err := d.RemoveExpired(ctx); err != nil && ctx.Err() == nil {
+			log.LogAttrs(ctx, slog.LevelWarn, "cannot remove expired records, and will try again within a day",
+				slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+	}
+}
+
+// removeExpiredEvery is the time between removals of expired records.
+const removeExpiredEvery = 24 * time.Hour
 
 // Close closes the data.
 func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
@@ -100,7 +128,7 @@ func (d *Data) handler(
 		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Larder(), rules.Login.Service())},
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog.Modules, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog.Providers, d.Catalog, &store))},
-		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog.Mirror, &store))},
+		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog.Mirror, &store, d.Pulling))},
 		httpapi.Service{Routes: metadata.Routes(), Handler: metadata.New(d.Catalog, &store, identify)},
 		httpapi.Service{Routes: web.Routes(), Handler: web.New(web.Options{
 			Catalog: d.Catalog, Objects: &store, Host: strings.TrimPrefix(baseURL, "https://"),
@@ -135,6 +163,7 @@ type Server struct {
 	server       *http.Server
 	certificates *certificates
 	watch        func(context.Context)
+	clean        func(context.Context)
 	control      *access.Control
 	log          *slog.Logger
 }
@@ -224,7 +253,11 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: log, watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) }}
+	s := &Server{
+		log:   log,
+		watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) },
+		clean: func(ctx context.Context) { d.removeExpired(ctx, time.Tick(removeExpiredEvery), log) },
+	}
 	source, caFile, err := d.source(o, ip, log)
 	if err != nil {
 		return nil, err
@@ -294,10 +327,13 @@ func (s *Server) ReloadCertificate() { s.certificates.update() }
 // running requests.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
+	var cleaning sync.WaitGroup
+	defer cleaning.Wait() // afterwards, the caller can close the database
 	defer stop()
 	defer s.forget(s.dir)
 	go s.certificates.watch(ctx)
 	go s.watch(ctx)
+	cleaning.Go(func() { s.clean(ctx) })
 	go s.logIssuers(ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.server.ServeTLS(s.listener, "", "") }()

@@ -29,7 +29,8 @@ func mirrorProviderOf(r *http.Request) (registry.MirrorProvider, error) {
 }
 
 // mirroredProvider serves the versions of a mirrored provider, and those that
-// wait or are refused. It reads the table once, and once a minute the policy.
+// wait, are refused or can be fetched. It reads the table once, and once a minute
+// the policy. If there are versions on request, it reads the table once more.
 //
 // If the policy is damaged, the response lacks the versions that wait. If what is
 // known of the origin is damaged, it has the mirrored versions only. The log has
@@ -58,12 +59,20 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	}
 	stored := admission.Stored{
 		Listed: contents.Listed, Excluded: contents.Entry.Withdrawn, Origin: contents.Origin,
+		Pulled: contents.Pulled,
 	}
-	for _, s := range admission.StatusesOf(policy, p, stored, h.now()) {
+	statuses := admission.StatusesOf(policy, p, stored, h.now())
+	d.Pull = admission.PullOf(policy, p, stored, statuses)
+	found, err := h.catalog.Mirror.PulledVersions(r.Context(), p, admission.VersionsToExplain(d.Pull, statuses)...)
+	if err != nil {
+		return fmt.Errorf("mirrored provider %s: %w", p, err)
+	}
+	for _, s := range statuses {
+		s.Problem = found[s.Version].Problem
 		d.Versions = append(d.Versions, s.Document())
 	}
 	switch {
-	case len(d.Versions) > 0:
+	case len(d.Versions) > 0 || d.Pull != nil && badOrigin == nil:
 		return respond(w, r, d)
 	case damaged != nil:
 		return fmt.Errorf("mirrored provider %s: %w", p, damaged)

@@ -47,14 +47,16 @@ type Signer interface {
 // index.json or VERSION.json.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New returns a handler that serves the protocol.
-func New(versions Versions, signer Signer) http.Handler {
-	return httpapi.Mux((&handler{versions, signer}).endpoints()...)
+// New returns a handler that serves the protocol. If pulling is nil, it serves
+// only mirrored versions.
+func New(versions Versions, signer Signer, pulling *Pulling) http.Handler {
+	return httpapi.Mux((&handler{versions, signer, pulling}).endpoints()...)
 }
 
 type handler struct {
-	stored Versions
-	signer Signer
+	stored  Versions
+	signer  Signer
+	pulling *Pulling
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
@@ -101,7 +103,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 
 // index serves "List Available Versions".
 func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider) error {
-	listing, err := h.stored.Listing(r.Context(), p)
+	listing, err := h.listing(r.Context(), p)
 	if err != nil {
 		return fmt.Errorf("index of mirrored provider %s: %w", p, err)
 	}
@@ -111,17 +113,46 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.Mirro
 	return nil
 }
 
+// listing returns the versions of a provider that clients can get.
+func (h *handler) listing(ctx context.Context, p registry.MirrorProvider) (protocol.Document, error) {
+	begin := h.pulling.now()
+	rule, setAt, err := h.pulling.rule(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if rule.Pull == "" {
+		return h.stored.Listing(ctx, p)
+	}
+	index, unknown, err := h.pulling.index(ctx, begin, p, setAt)
+	if unknown == nil || err != nil {
+		return index, err
+	}
+	stored, err := h.stored.Listing(ctx, p)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, unknown
+	}
+	if entry := requestlog.From(ctx); errors.Is(unknown, registry.ErrUnavailable) {
+		entry.Err = unknown
+	} else {
+		entry.Note = unknown.Error()
+	}
+	return stored, err
+}
+
 // packages serves "List Available Installation Packages". A version that the
 // mirror lacks has no packages. Clients also request versions that another
 // source has, and a 404 would end their search.
 func (h *handler) packages(
 	w http.ResponseWriter, r *http.Request, p registry.MirrorProvider, v registry.Version,
 ) error {
-	record, err := h.stored.Get(r.Context(), p, v)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+	record, archives, err := h.find(r.Context(), p, v)
+	if err != nil {
 		return fmt.Errorf("mirrored provider %s %s: %w", p, v, err)
 	}
 	answer := protocol.MirrorPackages{Archives: make(map[string]protocol.MirrorArchive, len(record.Packages))}
+	for _, a := range archives {
+		answer.Archives[a.String()] = protocol.MirrorArchive{URL: a.URL, Hashes: []string{"zh:" + a.SHA256}}
+	}
 	for _, pkg := range record.Packages {
 		url, err := h.signer.SignGet(r.Context(), pkg.Object)
 		if err != nil {
@@ -129,9 +160,34 @@ func (h *handler) packages(
 		}
 		answer.Archives[pkg.String()] = protocol.MirrorArchive{URL: url, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 	}
-	if err == nil {
+	if len(answer.Archives) > 0 {
 		requestlog.From(r.Context()).Download = requestlog.MirrorDownload
 	}
 	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, answer)
 	return nil
+}
+
+// find returns the record of a version, and packages that are not mirrored but
+// available at the origin. Both can be empty. A withdrawn version is never
+// fetched.
+func (h *handler) find(ctx context.Context, p registry.MirrorProvider, v registry.Version) (
+	record registry.MirrorVersion, archives []registry.PulledArchive, err error,
+) {
+	begin := h.pulling.now()
+	record, err = h.stored.Get(ctx, p, v)
+	if errors.Is(err, registry.ErrWithdrawn) {
+		return record, nil, nil
+	}
+	missing := errors.Is(err, registry.ErrNotFound)
+	if err != nil && !missing {
+		return record, nil, err
+	}
+	rule, setAt, err := h.pulling.rule(ctx, p)
+	if err != nil && missing {
+		return record, nil, err
+	}
+	if rule.Pull == "" || !missing && record.Has(rule.Platforms) {
+		return record, nil, nil
+	}
+	return h.pulling.version(ctx, begin, p, v, rule, setAt, h.stored, record)
 }

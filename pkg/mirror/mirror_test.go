@@ -112,7 +112,7 @@ func (f *fake) do(t testing.TB, method, path, encoding string) (int, http.Header
 		r.Header.Set("Accept-Encoding", encoding)
 	}
 	w := httptest.NewRecorder()
-	mirror.New(f, f).ServeHTTP(w, r)
+	mirror.New(f, f, nil).ServeHTTP(w, r)
 	if w.Header().Get("Content-Encoding") != "gzip" {
 		return w.Code, w.Header(), w.Body.String()
 	}
@@ -304,7 +304,7 @@ func TestOneOfManyNotSigned(t *testing.T) {
 	f := newFake(t)
 	s := &signsSome{fake: f, most: 2}
 	w := httptest.NewRecorder()
-	mirror.New(f, s).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, of+"1.0.0.json", nil))
+	mirror.New(f, s, nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, of+"1.0.0.json", nil))
 	if w.Code != 500 || strings.Contains(w.Body.String(), "archives") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -389,7 +389,7 @@ func TestLog(t *testing.T) {
 			var log bytes.Buffer
 			w := httptest.NewRecorder()
 			httpapi.Wrap(
-				slog.New(slog.NewJSONHandler(&log, nil)), mirror.New(f, f),
+				slog.New(slog.NewJSONHandler(&log, nil)), mirror.New(f, f, nil),
 			).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, test.path, nil))
 			if w.Code != http.StatusOK {
 				t.Fatalf("status %d", w.Code)

@@ -141,7 +141,10 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 	if err = errors.Join(err, unknown); err != nil {
 		return registry.OriginKey{}, false, err
 	}
-	return trusted, changed, nil
+	if changed && !m.DryRun {
+		err = m.Catalog.Mirror.OutdatePulled(ctx, p)
+	}
+	return trusted, changed, err
 }
 
 // findKey finds the key that an operator names, among the refused and the

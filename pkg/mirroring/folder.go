@@ -242,7 +242,9 @@ func (m *Mirror) importVersion(ctx context.Context, d *decider, p folderProvider
 	if err != nil || m.DryRun {
 		return result, err
 	}
-	_, _, err = m.Publisher.Mirror(ctx, p.address, p.version, packages)
+	if _, _, err = m.Publisher.Mirror(ctx, p.address, p.version, packages); err == nil {
+		m.outdate(ctx, &result)
+	}
 	return result, err
 }
 

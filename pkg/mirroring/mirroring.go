@@ -14,7 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
@@ -46,6 +49,12 @@ type Mirror struct {
 	Overrule string
 	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
+
+	// The fields below are those of a [Pull], and unset otherwise.
+	services Services
+	spend    func(ctx context.Context, packages int, bytes int64) error
+	// left is how many bytes the packages of a version can still have.
+	left *atomic.Int64
 }
 
 // The values of [PackageResult.Status].
@@ -148,6 +157,19 @@ func (m *Mirror) has(ctx context.Context, pkg *registry.MirrorPackage) (bool, er
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// outdate makes clients see a change of a provider at once, also if the mirror
+// has checked the provider's origin a short time ago. The change is stored, so
+// a failure is only a note.
+func (m *Mirror) outdate(ctx context.Context, changed *Result) {
+	if m.DryRun {
+		return
+	}
+	if err := m.Catalog.Mirror.OutdatePulled(ctx, changed.Address); err != nil {
+		changed.Notes = append(changed.Notes, fmt.Sprintf("clients can see it up to %s later: %v",
+			english.Plural(int(registry.PullLifetime.Minutes()), "minute", ""), err))
+	}
 }
 
 func (m *Mirror) step(format string, args ...any) {

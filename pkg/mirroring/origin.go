@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/apparentlymart/go-versions/versions"
 	"github.com/dustin/go-humanize/english"
@@ -56,6 +61,12 @@ type Wanted struct {
 	lenient bool
 	// admitting is the reason for which an operator admits the version.
 	admitting string
+	// pulling means that a reader makes the mirror fetch the version. Platforms
+	// that it lacks are then left out.
+	pulling bool
+	// offered are the platforms of the version exact that the mirror has just
+	// offered to a reader. It is empty if it has not.
+	offered []registry.Platform
 }
 
 // maxPackage is the maximum size of a package in bytes, which is S3's limit for
@@ -74,9 +85,10 @@ const parallel = 4
 // not trusted. Everything that is not allowed is [registry.ErrNotAdmitted]. A
 // mirrored version can gain platforms, whatever its age.
 //
-// The origin may only lead to public addresses, unless the operator has set its
-// address to one that is not public. That is done with w.Upstream, or with a host
-// block of the configuration. See [client.Client.Confine].
+// The origin may only lead to public addresses, and to those in the networks of
+// the policy. An operator can set its address to another kind, with w.Upstream
+// or a host block of the configuration. The origin may then lead to addresses of
+// that kind too. See [client.Client.Confine].
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 	policy, err := m.policy(ctx)
 	if err != nil {
@@ -88,12 +100,17 @@ func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 // mirror is [Mirror.Add] with a policy that was read before. It may be nil.
 func (m *Mirror) mirror(ctx context.Context, policy *registry.MirrorPolicy, w Wanted) ([]Result, error) {
 	named := cmp.Or(w.Upstream, m.Client.Configured(w.Address.Hostname, providers.Service))
+	rule, _ := admission.RuleOf(policy, w.Address) // add returns the error
+	w.Upstream = cmp.Or(w.Upstream, rule.Upstream)
 	confined := *m
-	confined.Client = m.Client.Confine(ctx, named)
+	confined.Client = m.Client.Confine(ctx, named, rule.Networks...)
 	results, err := confined.add(ctx, policy, w)
+	if at := slices.IndexFunc(results, Result.Changed); at >= 0 {
+		m.outdate(ctx, &results[at])
+	}
 	if errors.Is(err, client.ErrRefusedAddress) && named == "" {
-		err = registry.WithHint(err, "If the origin is on a private network, name its URL with `--upstream` "+
-			"or in a host block of the CLIs' configuration.")
+		err = registry.WithHint(err, "If the origin is on a private network, name its URL with `--upstream`, "+
+			"or its network with networks in the mirror policy.")
 	}
 	if err != nil {
 		return results, fmt.Errorf("cannot mirror %s: %w", w.Address, err)
@@ -115,17 +132,14 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 	m.step("choosing versions of %s", w.Address)
 	origin, err := m.origin(ctx, w)
 	if err != nil {
-		return nil, err
+		return nil, asOriginError(err)
 	}
-	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
+	offered, err := d.list(ctx, origin, w)
 	if err != nil {
 		return nil, err
 	}
 	records, err := m.records(ctx, w.Address)
 	if err != nil {
-		return nil, err
-	}
-	if err := d.see(ctx, offered, date); err != nil {
 		return nil, err
 	}
 	chosen, err := d.choose(ctx, origin, w, offered, records)
@@ -144,8 +158,11 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 				return r.Version == v.Version
 			}), *stored)
 		}
+		if err != nil && !w.pulling { // otherwise there is only one version
+			err = fmt.Errorf("%s: %w", v.Version, err)
+		}
 		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", v.Version, err))
+			failed = append(failed, err)
 			continue
 		}
 		if last && !w.All && chosen.usable {
@@ -154,6 +171,19 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 		results = append(results, result)
 	}
 	return results, errors.Join(failed...)
+}
+
+// list requests the versions of a provider from its origin, and records them. If
+// the version has just been offered to a client, that was done then.
+func (d *decider) list(ctx context.Context, origin *client.Service, w Wanted) ([]client.ProviderVersion, error) {
+	if w.exact != nil && len(w.offered) > 0 {
+		return []client.ProviderVersion{{Version: *w.exact, Platforms: w.offered}}, d.load(ctx)
+	}
+	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
+	if err != nil {
+		return nil, originError{err}
+	}
+	return offered, d.see(ctx, offered, date)
 }
 
 // choice is what to mirror of the versions that match.
@@ -226,7 +256,7 @@ func (d *decider) choose(ctx context.Context, origin *client.Service, w Wanted, 
 // origin finds the provider registry protocol of an origin.
 func (m *Mirror) origin(ctx context.Context, w Wanted) (*client.Service, error) {
 	if w.Upstream == "" {
-		return m.Client.Service(ctx, w.Address.Hostname, providers.Service)
+		return m.discover(ctx, w.Address.Hostname)
 	}
 	at, err := url.Parse(w.Upstream)
 	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
@@ -240,7 +270,26 @@ func (m *Mirror) origin(ctx context.Context, w Wanted) (*client.Service, error) 
 	if at.Scheme != "https" {
 		return nil, fmt.Errorf("%w upstream: discovery requires https", registry.ErrInvalid)
 	}
-	return m.Client.Service(ctx, at.Host, providers.Service)
+	return m.discover(ctx, at.Host)
+}
+
+// discover finds the provider registry protocol of a host.
+func (m *Mirror) discover(ctx context.Context, host string) (*client.Service, error) {
+	if m.services == nil {
+		return m.Client.Service(ctx, host, providers.Service)
+	}
+	at, err := m.services(ctx, host, func(ctx context.Context) (string, error) {
+		m.Client.Forget(host) // this process can have cached an earlier result
+		found, err := m.Client.Service(ctx, host, providers.Service)
+		if err != nil {
+			return "", err
+		}
+		return found.URL.String(), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.Client.ServiceAt(at)
 }
 
 // match returns the versions that match, the newest first. A pre-release only
@@ -382,7 +431,7 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 			lacking = append(lacking, p)
 		}
 	}
-	if len(lacking) > 0 && !w.All {
+	if len(lacking) > 0 && !w.All && !w.pulling {
 		return nil, nil, fmt.Errorf("the origin has no package for %s: %w (it has %s)",
 			list(lacking), registry.ErrNotFound, list(offered.Platforms))
 	}
@@ -443,6 +492,9 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	offers, err := m.describe(ctx, origin, w, v.Version, platforms)
 	if err != nil {
 		return Result{}, nil, err
+	}
+	if len(offers) == 0 {
+		return result, nil, nil
 	}
 	for _, o := range offers {
 		err := checkProtocols(o.Protocols)
@@ -519,7 +571,9 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	return result, written, nil
 }
 
-// describe requests the descriptions of the packages for some platforms.
+// describe requests the descriptions of the packages for some platforms. If a
+// reader makes the mirror fetch the version, it leaves out platforms that the
+// origin lacks.
 func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted, v registry.Version,
 	platforms []registry.Platform) ([]offer, error) {
 	_, end := m.transfer(fmt.Sprintf("looking up %s %s for %s",
@@ -531,8 +585,11 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 	for i, platform := range platforms {
 		group.Go(func() error {
 			found, err := origin.ProviderPackage(ctx, w.Address.Provider, v, platform)
+			if w.pulling && errors.Is(err, registry.ErrNotFound) {
+				return nil
+			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", platform, err)
+				return originError{fmt.Errorf("%s: %w", platform, err)}
 			}
 			offers[i] = offer{
 				platform: platform, stored: w.Address.Filename(v, platform), ProviderPackage: found,
@@ -540,7 +597,8 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 			return nil
 		})
 	}
-	return offers, group.Wait()
+	err := group.Wait()
+	return slices.DeleteFunc(offers, func(o offer) bool { return o.stored == "" }), err
 }
 
 // compare returns the missing packages, and the stored ones that got a signing
@@ -610,13 +668,20 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
 	m.step("verifying the signature of %s", w.Address)
 	var sums, detached bytes.Buffer
-	if err := m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil); err != nil {
-		return signer, signed, fmt.Errorf("SHA256SUMS: %w", err)
+	var failed [2]error
+	var both sync.WaitGroup // a client can be waiting
+	both.Go(func() { failed[0] = m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil) })
+	if len(first.Keys) > 0 {
+		both.Go(func() { failed[1] = m.Client.Download(ctx, first.SignatureURL, &detached, signing.MaxSignature, nil) })
+	}
+	both.Wait()
+	if failed[0] != nil {
+		return signer, signed, originError{fmt.Errorf("SHA256SUMS: %w", failed[0])}
+	}
+	if failed[1] != nil {
+		return signer, signed, originError{fmt.Errorf("signature of SHA256SUMS: %w", failed[1])}
 	}
 	if len(first.Keys) > 0 {
-		if err := m.Client.Download(ctx, first.SignatureURL, &detached, signing.MaxSignature, nil); err != nil {
-			return signer, signed, fmt.Errorf("signature of SHA256SUMS: %w", err)
-		}
 		all, err := signing.VerifyOriginAll(first.Keys, sums.Bytes(), detached.Bytes(), d.now)
 		if err != nil {
 			return signer, signed, err
@@ -727,6 +792,16 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		return stored, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if m.spend != nil {
+		if err := m.spend(ctx, len(offers), 0); err != nil {
+			return stored, nil, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), -len(offers), 0))
+			}
+		}()
+	}
 	packages := make([]publish.MirrorPackage, len(offers))
 	group, downloading := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -748,12 +823,19 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 	if err := group.Wait(); err != nil {
 		return stored, nil, err
 	}
+	var size int64
 	for i, p := range packages {
+		size += p.Size
 		if offers[i].restores {
 			continue
 		}
 		if err := d.checkSize(v, p.Size); err != nil {
 			return stored, nil, fmt.Errorf("%s: %w", p.Platform, err)
+		}
+	}
+	if m.spend != nil {
+		if err := m.spend(ctx, 0, size); err != nil {
+			return stored, nil, err
 		}
 	}
 	if note, err = d.settle(ctx, v, signed, true); err != nil {
@@ -772,7 +854,13 @@ func inspected(platform registry.Platform, filename, path string, found archive.
 }
 
 // receive downloads and verifies a package. It retries interrupted transfers.
-func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string) (archive.Provider, error) {
+func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string) (found archive.Provider, err error) {
+	// A package must not end the process, which may serve clients.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w package: cannot read %s: %v", registry.ErrInvalid, o.stored, p)
+		}
+	}()
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		found, err := m.receiveOnce(ctx, d, o, path)
@@ -780,6 +868,32 @@ func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string) 
 			return found, err
 		}
 		m.step("%s: the download was interrupted, trying again", o.stored)
+	}
+}
+
+// boundedWriter writes to a file while bytes are left. If left is nil, there is
+// no bound.
+type boundedWriter struct {
+	io.Writer
+	left    *atomic.Int64
+	written int64
+}
+
+func (w *boundedWriter) Write(b []byte) (int, error) {
+	if w.left != nil {
+		w.written += int64(len(b))
+		if w.left.Add(-int64(len(b))) < 0 {
+			return 0, fmt.Errorf("%w version: its packages together are too large to fetch them for clients",
+				registry.ErrInvalid)
+		}
+	}
+	return w.Writer.Write(b)
+}
+
+// refund makes the written bytes available again.
+func (w *boundedWriter) refund() {
+	if w.left != nil {
+		w.left.Add(w.written)
 	}
 }
 
@@ -796,7 +910,15 @@ func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path stri
 		limit = maxPackage
 	}
 	end := func() {}
-	err = m.Client.Download(ctx, o.DownloadURL, f, limit, func(size int64) (received func(int64)) {
+	// Bytes that nobody has signed must not reach the reader of archives.
+	digest := sha256.New()
+	counted := &boundedWriter{io.MultiWriter(f, digest), m.left, 0}
+	defer func() {
+		if err != nil {
+			counted.refund() // the file is not used
+		}
+	}()
+	err = m.Client.Download(ctx, o.DownloadURL, counted, limit, func(size int64) (received func(int64)) {
 		received, end = m.transfer("downloading "+o.stored, size)
 		return received
 	})
@@ -805,7 +927,11 @@ func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path stri
 		return found, fmt.Errorf("%s: %w", o.stored, d.tooLarge())
 	}
 	if err != nil {
-		return found, err
+		return found, originError{err}
+	}
+	if sum := hex.EncodeToString(digest.Sum(nil)); sum != o.SHA256 {
+		return found, fmt.Errorf("%w package: %s does not match SHA256SUMS: it has sha256:%s instead of sha256:%s",
+			registry.ErrInvalid, o.stored, sum, o.SHA256)
 	}
 	size, err := f.Seek(0, 1)
 	if err != nil {
@@ -815,10 +941,6 @@ func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path stri
 	defer checkEnd()
 	if found, err = archive.ReadProvider(ctx, progress.ReaderAt(f, checked), size, d.address.Type); err != nil {
 		return found, fmt.Errorf("%s: %w", o.stored, err)
-	}
-	if found.SHA256 != o.SHA256 {
-		return found, fmt.Errorf("%w package: %s does not match SHA256SUMS: it has sha256:%s instead of sha256:%s",
-			registry.ErrInvalid, o.stored, found.SHA256, o.SHA256)
 	}
 	return found, nil
 }

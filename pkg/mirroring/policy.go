@@ -177,8 +177,9 @@ func (d *decider) maxSize() int64 {
 
 // tooLarge returns the error for a package of more than maxSize bytes.
 func (d *decider) tooLarge() error {
-	err := fmt.Errorf("%w: it has more than %s, the maximum in line %d of the mirror policy", registry.ErrNotAdmitted,
-		mebibytes(d.rule.MaxSize), d.rule.Line)
+	err := registry.Errorf(client.ErrTooLarge, "%w", fmt.Errorf(
+		"%w: it has more than %s, the maximum in line %d of the mirror policy", registry.ErrNotAdmitted,
+		mebibytes(d.rule.MaxSize), d.rule.Line))
 	return d.orOverrule(err, "Change the policy")
 }
 
@@ -223,10 +224,11 @@ func (d *decider) update(ctx context.Context,
 		return nil
 	}
 	o, err := d.m.Catalog.Mirror.UpdateOrigin(ctx, d.address, edit)
-	if err == nil {
-		d.set(o)
+	if err != nil {
+		return tableError{err}
 	}
-	return err
+	d.set(o)
+	return nil
 }
 
 // see records the versions that the origin lists, unless it cannot compare the

@@ -73,7 +73,8 @@ func (e *RemainsError) Unwrap() error { return e.err }
 
 // Withdraw withdraws a version and removes its objects. It returns
 // registry.ErrInvalid if the reason is not valid. If it fails with a
-// [*RemainsError], run it again to remove the remaining objects.
+// [*RemainsError], run it again to remove the remaining objects. For a mirrored
+// provider, it can also fail after all objects are removed.
 func (w *Withdrawer) Withdraw(
 	ctx context.Context, a registry.Address, v registry.Version, reason string,
 ) (Withdrawn, error) {
@@ -88,10 +89,21 @@ func (w *Withdrawer) Withdraw(
 		return Withdrawn{}, err
 	}
 	result := Withdrawn{Withdrawal: recorded, Before: !changed}
+	// The mirror's list of the origin's versions is only a cache. So a failure
+	// here does not prevent the removal of the objects.
+	var outdated error
+	if p, mirrored := a.(registry.MirrorProvider); mirrored {
+		outdated = w.Catalog.Mirror.OutdatePulled(ctx, p)
+	}
 	p.step("removing its objects")
 	if result.Removed, err = w.Objects.Remove(ctx, registry.ObjectsOf(a, v)); err != nil {
 		remains := &RemainsError{a, v, result.Removed, err}
 		return result, registry.WithHint(remains, "Withdraw it again to remove the remaining objects.")
+	}
+	if outdated != nil {
+		err := fmt.Errorf("%s %s is withdrawn, but the mirror may list it for %d more minutes: %w", a, v,
+			int(registry.PullLifetime.Minutes()), outdated)
+		return result, registry.WithHint(err, "Withdraw it again to remove it from the list now.")
 	}
 	return result, nil
 }

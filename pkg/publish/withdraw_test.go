@@ -206,6 +206,80 @@ func TestWithdrawProvider(t *testing.T) {
 	})
 }
 
+// unreadable is a table in which the mirror's findings about origins cannot be
+// read.
+type unreadable struct{ catalog.Table }
+
+func (u unreadable) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
+	if keys[0].Partition == "mirror/pulled" {
+		return nil, fmt.Errorf("cannot read %s: %w", keys[0].Shown(), registry.ErrUnavailable)
+	}
+	return u.Table.Snapshot(ctx, keys...)
+}
+
+// TestWithdrawFromMirror checks that the objects of a mirrored version are
+// removed although the mirror's cache cannot be updated.
+func TestWithdrawFromMirror(t *testing.T) {
+	t.Parallel()
+	address, err := registry.ParseMirrorProvider("registry.example.com/acme/inventory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := registry.Version{Major: 1}
+	sum := sha256.Sum256([]byte("x"))
+	digest := objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: 1}
+	for name, test := range map[string]struct {
+		objects func(remover) publish.Remover
+		left    int
+		remains bool
+	}{
+		"the objects can be removed": {func(r remover) publish.Remover { return r }, 0, false},
+		// Then this error comes first. The next withdrawal repeats both.
+		"the objects cannot be removed": {func(remover) publish.Remover { return fails{} }, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := embedded(t)
+			key := registry.ObjectsOf(address, version) + digest.SHA256 + "/inventory.zip"
+			if err := b.store.PutOnce(t.Context(), key, strings.NewReader("x"), digest); err != nil {
+				t.Fatal(err)
+			}
+			w := publish.Withdrawer{
+				Catalog: catalog.New(unreadable{b.table}), Objects: test.objects(b.remover(t)), By: "wim", Missing: true,
+			}
+			_, err := w.Withdraw(t.Context(), address, version, "it has a key")
+			if _, remains := errors.AsType[*publish.RemainsError](err); err == nil || remains != test.remains {
+				t.Errorf("error is %v, want one for which \"objects remain\" is %t", err, test.remains)
+			}
+			if !strings.Contains(fmt.Sprint(err), "inventory 1.0.0 is withdrawn, but ") {
+				t.Errorf("the error does not say that the version is withdrawn: %v", err)
+			}
+			if registry.Hint(err) == "" {
+				t.Error("the error has no hint")
+			}
+			if n := b.objects(t); n != test.left {
+				t.Errorf("%d objects are left, want %d", n, test.left)
+			}
+			w.Catalog, w.Objects = catalog.New(b.table), b.remover(t)
+			result, err := w.Withdraw(t.Context(), address, version, "it has a key")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !result.Before {
+				t.Error("the second withdrawal is the first one")
+			}
+			if n := b.objects(t); n != 0 {
+				t.Errorf("%d objects are left after the second withdrawal", n)
+			}
+		})
+	}
+}
+
+// fails removes nothing.
+type fails struct{}
+
+func (fails) Remove(context.Context, string) (int, error) { return 0, registry.ErrForbidden }
+
 // TestWithdrawWhilePublishing publishes and withdraws a version at once. In the
 // end the version is withdrawn, and another withdrawal removes the objects of
 // rejected publishes.

@@ -38,6 +38,9 @@ type Entry struct {
 	// Err is the cause of an error response, or a failure that the response
 	// conceals.
 	Err error
+	// Note explains a response whose reason is neither an error of the caller nor
+	// one of the registry, for example an origin that is down.
+	Note string
 	// Hint describes how the operator can fix Err, and is logged with a status
 	// from 500. If empty, the hint of Err is used.
 	Hint string
@@ -167,7 +170,7 @@ func (e *Entry) attrs(r *http.Request) []slog.Attr {
 	}
 	for _, field := range []struct{ name, value string }{
 		{"request_id", e.RequestID}, {"route", e.Route}, {"address", e.Address}, {"version", e.Version},
-		{"download", string(e.Download)}, {"caller", e.Caller},
+		{"download", string(e.Download)}, {"caller", e.Caller}, {"note", e.Note},
 	} {
 		if field.value != "" {
 			attrs = append(attrs, slog.String(field.name, redact(field.value)))

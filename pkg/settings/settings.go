@@ -25,6 +25,10 @@ const (
 	publishFiles       = "LARDER_PUBLISH_FILES"
 	publishUploads     = "LARDER_PUBLISH_UPLOADS"
 	publishInspections = "LARDER_PUBLISH_INSPECTIONS"
+
+	pullFunction = "LARDER_PULL_FUNCTION"
+	pullFolder   = "LARDER_PULL_FOLDER"
+	pullRelease  = "LARDER_PULL_RELEASE"
 )
 
 // The names of the stack's outputs, which the command line uses to find a
@@ -132,6 +136,44 @@ func MetricsEnvironment(namespace string) map[string]string {
 		return nil
 	}
 	return map[string]string{metricsName: namespace}
+}
+
+// PullFunction returns the name or the ARN of the Lambda function that fetches
+// providers for the mirror. If empty, the mirror serves only what it has.
+func PullFunction(getenv func(string) string) string { return getenv(pullFunction) }
+
+// PullFunctionEnvironment returns the variable that [PullFunction] reads.
+func PullFunctionEnvironment(function string) map[string]string {
+	return map[string]string{pullFunction: function}
+}
+
+// The function that fetches providers has PullStorageMiB of temporary storage.
+// It fetches versions whose packages have at most PullBytes together, so that
+// some of the storage is left for documents.
+const (
+	PullStorageMiB = 10240
+	PullBytes      = 9 << 30
+)
+
+// Pull has the settings of the function that fetches providers, in addition to
+// [Settings].
+type Pull struct {
+	// Folder is its temporary folder. The function removes everything in it when
+	// it starts. If empty, it uses the folder of the system and removes nothing.
+	Folder string
+	// Release is the release that origins see in requests, such as v1.2.3.
+	Release string
+}
+
+// PullFromEnvironment reads settings through getenv, which is [os.Getenv].
+func PullFromEnvironment(getenv func(string) string) Pull {
+	return Pull{Folder: getenv(pullFolder), Release: getenv(pullRelease)}
+}
+
+// Environment returns the variables from which [PullFromEnvironment] reads the
+// same settings.
+func (p Pull) Environment() map[string]string {
+	return map[string]string{pullFolder: p.Folder, pullRelease: p.Release}
 }
 
 // PathStyle reads only Settings.PathStyle, which the command line also takes

@@ -41,6 +41,26 @@ func TestLogin(t *testing.T) {
 	}
 }
 
+// The functions find the one that fetches providers, which finds its settings.
+func TestPull(t *testing.T) {
+	t.Parallel()
+	for _, want := range []settings.Pull{{}, {Folder: "/tmp/larder", Release: "v1.2.3"}} {
+		env := want.Environment()
+		if got := settings.PullFromEnvironment(func(name string) string { return env[name] }); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for _, want := range []string{"", "larder-pull"} {
+		env := settings.PullFunctionEnvironment(want)
+		if got := settings.PullFunction(func(name string) string { return env[name] }); got != want {
+			t.Errorf("function %q, want %q", got, want)
+		}
+	}
+	if settings.PullBytes >= settings.PullStorageMiB<<20 {
+		t.Error("the packages of a version do not fit into the temporary storage")
+	}
+}
+
 func TestWrong(t *testing.T) {
 	t.Parallel()
 	good := settings.Settings{Table: "t", Bucket: "b", PresignLifetime: time.Hour}.Environment()

@@ -89,7 +89,7 @@ func logged(t *testing.T, requests ...string) []string {
 	served := httpapi.Join(
 		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(allModules{}, everything{})},
 		httpapi.Service{Routes: providers.Routes(), Handler: providers.New(allProviders{}, everything{}, everything{})},
-		httpapi.Service{Routes: mirror.Routes(), Handler: mirror.New(allMirrored{}, everything{})},
+		httpapi.Service{Routes: mirror.Routes(), Handler: mirror.New(allMirrored{}, everything{}, nil)},
 	)
 	h := httpapi.Wrap(slog.New(
 		slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: lambdacontext.ReplaceAttr}),

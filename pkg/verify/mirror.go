@@ -15,8 +15,8 @@ import (
 // trail.
 const policyPath = "policy/mirror"
 
-// policy verifies that the mirror's policy can be read, and that its rules are
-// those of its text. A policy is never removed.
+// policy verifies that the mirror's policy can be read, and that its rules and its
+// budget are those of its text. A policy is never removed.
 func (r *run) policy(ctx context.Context) error {
 	p, err := r.Catalog.MirrorPolicy(ctx)
 	switch {
@@ -42,9 +42,9 @@ func (r *run) policy(ctx context.Context) error {
 	return nil
 }
 
-// rules verifies that the rules of a policy are those of its text.
+// rules verifies that the rules and the budget of a policy are those of its text.
 func (r *run) rules(ctx context.Context, p registry.MirrorPolicy) error {
-	rules, err := policyfile.Parse(ctx, policyPath, []byte(p.Text))
+	written, err := policyfile.Parse(ctx, policyPath, []byte(p.Text))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -52,8 +52,10 @@ func (r *run) rules(ctx context.Context, p registry.MirrorPolicy) error {
 	switch {
 	case err != nil:
 		detail = "its text is not valid"
-	case !reflect.DeepEqual(rules, p.Rules):
+	case !reflect.DeepEqual(written.Rules, p.Rules):
 		detail = "its rules, which apply, are not those of its text, which `larder mirror policy show` shows"
+	case written.Budget != p.Budget:
+		detail = "its budget, which applies, is not that of its text, which `larder mirror policy show` shows"
 	default:
 		return nil
 	}

@@ -3,6 +3,7 @@ package verify_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -20,7 +21,21 @@ var unmirrored = registry.MirrorProvider{
 
 // allowAll is a policy that allows everything.
 var allowAll = registry.MirrorPolicy{
-	Text: "allow \"*/*/*\" {}\n", Rules: []registry.MirrorRule{{Pattern: "*/*/*", Line: 1}}, SetBy: "ada",
+	Text: `allow "providers.example.com/*/*" {
+  pull     = "open"
+  networks = ["10.0.0.0/8", "fd00::/8"]
+}
+allow "*/*/*" {}
+budget { packages_per_day = 7 }
+`,
+	Rules: []registry.MirrorRule{
+		{
+			Pattern: "providers.example.com/*/*", Line: 1, Pull: registry.PullOpen,
+			Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+		},
+		{Pattern: "*/*/*", Line: 5},
+	},
+	Budget: registry.PullBudget{Packages: 7}, SetBy: "ada",
 }
 
 // fingerprint is that of a key that an operator trusts.
@@ -135,6 +150,8 @@ func TestMirrorCorruptions(t *testing.T) {
 		"admission that is gone":               {edited(func(o *registry.MirrorOrigin) { o.Versions = nil }), "record " + other},
 		"key that is gone":                     {edited(func(o *registry.MirrorOrigin) { o.Keys = o.Keys[:0] }), "record " + other},
 		"rules that are not those of the text": {policy(func(p *registry.MirrorPolicy) { p.Rules[0].Line = 2 }), "record policy/mirror"},
+		"network that the text lacks":          {policy(func(p *registry.MirrorPolicy) { p.Rules[0].Networks = p.Rules[0].Networks[:1] }), "record policy/mirror"},
+		"budget that is not that of the text":  {policy(func(p *registry.MirrorPolicy) { p.Budget.Bytes = 1 }), "record policy/mirror"},
 		"text that is not a policy":            {policy(func(p *registry.MirrorPolicy) { p.Text = "any" }), "record policy/mirror"},
 		"entry of a refusal":                   {without("refuse-key", here, "9.2.0"), "audit-missing " + here},
 		"entry of the trust in a key":          {without("trust-key", other, ""), "audit-missing " + other},

@@ -27,12 +27,16 @@ type mirroredEdition struct {
 	denial string
 	now    time.Time
 	// statuses are those of all versions that are not withdrawn, the newest
-	// first. They include versions that are not mirrored.
+	// first. They include versions that are not mirrored, except for those on
+	// request.
 	statuses []admission.Status
+	// pull is nil if clients cannot make the mirror fetch versions.
+	pull *onRequest
 }
 
 // openMirrored is like [openEdition]. If the text is empty, and no version is
-// mirrored but some wait or are refused, the edition shows no version.
+// mirrored but some wait, are refused or can be fetched, the edition shows no
+// version.
 //
 // A policy or an origin that cannot be read is logged. The page then lacks what
 // depends on it.
@@ -63,10 +67,11 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorProvider, t
 	} else {
 		e.denial = sentence(cmp.Or(rule.Reason, "The mirror policy does not allow this provider"))
 	}
-	e.statuses = admission.StatusesOf(policy, p,
-		admission.Stored{Listed: e.Listed, Excluded: e.Entry.Withdrawn, Origin: e.origin}, e.now)
+	stored := admission.Stored{Listed: e.Listed, Excluded: e.Entry.Withdrawn, Origin: e.origin, Pulled: c.Pulled}
+	e.statuses = admission.StatusesOf(policy, p, stored, e.now)
+	e.setPull(p, admission.PullOf(policy, p, stored, e.statuses))
 	err = e.choose(numbers)
-	if text == "" && err != nil && len(e.statuses) > 0 {
+	if text == "" && err != nil && (len(e.statuses) > 0 || e.pull != nil) {
 		return e, nil
 	}
 	return e, err
@@ -117,9 +122,13 @@ func (e *mirroredEdition) banner() *banner {
 	if waits.AvailableAt.Add(-minAge).After(waits.PublishedAt) {
 		age = "this version " + ageText(minAge) + " after it first saw it"
 	}
+	when := "`larder mirror sync` or `add` next runs"
+	if e.pull != nil {
+		when = "a client requests it"
+	}
 	return &banner{
 		Tone: "note", Strong: fmt.Sprintf("%s can be mirrored from %s.", waits.Version, moment(roundUp(waits.AvailableAt))),
-		Text:  "The mirror takes " + age + ", when `larder mirror sync` or `add` next runs.",
+		Text:  "The mirror takes " + age + ", when " + when + ".",
 		Links: e.waysOut(current),
 	}
 }
@@ -267,7 +276,8 @@ func platformsOf(r registry.MirrorVersion) string {
 
 // mirrored serves the page of a version of a mirrored provider. It makes two
 // requests to the table, and one for the policy about every minute. If no
-// version is mirrored, it serves the list of those that wait or are refused.
+// version is mirrored, it serves the list of those that wait, are refused or can
+// be fetched.
 func (h *handler) mirrored(v *visit) (page, error) {
 	p, err := mirrorOf(v)
 	if err != nil {
@@ -306,7 +316,7 @@ func (h *handler) mirrored(v *visit) (page, error) {
 	}
 	m.setPackages(packages)
 	m.Key, m.Verification = e.keys(p.Hostname)
-	m.Mirrored = e.rows(e.shown())
+	m.Mirrored, m.Pull = e.rows(e.shown()), e.pull
 	m.Provenance = newCopied(p.Hostname, state)
 	if isSeen {
 		m.Provenance.Fields = append(m.Provenance.Fields, e.seenFields(seen)...)
@@ -353,7 +363,7 @@ func (h *handler) mirroredList(v *visit, p registry.MirrorProvider, e *mirroredE
 		return page{}, fmt.Errorf("%s: %w", p, err)
 	}
 	top := headOfMirror(p)
-	m := versionList{Head: top.below(e.Path), Mirrored: e.rows(shown), pagination: rows}
+	m := versionList{Head: top.below(e.Path), Mirrored: e.rows(shown), Pull: e.pull, pagination: rows}
 	if e.isEmpty() {
 		m.Note = "No version of this provider is mirrored yet."
 	}

@@ -24,8 +24,11 @@ type providerPage struct {
 	Versions []listed
 	// Mirrored are the newest versions of a mirrored provider.
 	Mirrored []mirroredRow
-	Total    int
-	All      string
+	// Pull is nil for a provider of which clients cannot make the mirror fetch
+	// versions.
+	Pull  *onRequest
+	Total int
+	All   string
 
 	Provenance   provenance
 	Verification verification
@@ -234,4 +237,8 @@ func (m *providerPage) addSections() {
 		section{ID: "signing-key", Title: "Signing key"},
 		section{ID: "versions", Title: "Versions", Count: m.Total},
 		section{ID: "provenance", Title: "Provenance", Apart: true})
+	if m.Pull != nil {
+		m.Head.Sections = append(m.Head.Sections,
+			section{ID: "on-request", Title: "On request", Count: m.Pull.Count, Apart: true})
+	}
 }

@@ -19,6 +19,8 @@ type versionList struct {
 	Versions []listed
 	// Mirrored are the versions of a mirrored provider, instead of Versions.
 	Mirrored []mirroredRow
+	// Pull is that of [providerPage].
+	Pull *onRequest
 	// Note is a sentence below the title. It can be empty.
 	Note string
 	// Compare is the path of the comparison, or empty.

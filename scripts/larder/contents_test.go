@@ -168,10 +168,25 @@ func TestContents(t *testing.T) {
 			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
 		},
 	})
+	pulled := listedView{Address: mirrored.Address}
+	pulled.mirrored(protocol.MirroredProvider{
+		Versions: []protocol.MirroredVersion{
+			{Version: registry.Version{Major: 2}, State: "on request", Problem: "the daily budget is used up\x1b[2J"},
+			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
+		},
+		Pull: &protocol.MirroredPull{
+			Mode: registry.PullClosed, OnRequest: 1, Pending: []registry.Version{{Major: 2}}, CheckedAt: outputDay,
+		},
+	})
+	looked := listedView{Address: mirrored.Address}
+	looked.mirrored(protocol.MirroredProvider{Pull: &protocol.MirroredPull{
+		Mode: registry.PullOpen, Upstream: "mirror.example.net", Problem: "the origin did not answer in time", RequestedAt: outputDay,
+	}})
 	for name, v := range map[string]view{
 		"show-module": shown, "show-undocumented": undocumented, "show-submodule": submodule, "show-provider": provider,
 		"diff": different, "diff-same": same, "search": found, "search-nothing": searchView{Query: "flowlog"},
 		"list-remote": listed, "list-remote-mirrored": mirrored, "list-remote-denied": denied,
+		"list-remote-pulled": pulled, "list-remote-looked": looked,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -38,7 +38,8 @@ are the clients' configuration, the connection and its certificate, the clocks,
 discovery, login, and the credential. With flags it also downloads a module, and
 verifies the signature and the hashes of a provider and a mirrored provider. For
 a step that is not ok, it prints the request, the result and how to fix it. It
-changes nothing.
+changes nothing, but like every client, it can make a mirror fetch the version
+that it examines.
 
 Without URL it examines the registry in --registry, LARDER_REGISTRY, the current
 context or ` + defaultData + `. For a folder, it examines the host of the last

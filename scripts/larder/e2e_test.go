@@ -89,6 +89,12 @@ func (l *serverLog) waitFor(t *testing.T, text string) {
 // serve runs `larder serve` until the test ends.
 func serve(t *testing.T, data string, args ...string) *server {
 	t.Helper()
+	return serveIn(t, nil, data, args...)
+}
+
+// serveIn is serve with further variables of the environment, as NAME=value.
+func serveIn(t *testing.T, env []string, data string, args ...string) *server {
+	t.Helper()
 	s := &server{data: data, log: new(serverLog)}
 	s.cmd = exec.CommandContext(
 		t.Context(),
@@ -96,6 +102,7 @@ func serve(t *testing.T, data string, args ...string) *server {
 		append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--store", data}, args...)...)
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.WaitDelay = 20 * time.Second
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -32,7 +32,9 @@ The state of a version is deprecated, hidden, withdrawn or missing. A version is
 missing if its record is missing.
 
 For a mirrored provider, the list also has the versions that the mirror found at
-the origin and may not mirror. Their state is too new or refused.
+the origin and may not mirror. Their state is too new or refused. If the mirror
+policy lets clients fetch versions, the list also has the number of such
+versions and the latest check of the origin.
 
 With --quiet the command prints only addresses or versions, the newest version
 first. It omits versions that clients cannot select.` + readThroughRegistry + `

@@ -27,7 +27,7 @@ type mirrorProviderView struct {
 	// Missing lists the versions with missing records.
 	Missing []registry.Version `json:"missing,omitempty"`
 	// States has the states of the mirrored versions, and of the versions of the
-	// origin that are too new or refused. It lacks withdrawn versions.
+	// origin that are too new, refused or on request. It lacks withdrawn versions.
 	States []protocol.MirroredVersion `json:"states"`
 	// SigningKeys are the trusted keys of the origin.
 	SigningKeys []registry.OriginKey `json:"signing_keys,omitempty"`
@@ -36,6 +36,9 @@ type mirrorProviderView struct {
 	Unsigned *registry.Decision `json:"unsigned,omitempty"`
 	// Denied is the reason if the mirror policy allows no further version.
 	Denied string `json:"denied,omitempty"`
+	// Pull describes how clients make the mirror fetch versions that it lacks. It
+	// is missing if the mirror policy does not let them.
+	Pull *protocol.MirroredPull `json:"pull,omitempty"`
 	// Warnings describe damage because of which versions that are too new or
 	// refused are not listed.
 	Warnings []string `json:"warnings,omitempty"`
@@ -47,9 +50,9 @@ type mirrorProviderView struct {
 }
 
 // listMirrorProvider lists the versions of a mirrored provider, with their states
-// at a time. It also finds a provider of which only the origin was seen. If the
-// origin or the policy is damaged, it lists the mirrored versions, with a
-// warning.
+// at a time. It also finds a provider of which only the origin was seen or
+// checked. If the origin or the policy is damaged, it lists the mirrored versions,
+// with a warning.
 func listMirrorProvider(ctx context.Context, from *catalog.Catalog, a registry.MirrorProvider, now time.Time) (
 	v mirrorProviderView, err error,
 ) {
@@ -67,12 +70,16 @@ func listMirrorProvider(ctx context.Context, from *catalog.Catalog, a registry.M
 	if badPolicy != nil {
 		v.warn("versions that are too new are not listed", badPolicy)
 	}
+	found, err := pulledProvider(ctx, from, policy, a)
+	if err != nil {
+		return v, err
+	}
 	v.Versions, err = from.Mirror.All(ctx, a)
 	if errors.Is(err, registry.ErrNotFound) {
 		switch {
 		case badOrigin != nil:
 			err = badOrigin
-		case !origin.SeenAt.IsZero() || len(origin.Versions)+len(origin.Keys) > 0:
+		case !origin.SeenAt.IsZero() || len(origin.Versions)+len(origin.Keys) > 0 || found.Address != "":
 			v.Versions, err = []registry.MirrorVersion{}, nil
 		}
 	}
@@ -83,8 +90,22 @@ func listMirrorProvider(ctx context.Context, from *catalog.Catalog, a registry.M
 	if badOrigin != nil {
 		policy = nil // without publication times, all ages would be unknown
 	}
-	v.addStates(policy, a, origin, now)
-	return v, nil
+	return v, v.addStates(ctx, from, policy, a, admission.Stored{Origin: origin, Pulled: found}, now)
+}
+
+// pulledProvider returns what the mirror found when it last checked for a client.
+// It is empty if there is nothing, or if the policy does not let clients make the
+// mirror fetch the provider. An item that cannot be read is only a cache.
+func pulledProvider(ctx context.Context, from *catalog.Catalog, policy *registry.MirrorPolicy,
+	a registry.MirrorProvider) (registry.PulledProvider, error) {
+	if rule, err := admission.RuleOf(policy, a); err != nil || rule.Pull == "" {
+		return registry.PulledProvider{}, nil //nolint:nilerr // documented above
+	}
+	found, err := from.Mirror.Pulled(ctx, a)
+	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+		return registry.PulledProvider{}, nil
+	}
+	return found, err
 }
 
 // warn adds a warning about the effect of damage.
@@ -93,12 +114,11 @@ func (v *mirrorProviderView) warn(effect string, damage error) {
 		effect, printable.Escape(damage.Error())))
 }
 
-// addStates adds the states of the versions at a time.
-func (v *mirrorProviderView) addStates(
-	policy *registry.MirrorPolicy, a registry.MirrorProvider, origin registry.MirrorOrigin, now time.Time,
-) {
+// addStates adds the states of the versions at a time. stored has no versions.
+func (v *mirrorProviderView) addStates(ctx context.Context, from *catalog.Catalog, policy *registry.MirrorPolicy,
+	a registry.MirrorProvider, stored admission.Stored, now time.Time) error {
 	v.rule, _ = admission.RuleOf(policy, a)
-	stored := admission.Stored{Excluded: slices.Clone(v.Missing), Origin: origin}
+	stored.Excluded = slices.Clone(v.Missing)
 	for _, one := range v.Versions {
 		if one.Withdrawn != nil {
 			stored.Excluded = append(stored.Excluded, one.Version)
@@ -107,7 +127,13 @@ func (v *mirrorProviderView) addStates(
 		}
 	}
 	v.statuses = admission.StatusesOf(policy, a, stored, now)
+	v.Pull = admission.PullOf(policy, a, stored, v.statuses)
+	found, err := from.Mirror.PulledVersions(ctx, a, admission.VersionsToExplain(v.Pull, v.statuses)...)
+	for i, s := range v.statuses {
+		v.statuses[i].Problem = found[s.Version].Problem
+	}
 	v.States = mapped(v.statuses, admission.Status.Document)
+	return err
 }
 
 func (v mirrorProviderView) text(p page) {
@@ -120,6 +146,10 @@ func (v mirrorProviderView) text(p page) {
 	if absent := v.absent(); len(absent) > 0 {
 		p.printf("\n")
 		v.absentText(p, absent)
+	}
+	if v.Pull != nil {
+		p.printf("\n")
+		p.pulled(*v.Pull, v.States)
 	}
 	v.keysText(p)
 	p.warnings(v.Warnings)
@@ -221,7 +251,7 @@ func (v mirrorProviderView) keysText(p page) {
 // absent returns the versions that are too new or refused.
 func (v mirrorProviderView) absent() []admission.Status {
 	return slices.DeleteFunc(slices.Clone(v.statuses), func(s admission.Status) bool {
-		return s.State == admission.Available
+		return s.State == admission.Available || s.State == admission.OnRequest
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
@@ -70,6 +73,83 @@ func fillOrigin(t *testing.T, c *catalog.Catalog, mirrored bool) {
 	}
 }
 
+// fillPulled stores what the mirror found when it looked for a client. The latest
+// look has failed, or many versions are on request.
+func fillPulled(t *testing.T, data *local.Data, many bool) {
+	t.Helper()
+	found := registry.PulledProvider{
+		Address: seenProvider.String(), CheckedAt: outputDay.Add(-time.Hour), RequestedAt: outputDay,
+		Problem: "the origin did not answer in time\x1b[2J", RetryAt: outputDay.Add(time.Minute),
+		Pending: []registry.Version{parsed("0.2.0"), parsed("1.0.0")},
+	}
+	index := protocol.MirrorListing{parsed("0.2.0"), parsed("0.1.0")}
+	if many {
+		found.Problem, found.RetryAt = "", time.Time{}
+		for patch := range uint64(12) {
+			index = append(index, registry.Version{Minor: 3, Patch: patch})
+		}
+	}
+	var err error
+	if found.Index, err = protocol.Compress(index); err != nil {
+		t.Fatal(err)
+	}
+	item, err := json.Marshal(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := sqlite.Open(t.Context(), filepath.Join(data.Dir, "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	// The item never expires, so that the output is always the same.
+	change := catalog.Change{Key: catalog.Key{Partition: "mirror/pulled", Sort: found.Address}, Data: item}
+	if err := table.Write(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	v := registry.PulledVersion{Version: parsed("0.2.0"), Problem: "the daily budget of the mirror is used up"}
+	if err := data.Catalog.Mirror.SetPulledVersion(t.Context(), seenProvider, v, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A provider is listed as soon as the mirror has looked at its origin, if the
+// policy lets clients fetch it.
+func TestListPulled(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		mode registry.PullMode
+		want error
+	}{
+		"pull": {registry.PullClosed, nil}, "no pull": {"", registry.ErrNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, _, err := local.Create(t.Context(), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer data.Close()
+			fillPulled(t, data, false)
+			setRule(t, data.Catalog, registry.MirrorRule{Pull: test.mode})
+			v, err := listMirrorProvider(t.Context(), data.Catalog, seenProvider, outputDay)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("%v, want %v", err, test.want)
+			}
+			if test.want != nil {
+				return
+			}
+			want := []string{"0.2.0 on request: the daily budget of the mirror is used up", "0.1.0 on request: "}
+			got := mapped(v.States, func(v protocol.MirroredVersion) string {
+				return v.Version.String() + " " + v.State + ": " + v.Problem
+			})
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // trustRefused trusts everything for which versions of [fillOrigin] are refused.
 func trustRefused(t *testing.T, c *catalog.Catalog) {
 	t.Helper()
@@ -119,6 +199,8 @@ func TestListOrigin(t *testing.T) {
 		{"denied", true, &registry.MirrorRule{Deny: true, Reason: "We do not use it."}},
 		{"no policy", true, nil},
 		{"nothing mirrored", false, &registry.MirrorRule{MinAge: week}},
+		{"on request", true, &registry.MirrorRule{MinAge: week, Pull: registry.PullOpen}},
+		{"nothing but requests", false, &registry.MirrorRule{Pull: registry.PullClosed, Upstream: "https://mirror.example.net"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -128,6 +210,9 @@ func TestListOrigin(t *testing.T) {
 			}
 			defer data.Close()
 			fillOrigin(t, data.Catalog, test.mirrored)
+			if test.rule != nil && test.rule.Pull != "" {
+				fillPulled(t, data, test.mirrored)
+			}
 			if test.rule != nil {
 				setRule(t, data.Catalog, *test.rule)
 			}

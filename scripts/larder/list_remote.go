@@ -138,8 +138,9 @@ type listedView struct {
 	Deprecated string `json:"deprecated,omitempty"`
 	// Versions are those that clients can select.
 	Versions []metadataclient.Listed `json:"versions"`
-	// Mirror describes a mirrored provider, with the versions that are too new or
-	// refused. A registry that runs an earlier release does not return it.
+	// Mirror describes a mirrored provider, with the versions that are too new,
+	// refused or on request. A registry that runs an earlier release does not
+	// return it.
 	Mirror *protocol.MirroredProvider `json:"mirror,omitempty"`
 }
 
@@ -158,6 +159,9 @@ func (v listedView) mirrorText(p page) {
 	p.denied(v.Address, v.Mirror.Denied)
 	rows := versionRows{between: 1}
 	for _, one := range v.Mirror.Versions {
+		if one.State == string(admission.OnRequest) {
+			continue
+		}
 		state, published := one.State, ""
 		if state == string(admission.Available) {
 			state = ""
@@ -167,7 +171,15 @@ func (v listedView) mirrorText(p page) {
 		}
 		rows.add(one.Version, state, mirroredReason(one), published)
 	}
-	p.Table([]terminal.Column{versionColumn, stateColumn, publishedColumn, reasonColumn}, rows.rows)
+	if len(rows.rows) > 0 {
+		p.Table([]terminal.Column{versionColumn, stateColumn, publishedColumn, reasonColumn}, rows.rows)
+	} else {
+		p.println("No version of %s is mirrored.", v.Address)
+	}
+	if v.Mirror.Pull != nil {
+		p.printf("\n")
+		p.pulled(*v.Mirror.Pull, v.Mirror.Versions)
+	}
 }
 
 // mirroredReason returns the reason for the state of a mirrored version.

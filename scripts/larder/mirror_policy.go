@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,10 +37,19 @@ mirrored, and when. It is a file such as
     platforms    = ["linux_amd64", "darwin_arm64"]
     max_size     = "600MiB"              # of one package
     signing_keys = ["34365D9472D7468F"]  # IDs or fingerprints
+    pull         = "closed"              # or "open"; the default is neither
+  }
+  allow "providers.example.com/*/*" {
+    upstream = "https://registry.example.com"
+    networks = ["10.0.0.0/8"]            # besides public addresses
   }
   allow "*/*/*" {
     min_age     = "14d"
     unknown_age = "wait"
+  }
+  budget {
+    packages_per_day = 500
+    size_per_day     = "20GiB"
   }
 
 A pattern is HOSTNAME/NAMESPACE/TYPE, of which each part can be *. The first
@@ -50,6 +60,14 @@ provider.
 Some origins give no publication times, such as registry.opentofu.org. A minimum
 age only applies to their versions with unknown_age = "wait". Without it, they
 are admitted at once.
+
+With pull, the mirror fetches a version when a client needs it. If pull is
+"closed", clients get the version when it is copied and verified. If pull is
+"open", they get it from the origin until then. The budget limits what clients
+make the mirror copy in a day. Its default is 500 packages and 20GiB.
+
+The origin is upstream, or else the host in the provider's address. It may only
+have public addresses, and those in networks.
 
 The policy decides what gets into the mirror. Mirrored versions stay there, and
 clients get them, whatever the policy becomes.`,
@@ -127,12 +145,12 @@ again, set the policy allow "*/*/*" {}.`,
   larder mirror policy set policy.hcl --store stack:larder`,
 	}
 	cmd.RunE = c.run(func(ctx context.Context, args []string) (view, error) {
-		text, rules, err := readPolicy(ctx, cmd.InOrStdin(), args[0])
+		policy, err := readPolicy(ctx, cmd.InOrStdin(), args[0])
 		if err != nil {
 			return nil, err
 		}
 		return c.onStore(ctx, func(s *store) (view, error) {
-			policy := registry.MirrorPolicy{Text: string(text), Rules: rules, SetAt: c.now().UTC().Truncate(time.Second)}
+			policy.SetAt = c.now().UTC().Truncate(time.Second)
 			return asView(setPolicy(ctx, s, policy))
 		})
 	})
@@ -141,22 +159,22 @@ again, set the policy allow "*/*/*" {}.`,
 }
 
 // readPolicy reads a policy file, or standard input if the name is "-".
-func readPolicy(ctx context.Context, stdin io.Reader, name string) (text []byte, rules []registry.MirrorRule, err error) {
+func readPolicy(ctx context.Context, stdin io.Reader, name string) (policy registry.MirrorPolicy, err error) {
+	var text []byte
 	if name == "-" {
 		name = "standard input"
 		if text, err = io.ReadAll(io.LimitReader(stdin, policyfile.MaxText+1)); err != nil {
-			return nil, nil, fmt.Errorf("cannot read standard input: %w", err)
+			return policy, fmt.Errorf("cannot read standard input: %w", err)
 		}
 		if len(bytes.TrimSpace(text)) == 0 {
-			return nil, nil, registry.WithHint(
+			return policy, registry.WithHint(
 				fmt.Errorf("cannot read the mirror policy: %w input: standard input is empty", registry.ErrInvalid),
 				"Without a policy, operators may mirror every provider. To set that, write `allow \"*/*/*\" {}`.")
 		}
 	} else if text, err = readFile(name, policyfile.MaxText); err != nil {
-		return nil, nil, err
+		return policy, err
 	}
-	rules, err = policyfile.Parse(ctx, name, text)
-	return text, rules, err
+	return policyfile.Parse(ctx, name, text)
 }
 
 // setPolicyView is the result of setting the mirror policy.
@@ -165,6 +183,9 @@ type setPolicyView struct {
 	Status string `json:"status"`
 	// Rules is the number of rules.
 	Rules int `json:"rules"`
+	// Budget limits what clients can make the mirror fetch in a day of UTC. It is
+	// missing if no rule lets them fetch something.
+	Budget *registry.PullBudget `json:"budget,omitempty"`
 	// SHA256 is the digest of the text. The audit trail has it too.
 	SHA256 string `json:"sha256"`
 	// Denied lists the mirrored providers that the policy does not allow. They
@@ -183,8 +204,8 @@ func setPolicy(ctx context.Context, s *store, policy registry.MirrorPolicy) (v s
 	policy.SetBy = by.String()
 	sum := sha256.Sum256([]byte(policy.Text))
 	v = setPolicyView{
-		Status: "unchanged", Rules: len(policy.Rules), SHA256: hex.EncodeToString(sum[:]), Denied: []string{},
-		Notes: unknownAgeNotes(policy.Text, policy.Rules),
+		Status: "unchanged", Rules: len(policy.Rules), Budget: budgetOf(policy), SHA256: hex.EncodeToString(sum[:]),
+		Denied: []string{}, Notes: policyNotes(policy),
 	}
 	changed, err := s.catalog.SetMirrorPolicy(ctx, policy, fmt.Sprintf("sha256:%s, %s", v.SHA256, countRules(v.Rules)))
 	if err != nil {
@@ -209,22 +230,57 @@ func setPolicy(ctx context.Context, s *store, policy registry.MirrorPolicy) (v s
 	return v, nil
 }
 
-// unknownAgeNotes returns a note for each rule of a text that has a minimum age,
-// and no decision about versions without a publication time.
-func unknownAgeNotes(text string, rules []registry.MirrorRule) (notes []string) {
-	lines := strings.Split(text, "\n")
-	for i, rule := range rules {
-		end := len(lines)
-		if i+1 < len(rules) {
-			end = rules[i+1].Line
+// policyNotes returns remarks about rules that are valid, and may not be meant.
+func policyNotes(policy registry.MirrorPolicy) (notes []string) {
+	for i, rule := range policy.Rules {
+		add := func(format string, args ...any) {
+			notes = append(notes, fmt.Sprintf("line %d ", rule.Line)+fmt.Sprintf(format, args...))
 		}
-		of := strings.Join(lines[min(max(rule.Line-1, 0), end):end], "\n")
-		if rule.MinAge > 0 && !rule.WaitUnknown && !strings.Contains(of, "unknown_age") {
-			notes = append(notes, fmt.Sprintf("line %d has min_age without unknown_age: versions without a publication "+
-				"time are admitted at once. To let them wait, add unknown_age = \"wait\".", rule.Line))
+		if rule.MinAge > 0 && !rule.WaitUnknown && !strings.Contains(textOf(policy, i), "unknown_age") {
+			add("has min_age without unknown_age: versions without a publication time are admitted at once. " +
+				"To let them wait, add unknown_age = \"wait\".")
+		}
+		if rule.Pull == "" {
+			continue
+		}
+		if len(rule.Platforms) == 0 {
+			add("has pull without platforms: every platform of a version is copied. " +
+				"To copy fewer, add platforms, such as platforms = [\"linux_amd64\"].")
+		}
+		if strings.HasPrefix(rule.Pattern, "*/") {
+			add("has pull for every hostname: clients can make the mirror fetch from every public host. " +
+				"To prevent that, write a pattern for each origin.")
 		}
 	}
 	return notes
+}
+
+// textOf returns the text from a rule up to the next one.
+func textOf(policy registry.MirrorPolicy, rule int) string {
+	lines := strings.Split(policy.Text, "\n")
+	end := len(lines)
+	if rule+1 < len(policy.Rules) {
+		end = policy.Rules[rule+1].Line
+	}
+	return strings.Join(lines[min(max(policy.Rules[rule].Line-1, 0), end):end], "\n")
+}
+
+// budgetOf returns the budget of a policy, with the default for what it does not
+// set. It returns nil if clients cannot make the mirror fetch anything.
+func budgetOf(policy registry.MirrorPolicy) *registry.PullBudget {
+	if !slices.ContainsFunc(policy.Rules, func(rule registry.MirrorRule) bool { return rule.Pull != "" }) {
+		return nil
+	}
+	budget := policy.Budget.OrDefault()
+	return &budget
+}
+
+// printBudget prints a budget, which can be nil.
+func printBudget(p page, budget *registry.PullBudget) {
+	if budget != nil {
+		p.println("Clients can make the mirror fetch up to %s and %s each day",
+			english.Plural(budget.Packages, "package", ""), shortSize(budget.Bytes))
+	}
 }
 
 // countRules returns a number of rules with the noun.
@@ -236,6 +292,7 @@ func (v setPolicyView) text(p page) {
 	} else {
 		p.println("Set the mirror policy, with %s", countRules(v.Rules))
 	}
+	printBudget(p, v.Budget)
 	for _, address := range v.Denied {
 		p.println("  %s: the policy does not allow %s. Its mirrored versions stay.",
 			p.Paint("note", terminal.Yellow), address)
@@ -267,13 +324,11 @@ providers.`,
 			}
 			addresses = append(addresses, address)
 		}
-		text, rules, err := readPolicy(ctx, cmd.InOrStdin(), args[0])
+		policy, err := readPolicy(ctx, cmd.InOrStdin(), args[0])
 		if err != nil {
 			return nil, err
 		}
-		v, err := checkPolicy(rules, addresses)
-		v.Notes = unknownAgeNotes(string(text), rules)
-		return v, err
+		return checkPolicy(policy, addresses)
 	})
 	return cmd
 }
@@ -281,8 +336,11 @@ providers.`,
 // checkedPolicyView is a valid policy, and what it decides about providers.
 type checkedPolicyView struct {
 	// Rules is the number of rules.
-	Rules     int               `json:"rules"`
-	Providers []checkedProvider `json:"providers"`
+	Rules int `json:"rules"`
+	// Budget limits what clients can make the mirror fetch in a day of UTC. It is
+	// missing if no rule lets them fetch something.
+	Budget    *registry.PullBudget `json:"budget,omitempty"`
+	Providers []checkedProvider    `json:"providers"`
 	// Notes are remarks about rules.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -296,13 +354,15 @@ type checkedProvider struct {
 	Rule *registry.MirrorRule `json:"rule,omitempty"`
 }
 
-// checkPolicy returns what rules decide about providers. If they deny one, it
-// also returns [registry.ErrNotAdmitted].
-func checkPolicy(rules []registry.MirrorRule, addresses []registry.MirrorProvider) (checkedPolicyView, error) {
-	v := checkedPolicyView{Rules: len(rules), Providers: []checkedProvider{}}
+// checkPolicy returns what a policy decides about providers. If it denies one,
+// checkPolicy also returns [registry.ErrNotAdmitted].
+func checkPolicy(policy registry.MirrorPolicy, addresses []registry.MirrorProvider) (checkedPolicyView, error) {
+	v := checkedPolicyView{
+		Rules: len(policy.Rules), Budget: budgetOf(policy), Providers: []checkedProvider{}, Notes: policyNotes(policy),
+	}
 	var denied []string
 	for _, address := range addresses {
-		rule, err := admission.RuleOf(&registry.MirrorPolicy{Rules: rules}, address)
+		rule, err := admission.RuleOf(&policy, address)
 		one := checkedProvider{Address: address.String(), Allowed: err == nil}
 		if rule.Line > 0 {
 			one.Rule = &rule
@@ -325,6 +385,7 @@ func checkPolicy(rules []registry.MirrorRule, addresses []registry.MirrorProvide
 func (v checkedPolicyView) text(p page) {
 	if len(v.Providers) == 0 {
 		p.println("The policy is valid, with %s", countRules(v.Rules))
+		printBudget(p, v.Budget)
 	}
 	for _, one := range v.Providers {
 		state, color := "allowed", terminal.Green
@@ -374,6 +435,22 @@ func requirements(rule registry.MirrorRule) string {
 	}
 	if len(rule.SigningKeys) > 0 {
 		parts = append(parts, "signed by "+oneOf(rule.SigningKeys))
+	}
+	switch rule.Pull {
+	case registry.PullOpen:
+		parts = append(parts, "fetched when a client needs it; the client gets it from the origin until it is copied (pull open)")
+	case registry.PullClosed:
+		parts = append(parts, "fetched when a client needs it; the client waits for the copy (pull closed)")
+	}
+	if rule.Upstream != "" {
+		parts = append(parts, "upstream "+rule.Upstream)
+	}
+	if len(rule.Networks) > 0 {
+		names := make([]string, len(rule.Networks))
+		for i, network := range rule.Networks {
+			names[i] = network.String()
+		}
+		parts = append(parts, "networks "+strings.Join(names, ", "))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -13,19 +13,33 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/contexts"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-const defaultAddress = "127.0.0.1:8443"
+const (
+	defaultAddress = "127.0.0.1:8443"
+	// pullLease is how long a server that was killed prevents the next one from
+	// continuing its copies.
+	pullLease = 5 * time.Second
+	// policyTime is how long the mirror policy is cached. It is short, because the
+	// database is on this machine.
+	policyTime = time.Second
+)
 
 func (c *cli) serveCommand() *cobra.Command {
 	var data, rules string
@@ -45,6 +59,10 @@ On a loopback address, anyone who can reach the registry can read everything,
 unless you use --require-token, --access or --host. On other addresses, clients
 always need a credential, and you must give a host and a certificate for it.
 Publishing through the registry, with --registry, always needs a credential.
+
+If the mirror policy has rules with pull, the registry fetches providers when
+clients request them. It continues unfinished copies after a restart. Each night
+at 3:00 it checks for new versions of them. See larder help mirror policy set.
 
 The server reloads --cert and --key when the files change, and on SIGHUP. It
 renews a certificate of its own authority while it runs. It logs a warning 14
@@ -125,6 +143,11 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 		log.LogAttrs(ctx, slog.LevelInfo, "created a registry in an empty folder", slog.String("data", data.Dir))
 	}
 	data.Inspector = inspection.Process{Log: log}
+	ctx, stop := context.WithCancel(ctx)
+	var copies sync.WaitGroup
+	defer copies.Wait()
+	defer stop()
+	worker := pullThrough(ctx, data, log)
 	server, err := data.Listen(ctx, options, log)
 	if err != nil {
 		return err
@@ -137,6 +160,7 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 	if err := c.show(announcement, nil); err != nil {
 		return err
 	}
+	copies.Go(func() { worker.Run(ctx) })
 	go func() {
 		for {
 			select {
@@ -155,6 +179,18 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 		c.page().printf("Stopped.\n")
 	}
 	return nil
+}
+
+// pullThrough lets clients make the mirror in a folder fetch what it lacks. The
+// returned worker must run until ctx ends.
+func pullThrough(ctx context.Context, data *local.Data, log *slog.Logger) *pull.Local {
+	policies := admission.NewPoliciesWithLifetime(policyTime, data.Catalog, nil)
+	worker := pull.NewLocal(ctx, pull.New(pull.Options{
+		Catalog: data.Catalog, Objects: data.Objects, Client: pull.NewClient("larder/" + version()), Policies: policies,
+		Log: log, MaxBytes: settings.PullBytes, Lease: pullLease,
+	}))
+	data.Pulling = &mirror.Pulling{Pulled: data.Catalog.Mirror, Worker: worker, Policies: policies}
+	return worker
 }
 
 // warnOfOthers prints a warning for each server that already serves the folder.

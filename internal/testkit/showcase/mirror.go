@@ -2,10 +2,16 @@ package showcase
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -66,11 +72,13 @@ func (f *filler) mirror(ctx context.Context) error {
 	return f.origins(ctx)
 }
 
-// aws is the mirrored provider whose versions have all states. Of waits, no
-// version is mirrored. changed has a key that an operator trusts.
+// aws is the mirrored provider whose versions have all states. Of waits and
+// fetched, no version is mirrored. Clients can make the mirror fetch versions of
+// aws and fetched. changed has a key that an operator trusts.
 const (
 	aws     = "registry.example.net/hashicorp/aws"
 	waits   = "registry.example.net/example/status"
+	fetched = "registry.example.net/example/weather"
 	changed = "registry.example.net/cloudflare/cloudflare"
 )
 
@@ -78,8 +86,29 @@ const minAge = 7 * 24 * time.Hour
 
 // policy is the policy of the mirror.
 var policy = registry.MirrorPolicy{
-	Text:  "allow \"registry.example.net/*/*\" {\n  min_age = \"7d\"\n}\n",
-	Rules: []registry.MirrorRule{{Pattern: "registry.example.net/*/*", Line: 1, MinAge: int64(minAge / time.Second)}},
+	Text: `allow "registry.example.net/hashicorp/aws" {
+  min_age = "7d"
+  pull    = "open"
+}
+
+allow "registry.example.net/example/weather" {
+  min_age  = "7d"
+  pull     = "closed"
+  upstream = "https://mirror.example.org"
+}
+
+allow "registry.example.net/*/*" {
+  min_age = "7d"
+}
+`,
+	Rules: []registry.MirrorRule{
+		{Pattern: aws, Line: 1, MinAge: int64(minAge / time.Second), Pull: registry.PullOpen},
+		{
+			Pattern: fetched, Line: 6, MinAge: int64(minAge / time.Second), Pull: registry.PullClosed,
+			Upstream: "https://mirror.example.org",
+		},
+		{Pattern: "registry.example.net/*/*", Line: 12, MinAge: int64(minAge / time.Second)},
+	},
 	SetAt: day(4, 2, 2, 0), SetBy: operator,
 }
 
@@ -103,7 +132,7 @@ var awsReleases = []release{
 
 // origins sets the policy, and adds what the mirror has seen of some origins.
 func (f *filler) origins(ctx context.Context) error {
-	if _, err := f.data.Catalog.SetMirrorPolicy(ctx, policy, "1 rule"); err != nil {
+	if _, err := f.data.Catalog.SetMirrorPolicy(ctx, policy, "3 rules"); err != nil {
 		return err
 	}
 	first := registry.OriginKey{
@@ -144,9 +173,53 @@ func (f *filler) origins(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.origin(ctx, waits, []release{
+	err = f.origin(ctx, waits, []release{
 		{"0.9.0", day(11, 15, 10, 0), day(11, 15, 10, 0)}, {"1.0.0", day(11, 17, 10, 0), day(11, 18, 3, 0)},
 	}, func(*registry.MirrorOrigin) {})
+	if err != nil {
+		return err
+	}
+	return f.pulled(ctx)
+}
+
+// pulled adds what the mirror found when it checked origins for clients. These
+// items never expire, so that the pages are always the same.
+func (f *filler) pulled(ctx context.Context) (err error) {
+	table, err := sqlite.Open(ctx, filepath.Join(f.data.Dir, "larder.db"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, table.Close()) }()
+	var older protocol.MirrorListing
+	for minor := uint64(17); minor > 0; minor-- {
+		older = append(older, registry.Version{Major: 6, Minor: minor})
+	}
+	for _, one := range []struct {
+		registry.PulledProvider
+		index protocol.MirrorListing
+	}{
+		{registry.PulledProvider{
+			Address: aws, RequestedAt: day(11, 20, 8, 51), CheckedAt: day(11, 20, 8, 51),
+			Pending: []registry.Version{{Major: 6, Minor: 21}, {Major: 6, Minor: 17}},
+		}, older},
+		{registry.PulledProvider{
+			Address: fetched, RequestedAt: day(11, 20, 8, 40), CheckedAt: day(11, 20, 3, 0),
+			Problem: "the origin did not answer in time", RetryAt: day(11, 20, 8, 41),
+		}, protocol.MirrorListing{{Major: 1, Minor: 1}, {Major: 1}}},
+	} {
+		if one.Index, err = protocol.Compress(one.index); err != nil {
+			return err
+		}
+		data, err := json.Marshal(one.PulledProvider)
+		if err != nil {
+			return err
+		}
+		change := catalog.Change{Key: catalog.Key{Partition: "mirror/pulled", Sort: one.Address}, Data: data}
+		if err := table.Write(ctx, change); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // origin adds what the mirror has seen of the origin of a provider.

@@ -23,11 +23,16 @@ const (
 	platformsName   = "platforms"
 	maxSizeName     = "max_size"
 	signingKeysName = "signing_keys"
+	pullName        = "pull"
+	upstreamName    = "upstream"
+	networksName    = "networks"
 )
 
 // allowNames are the attributes of allow. The only attribute of deny is
 // reasonName.
-var allowNames = []string{minAgeName, unknownAgeName, platformsName, maxSizeName, signingKeysName}
+var allowNames = []string{
+	minAgeName, unknownAgeName, platformsName, maxSizeName, signingKeysName, pullName, upstreamName, networksName,
+}
 
 // attributes reads the attributes of a rule.
 func (p *parser) attributes(b *hclsyntax.Block, rule *registry.MirrorRule) {
@@ -50,6 +55,7 @@ func (p *parser) attributes(b *hclsyntax.Block, rule *registry.MirrorRule) {
 	if a := b.Body.Attributes[unknownAgeName]; a != nil && !rule.Deny && b.Body.Attributes[minAgeName] == nil {
 		p.add(a.NameRange, "Add min_age, such as min_age = \"7d\", or remove unknown_age.", "unknown_age needs min_age")
 	}
+	p.checkOrigin(b, *rule)
 }
 
 // ofAllow reads an attribute of allow, except for reason.
@@ -65,6 +71,12 @@ func (p *parser) ofAllow(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 		p.maxSize(a, rule)
 	case signingKeysName:
 		p.signingKeys(a, rule)
+	case pullName:
+		p.pull(a, rule)
+	case upstreamName:
+		p.upstream(a, rule)
+	case networksName:
+		p.networks(a, rule)
 	default:
 		p.add(a.NameRange, didYouMean(a.Name, allowNames, "The attributes of allow are "+strings.Join(allowNames, ", ")+"."),
 			"allow has no attribute %q", a.Name)
@@ -131,15 +143,23 @@ func (p *parser) minAge(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 
 func (p *parser) unknownAge(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 	const admit, wait = "admit", "wait"
-	text, ok := p.text(a, `"wait"`)
-	if !ok {
-		return
+	rule.WaitUnknown = p.choice(a, admit, wait) == wait
+}
+
+func (p *parser) pull(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
+	rule.Pull = registry.PullMode(p.choice(a, string(registry.PullOpen), string(registry.PullClosed)))
+}
+
+// choice returns the text of an attribute, which must be one or the other. If it
+// is not, choice adds a problem and returns an empty string.
+func (p *parser) choice(a *hclsyntax.Attribute, one, other string) string {
+	text, ok := p.text(a, strconv.Quote(other))
+	if ok && text != one && text != other {
+		p.add(a.Expr.Range(), didYouMean(text, []string{one, other}, ""),
+			"%s %.40q must be %q or %q", a.Name, text, one, other)
+		return ""
 	}
-	if text != admit && text != wait {
-		p.add(a.Expr.Range(), didYouMean(text, []string{admit, wait}, ""),
-			"unknown_age %.40q must be \"admit\" or \"wait\"", text)
-	}
-	rule.WaitUnknown = text == wait
+	return text
 }
 
 func (p *parser) platforms(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
@@ -175,9 +195,26 @@ var (
 )
 
 func (p *parser) maxSize(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
-	text, ok := p.text(a, `"600MiB"`)
+	rule.MaxSize = p.size(a, sizeBounds{
+		example: "600MiB", largest: largest, ifLarger: "Remove it for no limit.", ifZero: "To allow no packages, use deny.",
+	})
+}
+
+// sizeBounds describes the sizes that an attribute can have.
+type sizeBounds struct {
+	example string
+	// largest is the largest size in bytes. It has whole GiB.
+	largest int64
+	// ifLarger and ifZero are hints.
+	ifLarger, ifZero string
+}
+
+// size returns the size of an attribute in bytes. If the attribute has none in
+// the bounds, size adds a problem and returns 0.
+func (p *parser) size(a *hclsyntax.Attribute, bounds sizeBounds) int64 {
+	text, ok := p.text(a, strconv.Quote(bounds.example))
 	if !ok {
-		return
+		return 0
 	}
 	at := a.Expr.Range()
 	match := size.FindStringSubmatch(text)
@@ -186,18 +223,19 @@ func (p *parser) maxSize(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 		if near := nearSize.FindStringSubmatch(text); near != nil {
 			hint = fmt.Sprintf("Did you mean %q?", near[1]+strings.ToUpper(near[2])+"iB")
 		}
-		p.add(at, hint, "max_size %.40q must be a whole number with the unit KiB, MiB or GiB, such as \"600MiB\"", text)
-		return
+		p.add(at, hint, "%s %.40q must be a whole number with the unit KiB, MiB or GiB, such as %q", a.Name, text,
+			bounds.example)
+		return 0
 	}
-	n, err := strconv.ParseInt(match[1], 10, 32)
+	n, err := strconv.ParseInt(match[1], 10, 64)
 	switch {
-	case err != nil || n > largest/sizes[match[2]]:
-		p.add(at, "Remove it for no limit.", "max_size %.40q is more than 5GiB", text)
+	case err != nil || n > bounds.largest/sizes[match[2]]:
+		p.add(at, bounds.ifLarger, "%s %.40q is more than %dGiB", a.Name, text, bounds.largest>>30)
+		return 0
 	case n == 0:
-		p.add(at, "To allow no packages, use deny.", "max_size %.40q is zero", text)
-	default:
-		rule.MaxSize = n * sizes[match[2]]
+		p.add(at, bounds.ifZero, "%s %.40q is zero", a.Name, text)
 	}
+	return n * sizes[match[2]]
 }
 
 var hexadecimal = regexp.MustCompile("^[0-9A-F]+$")

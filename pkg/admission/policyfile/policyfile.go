@@ -9,8 +9,18 @@
 //	  platforms    = ["linux_amd64", "darwin_arm64"]
 //	  max_size     = "600MiB"
 //	  signing_keys = ["34365D9472D7468F"]
+//	  pull         = "closed"
+//	}
+//	allow "providers.example.com/*/*" {
+//	  upstream = "https://registry.example.com"
+//	  networks = ["10.0.0.0/8"]
 //	}
 //	allow "*/*/*" { min_age = "14d" }
+//
+//	budget {
+//	  packages_per_day = 500
+//	  size_per_day     = "20GiB"
+//	}
 //
 // The file decides about the supply chain of all clients. So the package is
 // strict: it refuses rules that cannot have an effect, and reports all mistakes
@@ -63,20 +73,20 @@ func (e *Error) Error() string {
 // Unwrap returns [registry.ErrInvalid].
 func (*Error) Unwrap() error { return registry.ErrInvalid }
 
-// Parse parses a policy file. Messages contain its name. The rules are in the
-// order of the file, and there is at least one. No rule hides a later one
-// completely.
+// Parse parses a policy file. Messages contain its name. The result has the text,
+// the rules and the budget. The rules are in the order of the file, and there is
+// at least one. No rule hides a later one completely.
 //
 // The error is a [*registry.ProblemsError] of [*Error] for an invalid file, in
 // the order of the file. Otherwise it is the error of ctx. After a syntax
 // error, Parse looks for no further mistakes.
-func Parse(ctx context.Context, name string, text []byte) ([]registry.MirrorRule, error) {
+func Parse(ctx context.Context, name string, text []byte) (registry.MirrorPolicy, error) {
 	p := parser{name: name}
 	if err := p.parse(ctx, text); err != nil {
-		return nil, err
+		return registry.MirrorPolicy{}, err
 	}
 	if len(p.problems) == 0 {
-		return p.rules, nil
+		return registry.MirrorPolicy{Text: string(text), Rules: p.rules, Budget: p.budget}, nil
 	}
 	slices.SortStableFunc(p.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -89,13 +99,14 @@ func Parse(ctx context.Context, name string, text []byte) ([]registry.MirrorRule
 		}
 		failed.Problems = append(failed.Problems, err)
 	}
-	return nil, failed
+	return registry.MirrorPolicy{}, failed
 }
 
-// parser collects the rules and the mistakes of one file.
+// parser collects the rules, the budget and the mistakes of one file.
 type parser struct {
 	name     string
 	rules    []registry.MirrorRule
+	budget   registry.PullBudget
 	problems []problem
 }
 
@@ -156,8 +167,15 @@ func (p *parser) parse(ctx context.Context, text []byte) error {
 		p.outside(name, a.NameRange)
 	}
 	for _, b := range body.Blocks {
-		p.rule(b)
+		switch {
+		case slices.Contains(ruleTypes, b.Type):
+			p.rule(b)
+		case b.Type != budgetType:
+			p.add(b.TypeRange, didYouMean(b.Type, append(ruleTypes, budgetType), "A rule begins with allow or deny."),
+				"there is no block %q", b.Type)
+		}
 	}
+	p.budgets(body.Blocks)
 	if len(body.Attributes)+len(body.Blocks) == 0 {
 		p.add(hcl.Range{Start: hcl.InitialPos}, "To deny everything, write `deny \"*/*/*\" {}`.",
 			"the policy has no rules, so it would deny everything")
@@ -199,7 +217,9 @@ func (p *parser) outside(name string, at hcl.Range) {
 	switch near, ok := suggest.Nearest(name, ruleTypes); {
 	case ok:
 		p.add(at, fmt.Sprintf("Write a rule as `%s \"registry.opentofu.org/hashicorp/*\" {}`.", near),
-			"the file can only have rules, and %q is an attribute", name)
+			"the file can only have rules and a budget, and %q is an attribute", name)
+	case name == budgetType || slices.Contains(budgetNames, name):
+		p.add(at, "Write the budget as `budget { packages_per_day = 500 }`.", "the attribute %q is outside of a budget", name)
 	default:
 		p.add(at, "Move it into a rule.", "the attribute %q is outside of a rule", name)
 	}
@@ -208,11 +228,6 @@ func (p *parser) outside(name string, at hcl.Range) {
 // rule reads a rule. If it has mistakes, rule reads the rest of it
 // nevertheless.
 func (p *parser) rule(b *hclsyntax.Block) {
-	if !slices.Contains(ruleTypes, b.Type) {
-		p.add(b.TypeRange, didYouMean(b.Type, ruleTypes, "A rule begins with allow or deny."),
-			"there is no block %q", b.Type)
-		return
-	}
 	rule := registry.MirrorRule{Line: b.TypeRange.Start.Line, Deny: b.Type == deny}
 	rule.Pattern = p.pattern(b)
 	for _, inner := range b.Body.Blocks {

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/hcl/v2/hclwrite"
 	"github.com/zclconf/go-cty/cty"
 
@@ -29,14 +31,37 @@ allow "registry.opentofu.org/hashicorp/*" {
   platforms    = ["linux_amd64", "darwin_arm64"]
   max_size     = "600MiB"
   signing_keys = ["34365D9472D7468F", "c874 011f 0ab4 0511 0d02  1055 3436 5d94 72d7 468f"]
+  pull         = "open"
 }
 allow "xn--mnchen-3ya.example.com/*/aws" {
   min_age     = "36h"
   unknown_age = "admit"
 }
 allow "*/acme/*" {}
-allow "*/*/*" { min_age = "2w" }
+budget {
+  packages_per_day = 20
+  size_per_day     = "10240GiB"
+}
+allow "providers.example.com/*/*" {
+  pull     = "closed"
+  upstream = "https://10.0.0.7:8443/v1/providers/"
+  networks = ["10.0.0.7/32", "fd00::/8", "127.0.0.0/8"]
+}
+allow "*/*/*" {
+  min_age  = "2w"
+  networks = ["100.64.0.0/10"]
+}
 `
+
+// comparePrefixes makes cmp compare prefixes, which have no exported fields.
+var comparePrefixes = cmpopts.EquateComparable(netip.Prefix{})
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
 
 func TestParse(t *testing.T) {
 	t.Parallel()
@@ -44,22 +69,33 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []registry.MirrorRule{
+	rules := []registry.MirrorRule{
 		{Pattern: "registry.opentofu.org/hashicorp/consul", Line: 2, Deny: true, Reason: "We do not use it."},
 		{Pattern: "registry.opentofu.org/hashicorp/nomad", Line: 5, Deny: true},
 		{
 			Pattern: "registry.opentofu.org/hashicorp/*", Line: 7, MinAge: 7 * 24 * 3600, WaitUnknown: true,
 			Platforms: []registry.Platform{{OS: "linux", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"}}, MaxSize: 600 << 20,
 			SigningKeys: []string{"34365D9472D7468F", "C874011F0AB405110D02105534365D9472D7468F"},
+			Pull:        registry.PullOpen,
 		},
-		{Pattern: "xn--mnchen-3ya.example.com/*/aws", Line: 14, MinAge: 36 * 3600},
-		{Pattern: "*/acme/*", Line: 18},
-		{Pattern: "*/*/*", Line: 19, MinAge: 14 * 24 * 3600},
+		{Pattern: "xn--mnchen-3ya.example.com/*/aws", Line: 15, MinAge: 36 * 3600},
+		{Pattern: "*/acme/*", Line: 19},
+		{
+			Pattern: "providers.example.com/*/*", Line: 24, Pull: registry.PullClosed,
+			Upstream: "https://10.0.0.7:8443/v1/providers/", Networks: prefixes("10.0.0.7/32", "fd00::/8", "127.0.0.0/8"),
+		},
+		{Pattern: "*/*/*", Line: 29, MinAge: 14 * 24 * 3600, Networks: prefixes("100.64.0.0/10")},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	want := registry.MirrorPolicy{
+		Text: policy, Rules: rules, Budget: registry.PullBudget{Packages: 20, Bytes: 10 << 40},
+	}
+	if diff := cmp.Diff(want, got, comparePrefixes); diff != "" {
 		t.Error(diff)
 	}
 }
+
+// pulling is a rule that lets clients make the mirror fetch.
+const pulling = "allow \"*/*/*\" { pull = \"open\" }\n"
 
 // mistakes has files with the problems that Parse reports, each followed by its
 // hint in parentheses.
@@ -106,14 +142,55 @@ var mistakes = map[string]struct {
 	}},
 	"attributes outside": {"min_age = \"7d\"\nallow = \"*/*/*\"\n", []string{
 		"p:1:1: the attribute \"min_age\" is outside of a rule (Move it into a rule.)",
-		"p:2:1: the file can only have rules, and \"allow\" is an attribute (Write a rule as `allow \"registry.opentofu.org/hashicorp/*\" {}`.)",
+		"p:2:1: the file can only have rules and a budget, and \"allow\" is an attribute (Write a rule as `allow \"registry.opentofu.org/hashicorp/*\" {}`.)",
+	}},
+	"a budget outside": {"packages_per_day = 5\nbudget = 5\nallow \"*/*/*\" {}\n", []string{
+		"p:1:1: the attribute \"packages_per_day\" is outside of a budget (Write the budget as `budget { packages_per_day = 500 }`.)",
+		"p:2:1: the attribute \"budget\" is outside of a budget (Write the budget as `budget { packages_per_day = 500 }`.)",
+	}},
+	"a budget without pull": {"budget { packages_per_day = 5 }\nallow \"*/*/*\" {}\n", []string{
+		"p:1:1: the budget has no effect, because no rule has pull (Add pull = \"open\" or pull = \"closed\" to a rule, or remove the budget.)",
+	}},
+	"a budget with a mistake in pull": {"budget { packages_per_day = 5 }\nallow \"*/*/*\" { pull = \"opened\" }\n", []string{
+		"p:2:24: pull \"opened\" must be \"open\" or \"closed\" (Did you mean open?)",
+	}},
+	"two budgets": {pulling + "budget { packages_per_day = 5 }\nbudget { size_per_day = \"1GiB\" }\n", []string{
+		"p:3:1: line 2 has a budget already (Merge the two.)",
+	}},
+	"an empty budget": {pulling + "budget {}\n", []string{
+		"p:2:1: the budget is empty (Add packages_per_day = 500, or size_per_day = \"20GiB\", or both.)",
+	}},
+	"a budget with other content": {pulling + "budget \"*/*/*\" {\n  packages = 5\n  color = 1\n  size {}\n}\n", []string{
+		"p:2:8: budget has no pattern, because it is for all rules together (Remove it.)",
+		"p:3:3: budget has no attribute \"packages\" (The attributes of budget are packages_per_day, size_per_day.)",
+		"p:4:3: budget has no attribute \"color\" (The attributes of budget are packages_per_day, size_per_day.)",
+		"p:5:3: budget has only attributes, and \"size\" is a block",
+	}},
+	"an almost correct budget": {pulling + "budgets {}\nbudget { size_per_dya = \"1GiB\" }\n", []string{
+		"p:2:1: there is no block \"budgets\" (Did you mean budget?)",
+		"p:3:10: budget has no attribute \"size_per_dya\" (Did you mean size_per_day?)",
+	}},
+	"only a budget": {"budget { packages_per_day = 5 }\n", []string{
+		"p:1:1: the budget has no effect, because no rule has pull (Add pull = \"open\" or pull = \"closed\" to a rule, or remove the budget.)",
+	}},
+	"pull of deny": {"deny \"*/*/a\" { pull = \"open\" }\n", []string{
+		"p:1:16: deny has no pull, because it denies all versions (Use allow, or remove the attribute.)",
+	}},
+	"an upstream for every hostname": {"allow \"*/acme/*\" { upstream = \"https://registry.example.com\" }\n", []string{
+		"p:1:20: upstream needs a pattern with a hostname (Write a rule for each origin, such as `allow \"registry.example.com/*/*\"`.)",
+	}},
+	"networks with pull for every hostname": {"allow \"*/acme/*\" {\n  networks = [\"10.0.0.0/8\"]\n  pull = \"open\"\n}\n", []string{
+		"p:2:3: networks with pull needs a pattern with a hostname (Write a rule for each origin, such as `allow \"registry.example.com/*/*\"`.)",
+	}},
+	"too many networks": {"allow \"*/*/*\" { networks = [" + strings.Repeat("\"10.0.0.0/8\",", 33) + "] }\n", []string{
+		"p:1:28: networks has 33 prefixes, and can have at most 32 (Write one prefix for several networks.)",
 	}},
 	"a block in a rule": {"allow \"*/*/*\" {\n  age {}\n}\n", []string{
 		"p:2:3: a rule has only attributes, and \"age\" is a block",
 	}},
 	"unknown attributes": {"allow \"*/*/a\" {\n  min_ag = \"7d\"\n  color = 1\n}\ndeny \"*/*/b\" {\n  reasons = \"x\"\n  color = 1\n}\n", []string{
 		"p:2:3: allow has no attribute \"min_ag\" (Did you mean min_age?)",
-		"p:3:3: allow has no attribute \"color\" (The attributes of allow are min_age, unknown_age, platforms, max_size, signing_keys.)",
+		"p:3:3: allow has no attribute \"color\" (The attributes of allow are min_age, unknown_age, platforms, max_size, signing_keys, pull, upstream, networks.)",
 		"p:6:3: deny has no attribute \"reasons\" (Did you mean reason?)",
 		"p:7:3: deny has no attribute \"color\" (The only attribute of deny is reason.)",
 	}},
@@ -175,6 +252,32 @@ var attributes = map[string]string{
 	`max_size = "6GiB"`:        `max_size "6GiB" is more than 5GiB (Remove it for no limit.)`,
 	`max_size = "9999999999K"`: `max_size "9999999999K" must be a whole number with the unit KiB, MiB or GiB, such as "600MiB" (Did you mean "9999999999KiB"?)`,
 
+	`max_size = "6000000000000KiB"`: `max_size "6000000000000KiB" is more than 5GiB (Remove it for no limit.)`,
+
+	`pull = true`:   `pull must be a text in quotes, such as "closed"`,
+	`pull = ""`:     `pull "" must be "open" or "closed"`,
+	`pull = "Open"`: `pull "Open" must be "open" or "closed" (Did you mean open?)`,
+
+	`networks = "10.0.0.0/8"`:                  `networks must be a list of texts, such as ["10.0.0.0/8"]`,
+	`networks = []`:                            `networks is empty (Remove it to allow only public addresses.)`,
+	`networks = ["10.1.0.0/8"]`:                `invalid network "10.1.0.0/8": it is another way to write 10.0.0.0/8 (Write "10.0.0.0/8".)`,
+	`networks = ["FD00:0::/8"]`:                `invalid network "FD00:0::/8": it is another way to write fd00::/8 (Write "fd00::/8".)`,
+	`networks = ["::ffff:10.0.0.0/104"]`:       `invalid network "::ffff:10.0.0.0/104": it is another way to write 10.0.0.0/8 (Write "10.0.0.0/8".)`,
+	`networks = ["10.0.0.7"]`:                  `invalid network "10.0.0.7": it has no length (For one address, write "10.0.0.7/32".)`,
+	`networks = ["fd00::7%eth0"]`:              `invalid network "fd00::7%eth0": it has no length (For one address, write "fd00::7/128".)`,
+	`networks = ["10.0.0.0/33"]`:               `invalid network "10.0.0.0/33": it is not a prefix (Write it as "10.0.0.0/8" or "fd00::/8".)`,
+	`networks = ["intranet"]`:                  `invalid network "intranet": it is not a prefix (Write it as "10.0.0.0/8" or "fd00::/8".)`,
+	`networks = ["10.0.0.0/8", "10.0.0.0/8"]`:  `the network 10.0.0.0/8 is twice in the list (Remove one of the two.)`,
+	`networks = ["10.0.0.0/8", "10.1.0.0/16"]`: `the network 10.1.0.0/16 is part of 10.0.0.0/8, which is in the list too (Remove it.)`,
+	`networks = ["10.1.0.0/16", "10.0.0.0/8"]`: `the network 10.0.0.0/8 contains 10.1.0.0/16, which is in the list too (Remove 10.1.0.0/16.)`,
+	`networks = ["169.254.169.254/32"]`:        `invalid network "169.254.169.254/32": clouds give out credentials at such addresses (Remove it. The mirror never connects to them.)`,
+	`networks = ["fe80::/10"]`:                 `invalid network "fe80::/10": clouds give out credentials at such addresses (Remove it. The mirror never connects to them.)`,
+	`networks = ["fd00:ec2::254/128"]`:         `invalid network "fd00:ec2::254/128": clouds give out credentials at such addresses (Remove it. The mirror never connects to them.)`,
+	`networks = ["100.100.100.200/32"]`:        `invalid network "100.100.100.200/32": clouds give out credentials at such addresses (Remove it. The mirror never connects to them.)`,
+	`networks = ["0.0.0.0/0"]`:                 `invalid network "0.0.0.0/0": it has public addresses, which are always allowed (Name only networks inside, such as 10.0.0.0/8.)`,
+	`networks = ["::/0"]`:                      `invalid network "::/0": it has public addresses, which are always allowed (Name only networks inside, such as 10.0.0.0/8.)`,
+	`networks = ["1.1.1.0/24"]`:                `invalid network "1.1.1.0/24": it has public addresses, which are always allowed (Name only networks inside, such as 10.0.0.0/8.)`,
+
 	`signing_keys = []`:                     `signing_keys is empty (Remove it to trust the first key that signed.)`,
 	`signing_keys = "34365D9472D7468F"`:     `signing_keys must be a list of texts, such as ["34365D9472D7468F"]`,
 	`signing_keys = ["hashicorp"]`:          `invalid signing key "hashicorp": it must have only hexadecimal digits`,
@@ -204,6 +307,42 @@ var patterns = map[string]string{
 	"münchen.example.com/*/aws":        `no client sends this spelling (Write "xn--mnchen-3ya.example.com/*/aws".)`,
 }
 
+// budgets has attributes of a budget, with the problem and the hint.
+var budgets = map[string]string{
+	`packages_per_day = "500"`:      `packages_per_day must be a whole number, such as 500 (Remove the quotes.)`,
+	`packages_per_day = "many"`:     `packages_per_day must be a whole number, such as 500`,
+	`packages_per_day = null`:       `packages_per_day must be a whole number, such as 500`,
+	`packages_per_day = 0.5`:        `packages_per_day must be a whole number, such as 500`,
+	`packages_per_day = 0`:          `packages_per_day must be at least 1 (To let clients fetch nothing, remove pull from the rules.)`,
+	`packages_per_day = 1000001`:    `packages_per_day is more than 1000000 (Write a lower one.)`,
+	`packages_per_day = -1`:         `the file may only have blocks, quoted strings, plain numbers, lists and objects`,
+	`packages_per_day = 9999999999`: `packages_per_day is more than 1000000 (Write a lower one.)`,
+	`size_per_day = 20`:             `size_per_day must be a text in quotes, such as "20GiB"`,
+	`size_per_day = "20"`:           `size_per_day "20" must be a whole number with the unit KiB, MiB or GiB, such as "20GiB"`,
+	`size_per_day = "20 gb"`:        `size_per_day "20 gb" must be a whole number with the unit KiB, MiB or GiB, such as "20GiB" (Did you mean "20GiB"?)`,
+	`size_per_day = "0GiB"`:         `size_per_day "0GiB" is zero (To let clients fetch nothing, remove pull from the rules.)`,
+	`size_per_day = "10241GiB"`:     `size_per_day "10241GiB" is more than 10240GiB (Write a lower one.)`,
+}
+
+// asURL is the hint for an upstream that is not a URL.
+const asURL = "Write it as \"https://registry.example.com\", or with the path of its provider registry protocol."
+
+// upstreams has invalid upstreams, with the hint.
+var upstreams = map[string]string{
+	"":                                      asURL,
+	"registry.example.com":                  asURL,
+	"https://":                              asURL,
+	"https://:8443/":                        asURL,
+	"https://registry.example.com/a b":      asURL,
+	"https://registry.example.com/\u202e":   asURL,
+	"http://127.0.0.1:8080/v1/providers/":   "Origins need TLS. Write https://.",
+	"https://u:secret@registry.example.com": "Remove the user. The mirror sends no credentials to origins.",
+	"https://registry.example.com?t=secret": "Remove the query and the fragment.",
+	"https://registry.example.com?":         "Remove the query and the fragment.",
+	"https://registry.example.com#":         "Remove the query and the fragment.",
+	"https://[fd00::7]:8443":                "Discovery needs a host name or an IPv4 address. Add the path, such as /v1/providers/.",
+}
+
 // problems returns the problems of an error with their hints.
 func problems(err error) (found []string) {
 	all, ok := errors.AsType[*registry.ProblemsError](err)
@@ -223,9 +362,9 @@ func problems(err error) (found []string) {
 // check parses a file and compares its problems.
 func check(t *testing.T, text string, want ...string) {
 	t.Helper()
-	rules, err := policyfile.Parse(t.Context(), "p", []byte(text))
+	got, err := policyfile.Parse(t.Context(), "p", []byte(text))
 	if !errors.Is(err, registry.ErrInvalid) {
-		t.Fatalf("got %v and error %v, want ErrInvalid", rules, err)
+		t.Fatalf("got %v and error %v, want ErrInvalid", got, err)
 	}
 	if diff := cmp.Diff(want, problems(err)); diff != "" {
 		t.Error(diff)
@@ -259,6 +398,47 @@ func TestMistakesInAttributes(t *testing.T) {
 	}
 }
 
+func TestMistakesInBudgets(t *testing.T) {
+	t.Parallel()
+	for attribute, want := range budgets {
+		t.Run(attribute, func(t *testing.T) {
+			t.Parallel()
+			text := pulling + "budget { " + attribute + " }"
+			column := len("budget { ") + strings.Index(attribute, "= ") + len("= ") + 1
+			check(t, text, fmt.Sprintf("p:2:%d: %s", column, want))
+		})
+	}
+}
+
+func TestMistakesInUpstreams(t *testing.T) {
+	t.Parallel()
+	for upstream, hint := range upstreams {
+		t.Run(upstream, func(t *testing.T) {
+			t.Parallel()
+			text := fmt.Sprintf("allow \"a.example.com/*/*\" { upstream = %q }", upstream)
+			check(t, text, fmt.Sprintf("p:1:40: upstream is not the URL of a registry (%s)", hint))
+		})
+	}
+}
+
+func TestUpstreams(t *testing.T) {
+	t.Parallel()
+	for _, upstream := range []string{
+		"https://registry.example.com", "https://registry.example.com/", "https://10.0.0.7:8443",
+		"https://registry.example.com/v1/providers", "https://[fd00::7]:8443/v1/providers/",
+	} {
+		got, err := policyfile.Parse(t.Context(), "p",
+			fmt.Appendf(nil, "allow \"a.example.com/*/*\" { upstream = %q }", upstream))
+		if err != nil {
+			t.Errorf("%s: %v", upstream, err)
+			continue
+		}
+		if diff := cmp.Diff(upstream, got.Rules[0].Upstream); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestMistakesInPatterns(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range patterns {
@@ -273,10 +453,10 @@ func TestMistakesInPatterns(t *testing.T) {
 // file are reported too.
 func TestSeveralMistakes(t *testing.T) {
 	t.Parallel()
-	rules, err := policyfile.Parse(t.Context(), "p",
+	got, err := policyfile.Parse(t.Context(), "p",
 		[]byte("allow \"*/*/a\" {\n  unknown_age = \"waits\"\n  min_age = 7\n}\ndeny \"a\" { x = 1 }\nallow \"*/*/b\" {}\n"))
-	if len(rules) > 0 {
-		t.Errorf("got rules %v", rules)
+	if diff := cmp.Diff(registry.MirrorPolicy{}, got); diff != "" {
+		t.Error(diff)
 	}
 	want := "cannot read the mirror policy: 4 problems: p:2:17: unknown_age \"waits\" must be \"admit\" or \"wait\"; " +
 		"p:3:13: min_age must be a text in quotes, such as \"7d\"; " +
@@ -301,12 +481,12 @@ func TestLimits(t *testing.T) {
 	for ; text.Len() < policyfile.MaxText-100; n++ {
 		fmt.Fprintf(&text, "deny \"*/*/p%d\" {}\n", n)
 	}
-	rules, err := policyfile.Parse(t.Context(), "p", []byte(text.String()))
+	got, err := policyfile.Parse(t.Context(), "p", []byte(text.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rules) != n {
-		t.Errorf("got %d rules, want %d", len(rules), n)
+	if len(got.Rules) != n {
+		t.Errorf("got %d rules, want %d", len(got.Rules), n)
 	}
 	check(t, text.String()+strings.Repeat("#", 200), "p: the file has more than 32 KiB "+
 		"(Use patterns such as registry.opentofu.org/hashicorp/* for several providers.)")
@@ -324,16 +504,18 @@ func TestStoredSize(t *testing.T) {
 		"reasons":   "deny \"*/*/p%d\" { reason = \"" + strings.Repeat("<", 490) + "\" }\n",
 		"platforms": "allow \"*/*/p%d\" { platforms = [\"a_a\",\"a_b\",\"a_c\",\"a_d\",\"a_e\",\"a_f\",\"a_g\"] }\n",
 		"rules":     "deny \"*/*/p%d\" {}\n",
+		"networks":  "allow \"*/*/p%d\" { networks = [\"::/128\",\"::1/128\",\"fc00::/9\",\"fd80::/9\"] }\n",
+		"upstreams": "allow \"a.aa/*/p%d\" { upstream = \"https://a/" + strings.Repeat("&", 490) + "\" }\n",
 	} {
 		var text strings.Builder
 		for n := 0; text.Len() < policyfile.MaxText-1000; n++ {
 			fmt.Fprintf(&text, rule, n)
 		}
-		rules, err := policyfile.Parse(t.Context(), "p", []byte(text.String()))
+		parsed, err := policyfile.Parse(t.Context(), "p", []byte(text.String()))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		stored, err := json.Marshal(registry.MirrorPolicy{Text: text.String(), Rules: rules})
+		stored, err := json.Marshal(parsed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,8 +538,14 @@ func FuzzParse(f *testing.F) {
 	for pattern := range patterns {
 		f.Add(fmt.Sprintf("deny %q {}", pattern))
 	}
+	for attribute := range budgets {
+		f.Add(pulling + "budget { " + attribute + " }")
+	}
+	for upstream := range upstreams {
+		f.Add(fmt.Sprintf("allow \"a.example.com/*/*\" { upstream = %q }", upstream))
+	}
 	f.Fuzz(func(t *testing.T, text string) {
-		rules, err := policyfile.Parse(t.Context(), "p", []byte(text))
+		got, err := policyfile.Parse(t.Context(), "p", []byte(text))
 		if err != nil {
 			if !errors.Is(err, registry.ErrInvalid) {
 				t.Errorf("got error %v, want ErrInvalid", err)
@@ -365,14 +553,15 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		var again strings.Builder
-		for i, rule := range rules {
+		for i, rule := range got.Rules {
 			address := addressOf(t, rule.Pattern)
 			// RuleOf also returns the rule that denies an address.
-			if got, _ := admission.RuleOf(&registry.MirrorPolicy{Rules: rules}, address); !cmp.Equal(rule, got) {
-				t.Errorf("rule %d: got the rule %v for %s, want %v", i, got, address, rule)
+			if found, _ := admission.RuleOf(&got, address); !cmp.Equal(rule, found, comparePrefixes) {
+				t.Errorf("rule %d: got the rule %v for %s, want %v", i, found, address, rule)
 			}
 			again.WriteString(written(rule))
 		}
+		again.WriteString(writtenBudget(got.Budget))
 		same, err := policyfile.Parse(t.Context(), "p", []byte(again.String()))
 		if err != nil {
 			if again.Len() > policyfile.MaxText {
@@ -380,10 +569,11 @@ func FuzzParse(f *testing.F) {
 			}
 			t.Fatalf("%v\n%s", err, again.String())
 		}
-		for i := range min(len(rules), len(same)) {
-			rules[i].Line, same[i].Line = 0, 0
+		got.Text, same.Text = "", ""
+		for i := range min(len(got.Rules), len(same.Rules)) {
+			got.Rules[i].Line, same.Rules[i].Line = 0, 0
 		}
-		if diff := cmp.Diff(rules, same); diff != "" {
+		if diff := cmp.Diff(got, same, comparePrefixes); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -433,5 +623,33 @@ func written(rule registry.MirrorRule) string {
 	if len(rule.SigningKeys) > 0 {
 		fmt.Fprintf(&text, "  signing_keys = [\"%s\"]\n", strings.Join(rule.SigningKeys, "\", \""))
 	}
+	if rule.Pull != "" {
+		fmt.Fprintf(&text, "  pull = %q\n", rule.Pull)
+	}
+	if rule.Upstream != "" {
+		fmt.Fprintf(&text, "  upstream = %s\n", hclwrite.TokensForValue(cty.StringVal(rule.Upstream)).Bytes())
+	}
+	if len(rule.Networks) > 0 {
+		fmt.Fprintf(&text, "  networks = [")
+		for _, n := range rule.Networks {
+			fmt.Fprintf(&text, "%q,", n)
+		}
+		fmt.Fprintf(&text, "]\n")
+	}
 	return text.String() + "}\n"
+}
+
+// writtenBudget returns a budget as a text.
+func writtenBudget(budget registry.PullBudget) string {
+	var text strings.Builder
+	if budget.Packages > 0 {
+		fmt.Fprintf(&text, "  packages_per_day = %d\n", budget.Packages)
+	}
+	if budget.Bytes > 0 {
+		fmt.Fprintf(&text, "  size_per_day = \"%dKiB\"\n", budget.Bytes>>10)
+	}
+	if text.Len() == 0 {
+		return ""
+	}
+	return "budget {\n" + text.String() + "}\n"
 }

@@ -1,0 +1,187 @@
+package metadata_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// pulled stores what the mirror found when it looked at the origin of the tests'
+// mirrored provider, and the versions that it can fetch.
+func (s *store) pulled(found registry.PulledProvider, index ...string) {
+	s.t.Helper()
+	var versions protocol.MirrorListing
+	for _, text := range index {
+		versions = append(versions, version(s.t, text))
+	}
+	if len(versions) > 0 {
+		document, err := protocol.Compress(versions)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		found.Index = document
+	}
+	found.Address = null
+	s.put("mirror/pulled", null, found)
+}
+
+// The description has what the mirror found at the origin, if the policy lets
+// clients fetch versions.
+func TestMirroredProviderPull(t *testing.T) {
+	t.Parallel()
+	asked, retry := published.Add(-time.Hour), published.Add(time.Minute)
+	open := registry.MirrorRule{Pattern: "*/*/*", MinAge: sevenDays.MinAge, Pull: registry.PullOpen}
+	closed := open
+	closed.Pull, closed.Upstream = registry.PullClosed, "https://mirror.example.net:8443/v1/providers/"
+	wanted := []registry.Version{version(t, "3.3.0"), version(t, "3.2.0"), version(t, "3.1.0")}
+	none := []registry.Version{}
+	for name, test := range map[string]struct {
+		rule   registry.MirrorRule
+		found  registry.PulledProvider
+		index  []string
+		states []string
+		pull   *protocol.MirroredPull
+	}{
+		"open": {
+			open, registry.PulledProvider{RequestedAt: asked, CheckedAt: published}, []string{"3.2.0", "3.1.0", "3.0.0"},
+			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request", "3.0.0 on request"},
+			&protocol.MirroredPull{Mode: "open", RequestedAt: asked, CheckedAt: published, OnRequest: 2, Pending: none},
+		},
+		"closed, from another host": {
+			closed, registry.PulledProvider{CheckedAt: published}, []string{"3.1.0"},
+			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request"},
+			&protocol.MirroredPull{
+				Mode: "closed", Upstream: "mirror.example.net:8443", CheckedAt: published, OnRequest: 1, Pending: none,
+			},
+		},
+		"a failed look": {
+			open, registry.PulledProvider{CheckedAt: asked, Problem: "it is down", RetryAt: retry}, []string{"3.1.0"},
+			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request"},
+			&protocol.MirroredPull{
+				Mode: "open", CheckedAt: asked, Problem: "it is down", RetryAt: retry, OnRequest: 1, Pending: none,
+			},
+		},
+		"requested versions that are not mirrored": {
+			open, registry.PulledProvider{CheckedAt: published, Pending: wanted}, []string{"3.1.0"},
+			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request"},
+			&protocol.MirroredPull{
+				Mode: "open", CheckedAt: published, OnRequest: 1, Pending: []registry.Version{wanted[0], wanted[2]},
+			},
+		},
+		"a version that became too new": {
+			open, registry.PulledProvider{CheckedAt: published}, []string{"3.3.0"},
+			[]string{"3.3.0 too new", "3.2.0 available"},
+			&protocol.MirroredPull{Mode: "open", CheckedAt: published, Pending: none},
+		},
+		"a policy without pull": {
+			sevenDays, registry.PulledProvider{CheckedAt: published, Pending: wanted}, []string{"3.1.0"},
+			[]string{"3.3.0 too new", "3.2.0 available"}, nil,
+		},
+		"a policy that denies": {
+			registry.MirrorRule{Pattern: "*/*/*", Deny: true}, registry.PulledProvider{CheckedAt: published}, []string{"3.1.0"},
+			[]string{"3.2.0 available"}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := withWaiting(t)
+			s.policy(test.rule)
+			s.pulled(test.found, test.index...)
+			got := read[protocol.MirroredProvider](t, s.serveAt(func() time.Time { return published }), nullPath)
+			if diff := cmp.Diff(test.states, states(got)); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.pull, got.Pull); diff != "" {
+				t.Errorf("pull (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A provider has a description as soon as the mirror has looked at its origin.
+func TestMirroredProviderOnlyPulled(t *testing.T) {
+	t.Parallel()
+	open := registry.MirrorRule{Pattern: "*/*/*", Pull: registry.PullOpen}
+	for name, test := range map[string]struct {
+		rule   registry.MirrorRule
+		found  registry.PulledProvider
+		index  []string
+		status int
+	}{
+		"versions":              {open, registry.PulledProvider{CheckedAt: published}, []string{"3.1.0"}, http.StatusOK},
+		"a failed look":         {open, registry.PulledProvider{Problem: "it is down", RetryAt: published}, nil, http.StatusOK},
+		"a policy without pull": {sevenDays, registry.PulledProvider{CheckedAt: published}, []string{"3.1.0"}, http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStore(t)
+			s.policy(test.rule)
+			s.pulled(test.found, test.index...)
+			w := s.serveAt(func() time.Time { return published }).get(t, nullPath)
+			if w.Code != test.status {
+				t.Errorf("status %d, want %d: %s", w.Code, test.status, w.Body)
+			}
+		})
+	}
+}
+
+// The description explains why a version could not be fetched. It never has the
+// URLs of an origin, because they can be presigned.
+func TestMirroredProviderProblems(t *testing.T) {
+	t.Parallel()
+	s := withWaiting(t)
+	s.policy(registry.MirrorRule{Pattern: "*/*/*", Pull: registry.PullClosed})
+	s.pulled(registry.PulledProvider{CheckedAt: published}, "3.1.0", "3.0.0")
+	mirror := catalog.New(s.table).Mirror
+	p, err := registry.ParseMirrorProvider(null)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []registry.PulledVersion{
+		{Version: version(t, "3.1.0"), Problem: "the daily budget is used up"},
+		{Version: version(t, "3.0.0"), Archives: []registry.PulledArchive{{URL: "https://origin.example.net/?secret"}}},
+	} {
+		if err := mirror.SetPulledVersion(t.Context(), p, v, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.table.Take()
+	got := read[protocol.MirroredProvider](t, s.serveAt(func() time.Time { return published }), nullPath)
+	if diff := cmp.Diff("Get Snapshot Snapshot", s.table.Take()); diff != "" {
+		t.Errorf("requests to the table (-want +got):\n%s", diff)
+	}
+	problems := map[string]string{}
+	for _, v := range got.Versions {
+		problems[v.Version.String()] = v.Problem
+	}
+	want := map[string]string{"3.2.0": "", "3.1.0": "the daily budget is used up", "3.0.0": ""}
+	if diff := cmp.Diff(want, problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+// If the cached versions are damaged, the description lacks them.
+func TestMirroredProviderDamagedCache(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]protocol.Document{
+		"the item":  protocol.Document("x"),
+		"the index": protocol.Document(`{"address":"` + null + `","index":"eA=="}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := withWaiting(t)
+			s.policy(registry.MirrorRule{Pattern: "*/*/*", MinAge: sevenDays.MinAge, Pull: registry.PullOpen})
+			s.put("mirror/pulled", null, data)
+			got := read[protocol.MirroredProvider](t, s.serveAt(func() time.Time { return published }), nullPath)
+			if diff := cmp.Diff([]string{"3.3.0 too new", "3.2.0 available"}, states(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,263 @@
+package pull
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// The times for which a version is not copied again, unless the policy changes.
+const (
+	// failedTime is for a version that is not valid, or that the origin has
+	// changed.
+	failedTime = time.Hour
+	// tooLargeTime is for a version with a package of more bytes than the policy
+	// allows.
+	tooLargeTime = 24 * time.Hour
+	// budgetTime is for a version that did not fit into the budget of the day. To
+	// find out, it must be downloaded.
+	budgetTime = time.Hour
+	// lackingTime is how long platforms are not requested again that a mirrored
+	// version lacks at its origin.
+	lackingTime = time.Hour
+	// ownFailureTime is how long clients get 503 after this registry failed.
+	ownFailureTime = 10 * time.Second
+)
+
+const (
+	// nightlyTimeout is the time for the check of one provider in the nightly
+	// run. Then the check ends before its lease, and its result is stored.
+	nightlyTimeout = 8 * time.Second
+)
+
+// refusal returns the name of a lease that exists while a version is not copied
+// again. It depends on the policy, so that a change of the policy has an effect.
+func refusal(policy *registry.MirrorPolicy, p registry.MirrorProvider, v registry.Version) string {
+	return fmt.Sprintf("refused/%s/%s/%d", p, v, policy.SetAt.UnixNano())
+}
+
+// copy mirrors a version, unless that failed a short time ago. If another process
+// does, that is [errBusy]. If it fails and may succeed later, copy returns an
+// error. Otherwise the reason is stored as the answer for the version.
+func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
+	policy, rule, err := w.rule(ctx, p)
+	if err != nil || rule.Pull == "" {
+		return err
+	}
+	if refused, err := w.options.Catalog.Mirror.Leased(ctx, refusal(policy, p, v)); refused || err != nil {
+		return err
+	}
+	until := w.options.Now().Add(w.options.Lease)
+	lease, err := w.options.Catalog.Mirror.TakeLease(ctx, "copy/"+p.String()+"/"+v.String(), until)
+	if errors.Is(err, registry.ErrExists) {
+		return fmt.Errorf("%w: %w", errBusy, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer w.release(ctx, lease)
+	record, err := w.options.Catalog.Mirror.Get(ctx, p, v)
+	switch {
+	case err == nil && record.Has(rule.Platforms), errors.Is(err, registry.ErrWithdrawn):
+		return w.removePending(ctx, p, v)
+	case err != nil && !errors.Is(err, registry.ErrNotFound):
+		return err
+	}
+	begin := w.options.Now()
+	// Only the download shows whether a version fits into the budget. But nothing
+	// fits if nothing is left.
+	err = w.options.Catalog.Mirror.CheckPullBudget(ctx, policy.Budget.OrDefault(), begin)
+	if errors.Is(err, catalog.ErrBudget) {
+		return w.failed(ctx, policy, rule, p, v, err)
+	}
+	if err != nil {
+		return err
+	}
+	held, stop := w.renewing(ctx, lease)
+	result, failed := w.from.Copy(held, policy, p, v)
+	lost := stop()
+	w.log(ctx, "copied a version", p, failed, slog.String("version", v.String()),
+		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", w.options.Now().Sub(begin).Milliseconds()))
+	if failed != nil && (lost != nil || errors.Is(ctx.Err(), context.Canceled)) {
+		// That is not an answer of the origin. Another process continues.
+		return fmt.Errorf("cannot copy %s %s: %w", p, v, cmp.Or(lost, failed))
+	}
+	stored, cancel := storeContext(ctx)
+	defer cancel()
+	if failed != nil {
+		return w.failed(stored, policy, rule, p, v, failed)
+	}
+	return w.copied(stored, policy, rule, p, v, result)
+}
+
+// copied stores that a version is mirrored, as far as its origin has it.
+func (w *Worker) copied(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
+	p registry.MirrorProvider, v registry.Version, result mirroring.Result) error {
+	var lacking []string
+	for _, platform := range rule.Platforms {
+		if !slices.ContainsFunc(result.Packages, func(r mirroring.PackageResult) bool { return r.Platform == platform }) {
+			lacking = append(lacking, platform.String())
+		}
+	}
+	if len(lacking) > 0 {
+		// Otherwise clients would wait for these packages.
+		answer := registry.PulledVersion{
+			Version: v, PolicySetAt: policy.SetAt, Problem: printable.Mark("the origin has no package for "+strings.Join(lacking, ", "), maxProblem),
+		}
+		if err := w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, w.options.Now().Add(lackingTime)); err != nil {
+			return err
+		}
+	}
+	return w.removePending(ctx, p, v)
+}
+
+// removePending records that a version need not be copied any more.
+func (w *Worker) removePending(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
+	return w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		return found.RemovePending(v)
+	})
+}
+
+// failed stores that a copy failed. It returns an error if the copy may succeed
+// later.
+func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
+	p registry.MirrorProvider, v registry.Version, failed error) error {
+	answer := registry.PulledVersion{Version: v, PolicySetAt: policy.SetAt, Problem: problem(failed)}
+	lasts, wasted := registry.PullRetry, true // wasted: the same download would fail again
+	switch {
+	case errors.Is(failed, catalog.ErrBudget):
+		lasts = budgetTime
+	case errors.Is(failed, client.ErrTooLarge):
+		lasts = tooLargeTime
+	case errors.Is(failed, registry.ErrInvalid), errors.Is(failed, registry.ErrExists):
+		lasts = failedTime
+	case !isFinal(failed) && !errors.Is(failed, mirroring.ErrOrigin):
+		// The text can name places of this registry, and clients must not continue
+		// with their next source.
+		answer.Failed, answer.Problem, lasts, wasted = true, "the mirror could not store it", ownFailureTime, false
+	default:
+		wasted = false
+	}
+	until := w.options.Now().Add(lasts)
+	if wasted {
+		_, err := w.options.Catalog.Mirror.TakeLease(ctx, refusal(policy, p, v), until)
+		if err != nil && !errors.Is(err, registry.ErrExists) {
+			return errors.Join(failed, err)
+		}
+	}
+	// In open mode, clients can still get the version from its origin. A final
+	// failure ends that: the policy or the signature does not allow the version.
+	if found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v); err == nil && rule.Pull == registry.PullOpen &&
+		!isFinal(failed) && !answer.Failed {
+		answer.Archives, until = found.Archives, w.options.Now().Add(offerTime)
+	}
+	if rule.Pull == registry.PullClosed || isFinal(failed) || len(answer.Archives) > 0 {
+		if err := w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until); err != nil {
+			return errors.Join(failed, err)
+		}
+	}
+	if isFinal(failed) || errors.Is(failed, catalog.ErrBudget) {
+		return w.outdate(ctx, p, failed)
+	}
+	return fmt.Errorf("cannot copy %s %s: %w", p, v, failed)
+}
+
+// outdate makes the mirror check the versions of a provider again, if one of them
+// turned out to be refused. Clients would choose it, and get no package.
+func (w *Worker) outdate(ctx context.Context, p registry.MirrorProvider, failed error) error {
+	if !errors.Is(failed, registry.ErrNotAdmitted) {
+		return nil
+	}
+	return w.options.Catalog.Mirror.OutdatePulled(ctx, p)
+}
+
+// isFinal reports whether a copy would fail in the same way again.
+func isFinal(err error) bool {
+	for _, final := range []error{
+		registry.ErrNotAdmitted, registry.ErrWithdrawn, registry.ErrNotFound, registry.ErrInvalid, registry.ErrExists,
+		registry.ErrUnauthenticated, registry.ErrForbidden,
+	} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
+}
+
+// nightly checks the origins of all providers that clients have requested in the
+// last 30 days. It copies the requested versions that may be
+// mirrored now. It continues if one fails.
+func (w *Worker) nightly(ctx context.Context) error {
+	begin := w.options.Now()
+	var failed []error
+	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		p, err := registry.ParseMirrorProvider(found.Address)
+		if err != nil {
+			continue // the item is only a cache
+		}
+		err = w.refreshSince(ctx, p, begin)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("cannot check %s: %w", p, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// refreshSince checks the origin of a provider, unless another check was after
+// begin. If it succeeds, refreshSince copies what clients requested.
+func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) error {
+	policy, rule, err := w.rule(ctx, p)
+	if err != nil || rule.Pull == "" {
+		return err
+	}
+	checking, cancel := context.WithTimeout(ctx, nightlyTimeout)
+	defer cancel()
+	if err := w.once(checking, "index/"+p.String(), func(ctx context.Context) (bool, error) {
+		found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+		checked := found.CheckedAt.After(begin) || found.RetryAt.After(w.options.Now())
+		return err == nil && checked && found.PolicySetAt.Equal(policy.SetAt), nil
+	}, func(ctx context.Context) error { return w.refreshIndex(ctx, policy, p, time.Time{}) }); err != nil {
+		return err
+	}
+	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+	if errors.Is(err, registry.ErrNotFound) || err == nil && found.Problem != "" {
+		return nil // each copy would fail too, after a long time
+	}
+	if err != nil {
+		return err
+	}
+	w.resume(ctx, p, found.Pending)
+	return nil
+}
+
+// resume copies the versions that clients requested, one after the other. It
+// reports whether it left one to another process, which may have ended.
+func (w *Worker) resume(ctx context.Context, p registry.MirrorProvider, pending []registry.Version) (left bool) {
+	for _, v := range pending {
+		if ctx.Err() != nil {
+			return left
+		}
+		// Other errors are logged, and the next night tries again.
+		if err := w.copy(ctx, p, v); errors.Is(err, errBusy) {
+			left = true
+		}
+	}
+	return left
+}

@@ -1,0 +1,116 @@
+package pull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// errBusy means that another process has a lease, and does the work.
+var errBusy = errors.New("another process is at work")
+
+// once does some work while it has the lease with a name. done reports whether
+// there is nothing left to do. If another process has the lease, once waits until
+// done reports true. If ctx ends before, that is [errBusy] with the error of ctx.
+func (w *Worker) once(ctx context.Context, name string, done func(context.Context) (bool, error),
+	work func(context.Context) error) error {
+	const first, most = 20 * time.Millisecond, 400 * time.Millisecond
+	for wait := first; ; wait = min(2*wait, most) {
+		ok, err := done(ctx)
+		if ok {
+			return nil
+		}
+		if err == nil {
+			var lease *catalog.Lease
+			if lease, err = w.takeLease(ctx, name); err == nil {
+				return w.workWithLease(ctx, lease, done, work)
+			}
+		}
+		if !errors.Is(err, registry.ErrExists) && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errBusy, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// takeLease takes the lease of a document. It reads before it writes, because
+// many processes can wait for it.
+func (w *Worker) takeLease(ctx context.Context, name string) (*catalog.Lease, error) {
+	taken, err := w.options.Catalog.Mirror.Leased(ctx, name)
+	if err == nil && taken {
+		return nil, registry.ErrExists
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.options.Catalog.Mirror.TakeLease(ctx, name, w.options.Now().Add(documentLease))
+}
+
+// workWithLease does the work of [Worker.once] with the lease.
+func (w *Worker) workWithLease(ctx context.Context, lease *catalog.Lease, done func(context.Context) (bool, error),
+	work func(context.Context) error) error {
+	defer w.release(ctx, lease)
+	// Another process can have done it since.
+	if ok, err := done(ctx); ok || err != nil {
+		return err
+	}
+	return work(ctx)
+}
+
+func (w *Worker) release(ctx context.Context, lease *catalog.Lease) {
+	ctx, cancel := storeContext(ctx)
+	defer cancel()
+	if err := lease.Release(ctx); err != nil {
+		w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot release a lease", slog.Any("error", err))
+	}
+}
+
+// renewing renews a lease until stop is called. The returned context ends if the
+// lease is lost, and stop then returns the reason.
+func (w *Worker) renewing(ctx context.Context, lease *catalog.Lease) (held context.Context, stop func() error) {
+	held, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		lost := w.renew(held, lease)
+		cancel()
+		ended <- lost
+	}()
+	return held, func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// renew renews a lease until ctx ends. It returns an error if another process
+// may have taken the lease.
+func (w *Worker) renew(ctx context.Context, lease *catalog.Lease) error {
+	expires := w.options.Now().Add(w.options.Lease)
+	tick := time.NewTicker(w.options.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		until := w.options.Now().Add(w.options.Lease)
+		err := lease.Renew(ctx, until)
+		switch {
+		case err == nil:
+			expires = until
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, registry.ErrConflict) || !w.options.Now().Before(expires):
+			return err
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package pull_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const day = 24 * time.Hour
+
+// other is a provider of another origin, which comes first in the listing.
+var other = registry.MirrorProvider{
+	Hostname: "a.example.com", Provider: registry.Provider{Namespace: "acme", Type: "other"},
+}
+
+// withMinAge returns a policy with a minimum age of some days, since the mirror saw
+// a version.
+func withMinAge(days int64) registry.MirrorPolicy {
+	p := allow(registry.PullClosed)
+	p.Rules[0].MinAge, p.Rules[0].WaitUnknown = days*24*60*60, true
+	return p
+}
+
+func (s setup) runNightly(t *testing.T) {
+	t.Helper()
+	if _, err := s.worker().Do(t.Context(), protocol.PullRequest{Action: protocol.PullNightly}); err != nil {
+		t.Errorf("the nightly request: %v", err)
+	}
+}
+
+// A version that clients requested when it was too new is mirrored in the first
+// night in which it is not.
+func TestNightlyAdmits(t *testing.T) {
+	t.Parallel()
+	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
+	bubble(t, origin, withMinAge(3), func(t *testing.T, s setup) {
+		s.requestIndex(t, inventory) // sees the version
+		fresh := fakeVersion{inventory, "1.1.0", both}
+		origin.add(t, fresh)
+		time.Sleep(2*day + time.Hour)
+		if err := run(t.Context(), s.worker(), inventory, "1.1.0"); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.problem(t, inventory, "1.1.0"); !strings.Contains(got, "too new until") {
+			t.Errorf("the problem is %q", got)
+		}
+		var nights []string
+		for range 5 {
+			time.Sleep(day)
+			s.runNightly(t)
+			nights = append(nights, s.mirrored(t, inventory, "1.1.0"))
+		}
+		want := []string{"", "", "darwin_arm64 linux_amd64", "darwin_arm64 linux_amd64", "darwin_arm64 linux_amd64"}
+		if diff := cmp.Diff(want, nights); diff != "" {
+			t.Errorf("the mirrored platforms after each night (-want +got):\n%s", diff)
+		}
+		if got := s.mirrored(t, inventory, "1.0.0"); got != "" {
+			t.Errorf("1.0.0, which nobody requested, is mirrored for %s", got)
+		}
+		if got := origin.times(".zip"); got != len(both) {
+			t.Errorf("%d packages were downloaded, want %d", got, len(both))
+		}
+	})
+}
+
+// requestIndex makes a worker look at the versions of a provider.
+func (s setup) requestIndex(t *testing.T, p registry.MirrorProvider) {
+	t.Helper()
+	request := protocol.PullRequest{Action: protocol.PullIndex, Address: p.String(), Deadline: time.Now().Add(8 * time.Second)}
+	if _, err := s.worker().Do(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A provider that nobody has requested for 30 days is not looked at any more.
+func TestNightlyForgets(t *testing.T) {
+	t.Parallel()
+	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both}, fakeVersion{other, "1.0.0", both})
+	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+		s.requestIndex(t, inventory)
+		time.Sleep(2 * day)
+		s.requestIndex(t, other)
+		for range 27 { // to day 29
+			time.Sleep(day)
+			s.runNightly(t)
+		}
+		looks := origin.times("inventory/versions")
+		if looks != 1+27 {
+			t.Errorf("%d looks in 27 nights, want one by the client and one each night", looks)
+		}
+		time.Sleep(2 * day)
+		s.runNightly(t)
+		if again := origin.times("inventory/versions") - looks; again > 0 {
+			t.Errorf("%d looks after 31 days", again)
+		}
+		if looks := origin.times("other/versions"); looks != 1+28 {
+			t.Errorf("%d looks at the provider that was requested later, want 29", looks)
+		}
+	})
+}
+
+// An origin that fails or hangs, and an item that cannot be read, do not keep
+// the others from being mirrored.
+func TestNightlyContinues(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		damage func(*testing.T, setup)
+		err    error
+	}{
+		"fails": {func(_ *testing.T, s setup) { s.origin.set(func() { s.origin.fails[other.Hostname] = 500 }) }, nil},
+		"hangs": {func(_ *testing.T, s setup) { s.origin.set(func() { s.origin.hangs[other.Hostname] = true }) }, nil},
+		"has an origin that cannot be read": {func(t *testing.T, s setup) {
+			s.overwrite(t, catalog.Key{Partition: other.Path(), Sort: "origin"})
+		}, registry.ErrCorrupt},
+		"has a cache that cannot be read": {func(t *testing.T, s setup) {
+			s.overwrite(t, catalog.Key{Partition: "mirror/pulled", Sort: other.String()})
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t, fakeVersion{other, "1.0.0", both}, fakeVersion{inventory, "1.0.0", both})
+			bubble(t, origin, withMinAge(1), func(t *testing.T, s setup) {
+				for _, p := range []registry.MirrorProvider{other, inventory} {
+					if err := run(t.Context(), s.worker(), p, "1.0.0"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(day + time.Hour)
+				test.damage(t, s)
+				begin := time.Now()
+				_, err := s.worker().Do(t.Context(), protocol.PullRequest{Action: protocol.PullNightly})
+				if !errors.Is(err, test.err) {
+					t.Errorf("%v, want %v", err, test.err)
+				}
+				if took := time.Since(begin); took > 5*time.Minute {
+					t.Errorf("it took %s", took)
+				}
+				if got := s.mirrored(t, inventory, "1.0.0"); got == "" {
+					t.Error("the other provider is not mirrored")
+				}
+			})
+		})
+	}
+}
+
+// overwrite replaces the data of an item with invalid JSON.
+func (s setup) overwrite(t *testing.T, k catalog.Key) {
+	t.Helper()
+	item, err := s.table.Get(t.Context(), k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := catalog.Change{Key: k, Revision: item.Revision, Data: []byte("{"), Expires: item.Expires}
+	if err := s.table.Write(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+}
