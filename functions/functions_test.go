@@ -62,7 +62,7 @@ func start(t *testing.T, name string, env map[string]string) *lambda.Function {
 		t.Fatal(err)
 	}
 	timeout := lambda.FunctionTimeout
-	if name == "publish" {
+	if name == "publish" || name == "pull" {
 		timeout = 15 * time.Minute
 	}
 	f, err := lambda.StartFunction(t.Context(), name, filepath.Join(dist, name, "bootstrap"), env, timeout)
@@ -86,6 +86,7 @@ type deployed struct {
 	functions map[string]*lambda.Function
 	env       map[string]string // of all functions except discovery
 	s3        *s3test.Server
+	dynamo    *dynamodbtest.Server
 	caFile    string
 	token     string // reads and publishes everything
 }
@@ -103,7 +104,7 @@ func deploy(t *testing.T) deployed {
 	env := s.Environment()
 	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, s3server.URL
 	maps.Copy(env, settings.MetricsEnvironment(namespace))
-	d := deployed{s3: s3server, env: env, functions: map[string]*lambda.Function{
+	d := deployed{s3: s3server, dynamo: dynamo, env: env, functions: map[string]*lambda.Function{
 		"discovery": start(t, "discovery", settings.MetricsEnvironment(namespace)),
 		"modules":   start(t, "modules", env),
 		"providers": start(t, "providers", env),
@@ -502,7 +503,7 @@ func TestReproducible(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
 	}
-	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "publish"} {
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "pull", "publish"} {
 		first, err1 := os.ReadFile(filepath.Join("..", "dist", arch, name, "bootstrap"))
 		second, err2 := os.ReadFile(filepath.Join(elsewhere, "dist", arch, name, "bootstrap"))
 		if err1 != nil || err2 != nil || !bytes.Equal(first, second) {

@@ -19,7 +19,7 @@ func TestLint(t *testing.T) {
 	all := everything()
 	for key, value := range map[string]any{
 		"alarms": true, "alarmEmail": "registry@example.com", "dashboard": true, "publishConcurrency": 10,
-		"architecture": "x86_64",
+		"pullConcurrency": 10, "architecture": "x86_64",
 	} {
 		all[key] = value
 	}

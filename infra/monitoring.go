@@ -36,6 +36,9 @@ const (
 	// keyNotice is enough time to extend a key and to distribute it to everyone
 	// concerned.
 	keyNotice = 30 // days
+	// waiting is longer than Lambda's two retries take if the attempts fail
+	// quickly.
+	waiting = 15 * 60_000 // milliseconds
 )
 
 // runbook is the file that the alarms' descriptions refer to.
@@ -143,15 +146,21 @@ func (st *stack) newTopic() awssns.ITopic {
 }
 
 func (m monitoring) alarms() []alarm {
-	var readers []string
+	var serving, readers []string
 	for _, f := range functions() {
+		// A copy that fails because of its origin is an error of its function,
+		// since Lambda then tries again. Other errors of that function become 5xx
+		// responses of the mirror.
+		if !f.pulls {
+			serving = append(serving, f.name)
+		}
 		if f.objects != "" {
 			readers = append(readers, f.name)
 		}
 	}
-	all := []alarm{
+	alarms := []alarm{
 		{
-			name: "functions-fail", metric: m.total("Errors"), threshold: 1, periods: 1,
+			name: "functions-fail", metric: m.ofFunctions("SUM", "Errors", "Sum", serving), threshold: 1, periods: 1,
 			meaning: "A function crashed, ran out of memory, or timed out.",
 		},
 		{
@@ -182,14 +191,22 @@ func (m monitoring) alarms() []alarm {
 			meaning: fmt.Sprintf("The last signing key of a namespace expires in less than %d days, or has expired. "+
 				"Nobody can publish there after that.", keyNotice),
 		},
+		{
+			name: "copies-fail", metric: m.ofPull("AsyncEventsDropped", "Sum"), threshold: 1, periods: 1,
+			meaning: "The mirror failed three times to copy a version of a provider, or to check for new versions.",
+		},
+		{
+			name: "copies-wait", metric: m.ofPull("AsyncEventAge", "Maximum"), threshold: waiting, periods: 1,
+			meaning: fmt.Sprintf("A version of a provider waited %d minutes or more to be copied.", waiting/60_000),
+		},
 	}
 	if m.accessLog != nil {
-		all = append(all, alarm{
+		alarms = append(alarms, alarm{
 			name: "gateway-429", metric: m.throttled(), threshold: 1, periods: lasting, of: watched,
 			meaning: "In 15 of 20 minutes the stack's throttle rejected requests with 429.",
 		})
 	}
-	return all
+	return alarms
 }
 
 // throttled returns the number of 429 responses in the gateway's log. The
@@ -244,6 +261,17 @@ func (m monitoring) total(name string) awscloudwatch.IMetric {
 		names = append(names, f.name)
 	}
 	return m.ofFunctions("SUM", name, "Sum", names)
+}
+
+// ofPull returns a metric of the asynchronous invocations of the function that
+// fetches providers. AsyncEventsDropped counts the events that never succeeded,
+// whether or not they went to the queue. AsyncEventAge is the time from an event
+// to an attempt to handle it.
+//
+// Source: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html.
+func (m monitoring) ofPull(name, statistic string) awscloudwatch.IMetric {
+	return metric("AWS/Lambda", name, statistic, fiveMinutes(),
+		map[string]*string{"FunctionName": m.functions[pullName].FunctionName()})
 }
 
 // ofFunctions combines a Lambda metric of several functions, by a function of
@@ -324,6 +352,11 @@ func (m monitoring) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 			graph("Table: units and throttles",
 				m.ofTable("ConsumedReadCapacityUnits"), m.ofTable("ConsumedWriteCapacityUnits"),
 				m.ofTable("ReadThrottleEvents"), m.ofTable("WriteThrottleEvents")),
+		}, {
+			graph("Mirror: versions to copy and failures", m.ofPull("AsyncEventsReceived", "Sum"),
+				m.ofPull("AsyncEventsDropped", "Sum")),
+			graph("Mirror: oldest version to copy, milliseconds", m.ofPull("AsyncEventAge", "Maximum")),
+			graph("Mirror: checks of origins, and failures", m.ofPull("Invocations", "Sum"), m.ofPull("Errors", "Sum")),
 		},
 	}
 	if len(alarms) > 0 {

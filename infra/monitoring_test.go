@@ -36,7 +36,8 @@ var documented = map[string]struct {
 	resource  string // the type of the resource that the dimension names
 }{
 	"AWS/Lambda": {"FunctionName",
-		[]string{"Invocations", "Errors", "Throttles", "Duration", "ConcurrentExecutions"}, "AWS::Lambda::Function"},
+		[]string{"Invocations", "Errors", "Throttles", "Duration", "ConcurrentExecutions",
+			"AsyncEventsReceived", "AsyncEventAge", "AsyncEventsDropped"}, "AWS::Lambda::Function"},
 	"AWS/ApiGateway": {"ApiId", []string{"4xx", "5xx", "Count", "IntegrationLatency", "Latency", "DataProcessed"},
 		"AWS::ApiGatewayV2::Api"},
 	"AWS/DynamoDB": {"TableName",
@@ -191,7 +192,7 @@ func TestMetricsExist(t *testing.T) {
 			}
 		}
 		// docs/costs.md has the costs of these numbers.
-		if len(alarms) != 24 || len(dashboard) > 50 {
+		if len(alarms) != 27 || len(dashboard) > 50 {
 			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
 		}
 	}
@@ -301,7 +302,7 @@ func TestAlarms(t *testing.T) {
 		// requests.
 		missing, periods := "notBreaching", "3 of 4"
 		switch name {
-		case "functions-fail":
+		case "functions-fail", "copies-fail", "copies-wait":
 			periods = "1 of 1"
 		case "key-ends":
 			missing, periods = "ignore", "1 of 1"
@@ -371,10 +372,10 @@ func TestMonitoringIsOptional(t *testing.T) {
 		{nil, false, "0 0 0 0 0 0"},
 		{[]string{"metrics", "false"}, false, "0 0 0 0 0 0"},
 		{[]string{"metrics", "true"}, true, "0 0 0 0 0 0"},
-		{[]string{"alarms", "true"}, true, "7 0 1 1 0 1"},
-		{[]string{"alarms", "true", "accessLog", "false"}, true, "6 0 1 1 0 0"},
+		{[]string{"alarms", "true"}, true, "9 0 1 1 0 1"},
+		{[]string{"alarms", "true", "accessLog", "false"}, true, "8 0 1 1 0 0"},
 		{[]string{"dashboard", "true"}, true, "0 1 0 0 0 0"},
-		{[]string{"alarms", "true", "dashboard", "true", "alarmEmail", "a.b+c@example.com"}, true, "7 1 1 1 1 1"},
+		{[]string{"alarms", "true", "dashboard", "true", "alarmEmail", "a.b+c@example.com"}, true, "9 1 1 1 1 1"},
 	} {
 		tm := synth(t, defaults(t, test.context...))
 		var got []string

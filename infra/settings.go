@@ -46,6 +46,8 @@ type Settings struct {
 	// PublishConcurrency is the number of instances that are reserved for the
 	// publish function, which is also its maximum. If 0, none are reserved.
 	PublishConcurrency int
+	// PullConcurrency is the same for the function that fetches providers.
+	PullConcurrency int
 	// LogRetentionDays applies to all log groups.
 	LogRetentionDays int
 	// AccessLog makes the gateway log each request.
@@ -161,6 +163,8 @@ func (g *given) keys() []setting {
 			"The maximum number of inspections of one identity that run at once."),
 		number("publishConcurrency", &g.PublishConcurrency, 1, 1000,
 			"The number of instances to reserve for the publish function. It is also the maximum."),
+		number("pullConcurrency", &g.PullConcurrency, 1, 1000,
+			"The number of instances to reserve for the pull function, which fetches providers. It is also the maximum."),
 		number("presignMinutes", &g.presignMinutes, int(settings.MinPresignLifetime.Minutes()),
 			int(settings.MaxPresignLifetime.Minutes()), "How long the URL of an archive is valid, in minutes."),
 		{key: "logRetentionDays", into: &g.LogRetentionDays, oneOf: retentionPeriod,

@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscognito"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awseventstargets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -22,6 +24,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53targets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -33,6 +36,7 @@ import (
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -59,6 +63,9 @@ type function struct {
 	sessions bool
 	// publishes means that it writes. Its permissions are those of publishing.
 	publishes bool
+	// pulls means that it fetches providers. It has no route, and its permissions
+	// are those of pulling. invokesPull means that it invokes that function.
+	pulls, invokesPull bool
 }
 
 const (
@@ -67,11 +74,14 @@ const (
 	// policyItem is the partition of the mirror's policy. Only operators write
 	// it.
 	policyItem = "policy"
+	// pullName is the name of the function that fetches providers.
+	pullName = "pull"
 )
 
 // functions returns the functions in the order of the stack. Discovery reads
-// nothing, and answers all paths that have no route. Only publish and web write,
-// and web writes only sessions.
+// nothing, and answers all paths that have no route. Only publish, pull and web
+// write. Pull writes only the mirror, and web only sessions. Mirror invokes
+// pull, so it comes later.
 func functions() []function {
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), login: true},
@@ -81,7 +91,11 @@ func functions() []function {
 			name: "providers", routes: providers.Routes(), objects: "providers/*",
 			partitions: []string{"providers/*", "tokens"}, queried: []string{"keys/*"},
 		},
-		{name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens"}, objects: "mirror/*"},
+		{name: pullName, pulls: true},
+		{
+			name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens", policyItem},
+			objects: "mirror/*", invokesPull: true,
+		},
 		{
 			name: "metadata", routes: metadata.Routes(), objects: "modules/*/docs.json.gz", fetches: true,
 			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "tokens", policyItem},
@@ -105,6 +119,7 @@ type stack struct {
 	dist         string
 	table        awsdynamodb.ITable
 	bucket       awss3.IBucket
+	failures     awssqs.Queue                  // the requests to fetch providers that failed
 	functions    map[string]awslambda.Function // by name
 	logs         []*string                     // the names of the functions' log groups
 	// requests are the log groups of the functions that hand out URLs, by which
@@ -160,7 +175,9 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	}
 	st.table = st.newTable()
 	st.bucket = st.newBucket()
+	st.failures = st.newPullFailures()
 	st.newEndpoints(api)
+	st.newPullEvents()
 	st.newMonitoring(api)
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
 	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
@@ -392,6 +409,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		[]*string{logs.LogGroupArn()}, nil)}
 	memory, timeout := st.settings.MemoryMiB, awscdk.Duration_Seconds(jsii.Number(10)) // as long as clients wait
 	var reserved *float64
+	var storage awscdk.Size
 	var variables map[string]string
 	switch {
 	case f.publishes:
@@ -404,9 +422,15 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		// The gateway times out after 30 seconds, but an inspection continues
 		// until Lambda's timeout.
 		memory, timeout = st.settings.PublishMemoryMiB, awscdk.Duration_Minutes(jsii.Number(15))
-		if st.settings.PublishConcurrency > 0 {
-			reserved = jsii.Number(float64(st.settings.PublishConcurrency))
-		}
+		reserved = concurrency(st.settings.PublishConcurrency)
+	case f.pulls:
+		statements = append(statements, st.pulling()...)
+		variables = st.variables()
+		maps.Copy(variables, settings.Pull{Folder: "/tmp/larder", Release: sourceRelease()}.Environment())
+		memory, timeout = pullMemoryMiB, awscdk.Duration_Minutes(jsii.Number(15))
+		variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
+		storage = awscdk.Size_Mebibytes(jsii.Number(settings.PullStorageMiB))
+		reserved = concurrency(st.settings.PullConcurrency)
 	case f.objects != "":
 		statements = append(statements,
 			allow("ReadItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()},
@@ -420,6 +444,16 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			statements = append(statements, st.sessions()...)
 		}
 		variables = st.variables()
+		if f.invokesPull {
+			// It may wait for pull until 8 seconds after the request's arrival. A
+			// request ends 2 seconds before the timeout, so 2 seconds are left to
+			// read what pull has found. The gateway waits for 30 seconds.
+			timeout = awscdk.Duration_Seconds(jsii.Number(12))
+			pull := st.functions[pullName]
+			statements = append(statements,
+				allow("FetchProviders", jsii.Strings("lambda:InvokeFunction"), []*string{pull.FunctionArn()}, nil))
+			maps.Copy(variables, settings.PullFunctionEnvironment(*pull.FunctionName()))
+		}
 		if f.fetches {
 			// The garbage collector then runs early enough for a large catalog,
 			// which the function caches.
@@ -467,6 +501,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		Environment:   &environment,
 
 		ReservedConcurrentExecutions: reserved,
+		EphemeralStorageSize:         storage,
 	})
 	// The CDK makes the function wait for the role's policies, which are inline
 	// here.
@@ -474,6 +509,83 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		resource.AddDeletionOverride(jsii.String("DependsOn"))
 	}
 	return st.functions[f.name]
+}
+
+// concurrency returns the reserved instances of a function. If 0, none are
+// reserved.
+func concurrency(instances int) *float64 {
+	if instances == 0 {
+		return nil
+	}
+	return jsii.Number(float64(instances))
+}
+
+// pullMemoryMiB is the memory of the function that fetches providers. Lambda
+// gives a function bandwidth and processors with its memory. The packages are in
+// files, so they need little of it.
+const pullMemoryMiB = 1024
+
+// newPullEvents decides what happens to asynchronous invocations of the function
+// that fetches providers, and creates the rule that invokes it every night. If
+// the function fails three times, Lambda sends the request to a queue. Nothing
+// polls the queue, so it costs nothing while nothing fails.
+func (st *stack) newPullEvents() {
+	pull := st.functions[pullName]
+	awslambda.NewCfnEventInvokeConfig(st.Stack, jsii.String("PullEvents"), &awslambda.CfnEventInvokeConfigProps{
+		FunctionName:             pull.FunctionName(),
+		Qualifier:                jsii.String("$LATEST"),
+		MaximumRetryAttempts:     jsii.Number(2),
+		MaximumEventAgeInSeconds: awscdk.Duration_Hours(jsii.Number(1)).ToSeconds(nil),
+		DestinationConfig: &awslambda.CfnEventInvokeConfig_DestinationConfigProperty{
+			OnFailure: &awslambda.CfnEventInvokeConfig_OnFailureProperty{Destination: st.failures.QueueArn()},
+		},
+	})
+	awsevents.NewRule(st.Stack, jsii.String("PullNightly"), &awsevents.RuleProps{
+		Description: jsii.String("Lets Larder check for new versions of the providers that clients request"),
+		// Not at the full hour, when the origins have the most requests.
+		Schedule: awsevents.Schedule_Cron(&awsevents.CronOptions{Hour: jsii.String("3"), Minute: jsii.String("17")}),
+		Targets: &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(pull, &awseventstargets.LambdaFunctionProps{
+			Event: awsevents.RuleTargetInput_FromObject(map[string]any{"action": string(protocol.PullNightly)}),
+		})},
+	})
+}
+
+// newPullFailures returns the queue for requests to fetch providers that failed.
+func (st *stack) newPullFailures() awssqs.Queue {
+	return awssqs.NewQueue(st.Stack, jsii.String("PullFailures"), &awssqs.QueueProps{
+		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
+		EnforceSSL:      jsii.Bool(true),
+		RetentionPeriod: awscdk.Duration_Days(jsii.Number(14)),
+	})
+}
+
+// pulling returns the permissions of the function that fetches providers. It
+// stores packages and records of the mirror, and cannot delete or replace a
+// package. It writes the audit trail, but cannot read it. It reads the policy,
+// which only operators write.
+func (st *stack) pulling() []awsiam.PolicyStatement {
+	table := []*string{st.table.TableArn()}
+	const packages = "mirror/*"
+	objects := []*string{st.bucket.ArnForObjects(jsii.String(packages))}
+	return []awsiam.PolicyStatement{
+		// The catalog without a name has the schema of the registry.
+		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table,
+			onPartitions("mirror/*", "catalog/mirror", "catalog/", policyItem)),
+		allow("QueryMirror", jsii.Strings("dynamodb:Query"), table, onPartitions("mirror/*")),
+		allow("Mirror", jsii.Strings("dynamodb:PutItem"), table, onPartitions("mirror/*", "catalog/mirror", "audit/*")),
+		allow("ReadPackages", jsii.Strings("s3:GetObject"), objects, nil),
+		allow("PutPackagesOnce", jsii.Strings("s3:PutObject"), objects, map[string]any{
+			// The stack's own bucket requires this of everyone; an adopted one
+			// may not.
+			"Null": map[string]any{"s3:if-none-match": "false"},
+		}),
+		// Without s3:ListBucket, S3 answers a request for a missing object with
+		// 403 instead of 404.
+		allow("ListPackages", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
+			map[string]any{"StringLike": map[string]any{"s3:prefix": []string{packages}}}),
+		// Lambda sends the message with this role.
+		allow("ReportFailures", jsii.Strings("sqs:SendMessage"), []*string{st.failures.QueueArn()}, nil),
+	}
 }
 
 // variables returns the environment of a function that reads the catalog.
@@ -580,8 +692,12 @@ const maxPermissions = 20
 // other paths go to discovery, whose 404 response is JSON.
 func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 	for _, f := range functions() {
+		made := st.newFunction(f)
+		if f.pulls {
+			continue
+		}
 		paths := httpapi.Paths(f.routes)
-		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), st.newFunction(f),
+		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), made,
 			&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
 				ScopePermissionToRoute: jsii.Bool(len(paths) <= maxPermissions),
 			})

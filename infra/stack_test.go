@@ -26,6 +26,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -196,8 +197,8 @@ func TestRoutes(t *testing.T) {
 	tm := synth(t, defaults(t))
 	want := map[string]string{"$default": "discovery"}
 	for _, f := range functions() {
-		if len(f.routes) == 0 {
-			t.Errorf("function %s serves nothing", f.name)
+		if (len(f.routes) == 0) != f.pulls {
+			t.Errorf("function %s has %d routes", f.name, len(f.routes))
 		}
 		for _, r := range f.routes {
 			want["ANY "+r.Path] = f.name
@@ -248,12 +249,21 @@ func TestInvokePermissions(t *testing.T) {
 		permissions[name] = append(permissions[name], text(r.at("SourceArn")))
 	}
 	for _, f := range functions() {
-		if n := len(permissions[f.name]); n == 0 || n*most > 20<<10 {
-			t.Errorf("function %s has %d permissions", f.name, n)
+		n := len(permissions[f.name])
+		if n == 0 {
+			t.Errorf("function %s has no permission", f.name)
+		}
+		if n*most > 20<<10 {
+			t.Errorf("function %s has %d permissions, which is too many", f.name, n)
 		}
 	}
-	if n := len(permissions["web"]); n != 1 || !strings.Contains(permissions["web"][0], `"/*/*/*"`) {
-		t.Errorf("web has the permissions %q", permissions["web"])
+	for name, source := range map[string]string{"web": `"/*/*/*"`, "pull": "PullNightly"} {
+		if n := len(permissions[name]); n != 1 {
+			t.Errorf("%s has %d permissions, want 1", name, n)
+		}
+		if all := strings.Join(permissions[name], "\n"); !strings.Contains(all, source) {
+			t.Errorf("%s has no permission for %s:\n%s", name, source, all)
+		}
 	}
 	if !slices.ContainsFunc(permissions["discovery"], func(s string) bool { return strings.Contains(s, `"/*/*"`) }) {
 		t.Errorf("discovery has the permissions %q", permissions["discovery"])
@@ -295,7 +305,7 @@ func TestFunctions(t *testing.T) {
 	for _, arch := range []string{"arm64", "x86_64"} {
 		tm := synth(t, defaults(t, "architecture", arch, "memory", "300", "publishMemory", "600",
 			"publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "publishMaxInspections", "11",
-			"publishConcurrency", "12", "presignMinutes", "45", "logRetentionDays", "90"))
+			"publishConcurrency", "12", "pullConcurrency", "13", "presignMinutes", "45", "logRetentionDays", "90"))
 		groups := tm.all("AWS::Logs::LogGroup")
 		if len(groups) != len(functions())+1 {
 			t.Errorf("%d log groups", len(groups))
@@ -310,18 +320,30 @@ func TestFunctions(t *testing.T) {
 			t.Errorf("%d functions", len(lambdas))
 		}
 		for id, f := range lambdas {
-			publishes := f.at("Description") == "Larder: publish"
+			publishes, pulls := f.at("Description") == "Larder: publish", f.at("Description") == "Larder: pull"
 			memory, timeout := 300.0, 10.0
-			if publishes {
+			var storage any // nil for Lambda's default
+			switch {
+			case publishes:
 				memory, timeout = 600, 900
+			case pulls:
+				memory, timeout, storage = 1024, 900, 10240.0
+			case strings.HasPrefix(id, "mirror"):
+				timeout = 12
+			}
+			if got := f.at("EphemeralStorage.Size"); got != storage {
+				t.Errorf("%s has temporary storage of %v MiB, not %v", id, got, storage)
 			}
 			if text(f.at("Architectures")) != `["`+arch+`"]` || f.at("Runtime") != "provided.al2023" ||
 				f.at("Handler") != "bootstrap" || f.at("MemorySize") != memory || f.at("Timeout") != timeout {
 				t.Errorf("%s: %v", id, f.Properties)
 			}
 			var reserved any // nil for functions that only read
-			if publishes {
+			switch {
+			case publishes:
 				reserved = 12.0
+			case pulls:
+				reserved = 13.0
 			}
 			if got := f.at("ReservedConcurrentExecutions"); got != reserved {
 				t.Errorf("%s reserves %v instances, not %v", id, got, reserved)
@@ -359,20 +381,44 @@ func TestFunctions(t *testing.T) {
 			if err != nil || limits != want {
 				t.Errorf("the environment of %s is %+v, %v", id, limits, err)
 			}
-			variables := 4
-			switch {
-			case publishes:
-				variables = 9
-			case strings.HasPrefix(id, "metadata"), strings.HasPrefix(id, "web"):
-				variables = 5 // it limits Go's heap, because it caches the catalog
-				if env["GOMEMLIMIT"] == nil {
-					t.Errorf("%s has no GOMEMLIMIT", id)
-				}
-			}
-			if len(env) != variables {
-				t.Errorf("the environment of %s is %v", id, env)
-			}
+			name := strings.TrimPrefix(f.at("Description").(string), "Larder: ")
+			checkOwnSettings(t, name, env, getenv)
 		}
+	}
+}
+
+// checkOwnSettings checks the variables that only some functions have.
+func checkOwnSettings(t *testing.T, name string, env map[string]any, getenv func(string) string) {
+	t.Helper()
+	variables := 4
+	switch name {
+	case "publish":
+		variables = 9
+	case "pull":
+		variables = 7
+		got := settings.PullFromEnvironment(getenv)
+		if got.Folder != "/tmp/larder" {
+			t.Errorf("%s has the folder %q", name, got.Folder)
+		}
+		if got.Release == "" {
+			t.Errorf("%s has no release", name)
+		}
+		if env["GOMEMLIMIT"] != "768MiB" {
+			t.Errorf("%s has GOMEMLIMIT=%v", name, env["GOMEMLIMIT"])
+		}
+	case "mirror":
+		variables = 5
+		if got := settings.PullFunction(getenv); !strings.Contains(got, `"Ref":"pull`) {
+			t.Errorf("%s invokes %s", name, got)
+		}
+	case "metadata", "web":
+		variables = 5 // it limits Go's heap, because it caches the catalog
+		if env["GOMEMLIMIT"] == nil {
+			t.Errorf("%s has no GOMEMLIMIT", name)
+		}
+	}
+	if len(env) != variables {
+		t.Errorf("the environment of %s is %v", name, env)
 	}
 }
 
@@ -382,8 +428,10 @@ func TestPublishLimits(t *testing.T) {
 	if s.PublishLimits != settings.DefaultPublishLimits || s.PublishMemoryMiB != 512 {
 		t.Errorf("%+v, and %d MiB", s.PublishLimits, s.PublishMemoryMiB)
 	}
-	if s.PublishConcurrency != 0 {
-		t.Errorf("%d instances are reserved", s.PublishConcurrency)
+	for id, f := range synth(t, s).all("AWS::Lambda::Function") {
+		if got := f.at("ReservedConcurrentExecutions"); got != nil {
+			t.Errorf("%s reserves %v instances, want none", id, got)
+		}
 	}
 }
 
@@ -444,7 +492,7 @@ func TestRoles(t *testing.T) {
 	want := map[string]struct{ keys, all, objects string }{
 		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*",
 			"/providers/*"},
-		"mirror": {"mirror/*,tokens", "", "/mirror/*"},
+		"mirror": {"mirror/*,tokens,policy", "", "/mirror/*"},
 		"metadata": {
 			"modules/*,providers/*,mirror/*,catalog/*,tokens,policy", "catalog/*,namespaces", "/modules/*/docs.json.gz",
 		},
@@ -458,7 +506,7 @@ func TestRoles(t *testing.T) {
 			strings.Count(trust, "Service") != 1 {
 			t.Errorf("%s may be assumed by %s", name, trust)
 		}
-		if name == "publish" {
+		if name == "publish" || name == "pull" {
 			continue
 		}
 		got := make(map[string]statement)
@@ -506,6 +554,16 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s: objects %s", name, r)
 			}
 		}
+		if name == "mirror" {
+			allowed = append(allowed, "lambda:InvokeFunction")
+			r := text(got["lambda:InvokeFunction"].Resource)
+			if !strings.Contains(r, `"pull`) {
+				t.Errorf("%s may not invoke pull, but %s", name, r)
+			}
+			if strings.Contains(r, "*") {
+				t.Errorf("%s may invoke any of %s", name, r)
+			}
+		}
 		if name == "web" {
 			for _, action := range []string{"dynamodb:PutItem", "dynamodb:DeleteItem"} {
 				allowed = append(allowed, action)
@@ -524,12 +582,24 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Only the publish function may write, and web may write sessions. The test lists
-// all actions of the former; the other functions only have actions that read.
-func TestOneWriter(t *testing.T) {
+// Only the functions that publish and that fetch providers may write, and web may
+// write sessions. The test lists all actions of the first two. The other functions
+// only have actions that read, and mirror invokes pull.
+func TestWriters(t *testing.T) {
 	roles := rolesByFunction(t, synth(t, defaults(t)))
 	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents",
 		"s3:GetObject"}
+	writers := map[string]*struct{ allowed, denied []string }{
+		"publish": {[]string{
+			"dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "logs:CreateLogStream",
+			"logs:PutLogEvents",
+			"s3:GetObject", "s3:GetObjectTagging", "s3:ListBucket", "s3:PutObject", "s3:PutObjectTagging",
+		}, []string{"s3:PutObjectTagging"}},
+		"pull": {[]string{
+			"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents",
+			"s3:GetObject", "s3:ListBucket", "s3:PutObject", "sqs:SendMessage",
+		}, nil},
+	}
 	for name, role := range roles {
 		var actions, denied []string
 		for _, s := range ofRole(t, role) {
@@ -540,7 +610,8 @@ func TestOneWriter(t *testing.T) {
 				}
 				actions = append(actions, action)
 				session := name == "web" && s.Sid == "WriteSessions"
-				if name != "publish" && !session && !slices.Contains(reads, action) {
+				invokes := name == "mirror" && s.Sid == "FetchProviders"
+				if writers[name] == nil && !session && !invokes && !slices.Contains(reads, action) {
 					t.Errorf("%s may %s", name, action)
 				}
 			}
@@ -550,16 +621,16 @@ func TestOneWriter(t *testing.T) {
 				}
 			}
 		}
-		if name != "publish" {
+		want := writers[name]
+		if want == nil {
 			continue
 		}
 		slices.Sort(actions)
-		if want := []string{
-			"dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "logs:CreateLogStream",
-			"logs:PutLogEvents",
-			"s3:GetObject", "s3:GetObjectTagging", "s3:ListBucket", "s3:PutObject", "s3:PutObjectTagging",
-		}; !slices.Equal(actions, want) || !slices.Equal(denied, []string{"s3:PutObjectTagging"}) {
-			t.Errorf("it may %q, and is denied %q", actions, denied)
+		if diff := cmp.Diff(want.allowed, actions); diff != "" {
+			t.Errorf("%s may (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(want.denied, denied); diff != "" {
+			t.Errorf("%s is denied (-want +got):\n%s", name, diff)
 		}
 	}
 	if len(roles) != len(functions()) || len(roles["publish"].Properties) == 0 {
@@ -686,6 +757,142 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
+// TestPuller evaluates calls of the function that fetches providers with its
+// policy: what it may do, and what it may not.
+func TestPuller(t *testing.T) {
+	policies := rolesByFunction(t, synth(t, defaults(t)))["pull"].at("Policies").([]any)
+	role, err := iam.NewRole(text(resolved(policies[0].(map[string]any)["PolicyDocument"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const provider = "mirror/registry.opentofu.org/hashicorp/null"
+	const get, put, query = "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"
+	const object = "arn:bucket/" + provider + "/3.2.0/0/null.zip"
+	for name, test := range map[string]struct {
+		allowed                      bool
+		action, resource, key, value string
+	}{
+		"record":               {true, put, "arn:table", "dynamodb:LeadingKeys", provider},
+		"lease":                {true, put, "arn:table", "dynamodb:LeadingKeys", "mirror/leases"},
+		"entry":                {true, put, "arn:table", "dynamodb:LeadingKeys", "catalog/mirror"},
+		"audit entry":          {true, put, "arn:table", "dynamodb:LeadingKeys", "audit/2026-11"},
+		"read a record":        {true, get, "arn:table", "dynamodb:LeadingKeys", provider},
+		"all versions":         {true, query, "arn:table", "dynamodb:LeadingKeys", provider},
+		"read the policy":      {true, get, "arn:table", "dynamodb:LeadingKeys", "policy"},
+		"read the schema":      {true, get, "arn:table", "dynamodb:LeadingKeys", "catalog/"},
+		"change the policy":    {false, put, "arn:table", "dynamodb:LeadingKeys", "policy"},
+		"change the schema":    {false, put, "arn:table", "dynamodb:LeadingKeys", "catalog/"},
+		"another catalog":      {false, put, "arn:table", "dynamodb:LeadingKeys", "catalog/acme"},
+		"read another catalog": {false, get, "arn:table", "dynamodb:LeadingKeys", "catalog/acme"},
+		"all entries":          {false, query, "arn:table", "dynamodb:LeadingKeys", "catalog/mirror"},
+		"publish a provider":   {false, put, "arn:table", "dynamodb:LeadingKeys", "providers/acme/dns"},
+		"publish a module":     {false, put, "arn:table", "dynamodb:LeadingKeys", "modules/acme/vpc/aws"},
+		"create a token":       {false, put, "arn:table", "dynamodb:LeadingKeys", "tokens"},
+		"read a token":         {false, get, "arn:table", "dynamodb:LeadingKeys", "tokens"},
+		"read the audit trail": {false, query, "arn:table", "dynamodb:LeadingKeys", "audit/2026-11"},
+		"no key":               {false, put, "arn:table", "", ""},
+		"delete":               {false, "dynamodb:DeleteItem", "arn:table", "dynamodb:LeadingKeys", provider},
+		"update":               {false, "dynamodb:UpdateItem", "arn:table", "dynamodb:LeadingKeys", provider},
+		"put a package":        {true, "s3:PutObject", object, "s3:if-none-match", "*"},
+		"replace a package":    {false, "s3:PutObject", object, "", ""},
+		"put an archive":       {false, "s3:PutObject", "arn:bucket/modules/a/b/c/0.zip", "s3:if-none-match", "*"},
+		"read a package":       {true, "s3:GetObject", object, "", ""},
+		"read an archive":      {false, "s3:GetObject", "arn:bucket/modules/a/b/c/0.zip", "", ""},
+		"delete a package":     {false, "s3:DeleteObject", object, "", ""},
+		"tag a package":        {false, "s3:PutObjectTagging", object, "", ""},
+		"look for a package":   {true, "s3:ListBucket", "arn:bucket", "s3:prefix", provider},
+		"look for all":         {false, "s3:ListBucket", "arn:bucket", "", ""},
+		"report a failure":     {true, "sqs:SendMessage", "arn:pullfailures", "", ""},
+		"read failures":        {false, "sqs:ReceiveMessage", "arn:pullfailures", "", ""},
+		"invoke itself":        {false, "lambda:InvokeFunction", "arn:pull", "", ""},
+	} {
+		c := iam.Call{Action: test.action, Resource: test.resource}
+		if test.key != "" {
+			c.Keys = map[string][]string{test.key: {test.value}}
+		}
+		if err := role.Judge(c); (err == nil) != test.allowed {
+			t.Errorf("%s: %s: %v, and should be allowed: %v", name, c, err, test.allowed)
+		}
+	}
+}
+
+// Lambda tries a request to fetch providers three times within an hour, and then
+// sends it to a queue. Every night, a rule invokes the function.
+func TestPullEvents(t *testing.T) {
+	tm := synth(t, defaults(t))
+	events := tm.one(t, "AWS::Lambda::EventInvokeConfig")
+	for property, want := range map[string]any{
+		"Qualifier": "$LATEST", "MaximumRetryAttempts": 2.0, "MaximumEventAgeInSeconds": 3600.0,
+	} {
+		if got := events.at(property); got != want {
+			t.Errorf("%s is %v, want %v", property, got, want)
+		}
+	}
+	if got := text(events.at("FunctionName")); !strings.Contains(got, `"Ref":"pull`) {
+		t.Errorf("it configures %s", got)
+	}
+	if got := text(events.at("DestinationConfig.OnFailure")); !strings.Contains(got, `"PullFailures`) {
+		t.Errorf("failures go to %s", got)
+	}
+	queue := tm.one(t, "AWS::SQS::Queue")
+	if got := queue.at("SqsManagedSseEnabled"); got != true {
+		t.Errorf("encryption of the queue: %v", got)
+	}
+	if got, want := queue.at("MessageRetentionPeriod"), 14.0*24*3600; got != want {
+		t.Errorf("the queue stores messages for %v s, want %v s", got, want)
+	}
+	for _, s := range statements(t, tm.one(t, "AWS::SQS::QueuePolicy").at("PolicyDocument")) {
+		if s.Effect != "Deny" {
+			t.Errorf("the queue's policy has the effect %s, want Deny", s.Effect)
+		}
+		if diff := cmp.Diff(`{"Bool":{"aws:SecureTransport":"false"}}`, text(s.Condition)); diff != "" {
+			t.Errorf("condition of the queue's policy (-want +got):\n%s", diff)
+		}
+	}
+	rule := tm.one(t, "AWS::Events::Rule")
+	for property, want := range map[string]any{"ScheduleExpression": "cron(17 3 * * ? *)", "State": "ENABLED"} {
+		if diff := cmp.Diff(want, rule.at(property)); diff != "" {
+			t.Errorf("%s of the rule (-want +got):\n%s", property, diff)
+		}
+	}
+	var request protocol.PullRequest
+	input, _ := rule.at("Targets.0.Input").(string)
+	if err := json.Unmarshal([]byte(input), &request); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(protocol.PullRequest{Action: protocol.PullNightly}, request); diff != "" {
+		t.Errorf("the nightly request (-want +got):\n%s", diff)
+	}
+}
+
+// A stack with the default settings has only resources that cost nothing while
+// nobody uses the registry, apart from the storage.
+func TestIdleCostsNothing(t *testing.T) {
+	tm := synth(t, defaults(t))
+	free := []string{
+		"AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route", "AWS::ApiGatewayV2::Stage",
+		"AWS::DynamoDB::Table", "AWS::Events::Rule", "AWS::IAM::ManagedPolicy", "AWS::IAM::Role",
+		"AWS::Lambda::EventInvokeConfig", "AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Logs::LogGroup",
+		"AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::SQS::Queue", "AWS::SQS::QueuePolicy",
+	}
+	for id, r := range tm.Resources {
+		if !slices.Contains(free, r.Type) {
+			t.Errorf("%s is a resource of type %s", id, r.Type)
+		}
+		for _, costs := range []string{
+			"VpcConfig", "SnapStart", "ProvisionedThroughput", "KmsMasterKeyId", "KmsKeyId", "SSESpecification",
+			"ProvisionedConcurrencyConfig",
+		} {
+			if value := r.at(costs); value != nil {
+				t.Errorf("%s has %s: %v", id, costs, value)
+			}
+		}
+	}
+	if got := tm.one(t, "AWS::DynamoDB::Table").at("BillingMode"); got != "PAY_PER_REQUEST" {
+		t.Errorf("the table's billing mode is %v", got)
+	}
+}
+
 // All statements that grant, deny or limit are as reviewed, with their
 // resources, principals and conditions. Review each change of the golden file.
 func TestPolicies(t *testing.T) {
@@ -694,7 +901,7 @@ func TestPolicies(t *testing.T) {
 	for id, r := range tm.Resources {
 		switch r.Type {
 		case "AWS::IAM::Role", "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::S3::BucketPolicy",
-			"AWS::Lambda::Permission", "AWS::ApiGatewayV2::Stage", "AWS::Lambda::Url":
+			"AWS::SQS::QueuePolicy", "AWS::Lambda::Permission", "AWS::ApiGatewayV2::Stage", "AWS::Lambda::Url":
 			granting[id] = r
 		}
 	}
@@ -1406,6 +1613,7 @@ func TestSettings(t *testing.T) {
 		"publishMaxUploads":      {map[string]any{"publishMaxUploads": "many"}, "publishMaxUploads"},
 		"publishMaxInspections":  {map[string]any{"publishMaxInspections": "0"}, "publishMaxInspections"},
 		"publishConcurrency":     {map[string]any{"publishConcurrency": "0"}, "publishConcurrency"},
+		"pullConcurrency":        {map[string]any{"pullConcurrency": "1001"}, "pullConcurrency"},
 		"presignMinutes of 0":    {map[string]any{"presignMinutes": "0"}, "presignMinutes"},
 		"presignMinutes of 1.5":  {map[string]any{"presignMinutes": "1.5"}, "presignMinutes"},
 		"logRetentionDays of 31": {map[string]any{"logRetentionDays": "31"}, "logRetentionDays"},

@@ -56,6 +56,7 @@ type rule struct {
 var rules = []rule{
 	{"pkg/registry/core", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
+	{"pkg/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
@@ -147,7 +148,7 @@ var rules = []rule{
 	},
 	{
 		"pkg/mirror",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/httpapi"},
+		[]string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/admission"},
 		[]string{"github.com/aws/", "database/sql"},
 	},
 	{
@@ -236,6 +237,14 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
+		"pkg/pull",
+		publishing(
+			"pkg/admission", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/objects", "pkg/catalog", "pkg/inspection",
+			"pkg/publish", "pkg/mirroring",
+		),
+		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
+	},
+	{
 		"pkg/verify",
 		[]string{
 			"pkg/registry",
@@ -286,7 +295,15 @@ var rules = []rule{
 	{"pkg/deployed", onDeployed(), slowToStart("database/sql")},
 	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
-	{"functions/mirror", onDeployed("pkg/mirror", "pkg/deployed"), notInFunctions(slowToStart()...)},
+	{
+		"functions/pull",
+		onDeployed(publishing(
+			"pkg/deployed", "pkg/objects/s3", "pkg/inspection", "pkg/admission", "pkg/providers", "pkg/client", "pkg/publish",
+			"pkg/mirroring", "pkg/pull",
+		)...),
+		notInFunctions(),
+	},
+	{"functions/mirror", onDeployed("pkg/mirror", "pkg/admission", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{
 		"functions/metadata", onDeployed("pkg/metadata", "pkg/admission", "pkg/search", "pkg/docs/stored", "pkg/deployed"),
 		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
@@ -387,8 +404,8 @@ const (
 // leaves link nothing of this project but pkg/registry/core and each other. Every
 // package may link them.
 var leaves = []string{
-	"pkg/connerror", "pkg/docs", "pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile", "pkg/suggest",
-	"pkg/ttlcache",
+	"pkg/connerror", "pkg/docs", "pkg/ipclass", "pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile",
+	"pkg/suggest", "pkg/ttlcache",
 }
 
 // publishing returns the packages that both ends of the publish API link, and

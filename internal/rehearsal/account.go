@@ -147,6 +147,25 @@ func (a *Account) Admit(key, name string, roles ...*iam.Role) {
 	a.roles[key] = namedRole{name, roles}
 }
 
+// Judge returns an error if the principal with an access key may not do
+// something, which counts as a denied request. Use it for services that the
+// account does not have.
+func (a *Account) Judge(accessKey string, c iam.Call) error {
+	a.mu.Lock()
+	caller, known := a.roles[accessKey]
+	a.mu.Unlock()
+	err := fmt.Errorf("unknown access key %s", accessKey)
+	if known {
+		err = caller.judge(c)
+	}
+	if err != nil {
+		a.mu.Lock()
+		a.denied = append(a.denied, fmt.Sprintf("%s: %v", caller.name, err))
+		a.mu.Unlock()
+	}
+	return err
+}
+
 // Denied returns the denied requests, each with the caller's name.
 func (a *Account) Denied() []string {
 	a.mu.Lock()

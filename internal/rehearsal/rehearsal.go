@@ -577,6 +577,7 @@ func (d *deployment) open(
 			return nil, nil, nil, err
 		}
 		running.Account.BucketPolicies = d.policies
+		registry.Origin, registry.Nightly = running.Origin, running.nightly
 		registry.Host, registry.HTTP = running.Gateway.Host, running.Gateway.Client()
 		registry.CAFile = filepath.Join(d.scratch, "ca.pem")
 		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {

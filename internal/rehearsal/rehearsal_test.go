@@ -149,7 +149,7 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 	publishing := []Scenario{{"publishing", publishModuleScenario}}
 	for _, s := range Scenarios() {
 		if !slices.ContainsFunc(
-			[]string{"a provider", "publishing", "the metadata API", "the pages", "the operator"},
+			[]string{"a provider", "a mirror that fetches", "publishing", "the metadata API", "the pages", "the operator"},
 			func(p string) bool { return strings.HasPrefix(s.Name, p) },
 		) {
 			brief = append(brief, s)

@@ -3,6 +3,7 @@ package rehearsal
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
@@ -26,8 +29,13 @@ type Running struct {
 	// Gateway receives the clients' requests.
 	Gateway *lambda.Gateway
 	// Account receives the functions' AWS requests.
-	Account   *Account
+	Account *Account
+	// Origin is a registry whose providers the functions can fetch.
+	Origin *Origin
+
 	insights  *cloudwatch.Insights
+	api       *lambda.API // has the function that fetches providers
+	stack     *Stack
 	functions map[string]*lambda.Function
 	metrics   map[string]string // the namespaces of their metrics
 	roles     map[string]*iam.Role
@@ -46,24 +54,27 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	if err != nil {
 		return nil, err
 	}
-	r := &Running{Account: account, functions: make(map[string]*lambda.Function), metrics: make(map[string]string),
-		roles: roles, logGroups: make(map[string]string)}
+	r := &Running{
+		Account: account, stack: s, functions: make(map[string]*lambda.Function),
+		metrics: make(map[string]string), roles: roles, logGroups: make(map[string]string),
+	}
 	r.insights = &cloudwatch.Insights{Lines: r.logged}
 	account.Insights = r.insights
 	account.Alarms = s.Alarms
 	account.Admit(o.operator.AccessKeyID, "the operator's policy", operator)
 	account.Admit(o.withdraw.AccessKeyID, "the withdraw policy", withdraw, operator)
+	r.Origin = StartOrigin()
+	r.api = lambda.StartAPI(ctx, lambda.APIOptions{
+		Functions: r.invoked(s, dir), Permit: r.permit, RetryWait: time.Millisecond,
+	})
 	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
 		f := s.Functions[name]
 		r.logGroups[name] = f.LogGroup
 		r.metrics[name] = settings.MetricsNamespace(func(name string) string { return f.Environment[name] })
-		env := map[string]string{
-			"AWS_ENDPOINT_URL": account.URL, "AWS_REGION": s.Region, "LARDER_S3_PATH_STYLE": "true",
-			// Credentials in the form of a role's.
-			"AWS_ACCESS_KEY_ID": account.Add("function "+name, roles[name]), "AWS_SESSION_TOKEN": "rehearsal-session",
-			"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(f.MemoryMiB),
+		if name == pullName { // it starts with its first event
+			continue
 		}
-		maps.Copy(env, f.Environment)
+		env := r.environment(name, f)
 		if err := r.start(ctx, name, f, env, filepath.Join(dir, name)); err != nil {
 			r.Close()
 			return nil, fmt.Errorf("function %s: %w", name, err)
@@ -77,11 +88,103 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	return r, nil
 }
 
+// pullName is the name of the function that fetches providers. It has no route,
+// and runs in several processes.
+const pullName = "pull"
+
+// environment returns the environment of a function.
+func (r *Running) environment(name string, f *StackFunction) map[string]string {
+	env := map[string]string{
+		"AWS_ENDPOINT_URL": r.Account.URL, "AWS_REGION": r.stack.Region, "LARDER_S3_PATH_STYLE": "true",
+		"AWS_ENDPOINT_URL_LAMBDA": r.api.URL,
+		// Credentials in the form of a role's.
+		"AWS_ACCESS_KEY_ID": r.Account.Add("function "+name, r.roles[name]), "AWS_SESSION_TOKEN": "rehearsal-session",
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(f.MemoryMiB),
+	}
+	maps.Copy(env, f.Environment)
+	return env
+}
+
+// invoked returns the functions that other functions invoke. Their processes
+// trust the origin, and share no temporary folder.
+func (r *Running) invoked(s *Stack, dir string) map[string]lambda.Deployed {
+	f := s.Functions[pullName]
+	if f == nil { // an older release
+		return nil
+	}
+	r.logGroups[pullName] = f.LogGroup
+	r.metrics[pullName] = settings.MetricsNamespace(func(name string) string { return f.Environment[name] })
+	started := 0
+	var mu sync.Mutex
+	var env map[string]string
+	return map[string]lambda.Deployed{f.Name: {
+		Concurrency: 4,
+		Start: func(ctx context.Context) (*lambda.Function, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if env == nil {
+				env = r.environment(pullName, f)
+			}
+			started++
+			own := filepath.Join(dir, pullName+strconv.Itoa(started))
+			if err := os.MkdirAll(own, 0o700); err != nil {
+				return nil, err
+			}
+			binary, err := f.Unpack(own)
+			if err != nil {
+				return nil, err
+			}
+			variables := maps.Clone(env)
+			variables["SSL_CERT_FILE"] = filepath.Join(own, "ca.pem")
+			maps.Copy(variables, settings.Pull{Folder: filepath.Join(own, "temporary"), Release: "rehearsal"}.Environment())
+			if err := r.Origin.WriteCA(variables["SSL_CERT_FILE"]); err != nil {
+				return nil, err
+			}
+			return lambda.StartFunction(ctx, pullName, binary, variables, f.Timeout)
+		},
+	}}
+}
+
+// permit returns an error if the principal with an access key may not invoke a
+// function.
+func (r *Running) permit(accessKey, function string) error {
+	return r.Account.Judge(accessKey, iam.Call{
+		Action: "lambda:InvokeFunction", Resource: r.Account.ARN("lambda", "function:"+function),
+	})
+}
+
+// nightly sends the event of the nightly rule to the function that fetches
+// providers, and waits until no work is left.
+func (r *Running) nightly(ctx context.Context) error {
+	r.api.Wait()
+	processes := r.api.Processes(r.stack.Functions[pullName].Name)
+	if len(processes) == 0 {
+		return errors.New("nothing has invoked the function " + pullName)
+	}
+	_, err := processes[0].Invoke(ctx, json.RawMessage(r.stack.Functions[pullName].Nightly))
+	return err
+}
+
+// logs returns what each function has logged, by its name.
+func (r *Running) logs() map[string]string {
+	logs := make(map[string]string)
+	for name, f := range r.functions {
+		logs[name] = f.Log()
+	}
+	if pull := r.stack.Functions[pullName]; pull != nil {
+		for _, f := range r.api.Processes(pull.Name) {
+			logs[pullName] += f.Log()
+		}
+	}
+	return logs
+}
+
 // logged returns a function's log lines by its log group.
 func (r *Running) logged(group string) ([]string, bool) {
+	logs := r.logs()
 	for name, at := range r.logGroups {
 		if strings.HasSuffix(at, ":log-group:"+group) {
-			return strings.Split(r.functions[name].Log(), "\n"), true
+			return strings.Split(logs[name], "\n"), true
 		}
 	}
 	return nil, false
@@ -138,6 +241,8 @@ func (r *Running) Close() {
 	for _, f := range r.functions {
 		f.Close()
 	}
+	r.api.Close()
+	r.Origin.Close()
 	r.Account.Close()
 }
 
@@ -148,11 +253,14 @@ func (r *Running) Wrong() error {
 	for _, failure := range r.Gateway.Failures() {
 		wrong = append(wrong, failure.Error())
 	}
-	for name, f := range r.functions {
-		if _, err := cloudwatch.ReadMetrics(r.metrics[name], f.Log()); err != nil {
+	for _, dropped := range r.api.Dropped() {
+		wrong = append(wrong, fmt.Sprintf("function %s failed for %s: %v", dropped.Function, dropped.Payload, dropped.Err))
+	}
+	for name, log := range r.logs() {
+		if _, err := cloudwatch.ReadMetrics(r.metrics[name], log); err != nil {
 			wrong = append(wrong, fmt.Sprintf("function %s writes metrics that CloudWatch would reject: %v", name, err))
 		}
-		for line := range strings.SplitSeq(f.Log(), "\n") {
+		for line := range strings.SplitSeq(log, "\n") {
 			if strings.Contains(line, `"level":"ERROR"`) {
 				wrong = append(wrong, fmt.Sprintf("function %s logged %s", name, line))
 			}
@@ -180,8 +288,8 @@ func lines(texts []string) error {
 // needed.
 func (r *Running) Unneeded() error {
 	var wrong []string
-	for name, f := range r.functions {
-		if f.Log() == "" {
+	for name, log := range r.logs() {
+		if log == "" {
 			continue
 		}
 		// Lambda itself needs these permissions when a function logs.
@@ -190,6 +298,15 @@ func (r *Running) Unneeded() error {
 			if err := r.roles[name].Judge(iam.Call{Action: action, Resource: stream}); err != nil {
 				wrong = append(wrong, fmt.Sprintf("function %s: %v", name, err))
 			}
+		}
+	}
+	for name, f := range r.stack.Functions {
+		if f.Failures == "" {
+			continue
+		}
+		// Lambda itself needs this permission when a request fails.
+		if err := r.roles[name].Judge(iam.Call{Action: "sqs:SendMessage", Resource: f.Failures}); err != nil {
+			wrong = append(wrong, fmt.Sprintf("function %s: %v", name, err))
 		}
 	}
 	wrong = append(wrong, r.Account.Unused()...)

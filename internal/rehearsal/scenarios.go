@@ -37,6 +37,9 @@ func Scenarios() []Scenario {
 		{"a module: publish, init, list", moduleScenario},
 		{"a module with a missing archive: publish again", lostArchiveScenario},
 		{"a provider: key, publish, deprecate, init, apply", providerScenario},
+		// Functions cache the policy of the mirror for a minute, so this comes before
+		// other requests to the mirror.
+		{"a mirror that fetches: policy, init, copies, nightly check", pullScenario},
 		{"a mirror: import, init of two hosts' providers, export", mirrorScenario},
 		{"the mirror's policy: set, refuse, overrule, describe", mirrorPolicyScenario},
 		{"a module with a token: publish, deprecate, init", publishModuleScenario},
@@ -80,6 +83,11 @@ type Registry struct {
 	CI *issuers.CI
 	// Lose deletes an object directly in the bucket.
 	Lose func(ctx context.Context, key string) error
+	// Origin is a registry whose providers the functions can fetch, and Nightly
+	// waits for all copies and then makes the nightly rule check it. Both are nil
+	// in AWS.
+	Origin  *Origin
+	Nightly func(ctx context.Context) error
 	// Namespace is the namespace in which scenarios publish.
 	Namespace string
 	// Readers are the clients' tokens, by namespace. They are stored because a
@@ -394,6 +402,11 @@ func mirrorScenario(ctx context.Context, r *Registry) error {
 	if err := sameZips(folder, exported); err != nil {
 		return err
 	}
+	return r.installMirrored(ctx, addresses...)
+}
+
+// installMirrored installs two providers from the mirror with each client.
+func (r *Registry) installMirrored(ctx context.Context, addresses ...string) error {
 	r = r.with(fmt.Sprintf(`provider_installation {
   network_mirror {
     url = "https://%s/v1/mirror/"

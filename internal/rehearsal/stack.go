@@ -54,6 +54,8 @@ type Stack struct {
 
 // StackFunction is a function of a stack.
 type StackFunction struct {
+	// Name is its name in Lambda.
+	Name string
 	// Environment has the variables that the stack sets.
 	Environment map[string]string
 	// Policies are the documents of its role.
@@ -65,6 +67,10 @@ type StackFunction struct {
 	MemoryMiB int
 	// Code is the deployed zip file.
 	Code []byte
+	// Failures is the ARN of the queue for the asynchronous requests that fail,
+	// and Nightly is the event of the rule that invokes the function. Both are
+	// empty if there are none.
+	Failures, Nightly string
 }
 
 // template is a deployed CloudFormation template. It has the resources that an
@@ -214,7 +220,7 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 	if err != nil {
 		return nil, err
 	}
-	f := &StackFunction{Timeout: time.Duration(aws.ToInt32(deployed.Timeout)) * time.Second,
+	f := &StackFunction{Name: t.physical[logical], Timeout: time.Duration(aws.ToInt32(deployed.Timeout)) * time.Second,
 		MemoryMiB: int(aws.ToInt32(deployed.MemorySize))}
 	if deployed.Environment != nil {
 		f.Environment = deployed.Environment.Variables
@@ -237,6 +243,10 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 	f.LogGroup = "arn:aws:logs:" + t.region + ":" + t.account + ":log-group:" +
 		fmt.Sprint(t.resolve(logging["LogGroup"]))
 
+	if err := t.events(logical, f); err != nil {
+		return nil, err
+	}
+
 	code, _ := t.resolve(properties["Code"]).(map[string]any)
 	client := s3.NewFromConfig(account, func(o *s3.Options) { o.UsePathStyle = true })
 	object, err := client.GetObject(ctx,
@@ -253,6 +263,43 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 		return nil, errors.New("the function's code differs from the template's code")
 	}
 	return f, nil
+}
+
+// events reads how a function is invoked other than by the gateway. It returns an
+// error if EventBridge has no permission for that.
+func (t template) events(function string, f *StackFunction) error {
+	for logical, r := range t.Resources {
+		switch r.Type {
+		case "AWS::Lambda::EventInvokeConfig":
+			if reference(r.Properties["FunctionName"]) == function {
+				f.Failures = t.arn(reference(r.Properties["DestinationConfig"]))
+			}
+		case "AWS::Events::Rule":
+			targets, _ := r.Properties["Targets"].([]any)
+			for _, target := range targets {
+				properties, _ := target.(map[string]any)
+				if reference(properties["Arn"]) != function {
+					continue
+				}
+				if !t.scheduled(function, logical) {
+					return fmt.Errorf("the rule %s has no permission to invoke it", logical)
+				}
+				f.Nightly = fmt.Sprint(properties["Input"])
+			}
+		}
+	}
+	return nil
+}
+
+// scheduled reports whether a permission lets a rule invoke a function.
+func (t template) scheduled(function, rule string) bool {
+	for _, r := range t.Resources {
+		if r.Type == "AWS::Lambda::Permission" && reference(r.Properties["FunctionName"]) == function &&
+			r.Properties["Principal"] == "events.amazonaws.com" && reference(r.Properties["SourceArn"]) == rule {
+			return true
+		}
+	}
+	return false
 }
 
 func (t template) alarm(logical string) cloudwatch.Alarm {
@@ -329,6 +376,8 @@ func (t template) arn(ref string) string {
 		return "arn:aws:logs:" + local + "log-group:" + t.physical[ref] + ":*"
 	case "AWS::Lambda::Function":
 		return "arn:aws:lambda:" + local + "function:" + t.physical[ref]
+	case "AWS::SQS::Queue": // its physical ID is a URL
+		return "arn:aws:sqs:" + local + t.physical[ref][strings.LastIndex(t.physical[ref], "/")+1:]
 	}
 	return "arn of " + ref // it matches nothing
 }
@@ -473,7 +522,8 @@ func (s *Stack) Changes(other *Stack) []string {
 	}
 	for name, f := range s.Functions {
 		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || f.Timeout != o.Timeout ||
-			f.MemoryMiB != o.MemoryMiB || !bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) ||
+			f.MemoryMiB != o.MemoryMiB || f.Failures != o.Failures || f.Nightly != o.Nightly ||
+			!bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) ||
 			!slices.Equal(f.Policies, o.Policies) {
 			changes = append(changes, "function "+name+" has changed")
 		}

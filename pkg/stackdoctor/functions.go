@@ -210,6 +210,11 @@ func (e *examination) configured(name string, f *function) {
 	case f.otherAccess:
 		f.report("its access settings are not what the stack deployed: "+shown(s.Access), revert)
 	}
+	pull := pairs(e.outputs[settings.OutputFunctions])["pull"]
+	if is := settings.PullFunction(f.getenv); name == "mirror" && is != pull {
+		f.report(fmt.Sprintf("it fetches providers with the function %s, but the stack's is %s", shown(is), shown(pull)),
+			revert)
+	}
 	if _, err := settings.PublishLimitsFromEnvironment(f.getenv); err != nil {
 		f.report(strings.ReplaceAll(err.Error(), "\n", "; "), revert)
 	}

@@ -150,7 +150,7 @@ func healthy() *account {
 		`"rules":[{"claims":{"team":"*"},"scopes":["read:**"]}]}],` +
 		`"login":{"issuer":"https://id.example.com","client":"c"}}`
 	var names, digests []string
-	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "publish"} {
+	for _, name := range []string{"discovery", "modules", "providers", "pull", "mirror", "metadata", "publish"} {
 		physical, digest := "larder-"+name+"-1", "digest-of-"+name+"="
 		env := settings.Settings{
 			Table:           tableName,
@@ -163,6 +163,8 @@ func healthy() *account {
 			env = settings.LoginEnvironment(`{"client": "c", "issuer": "https://id.example.com"}`)
 		case "publish":
 			maps.Copy(env, settings.DefaultPublishLimits.Environment())
+		case "mirror":
+			maps.Copy(env, settings.PullFunctionEnvironment("larder-pull-1"))
 		}
 		maps.Copy(env, settings.MetricsEnvironment("Larder/larder"))
 		a.functions[physical] = &lambda.GetFunctionConfigurationOutput{
@@ -421,6 +423,7 @@ func TestHealthy(t *testing.T) {
 		"bucket versions", "bucket policy", "bucket public access", "bucket lifecycle", "bucket encryption",
 		"function discovery", "function metadata", "function mirror", "function modules", "function providers",
 		"function publish",
+		"function pull",
 		"alarms", "alarm subscribers", "certificate",
 	}, names); diff != "" {
 		t.Error(diff)
@@ -589,8 +592,14 @@ func TestFaults(t *testing.T) {
 		"other code": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
 			f.CodeSha256 = aws.String("old=")
 		}), []string{"wrong function modules"}},
-		"another table":       {variable("LARDER_TABLE", "other"), []string{"wrong function modules"}},
-		"another bucket":      {variable("LARDER_BUCKET", "other"), []string{"wrong function modules"}},
+		"another table":  {variable("LARDER_TABLE", "other"), []string{"wrong function modules"}},
+		"another bucket": {variable("LARDER_BUCKET", "other"), []string{"wrong function modules"}},
+		"another function to fetch with": {func(a *account) {
+			a.functions["larder-mirror-1"].Environment.Variables["LARDER_PULL_FUNCTION"] = "other"
+		}, []string{"wrong function mirror"}},
+		"no function to fetch with": {func(a *account) {
+			delete(a.functions["larder-mirror-1"].Environment.Variables, "LARDER_PULL_FUNCTION")
+		}, []string{"wrong function mirror"}},
 		"no table set":        {variable("LARDER_TABLE", ""), []string{"wrong function modules"}},
 		"a lifetime too long": {variable("LARDER_PRESIGN_SECONDS", "99999"), []string{"wrong function modules"}},
 		"another lifetime":    {variable("LARDER_PRESIGN_SECONDS", "60"), []string{"wrong function modules"}},
@@ -601,6 +610,7 @@ func TestFaults(t *testing.T) {
 			"wrong function modules",
 			"wrong function providers",
 			"wrong function publish",
+			"wrong function pull",
 		}},
 		"other access than most": {func(a *account) {
 			a.output(settings.OutputAccess, "")
@@ -716,7 +726,7 @@ func TestUnknown(t *testing.T) {
 		"lambda:GetFunctionConfiguration": {
 			"AccessDeniedException",
 			[]string{"function discovery", "function metadata", "function mirror", "function modules", "function providers",
-				"function publish"},
+				"function publish", "function pull"},
 		},
 		"cloudwatch:DescribeAlarms":    {"AccessDenied", []string{"alarms"}},
 		"sns:ListSubscriptionsByTopic": {"AuthorizationError", []string{"alarm subscribers"}},

@@ -66,6 +66,20 @@ const (
 // errGoesOn means that the gateway has timed out, but the function continues.
 var errGoesOn = errors.New("the gateway timed out, but the function continues")
 
+// errNotReceived means that a function has not begun to work on an event.
+var errNotReceived = errors.New("the event was not received")
+
+// functionError is an error that a function returned.
+type functionError struct {
+	name    string
+	payload []byte
+}
+
+// Error implements error.
+func (e functionError) Error() string {
+	return "function " + e.name + " returned an error: " + string(e.payload)
+}
+
 // StartFunction starts a function's binary with an environment, to which it
 // adds Lambda's own variables. timeout is for each event. The caller closes the
 // function.
@@ -223,22 +237,29 @@ func (f *Function) Invoke(ctx context.Context, event any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	f.next++
-	id := fmt.Sprintf("00000000-0000-0000-0000-%012d", f.next)
-	done := make(chan result, 1)
-	f.waiting[id] = done
-	f.mu.Unlock()
 	patience, tooLong := f.timeout, context.DeadlineExceeded
 	if f.timeout > gatewayTimeout {
 		patience, tooLong = gatewayTimeout, errGoesOn
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, tooLong)
 	defer cancel()
+	return f.run(ctx, payload)
+}
+
+// run sends one event to the function and returns its response. If the function
+// exited before it received the event, the error is errNotReceived. If the
+// function returned an error, it is a functionError.
+func (f *Function) run(ctx context.Context, payload []byte) ([]byte, error) {
+	f.mu.Lock()
+	f.next++
+	id := fmt.Sprintf("00000000-0000-0000-0000-%012d", f.next)
+	done := make(chan result, 1)
+	f.waiting[id] = done
+	f.mu.Unlock()
 	select {
 	case f.events <- invocation{id, payload}:
 	case <-f.ended:
-		return nil, fmt.Errorf("function %s has exited: %w\n%s", f.name, f.endedBy, f.Log())
+		return nil, fmt.Errorf("%w: function %s has exited: %w\n%s", errNotReceived, f.name, f.endedBy, f.Log())
 	case <-ctx.Done():
 		return nil, fmt.Errorf("function %s requests no event: %w", f.name, ctx.Err())
 	}
@@ -275,7 +296,7 @@ func (f *Function) serveNext(w http.ResponseWriter, r *http.Request) {
 func (f *Function) serveResult(w http.ResponseWriter, r *http.Request) {
 	payload, err := io.ReadAll(r.Body)
 	if err == nil && strings.HasSuffix(r.URL.Path, "/error") {
-		err = errors.New("function " + f.name + " returned an error: " + string(payload))
+		err = functionError{f.name, payload}
 	}
 	f.mu.Lock()
 	done := f.waiting[r.PathValue("id")]
