@@ -21,11 +21,12 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // little has small amounts that are enough to run all code.
 var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2,
-	clients: 3, load: 500 * time.Millisecond, mirrored: 5, together: 3, few: 3, many: 50, attacks: 2, attackTime: 20 * time.Second}
+	clients: 3, cold: 6, processes: 2, slow: 50 * time.Millisecond, load: 500 * time.Millisecond, mirrored: 5, together: 3, few: 3, many: 50, attacks: 2, attackTime: 20 * time.Second}
 
 // functions builds some of the functions, in the fastest way.
 func functions(t *testing.T) map[string]string {
@@ -35,7 +36,7 @@ func functions(t *testing.T) map[string]string {
 	}
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", "./functions/modules",
-		"./functions/metadata", "./functions/publish", "./functions/testdata/bare")
+		"./functions/metadata", "./functions/publish", "./functions/mirror", "./functions/pull", "./functions/testdata/bare")
 	build.Dir = filepath.Join("..", "..")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatal(err, string(out))
@@ -43,6 +44,7 @@ func functions(t *testing.T) map[string]string {
 	return map[string]string{
 		bare: filepath.Join(dir, "bare"), "modules": filepath.Join(dir, "modules"),
 		"metadata": filepath.Join(dir, "metadata"), "publish": filepath.Join(dir, "publish"),
+		"mirror": filepath.Join(dir, "mirror"), "pull": filepath.Join(dir, "pull"),
 	}
 }
 
@@ -70,6 +72,39 @@ func cells(tables ...table) map[string]*figure {
 		}
 	}
 	return found
+}
+
+// Cold clients of a mirror that fetches get what they need, and the origin is
+// spared.
+func testPull(t *testing.T, binaries map[string]string) {
+	cases := []pullCase{
+		{"open", registry.PullOpen, 3, nil, 0}, {"closed", registry.PullClosed, 1, platforms[:1], little.slow},
+	}
+	found, err := measurePull(t.Context(), binaries, t.TempDir(), cases, little)
+	if errors.Is(err, s3test.ErrNotBuilt) && os.Getenv("LARDER_REQUIRE_CLIENTS") == "" {
+		t.Skip("LEFT OUT:", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := cells(found.tables...)
+	for cell, want := range map[string]float64{
+		"open/no archives yet": 0, "open/no index yet": 0, "open/uploads of a package, most": 1,
+		"open/downloads of a package by the mirror, most": 1, "closed/from the mirror": float64(little.cold),
+		"closed/from the origin": 0, "closed/uploads of a package, most": 1,
+	} {
+		if f := all[cell]; f == nil || f.value != want {
+			t.Errorf("%s: %s, want %v", cell, f, want)
+		}
+	}
+	if got := all["open/from the origin"].value + all["open/from the mirror"].value; got != float64(3*little.cold) {
+		t.Errorf("%v providers were installed in open mode, want %d", got, 3*little.cold)
+	}
+	for cell, f := range all {
+		if f != nil && f.verdict() == "above" {
+			t.Errorf("%s: %s: %q", cell, f, found.lines)
+		}
+	}
 }
 
 // Each section measures something. Most figures depend on the machine, so only
@@ -176,6 +211,7 @@ func TestSections(t *testing.T) {
 			}
 		}
 	})
+	t.Run("pull", func(t *testing.T) { testPull(t, binaries) })
 	t.Run("load", func(t *testing.T) {
 		found, err := measureLoad(t.Context(), larder, t.TempDir(), little)
 		if err != nil {

@@ -36,7 +36,7 @@ func build(ctx context.Context, architecture, scratch string) (map[string]string
 		return nil, fmt.Errorf("cannot run scripts/build: %w\n%s", err, out)
 	}
 	found := map[string]string{bare: filepath.Join(scratch, bare+"-"+architecture)}
-	for _, name := range []string{"discovery", "modules", "providers", "mirror", "metadata", "web", "publish"} {
+	for _, name := range []string{"discovery", "modules", "providers", "mirror", "pull", "metadata", "web", "publish"} {
 		found[name] = filepath.Join("dist", architecture, name, "bootstrap")
 	}
 	return found, lambda.BuildBare(ctx, architecture, found[bare])
@@ -103,7 +103,13 @@ func (d *deployment) close() {
 
 // start starts a function of the deployment.
 func (d *deployment) start(ctx context.Context, name string) (*lambda.Function, error) {
+	return d.startWith(ctx, name, nil)
+}
+
+// startWith starts a function with more environment variables.
+func (d *deployment) startWith(ctx context.Context, name string, more map[string]string) (*lambda.Function, error) {
 	env := maps.Clone(d.env)
+	maps.Copy(env, more)
 	if name == bare || name == "discovery" {
 		env = nil // as in the stack
 	}

@@ -49,6 +49,7 @@ var sections = []section{
 	{"scale", "reads from a large registry, compared with a small one", nil, scale},
 	{"search", "lists and searches of a large registry", nil, search},
 	{"pages", "processor time, size and reads of the pages", nil, pages},
+	{"pull", "many clients at once of a mirror that has nothing yet", []string{"versitygw"}, pull},
 	{"load", "many concurrent clients, while versions are published", nil, load},
 	{"hostile", "attacks on a local registry and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
@@ -70,6 +71,9 @@ type amounts struct {
 	reads            int // of each kind, in each round
 	clients          int // at once
 	load             time.Duration
+	cold             int           // clients at once of an empty mirror
+	processes        int           // of the function that serves the mirror
+	slow             time.Duration // how long a slow origin takes for each response
 	mirrored         int           // versions that are mirrored at once
 	together         int           // rounds of two publishes at once
 	few, many        int           // modules of the registries that are searched
@@ -79,8 +83,8 @@ type amounts struct {
 }
 
 var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200,
-	reads: 500, clients: 200, load: time.Minute, mirrored: 200, together: 20,
-	few: 1_000, many: 20_000, cached: 61 * time.Second, attacks: 1 << 20, attackTime: 15 * time.Minute}
+	reads: 500, clients: 200, load: time.Minute, cold: 200, processes: 20, slow: 3 * time.Second,
+	mirrored: 200, together: 20, few: 1_000, many: 20_000, cached: 61 * time.Second, attacks: 1 << 20, attackTime: 15 * time.Minute}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

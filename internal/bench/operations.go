@@ -185,11 +185,13 @@ func (r *countedRegistry) mirroring(versions int) ([]operation, error) {
 		once                     = policy + origins + records
 		// The first sight of the provider is recorded, and then its first key.
 		sighting, key = 1, 1
+		// The findings of readers at the origin are outdated afterwards.
+		outdated = 1
 	)
-	each := callBounds{once + versions, versions, versions, versions}
+	each := callBounds{once + versions + outdated, versions, versions, versions}
 	first, rest := all[versions].String(), "> "+all[versions].String()
 	return []operation{
-		{"1 version", callBounds{once + key + 1, sighting + key + 1, 1, 1}, add(first, 1)},
+		{"1 version", callBounds{once + key + outdated + 1, sighting + key + 1, 1, 1}, add(first, 1)},
 		{fmt.Sprintf("%d versions", versions), each, add(rest, versions)},
 		{fmt.Sprintf("the %d again", versions), callBounds{reads: once, objectReads: versions},
 			add(rest, versions)},
@@ -368,7 +370,8 @@ func (r *countedRegistry) withdrawing() []operation {
 		{"mistyped version of a module", none, missing(command(m, mistyped))},
 		{"version of a provider", byCommand, command(loadedProvider, 1)},
 		{"mistyped version of a provider", none, missing(command(loadedProvider, mistyped))},
-		{"version of a mirrored provider", byCommand, command(mirrored, 1)},
+		// The findings of readers at its origin are outdated afterwards.
+		{"version of a mirrored provider", plusRead(byCommand), command(mirrored, 1)},
 		{"mistyped version of a mirrored provider", none, missing(command(mirrored, mistyped))},
 	}
 }

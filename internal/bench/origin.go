@@ -41,6 +41,7 @@ func newOrigin(
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(document) // the client detects a truncated response
 	}
+	files := "/files/" + p.Type + "/"
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+originPath+"{namespace}/{type}/versions", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, listing)
@@ -48,7 +49,7 @@ func newOrigin(
 	download := "GET " + originPath + "{namespace}/{type}/{version}/download/{os}/{arch}"
 	mux.HandleFunc(download, func(w http.ResponseWriter, r *http.Request) {
 		version := r.PathValue("version")
-		prefix := "/files/" + version + "/terraform-provider-" + p.Type + "_" + version + "_"
+		prefix := files + version + "/terraform-provider-" + p.Type + "_" + version + "_"
 		name := prefix + platform.String() + ".zip"
 		answer(w, protocol.ProviderDownload{
 			Protocols: []string{"6.0"}, OS: platform.OS, Arch: platform.Arch,
@@ -57,6 +58,6 @@ func newOrigin(
 			SigningKeys: protocol.ProviderKeys{GPGPublicKeys: []protocol.PublicKey{{ASCIIArmor: string(key.Public)}}},
 		})
 	})
-	mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServer(http.Dir(dir))))
+	mux.Handle("GET "+files, http.StripPrefix(files, http.FileServer(http.Dir(dir))))
 	return mux, nil
 }

@@ -15,13 +15,16 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/presign"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // kind is a kind of request.
@@ -34,6 +37,17 @@ type kind struct {
 	// units is the bound on the consumed read capacity units. If 0, there is no
 	// bound.
 	units float64
+	// pulls is 1 if the mirror may fetch what it lacks. It then reads the policy,
+	// which is cached for a minute.
+	pulls float64
+}
+
+// settings returns what the environment of the function has in addition.
+func (k kind) settings() map[string]string {
+	if k.pulls == 0 {
+		return nil
+	}
+	return settings.PullFunctionEnvironment(pullFunction)
 }
 
 const (
@@ -44,20 +58,24 @@ const (
 )
 
 var kinds = []kind{
-	{"discovery", "discovery", "/.well-known/terraform.json", http.StatusOK, 0, 0},
-	{"module versions, of 1", "modules", "/v1/modules/acme/of-1/aws/versions", http.StatusOK, 0, 0},
-	{few, "modules", "/v1/modules/acme/of-100/aws/versions", http.StatusOK, 0, 0},
-	{"module versions, of 1,000", "modules", "/v1/modules/acme/of-1000/aws/versions", http.StatusOK, 0, 0},
-	{many, "modules", "/v1/modules/acme/of-5000/aws/versions", http.StatusOK, 0, 0},
-	{"module download", "modules", "/v1/modules/acme/of-100/aws/1.9.9/download", http.StatusNoContent, 0, 0},
+	{"discovery", "discovery", "/.well-known/terraform.json", http.StatusOK, 0, 0, 0},
+	{"module versions, of 1", "modules", "/v1/modules/acme/of-1/aws/versions", http.StatusOK, 0, 0, 0},
+	{few, "modules", "/v1/modules/acme/of-100/aws/versions", http.StatusOK, 0, 0, 0},
+	{"module versions, of 1,000", "modules", "/v1/modules/acme/of-1000/aws/versions", http.StatusOK, 0, 0, 0},
+	{many, "modules", "/v1/modules/acme/of-5000/aws/versions", http.StatusOK, 0, 0, 0},
+	{"module download", "modules", "/v1/modules/acme/of-100/aws/1.9.9/download", http.StatusNoContent, 0, 0, 0},
 	{"provider versions, 500 of 11 platforms", "providers", "/v1/providers/acme/inventory/versions", http.StatusOK, 0,
-		3},
+		3, 0},
 	{"provider download, of 11 platforms", "providers", "/v1/providers/acme/inventory/5.9.9/download/linux/amd64",
-		http.StatusOK, 1, 0},
+		http.StatusOK, 1, 0, 0},
 	{"mirror index, of 500", "mirror", "/v1/mirror/registry.example.com/acme/inventory/index.json", http.StatusOK, 0,
-		0},
+		0, 0},
 	{"mirror version, of 14 platforms", "mirror", "/v1/mirror/registry.example.com/acme/inventory/5.9.9.json",
-		http.StatusOK, 0, 0},
+		http.StatusOK, 0, 0, 0},
+	{"the same index, if the mirror fetches", "mirror", "/v1/mirror/registry.example.com/acme/inventory/index.json",
+		http.StatusOK, 0, 0, 1},
+	{"the same version, if the mirror fetches", "mirror", "/v1/mirror/registry.example.com/acme/inventory/5.9.9.json",
+		http.StatusOK, 0, 0, 1},
 }
 
 // publishKinds publishes the modules and providers of the requests.
@@ -77,11 +95,35 @@ func publishKinds(ctx context.Context, table catalog.Table) error {
 	if err := s.provider(ctx, address, key, 500, 1, 11); err != nil {
 		return err
 	}
-	if err := s.mirrored(ctx, registry.MirrorProvider{Hostname: "registry.example.com", Provider: address}, 500,
-		14); err != nil {
+	mirrored := registry.MirrorProvider{Hostname: "registry.example.com", Provider: address}
+	if err := s.mirrored(ctx, mirrored, 500, 14); err != nil {
 		return err
 	}
-	return s.flush(ctx)
+	if err := s.flush(ctx); err != nil {
+		return err
+	}
+	return pulledBefore(ctx, catalog.New(table), mirrored, 500)
+}
+
+// pulledBefore sets a policy that lets clients make the mirror fetch a provider,
+// whose origin the mirror has just checked.
+func pulledBefore(ctx context.Context, c *catalog.Catalog, p registry.MirrorProvider, versions int) error {
+	now := time.Now().UTC()
+	_, err := c.SetMirrorPolicy(ctx, registry.MirrorPolicy{
+		Text: "bench", SetAt: now, SetBy: operator.Name,
+		Rules: []registry.MirrorRule{{Pattern: p.Hostname + "/*/*", Line: 1, Pull: registry.PullOpen, Platforms: platforms}},
+	}, "bench")
+	if err != nil {
+		return err
+	}
+	index, err := protocol.Compress(protocol.MirrorListing(newest(versions)))
+	if err != nil {
+		return err
+	}
+	return c.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		found.RequestedAt, found.CheckedAt, found.PolicySetAt, found.Index = now, now, now, index
+		return true
+	})
 }
 
 func warm(ctx context.Context, n amounts) (result, error) {
@@ -179,7 +221,7 @@ func (d *deployment) begin(ctx context.Context, k kind) (*requests, []*figure, e
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := d.start(ctx, k.function)
+	f, err := d.startWith(ctx, k.function, k.settings())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -208,7 +250,7 @@ func (d *deployment) begin(ctx context.Context, k kind) (*requests, []*figure, e
 	return r, []*figure{
 		atMost(float64(next.GetItem), one), atMost(float64(next.Query), 0), atMost(float64(d.bucketRequests.Load()-asked), 0),
 		is(float64(next.Bytes)), units,
-		atMost(float64(first.GetItem-next.GetItem), one), atMost(float64(first.Query-next.Query), k.keys),
+		atMost(float64(first.GetItem-next.GetItem), one+k.pulls), atMost(float64(first.Query-next.Query), k.keys),
 	}, nil
 }
 
@@ -276,7 +318,12 @@ func countAllocations(ctx context.Context, n amounts) (map[string]float64, error
 		if err != nil {
 			return nil, err
 		}
-		handle := lambdahttp.Handler(log, control.RequireRead(handlers[k.function]))
+		serve := handlers[k.function]
+		if k.pulls > 0 {
+			serve = mirror.New(published.Mirror, signer,
+				&mirror.Pulling{Pulled: published.Mirror, Policies: admission.NewPolicies(published, nil)})
+		}
+		handle := lambdahttp.Handler(log, control.RequireRead(serve))
 		var failed error
 		counts[k.name] = testing.AllocsPerRun(n.requests, func() {
 			response, err := handle(ctx, event)
