@@ -122,6 +122,9 @@ func TestCommands(t *testing.T) {
 	skip := notRun(t)
 	skipped := make(map[string]bool)
 	for _, p := range pages(t) {
+		if p.path == pullThrough {
+			continue // TestPullThrough runs its commands
+		}
 		var script strings.Builder
 		address, err := programs.FreeAddress(t.Context())
 		if err != nil {
