@@ -381,7 +381,12 @@ func TestPullFails(t *testing.T) {
 	if err := json.Unmarshal(dropped[0].Payload, &request); err != nil {
 		t.Fatal(err)
 	}
-	want := protocol.PullRequest{Action: protocol.PullCopy, Address: "open.example.com/acme/note", Version: "1.0.0"}
+	policy, err := d.catalog.MirrorPolicy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := protocol.PullRequest{Action: protocol.PullCopy, Address: "open.example.com/acme/note", Version: "1.0.0",
+		PolicySetAt: policy.SetAt}
 	if diff := cmp.Diff(want, request); diff != "" {
 		t.Errorf("the dropped request (-want +got):\n%s", diff)
 	}
