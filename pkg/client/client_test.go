@@ -623,6 +623,26 @@ func TestContextEndsWaiting(t *testing.T) {
 	}
 }
 
+// An attempt that could begin only after the deadline is not awaited: the last
+// response explains more than a timeout.
+func TestRetryAfterDeadline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Retry-After", "10")
+		status(429)(rw, r)
+	})
+	service, err := w.client(t).ServiceAt("https://registry.example.com/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+	defer cancel()
+	_, err = service.GetJSON(ctx, "x", new(any))
+	if !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
+		t.Errorf("%v, and the time is over: %v", err, ctx.Err())
+	}
+}
+
 func TestAttemptTimesOut(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)

@@ -127,6 +127,8 @@ func shouldRetry(ctx context.Context, response *http.Response, err error, again 
 		}
 	} else if response.StatusCode == http.StatusServiceUnavailable && isAboutIssuer(response) {
 		return false, nil
+	} else if end, ok := ctx.Deadline(); ok && time.Now().Add(backoff(0, maxWait, 0, response)).After(end) {
+		return false, nil // the next attempt would be too late
 	} else if !again {
 		return response.StatusCode == http.StatusTooManyRequests, nil
 	}
