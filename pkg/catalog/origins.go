@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -38,6 +39,10 @@ func (c *Catalog) SetMirrorPolicy(ctx context.Context, p registry.MirrorPolicy, 
 			if decode(items[0], &before) == nil && before.Text == p.Text && before.Budget == p.Budget &&
 				reflect.DeepEqual(before.Rules, p.Rules) {
 				return nil, nil
+			}
+			// Findings with the policy before must not count as those with p.
+			if !p.SetAt.After(before.SetAt) {
+				p.SetAt = before.SetAt.Add(time.Second)
 			}
 		}
 		changed = true

@@ -37,6 +37,11 @@ func TestMirrorPolicy(t *testing.T) {
 	}}
 	budgeted := pulling
 	budgeted.Budget = registry.PullBudget{Packages: 7, Bytes: 1 << 40}
+	// A policy that is set in the same second as the one before has a later time.
+	later := func(p registry.MirrorPolicy, seconds int) registry.MirrorPolicy {
+		p.SetAt = p.SetAt.Add(time.Duration(seconds) * time.Second)
+		return p
+	}
 	for _, step := range []struct {
 		policy  registry.MirrorPolicy
 		changed bool
@@ -44,13 +49,13 @@ func TestMirrorPolicy(t *testing.T) {
 	}{
 		{policy("a", "ada"), true, policy("a", "ada")},
 		{policy("a", "bob"), false, policy("a", "ada")},
-		{policy("b", "bob"), true, policy("b", "bob")},
-		{corrected, true, corrected},
-		{corrected, false, corrected},
-		{pulling, true, pulling},
-		{pulling, false, pulling},
-		{budgeted, true, budgeted},
-		{budgeted, false, budgeted},
+		{policy("b", "bob"), true, later(policy("b", "bob"), 1)},
+		{corrected, true, later(corrected, 2)},
+		{corrected, false, later(corrected, 2)},
+		{pulling, true, later(pulling, 3)},
+		{pulling, false, later(pulling, 3)},
+		{budgeted, true, later(budgeted, 4)},
+		{budgeted, false, later(budgeted, 4)},
 	} {
 		changed, err := c.SetMirrorPolicy(t.Context(), step.policy, "of "+step.policy.Text)
 		if err != nil {

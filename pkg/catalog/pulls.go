@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -84,10 +86,11 @@ func (m Mirror) UpdatePulled(ctx context.Context, p registry.MirrorProvider,
 // request, because an operator has changed what clients can get.
 func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorProvider) error {
 	return m.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
-		if found.PolicySetAt.IsZero() {
-			return false
+		if found.PolicySetAt.IsZero() && found.Changes == 0 {
+			return false // there is nothing
 		}
 		found.PolicySetAt = time.Time{}
+		found.Changes++
 		return true
 	})
 }
@@ -170,7 +173,8 @@ type Lease struct {
 // TakeLease takes the lease with a name until a time, which is rounded up to a
 // second. If another process has it, that is [registry.ErrExists].
 func (m Mirror) TakeLease(ctx context.Context, name string, until time.Time) (*Lease, error) {
-	l := &Lease{m.table, Item{Key: leaseKey(name), Data: []byte("{}"), Expires: inWholeSeconds(until)}}
+	l := &Lease{m.table, Item{Key: leaseKey(name), Expires: inWholeSeconds(until)}}
+	l.item.Data = fmt.Appendf(nil, `{"owner":%q}`, rand.Text())
 	err := l.table.Write(ctx, put(l.item))
 	if errors.Is(err, registry.ErrConflict) {
 		return nil, fmt.Errorf("lease %s: %w", name, registry.ErrExists)
@@ -194,10 +198,32 @@ func (m Mirror) Leased(ctx context.Context, name string) (bool, error) {
 // Renew extends the lease until a time. If it has expired and another process
 // may have taken it, that is [registry.ErrConflict].
 func (l *Lease) Renew(ctx context.Context, until time.Time) error {
-	item := l.item
-	item.Expires = inWholeSeconds(until)
-	if err := l.table.Write(ctx, put(item)); err != nil {
+	if err := l.put(ctx, inWholeSeconds(until)); err != nil {
 		return fmt.Errorf("cannot renew a lease: %w", err)
+	}
+	return nil
+}
+
+// put replaces the item of the lease. If another process may have taken it, that
+// is [registry.ErrConflict].
+func (l *Lease) put(ctx context.Context, expires time.Time) error {
+	if !time.Now().Before(l.item.Expires) {
+		return registry.ErrConflict
+	}
+	item := l.item
+	item.Expires = expires
+	err := l.table.Write(ctx, put(item))
+	if errors.Is(err, registry.ErrConflict) {
+		// The response to an earlier write can have been lost.
+		stored, failed := l.table.Get(ctx, item.Key)
+		if failed != nil || !bytes.Equal(stored.Data, item.Data) {
+			return err
+		}
+		item.Revision = stored.Revision
+		err = l.table.Write(ctx, put(item))
+	}
+	if err != nil {
+		return err
 	}
 	item.Revision++
 	l.item = item
@@ -207,9 +233,7 @@ func (l *Lease) Renew(ctx context.Context, until time.Time) error {
 // Release ends the lease, unless another process has taken it since. It deletes
 // nothing, so that a role needs no permission for that.
 func (l *Lease) Release(ctx context.Context) error {
-	item := l.item
-	item.Expires = time.Now().Add(-time.Minute).Truncate(time.Second)
-	err := l.table.Write(ctx, put(item))
+	err := l.put(ctx, time.Now().Add(-time.Minute).Truncate(time.Second))
 	if errors.Is(err, registry.ErrConflict) {
 		return nil
 	}
@@ -221,9 +245,8 @@ func (l *Lease) Release(ctx context.Context) error {
 var ErrBudget = errors.New("the daily budget of the mirror is used up")
 
 // SpendPullBudget counts new packages and their bytes for the day of now. A
-// negative number of packages takes back an earlier count. If
-// the budget of the day does not have them, it counts nothing and returns
-// [ErrBudget]. A count that cannot be read is [registry.ErrCorrupt], so that
+// negative number of packages takes back an earlier count. If the budget of the
+// day does not have them, it counts nothing and returns [ErrBudget]. A count that cannot be read is [registry.ErrCorrupt], so that
 // nobody stores more that day.
 func (m Mirror) SpendPullBudget(ctx context.Context, budget registry.PullBudget, now time.Time, packages int,
 	bytes int64) error {
@@ -236,7 +259,7 @@ func (m Mirror) SpendPullBudget(ctx context.Context, budget registry.PullBudget,
 			}
 		}
 		spent.Packages = max(0, spent.Packages+packages)
-		spent.Bytes += bytes
+		spent.Bytes = max(0, spent.Bytes+bytes)
 		if packages >= 0 && (spent.Packages > budget.Packages || spent.Bytes > budget.Bytes) {
 			return nil, budgetError(budget)
 		}

@@ -437,6 +437,33 @@ func TestLostLease(t *testing.T) {
 	})
 }
 
+// A process that never renewed its lease does not end that of its successor.
+func TestExpiredLease(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, table catalog.Table) {
+		m := catalog.New(table).Mirror
+		lost, err := m.TakeLease(t.Context(), "a", time.Now().Add(time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2100 * time.Millisecond) // times are rounded up to seconds
+		until := time.Now().Add(time.Hour)
+		next, err := m.TakeLease(t.Context(), "a", until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lost.Renew(t.Context(), until); !errors.Is(err, registry.ErrConflict) {
+			t.Errorf("renewing it: %v, want ErrConflict", err)
+		}
+		if err := lost.Release(t.Context()); err != nil {
+			t.Errorf("releasing it: %v", err)
+		}
+		if err := next.Renew(t.Context(), until); err != nil {
+			t.Errorf("its successor cannot renew it: %v", err)
+		}
+	})
+}
+
 // Of many processes that take a lease at once, one gets it.
 func TestLeaseAtOnce(t *testing.T) {
 	t.Parallel()

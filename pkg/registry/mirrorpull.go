@@ -17,6 +17,9 @@ type PulledProvider struct {
 	// time of the policy that applied.
 	CheckedAt   time.Time `json:"checked_at,omitzero"`
 	PolicySetAt time.Time `json:"policy_set_at,omitzero"`
+	// Changes counts the changes by operators, so that a check notices those that
+	// happen meanwhile.
+	Changes int `json:"changes,omitempty"`
 	// Problem is why the latest check failed, for people. It is empty if it
 	// succeeded. The mirror does not check again before RetryAt.
 	Problem string    `json:"problem,omitempty"`
