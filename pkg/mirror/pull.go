@@ -196,6 +196,16 @@ func (p *Pulling) version(ctx context.Context, begin time.Time, address registry
 			explain(ctx, address, n, noAnswer)
 			return stored, nil, nil
 		}
+		// The version can have been withdrawn meanwhile.
+		if rule.Pull == registry.PullOpen {
+			_, err = versions.Get(ctx, address, n)
+		}
+		if errors.Is(err, registry.ErrWithdrawn) {
+			return registry.MirrorVersion{}, nil, nil
+		}
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return stored, nil, err
+		}
 	}
 	if rule.Pull == registry.PullOpen {
 		explain(ctx, address, n, found.Problem)

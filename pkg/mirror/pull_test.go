@@ -462,13 +462,13 @@ func TestPullVersion(t *testing.T) {
 				return protocol.PullResponse{Copy: true}, nil
 			}
 		}, status: 200, body: "linux_amd64 from origin with 1 hashes",
-			calls: []string{"record", "policy", "known version", doVersion, startCopy, "known version"}},
+			calls: []string{"record", "policy", "known version", doVersion, startCopy, "known version", "record"}},
 		"found by another request": {prepare: func(t testing.TB, p *puller) {
 			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
 				p.version = atOrigin(t, linux)
 				return protocol.PullResponse{}, nil
 			}
-		}, status: 200, body: "linux_amd64 from origin with 1 hashes", calls: asked},
+		}, status: 200, body: "linux_amd64 from origin with 1 hashes", calls: append(slices.Clone(asked), "record")},
 		"found, and the copy cannot start": {prepare: func(t testing.TB, p *puller) {
 			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
 				p.version = atOrigin(t, linux)
@@ -476,7 +476,21 @@ func TestPullVersion(t *testing.T) {
 			}
 			p.start = func(protocol.PullRequest) error { return errWorker }
 		}, status: 200, body: "linux_amd64 from origin with 1 hashes", logged: "it cannot be invoked",
-			calls: []string{"record", "policy", "known version", doVersion, startCopy, "known version"}},
+			calls: []string{"record", "policy", "known version", doVersion, startCopy, "known version", "record"}},
+		"withdrawn while the worker is at work": {prepare: func(t testing.TB, p *puller) {
+			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
+				gone := record(t)
+				gone.Withdrawn = &registry.Withdrawal{At: noon, By: "somebody", Reason: "it leaks"}
+				p.records, p.version = []registry.MirrorVersion{gone}, atOrigin(t, linux)
+				return protocol.PullResponse{}, nil
+			}
+		}, status: 200, calls: append(slices.Clone(asked), "record")},
+		"table fails after the version is found": {prepare: func(t testing.TB, p *puller) {
+			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
+				p.err, p.version = errTable, atOrigin(t, linux)
+				return protocol.PullResponse{}, nil
+			}
+		}, status: 503, logged: "throttled", calls: append(slices.Clone(asked), "record")},
 		"worker fails": {prepare: func(_ testing.TB, p *puller) { p.do = fails },
 			status: 503, logged: "it cannot be invoked", calls: asked},
 		"worker fails, and one platform is mirrored": {prepare: func(t testing.TB, p *puller) {

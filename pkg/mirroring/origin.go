@@ -792,13 +792,14 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		return stored, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	var spent int64 // bytes
 	if m.spend != nil {
 		if err := m.spend(ctx, len(offers), 0); err != nil {
 			return stored, nil, err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), -len(offers), 0))
+				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), -len(offers), -spent))
 			}
 		}()
 	}
@@ -837,6 +838,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		if err := m.spend(ctx, 0, size); err != nil {
 			return stored, nil, err
 		}
+		spent = size
 	}
 	if note, err = d.settle(ctx, v, signed, true); err != nil {
 		return stored, nil, err
@@ -877,6 +879,7 @@ type boundedWriter struct {
 	io.Writer
 	left    *atomic.Int64
 	written int64
+	failed  error // of Writer
 }
 
 func (w *boundedWriter) Write(b []byte) (int, error) {
@@ -887,7 +890,9 @@ func (w *boundedWriter) Write(b []byte) (int, error) {
 				registry.ErrInvalid)
 		}
 	}
-	return w.Writer.Write(b)
+	n, err := w.Writer.Write(b)
+	w.failed = err
+	return n, err
 }
 
 // refund makes the written bytes available again.
@@ -912,7 +917,7 @@ func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path stri
 	end := func() {}
 	// Bytes that nobody has signed must not reach the reader of archives.
 	digest := sha256.New()
-	counted := &boundedWriter{io.MultiWriter(f, digest), m.left, 0}
+	counted := &boundedWriter{Writer: io.MultiWriter(f, digest), left: m.left}
 	defer func() {
 		if err != nil {
 			counted.refund() // the file is not used
@@ -925,6 +930,9 @@ func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path stri
 	end()
 	if errors.Is(err, client.ErrTooLarge) && limit < maxPackage {
 		return found, fmt.Errorf("%s: %w", o.stored, d.tooLarge())
+	}
+	if counted.failed != nil {
+		return found, regularfile.Unwritable(path, counted.failed)
 	}
 	if err != nil {
 		return found, originError{err}

@@ -332,7 +332,8 @@ func (p Pull) services() Services {
 			at, err := discover(ctx)
 			return at, asOriginError(err)
 		})
-		if err != nil && !errors.Is(err, ErrOrigin) && ctx.Err() == nil {
+		// At the end of ctx, another process can still wait for the origin.
+		if err != nil && !errors.Is(err, ErrOrigin) && (ctx.Err() == nil || errors.Is(err, registry.ErrUnavailable)) {
 			err = tableError{err}
 		}
 		return at, err

@@ -50,7 +50,8 @@ func refusal(policy *registry.MirrorPolicy, p registry.MirrorProvider, v registr
 // copy mirrors a version, unless that failed a short time ago. If another process
 // does, that is [errBusy]. If it fails and may succeed later, copy returns an
 // error. Otherwise the reason is stored as the answer for the version.
-func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
+func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry.Version) (err error) {
+	defer w.recovered(ctx, &err)
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {
 		return err
@@ -72,20 +73,22 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	case err == nil && record.Has(rule.Platforms), errors.Is(err, registry.ErrWithdrawn):
 		return w.removePending(ctx, p, v)
 	case err != nil && !errors.Is(err, registry.ErrNotFound):
-		return err
+		return w.failed(ctx, policy, rule, p, v, err)
 	}
 	begin := w.options.Now()
 	// Only the download shows whether a version fits into the budget. But nothing
 	// fits if nothing is left.
-	err = w.options.Catalog.Mirror.CheckPullBudget(ctx, policy.Budget.OrDefault(), begin)
-	if errors.Is(err, catalog.ErrBudget) {
+	budget := policy.Budget.OrDefault()
+	if err = w.options.Catalog.Mirror.CheckPullBudget(ctx, budget, begin); err != nil {
 		return w.failed(ctx, policy, rule, p, v, err)
 	}
-	if err != nil {
-		return err
+	from := w.from
+	from.Spend = func(ctx context.Context, packages int, bytes int64) error {
+		return w.options.Catalog.Mirror.SpendPullBudget(ctx, budget, begin, packages, bytes)
 	}
 	held, stop := w.renewing(ctx, lease)
-	result, failed := w.from.Copy(held, policy, p, v)
+	defer stop() //nolint:errcheck // after a panic
+	result, failed := from.Copy(held, policy, p, v)
 	lost := stop()
 	w.log(ctx, "copied a version", p, failed, slog.String("version", v.String()),
 		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", w.options.Now().Sub(begin).Milliseconds()))
@@ -159,7 +162,7 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 	// In open mode, clients can still get the version from its origin. A final
 	// failure ends that: the policy or the signature does not allow the version.
 	if found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v); err == nil && rule.Pull == registry.PullOpen &&
-		!isFinal(failed) && !answer.Failed {
+		found.PolicySetAt.Equal(policy.SetAt) && !isFinal(failed) && !answer.Failed {
 		answer.Archives, until = found.Archives, w.options.Now().Add(offerTime)
 	}
 	if rule.Pull == registry.PullClosed || isFinal(failed) || len(answer.Archives) > 0 {
@@ -213,7 +216,7 @@ func (w *Worker) nightly(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errBusy) {
 			failed = append(failed, fmt.Errorf("cannot check %s: %w", p, err))
 		}
 	}
@@ -222,7 +225,8 @@ func (w *Worker) nightly(ctx context.Context) error {
 
 // refreshSince checks the origin of a provider, unless another check was after
 // begin. If it succeeds, refreshSince copies what clients requested.
-func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) error {
+func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) (err error) {
+	defer w.recovered(ctx, &err)
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -17,9 +18,11 @@ var errBusy = errors.New("another process is at work")
 // once does some work while it has the lease with a name. done reports whether
 // there is nothing left to do. If another process has the lease, once waits until
 // done reports true. If ctx ends before, that is [errBusy] with the error of ctx.
+// If the table gave no answer until then, it is the error of the table.
 func (w *Worker) once(ctx context.Context, name string, done func(context.Context) (bool, error),
 	work func(context.Context) error) error {
 	const first, most = 20 * time.Millisecond, 400 * time.Millisecond
+	busy := false
 	for wait := first; ; wait = min(2*wait, most) {
 		ok, err := done(ctx)
 		if ok {
@@ -31,7 +34,8 @@ func (w *Worker) once(ctx context.Context, name string, done func(context.Contex
 				return w.workWithLease(ctx, lease, done, work)
 			}
 		}
-		if !errors.Is(err, registry.ErrExists) && ctx.Err() == nil {
+		busy = busy || errors.Is(err, registry.ErrExists)
+		if !busy || ctx.Err() == nil && !errors.Is(err, registry.ErrExists) {
 			return err
 		}
 		select {
@@ -84,17 +88,17 @@ func (w *Worker) renewing(ctx context.Context, lease *catalog.Lease) (held conte
 		cancel()
 		ended <- lost
 	}()
-	return held, func() error {
+	return held, sync.OnceValue(func() error {
 		cancel()
 		return <-ended
-	}
+	})
 }
 
 // renew renews a lease until ctx ends. It returns an error if another process
 // may have taken the lease.
 func (w *Worker) renew(ctx context.Context, lease *catalog.Lease) error {
 	expires := w.options.Now().Add(w.options.Lease)
-	tick := time.NewTicker(w.options.Lease / 3)
+	tick := time.NewTicker(w.options.Lease / 4)
 	defer tick.Stop()
 	for {
 		select {
@@ -103,7 +107,7 @@ func (w *Worker) renew(ctx context.Context, lease *catalog.Lease) error {
 		case <-tick.C:
 		}
 		until := w.options.Now().Add(w.options.Lease)
-		err := lease.Renew(ctx, until)
+		err := renewBefore(ctx, lease, expires, until)
 		switch {
 		case err == nil:
 			expires = until
@@ -113,4 +117,12 @@ func (w *Worker) renew(ctx context.Context, lease *catalog.Lease) error {
 			return err
 		}
 	}
+}
+
+// renewBefore renews a lease until a time. If that takes until the lease expires,
+// it fails.
+func renewBefore(ctx context.Context, lease *catalog.Lease, expires, until time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, expires)
+	defer cancel()
+	return lease.Renew(ctx, until)
 }

@@ -118,6 +118,8 @@ func TestDeadlineWhileAnotherWorks(t *testing.T) {
 type renewals struct {
 	catalog.Table
 	err error
+	// before happens before err is returned. It may be nil.
+	before func(context.Context, catalog.Table, catalog.Change) error
 	// from is when it begins, and times how often it happens.
 	from  time.Time
 	times atomic.Int32
@@ -127,6 +129,11 @@ func (r *renewals) Write(ctx context.Context, changes ...catalog.Change) error {
 	c := changes[0]
 	if strings.HasPrefix(c.Partition, "mirror/leases/copy/") && c.Revision > 0 && c.Expires.After(time.Now()) && time.Now().After(r.from) &&
 		r.times.Add(-1) >= 0 {
+		if r.before != nil {
+			if err := r.before(ctx, r.Table, c); err != nil {
+				return err
+			}
+		}
 		return r.err
 	}
 	return r.Table.Write(ctx, changes...)
@@ -137,21 +144,29 @@ func (r *renewals) Write(ctx context.Context, changes ...catalog.Change) error {
 // the origin.
 func TestRenewals(t *testing.T) {
 	t.Parallel()
+	renew := func(ctx context.Context, table catalog.Table, c catalog.Change) error { return table.Write(ctx, c) }
+	take := func(ctx context.Context, table catalog.Table, c catalog.Change) error {
+		c.Data = []byte(`{"owner":"another"}`)
+		return table.Write(ctx, c)
+	}
 	for name, test := range map[string]struct {
 		err    error
 		times  int32
+		before func(context.Context, catalog.Table, catalog.Change) error
 		copied string
 	}{
-		"all succeed":            {nil, 0, "darwin_arm64 linux_amd64"},
-		"two fail":               {registry.ErrUnavailable, 2, "darwin_arm64 linux_amd64"},
-		"all fail":               {registry.ErrUnavailable, 100, ""},
-		"another process has it": {registry.ErrConflict, 1, ""},
+		"all succeed":                 {nil, 0, nil, "darwin_arm64 linux_amd64"},
+		"two fail":                    {registry.ErrUnavailable, 2, nil, "darwin_arm64 linux_amd64"},
+		"all fail":                    {registry.ErrUnavailable, 100, nil, ""},
+		"the response to one is lost": {registry.ErrUnavailable, 1, renew, "darwin_arm64 linux_amd64"},
+		"another asks for it at once": {registry.ErrConflict, 1, nil, "darwin_arm64 linux_amd64"},
+		"another process has it":      {registry.ErrConflict, 1, take, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
 			bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
-				table := &renewals{Table: s.table, err: test.err, from: time.Now().Add(time.Second)}
+				table := &renewals{Table: s.table, err: test.err, before: test.before, from: time.Now().Add(time.Second)}
 				table.times.Store(test.times)
 				origin.set(func() { origin.slow = 50 * time.Second })
 				w := newWorker(origin, table, s.objects, 1<<20)

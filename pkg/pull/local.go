@@ -18,12 +18,16 @@ import (
 type Local struct {
 	worker *Worker
 	ctx    context.Context //nolint:containedctx // copies outlive the requests that start them
-	// queued and running limit the copies that wait and run.
-	queued, running chan struct{}
+	// running limits the copies at the same time.
+	running chan struct{}
 
-	mu   sync.Mutex // is locked while work begins
-	work sync.WaitGroup
+	mu     sync.Mutex // is locked while work begins
+	work   sync.WaitGroup
+	queued map[copyOf]bool // the copies that wait or run
 }
+
+// copyOf identifies a copy.
+type copyOf struct{ address, version string }
 
 const (
 	// parallelCopies is how many versions are copied at the same time.
@@ -39,9 +43,7 @@ const (
 
 // NewLocal returns a worker whose work ends with ctx.
 func NewLocal(ctx context.Context, w *Worker) *Local {
-	return &Local{
-		worker: w, ctx: ctx, queued: make(chan struct{}, maxCopies), running: make(chan struct{}, parallelCopies),
-	}
+	return &Local{worker: w, ctx: ctx, running: make(chan struct{}, parallelCopies), queued: make(map[copyOf]bool)}
 }
 
 // Do is like [Worker.Do]. If ctx ends before, the work continues, because others
@@ -69,16 +71,15 @@ func (l *Local) Do(ctx context.Context, request protocol.PullRequest) (protocol.
 	}
 }
 
-// Start is like Do, but does not wait. If too many copies wait, or if the process
-// ends, it does nothing.
+// Start is like Do, but does not wait. If the copy or too many others wait, or if
+// the process ends, it does nothing.
 func (l *Local) Start(_ context.Context, request protocol.PullRequest) error {
-	select {
-	case l.queued <- struct{}{}:
-	default:
+	wanted := copyOf{request.Address, request.Version}
+	if !l.enqueue(wanted) {
 		return nil
 	}
 	if !l.begin(func() {
-		defer func() { <-l.queued }()
+		defer l.dequeue(wanted)
 		select {
 		case l.running <- struct{}{}:
 		case <-l.ctx.Done():
@@ -87,9 +88,26 @@ func (l *Local) Start(_ context.Context, request protocol.PullRequest) error {
 		defer func() { <-l.running }()
 		_, _ = l.worker.Do(l.ctx, request) // it is logged, and clients request it again
 	}) {
-		<-l.queued
+		l.dequeue(wanted)
 	}
 	return nil
+}
+
+// enqueue adds a copy, unless it waits or runs already, or too many do.
+func (l *Local) enqueue(wanted copyOf) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queued[wanted] || len(l.queued) >= maxCopies {
+		return false
+	}
+	l.queued[wanted] = true
+	return true
+}
+
+func (l *Local) dequeue(wanted copyOf) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.queued, wanted)
 }
 
 // begin begins some work, unless the process ends.

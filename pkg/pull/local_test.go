@@ -177,8 +177,12 @@ func TestLocalEndsRequests(t *testing.T) {
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("they ended after %s", took)
 		}
-		if _, err := s.catalog.Mirror.Pulled(t.Context(), inventory); !errors.Is(err, registry.ErrNotFound) {
-			t.Errorf("what the mirror has found: %v, want ErrNotFound", err)
+		found, err := s.catalog.Mirror.Pulled(t.Context(), inventory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found.Problem != "" || len(found.Index) > 0 || !found.PolicySetAt.IsZero() {
+			t.Errorf("the answer of the origin is %+v", found)
 		}
 	})
 }

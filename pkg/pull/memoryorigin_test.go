@@ -38,6 +38,7 @@ type memoryOrigin struct {
 	hangs    map[string]bool   // hosts that never answer
 	slow     time.Duration     // before each package
 	requests map[string]int    // how often, by host and path
+	before   func(page string) // is called before a response, unless nil
 }
 
 // fakeVersion is a version of a provider.
@@ -138,7 +139,11 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, hangs := o.fails[r.URL.Host], o.hangs[r.URL.Host]
 	slow := o.slow
 	body, found := o.pages[page]
+	before := o.before
 	o.mu.Unlock()
+	if before != nil {
+		before(page)
+	}
 	if strings.HasSuffix(page, ".zip") {
 		select {
 		case <-time.After(slow):

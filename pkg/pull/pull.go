@@ -77,7 +77,7 @@ func New(o Options) *Worker {
 			Catalog: o.Catalog, Objects: o.Objects, Client: o.Client, Now: o.Now,
 			Publisher: &publish.Publisher{Catalog: o.Catalog, Objects: o.Objects, By: By, Now: o.Now},
 		},
-		Services: w.service, MaxBytes: o.MaxBytes, Spend: w.spend,
+		Services: w.service, MaxBytes: o.MaxBytes,
 	}
 	return w
 }
@@ -87,19 +87,22 @@ func New(o Options) *Worker {
 // if a copy failed and may succeed later. If there is no answer by the deadline
 // of the request, the error is nil.
 func (w *Worker) Do(ctx context.Context, request protocol.PullRequest) (response protocol.PullResponse, err error) {
-	// What an origin sends must not end the process, which may serve clients.
-	defer func() {
-		if p := recover(); p != nil {
-			w.options.Log.LogAttrs(ctx, slog.LevelError, "panic", slog.Any("panic", p),
-				slog.String("stack", string(debug.Stack())))
-			err = fmt.Errorf("%w: panic", registry.ErrUnavailable)
-		}
-	}()
+	defer w.recovered(ctx, &err)
 	response, err = w.do(ctx, request)
 	if errors.Is(err, errBusy) && !errors.Is(err, context.Canceled) {
 		return protocol.PullResponse{}, nil
 	}
 	return response, err
+}
+
+// recovered makes a panic an error, in a deferred call. What an origin sends must
+// not end the process, which may serve clients.
+func (w *Worker) recovered(ctx context.Context, err *error) {
+	if p := recover(); p != nil {
+		w.options.Log.LogAttrs(ctx, slog.LevelError, "panic", slog.Any("panic", p),
+			slog.String("stack", string(debug.Stack())))
+		*err = fmt.Errorf("%w: panic", registry.ErrUnavailable)
+	}
 }
 
 func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol.PullResponse, error) {
@@ -137,10 +140,9 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 	return protocol.PullResponse{}, fmt.Errorf("%w action %.40q", registry.ErrInvalid, request.Action)
 }
 
-// late returns nil if the deadline ended the wait. If the table was the cause,
-// the caller's own read fails too.
+// late returns nil if the deadline ended the wait for an origin.
 func late(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) && !isOwnFailure(err) {
 		return nil
 	}
 	return err
@@ -208,6 +210,12 @@ func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy
 	if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt) {
 		return err
 	}
+	if before.Changes == 0 && before.PolicySetAt.IsZero() {
+		// Without an item, a change could not be noticed.
+		if before, err = w.addPulled(ctx, p); err != nil {
+			return err
+		}
+	}
 	versions, failed := w.from.List(ctx, policy, p)
 	if failed != nil && !isAnswer(failed) {
 		return failed
@@ -229,8 +237,8 @@ func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy
 		if !requestedAt.IsZero() {
 			found.RequestedAt = requestedAt.UTC()
 		}
-		outdated := found.PolicySetAt.IsZero() && !before.PolicySetAt.IsZero()
-		if found.PolicySetAt = policy.SetAt; outdated {
+		found.PolicySetAt = policy.SetAt
+		if found.Changes != before.Changes {
 			found.PolicySetAt = time.Time{}
 		}
 		found.Problem, found.RetryAt = "", time.Time{}
@@ -246,6 +254,20 @@ func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy
 		}
 		return true
 	})
+}
+
+// addPulled stores that the versions of a provider are being checked. It returns
+// the stored item.
+func (w *Worker) addPulled(ctx context.Context, p registry.MirrorProvider) (stored registry.PulledProvider, err error) {
+	err = w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		found.Changes = max(found.Changes, 1)
+		if len(found.Index) == 0 {
+			found.RetryAt = w.options.Now().Add(registry.PullRetry).UTC()
+		}
+		stored = *found
+		return true
+	})
+	return stored, err
 }
 
 // lastVersions returns the last known versions of a provider, without those that
@@ -311,6 +333,11 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 		w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
 		ctx, cancel := storeContext(ctx)
 		defer cancel()
+		// An earlier copy can have failed meanwhile, which is a better answer.
+		ended, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v)
+		if err == nil && ended.PolicySetAt.Equal(policy.SetAt) {
+			return nil
+		}
 		// A copy has more time than a client, so that a slow origin is mirrored too.
 		startCopy = failed == nil || errors.Is(failed, context.DeadlineExceeded)
 		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
@@ -361,7 +388,7 @@ func (w *Worker) refreshAgain(ctx context.Context, policy *registry.MirrorPolicy
 		}
 		checked = checked || found.CheckedAt.After(begin)
 		recent := begin.Before(found.RetryAt) || begin.Before(found.CheckedAt.Add(registry.PullRetry))
-		return recent, err
+		return recent && !found.PolicySetAt.IsZero(), err
 	}, func(ctx context.Context) error {
 		checked = true
 		return w.refreshIndex(ctx, policy, p, w.options.Now())
@@ -389,13 +416,18 @@ func (w *Worker) addPending(ctx context.Context, p registry.MirrorProvider, v re
 	})
 }
 
+// isOwnFailure reports whether this registry is the cause of an error.
+func isOwnFailure(err error) bool {
+	return errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, mirroring.ErrOrigin)
+}
+
 // isAnswer reports whether an error is an answer to a client, because the origin
 // or the policy is its cause.
 func isAnswer(err error) bool {
 	if errors.Is(err, context.Canceled) {
 		return false // the process ends
 	}
-	if errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, mirroring.ErrOrigin) {
+	if isOwnFailure(err) {
 		return false // a timeout of the table is one too
 	}
 	for _, answer := range []error{
@@ -448,15 +480,6 @@ func (w *Worker) service(ctx context.Context, host string, discover func(context
 		return w.options.Catalog.Mirror.SetOriginService(ctx, host, at, w.options.Now().Add(serviceTime))
 	})
 	return at, err
-}
-
-// spend counts packages for the budget of the day.
-func (w *Worker) spend(ctx context.Context, packages int, bytes int64) error {
-	policy, err := w.options.Policies.Get(ctx)
-	if err != nil || policy == nil {
-		return err
-	}
-	return w.options.Catalog.Mirror.SpendPullBudget(ctx, policy.Budget.OrDefault(), w.options.Now(), packages, bytes)
 }
 
 func (w *Worker) log(ctx context.Context, what string, p registry.MirrorProvider, failed error, more ...slog.Attr) {
