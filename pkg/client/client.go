@@ -42,6 +42,8 @@ const (
 	// maxURL bounds a URL in a response, in bytes. Presigned URLs with a session
 	// token have about 2 KiB.
 	maxURL = 8 << 10
+	// maxKeys bounds the signing keys of a package together, in bytes.
+	maxKeys = 256 << 10
 	// maxAnswer bounds a response of JSON, in bytes. The longest public lists
 	// of versions have about 1 MiB.
 	maxAnswer = 8 << 20

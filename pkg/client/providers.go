@@ -224,10 +224,15 @@ func (s *Service) ProviderPackage(
 		}
 		*u.into = absolute
 	}
+	size := 0
 	for _, key := range body.SigningKeys.GPG {
 		if key != nil && strings.TrimSpace(key.ASCIIArmor) != "" {
 			found.Keys = append(found.Keys, key.ASCIIArmor)
+			size += len(key.ASCIIArmor)
 		}
+	}
+	if size > maxKeys {
+		return invalid("its signing keys have more than %d bytes", maxKeys)
 	}
 	return found, nil
 }
@@ -240,14 +245,12 @@ func resolve(base *url.URL, reference string) (string, bool) {
 		return "", false
 	}
 	u := base.ResolveReference(parsed)
-	if len(reference) > maxURL {
-		return "", false
-	}
 	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
 		return "", false
 	}
 	u.Fragment, u.RawFragment = "", ""
-	return u.String(), true
+	absolute := u.String()
+	return absolute, len(absolute) <= maxURL
 }
 
 // isFilename reports whether a name is a plain file name that cannot lead to

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,10 @@ func TestProviderPackage(t *testing.T) {
 		"odd protocol":           {"protocols", []string{"v5"}, registry.ErrInvalid},
 		"no protocols":           {"protocols", nil, nil},
 		"no keys":                {"signing_keys", nil, nil},
+		"keys that are large": {"signing_keys", map[string]any{"gpg_public_keys": slices.Repeat(
+			[]any{map[string]string{"ascii_armor": strings.Repeat("K", 64<<10)}}, 5)}, registry.ErrInvalid},
+		"URL long after its resolution": {"download_url", "/" + strings.Repeat("x", 8<<10-len("https://meta.example.com")),
+			registry.ErrInvalid},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

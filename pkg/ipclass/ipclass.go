@@ -62,12 +62,13 @@ var networks = func() (all []network) {
 }()
 
 // embedding lists the IPv6 prefixes that embed an IPv4 address, with the byte
-// at which it begins. They are NAT64, 6to4 and the deprecated IPv4-compatible
-// addresses.
+// at which it begins. They are NAT64, 6to4, IPv4-translated addresses and the
+// deprecated IPv4-compatible ones.
 var embedding = map[netip.Prefix]int{
-	netip.MustParsePrefix("64:ff9b::/96"): 12,
-	netip.MustParsePrefix("2002::/16"):    2,
-	netip.MustParsePrefix("::/96"):        12,
+	netip.MustParsePrefix("64:ff9b::/96"):    12,
+	netip.MustParsePrefix("2002::/16"):       2,
+	netip.MustParsePrefix("::ffff:0:0:0/96"): 12,
+	netip.MustParsePrefix("::/96"):           12,
 }
 
 // Of returns the class of an address. An address that embeds another one has the

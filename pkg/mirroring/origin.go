@@ -489,6 +489,9 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	if len(platforms) == 0 {
 		return result, nil, nil
 	}
+	if w.pulling && len(platforms) > maxOffers {
+		return Result{}, nil, tooManyOffers()
+	}
 	offers, err := m.describe(ctx, origin, w, v.Version, platforms)
 	if err != nil {
 		return Result{}, nil, err

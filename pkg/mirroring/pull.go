@@ -187,15 +187,15 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 			}
 		}
 	}
+	if len(platforms) > maxOffers {
+		return nil, tooManyOffers()
+	}
 	offers, err := m.describe(ctx, origin, w, v, platforms)
 	if err != nil {
 		return nil, originError{err}
 	}
 	if len(offers) == 0 {
 		return nil, originError{noPackage(address, v)}
-	}
-	if len(offers) > maxOffers {
-		return nil, originError{fmt.Errorf("%w release: it has more than %d packages", registry.ErrInvalid, maxOffers)}
 	}
 	stored := registry.MirrorVersion{Version: v}
 	for _, r := range records {
@@ -227,6 +227,12 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 		}
 	}
 	return archives, nil
+}
+
+// tooManyOffers is the error for a version of which clients get no package. To
+// describe each package costs a request and memory.
+func tooManyOffers() error {
+	return originError{fmt.Errorf("%w release: it has more than %d packages", registry.ErrInvalid, maxOffers)}
 }
 
 // noPackage is the error for a version without a package that may be mirrored.

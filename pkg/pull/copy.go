@@ -28,6 +28,8 @@ const (
 	// budgetTime is for a version that did not fit into the budget of the day. To
 	// find out, it must be downloaded.
 	budgetTime = time.Hour
+	// slowTime is for a version whose copy takes longer than copyTime.
+	slowTime = time.Hour
 	// lackingTime is how long platforms are not requested again that a mirrored
 	// version lacks at its origin.
 	lackingTime = time.Hour
@@ -36,10 +38,16 @@ const (
 )
 
 const (
+	// copyTime is the time for a copy. Lambda ends the process a minute later. In
+	// "larder serve", a slow origin must not prevent the copies of others.
+	copyTime = 14 * time.Minute
 	// nightlyTimeout is the time for the check of one provider in the nightly
 	// run. Then the check ends before its lease, and its result is stored.
 	nightlyTimeout = 8 * time.Second
 )
+
+// errSlow means that an origin did not send a version in time.
+var errSlow = errors.New("the copy was not complete")
 
 // refusal returns the name of a lease that exists while a version is not copied
 // again. It depends on the policy, so that a change of the policy has an effect.
@@ -86,9 +94,14 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	from.Spend = func(ctx context.Context, packages int, bytes int64) error {
 		return w.options.Catalog.Mirror.SpendPullBudget(ctx, budget, begin, packages, bytes)
 	}
-	held, stop := w.renewing(ctx, lease)
+	working, cancel := context.WithTimeout(ctx, copyTime)
+	defer cancel()
+	held, stop := w.renewing(working, lease)
 	defer stop() //nolint:errcheck // after a panic
 	result, failed := from.Copy(held, policy, p, v)
+	if failed != nil && ctx.Err() == nil && working.Err() != nil {
+		failed = fmt.Errorf("%w after %d minutes: %w", errSlow, int(copyTime.Minutes()), failed)
+	}
 	lost := stop()
 	w.log(ctx, "copied a version", p, failed, slog.String("version", v.String()),
 		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", w.options.Now().Sub(begin).Milliseconds()))
@@ -141,6 +154,8 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 	switch {
 	case errors.Is(failed, catalog.ErrBudget):
 		lasts = budgetTime
+	case errors.Is(failed, errSlow):
+		lasts = slowTime
 	case errors.Is(failed, client.ErrTooLarge):
 		lasts = tooLargeTime
 	case errors.Is(failed, registry.ErrInvalid), errors.Is(failed, registry.ErrExists):

@@ -333,3 +333,68 @@ func TestNightlyReportsFailures(t *testing.T) {
 		}
 	})
 }
+
+// An origin that sends a package very slowly is not copied again for an hour, and
+// does not prevent the copies of others.
+func TestSlowCopies(t *testing.T) {
+	t.Parallel()
+	var slow []fakeVersion
+	for i := range 3 {
+		slow = append(slow, fakeVersion{other, fmt.Sprintf("%d.0.0", i+1), both})
+	}
+	origin := newMemoryOrigin(t, append(slow, fakeVersion{inventory, "1.0.0", both})...)
+	origin.drips = map[string]bool{other.Hostname: true}
+	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+		l, stop := s.serve(t)
+		defer stop()
+		for _, v := range append(slow, fakeVersion{inventory, "1.0.0", nil}) {
+			for _, action := range []protocol.PullAction{protocol.PullIndex, protocol.PullVersion} {
+				request := protocol.PullRequest{Action: action, Address: v.provider.String(), Version: v.version}
+				if _, err := l.Do(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			request := protocol.PullRequest{Action: protocol.PullCopy, Address: v.provider.String(), Version: v.version}
+			if err := l.Start(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if got := s.mirrored(t, inventory, "1.0.0"); got != "darwin_arm64 linux_amd64" {
+			t.Errorf("the other provider is mirrored for %q", got)
+		}
+		downloads := origin.times(".zip")
+		if err := run(t.Context(), s.worker(), other, "3.0.0"); err != nil {
+			t.Error(err)
+		}
+		if again := origin.times(".zip") - downloads; again > 0 {
+			t.Errorf("%d packages were downloaded again", again)
+		}
+	})
+}
+
+// A version of many platforms costs neither requests nor memory.
+func TestManyPlatforms(t *testing.T) {
+	t.Parallel()
+	var platforms []string
+	for i := range 41 {
+		platforms = append(platforms, fmt.Sprintf("linux_a%d", i))
+	}
+	for _, mode := range []registry.PullMode{registry.PullOpen, registry.PullClosed} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", platforms})
+			bubble(t, origin, allow(mode), func(t *testing.T, s setup) {
+				if err := run(t.Context(), s.worker(), inventory, "1.0.0"); err != nil {
+					t.Fatal(err)
+				}
+				if got := s.problem(t, inventory, "1.0.0"); !strings.HasSuffix(got, "it has more than 40 packages") {
+					t.Errorf("the problem is %q", got)
+				}
+				if got := origin.times("/linux/a7"); got > 0 {
+					t.Errorf("%d packages were described", got)
+				}
+			})
+		})
+	}
+}

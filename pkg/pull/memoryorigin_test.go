@@ -39,6 +39,22 @@ type memoryOrigin struct {
 	slow     time.Duration     // before each package
 	requests map[string]int    // how often, by host and path
 	before   func(page string) // is called before a response, unless nil
+	drips    map[string]bool   // hosts whose packages come one byte every 50 seconds
+}
+
+// dripping is a body of which one byte comes every 50 seconds.
+type dripping struct {
+	io.Reader
+	ctx context.Context //nolint:containedctx // a request's body ends with it
+}
+
+func (d dripping) Read(b []byte) (int, error) {
+	select {
+	case <-time.After(50 * time.Second):
+		return d.Reader.Read(b[:1])
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	}
 }
 
 // fakeVersion is a version of a provider.
@@ -139,7 +155,7 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, hangs := o.fails[r.URL.Host], o.hangs[r.URL.Host]
 	slow := o.slow
 	body, found := o.pages[page]
-	before := o.before
+	before, drips := o.before, o.drips[r.URL.Host] && strings.HasSuffix(page, ".zip")
 	o.mu.Unlock()
 	if before != nil {
 		before(page)
@@ -165,6 +181,9 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 	response := &http.Response{
 		StatusCode: cmp.Or(status, http.StatusOK), ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: r,
 		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}
+	if drips {
+		response.Body = io.NopCloser(dripping{bytes.NewReader(body), r.Context()})
 	}
 	if status != 0 {
 		response.Body, response.ContentLength = http.NoBody, 0
