@@ -214,8 +214,8 @@ func isFinal(err error) bool {
 }
 
 // nightly checks the origins of all providers that clients have requested in the
-// last 30 days. It copies the requested versions that may be
-// mirrored now. It continues if one fails.
+// last 30 days. It copies the requested versions that may be mirrored now. It
+// continues if one fails.
 func (w *Worker) nightly(ctx context.Context) error {
 	begin := w.options.Now()
 	var failed []error

@@ -47,8 +47,8 @@ type Options struct {
 	// bytes. The temporary folder must have room for them.
 	MaxBytes int64
 	// Lease is how long the lease of a process that ended prevents others from
-	// copying the same version. If 0, it is 45
-	// seconds, because Lambda retries after a minute.
+	// copying the same version. If 0, it is 45 seconds, because Lambda retries after
+	// a minute.
 	Lease time.Duration
 	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
