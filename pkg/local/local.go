@@ -36,6 +36,7 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/session"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/web"
@@ -55,6 +56,8 @@ type Data struct {
 	// Pulling lets clients make the mirror fetch what it lacks. If nil, only
 	// operators fill the mirror.
 	Pulling *mirror.Pulling
+	// Observers are called with the log entry of each request.
+	Observers []func(*requestlog.Entry)
 	// Now is the clock of the pages. If nil, it is the time of the system.
 	Now func() time.Time
 	// Adopted is the error that [Open] would have returned for the folder, if
@@ -141,7 +144,7 @@ func (d *Data) handler(
 		})},
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},
-	))
+	), d.Observers...)
 }
 
 // Server is a registry that listens for requests.
