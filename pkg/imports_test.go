@@ -263,8 +263,15 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
-		"pkg/usage",
-		[]string{"pkg/registry", "pkg/requestlog"},
+		"pkg/usage", []string{"pkg/registry", "pkg/requestlog"},
+		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
+	},
+	{
+		"pkg/usage/daily", []string{"pkg/registry", "pkg/requestlog", "pkg/regularfile", "pkg/usage"},
+		[]string{"github.com/aws/", "github.com/spf13/"},
+	},
+	{
+		"pkg/usage/insights", []string{"pkg/registry", "pkg/requestlog", "pkg/usage"},
 		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"},
 	},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
@@ -515,7 +522,7 @@ func TestLogsHaveOneReader(t *testing.T) {
 	for name, p := range list(t) {
 		if slices.Contains(
 			p.Deps, "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs",
-		) && name != "pkg/usage" && name != "scripts/larder" {
+		) && name != "pkg/usage/insights" && name != "scripts/larder" {
 			t.Errorf("%s links the client of CloudWatch Logs", name)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
+	"github.com/larder-registry/larder/pkg/usage/daily"
 )
 
 const (
@@ -418,7 +419,7 @@ func foreign(dir string) (string, error) {
 		return "", err
 	}
 	// Another server may have just created the registry.
-	own := append(disk.Names(), database, marker, hostFile, "tls", "lost+found", ".DS_Store")
+	own := append(disk.Names(), database, daily.Name, daily.Name+"-journal", marker, hostFile, "tls", "lost+found", ".DS_Store")
 	// Killed processes may have left these files.
 	begins := []string{
 		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedHost, ".larder-room-",

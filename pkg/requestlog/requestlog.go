@@ -87,6 +87,9 @@ func (e *Entry) StoreCalls() []time.Duration {
 	return slices.Clone(e.storeCalls)
 }
 
+// LoggedCaller returns the caller as the log names it, without credentials.
+func (e *Entry) LoggedCaller() string { return redact(e.Caller) }
+
 type entryKey struct{}
 
 // NewContext returns a context with an entry. A Handler that gets it logs this

@@ -236,7 +236,8 @@ var jsonRuns = []struct {
 	{"usage", "--store stack:larder", 0},
 	{"usage", "acme/vpc/aws --store stack:larder", 0},
 	{"usage", "--store stack:other", exitNotFound},
-	{"usage", "", exitUsage},
+	{"usage", "", exitNotFound},
+	{"usage", "--since x", exitUsage},
 	{"serve", "--data new --listen 127.0.0.1:0", 0},
 	{"serve", "--data vpc --listen 127.0.0.1:0", exitInvalid},
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/usage/daily"
 )
 
 const (
@@ -144,8 +145,11 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 	}
 	data.Inspector = inspection.Process{Log: log}
 	ctx, stop := context.WithCancel(ctx)
-	var copies sync.WaitGroup
-	defer copies.Wait()
+	counter := daily.NewCounter(data.Dir, log)
+	defer counter.Close()
+	data.Observers = append(data.Observers, counter.Observe)
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer stop()
 	worker := pullThrough(ctx, data, log)
 	server, err := data.Listen(ctx, options, log)
@@ -160,7 +164,8 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 	if err := c.show(announcement, nil); err != nil {
 		return err
 	}
-	copies.Go(func() { worker.Run(ctx) })
+	running.Go(func() { worker.Run(ctx) })
+	running.Go(func() { counter.Run(ctx) })
 	go func() {
 		for {
 			select {

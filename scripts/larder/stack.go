@@ -20,7 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
-	downloads "github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/pkg/usage/insights"
 )
 
 // openStack opens the table and the bucket of a deployed registry. The stack's
@@ -40,14 +40,14 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
 	}
 	archives := s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle})
-	requests, noRequests := requestLog(configuration, name, outputs)
+	counter, noCounter := requestLog(configuration, name, outputs)
 	return &store{
 		host:           outputs[settings.OutputHost],
 		catalog:        published,
 		objects:        archives,
 		remover:        archives,
-		requests:       requests,
-		noRequests:     noRequests,
+		downloads:      counter,
+		noDownloads:    noCounter,
 		withdrawPolicy: outputs[settings.OutputWithdrawPolicy],
 		by: func(ctx context.Context) (registry.Publisher, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -83,14 +83,14 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 
 // requestLog returns the request log of a stack. If the stack does not name it,
 // it returns an error.
-func requestLog(configuration aws.Config, name string, outputs map[string]string) (*downloads.Log, error) {
+func requestLog(configuration aws.Config, name string, outputs map[string]string) (downloadCounter, error) {
 	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
 	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
 	if err != nil || groups[0] == "" {
 		return nil, registry.WithHint(fmt.Errorf("stack %s does not name its request logs", name),
 			"Deploy the stack again with this release of Larder.")
 	}
-	return downloads.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...), nil
+	return insights.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...), nil
 }
 
 // stackOutputs returns the outputs of a stack. It returns

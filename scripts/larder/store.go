@@ -13,7 +13,8 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/suggest"
-	downloads "github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/pkg/usage/daily"
 )
 
 // store gives access to a registry's data, in a folder or on AWS.
@@ -26,17 +27,18 @@ type store struct {
 	// by returns the operator, whom the audit trail names for a change.
 	by    func(context.Context) (registry.Publisher, error)
 	close func() error
-	// requests is the request log. If it is nil, noRequests explains why.
-	requests   *downloads.Log
-	noRequests error
+	// downloads counts downloads. If it is nil, noDownloads explains why.
+	downloads   downloadCounter
+	noDownloads error
 	// withdrawPolicy is the ARN of the policy that permits withdrawing. It may
 	// be empty.
 	withdrawPolicy string
 }
 
-// errLocalLog explains why a registry on this machine cannot count downloads.
-var errLocalLog = errors.New("a registry on this machine does not store its request log: " +
-	"larder serve writes it to standard error")
+// downloadCounter counts the downloads of a registry.
+type downloadCounter interface {
+	Count(ctx context.Context, q usage.Query) (usage.Report, error)
+}
 
 // openStore opens the store. It creates nothing. It returns a
 // [local.NoRegistryError] for a folder without a registry, and
@@ -62,8 +64,8 @@ func openFolder(ctx context.Context, dir string) (*store, error) {
 	}
 	return &store{
 		catalog: data.Catalog, objects: data.Objects, remover: data, host: data.Host,
-		noRequests: errLocalLog,
-		by:         whoami, close: data.Close,
+		downloads: daily.Open(dir),
+		by:        whoami, close: data.Close,
 	}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/terminal"
-	downloads "github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/pkg/usage"
 )
 
 func (c *cli) usageCommand() *cobra.Command {
@@ -20,22 +20,27 @@ func (c *cli) usageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage [ADDRESS [VERSION]]",
 		Short: "Count downloads",
-		Long: `Count how often each version is downloaded from a deployed registry. For one
-address, count also by caller: the names of tokens and identities. ADDRESS is
-one of
+		Long: `Count how often each version is downloaded. For one address, count also by
+caller: the names of tokens and identities. ADDRESS is one of
 
   NAMESPACE/NAME/SYSTEM    a module
   NAMESPACE/TYPE           a provider
   HOSTNAME/NAMESPACE/TYPE  a mirrored provider
 
-The command queries the functions' request log with CloudWatch Logs Insights.
-AWS bills the query by the bytes that it scans. The counts cover at most the
-retention period of the log, and the 10,000 rows with the most downloads.
+On this machine, larder serve counts the downloads in usage.db, in the
+registry's folder. It stores them for 90 days, for whole days in UTC. It writes
+them every 10 seconds and when it stops.
+
+For a deployed registry, the command queries the functions' request log with
+CloudWatch Logs Insights. AWS bills the query by the bytes that it scans. The
+counts cover at most the retention period of the log.
+
+The command prints at most the 10,000 rows with the most downloads.
 
 A download is a response that gives a client the location of an archive. For a
 mirrored provider, it is a response with the packages of one version. Clients
 cache their downloads, so a version can be in use without new downloads.`,
-		Example: `  larder usage --store stack:larder
+		Example: `  larder usage
   larder usage acme/vpc/aws --since 90d --store stack:larder
   larder usage acme/vpc/aws 1.2.0 --json --store stack:larder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
@@ -43,7 +48,7 @@ cache their downloads, so a version can be in use without new downloads.`,
 			if err != nil {
 				return nil, usagef("--since: %w", err)
 			}
-			var q downloads.Query
+			var q usage.Query
 			if len(args) > 0 {
 				if q.Address, err = registry.ParseAddress(args[0]); err != nil {
 					return nil, err
@@ -56,15 +61,8 @@ cache their downloads, so a version can be in use without new downloads.`,
 				}
 				q.Version = &v
 			}
-			p, err := c.storePlace()
-			if err != nil {
-				return nil, err
-			}
-			if p.dir != "" {
-				return nil, noLocalLog(p, q)
-			}
 			return c.onStore(ctx, func(s *store) (view, error) {
-				defer c.waiting("counting downloads in CloudWatch Logs")()
+				defer c.waiting("counting downloads ")()
 				return asView(countDownloads(ctx, s, q, age))
 			})
 		}),
@@ -73,39 +71,6 @@ cache their downloads, so a version can be in use without new downloads.`,
 	cmd.Flags().StringVar(&since, "since", "30d",
 		"count this far back: a `DURATION` in days such as 30d, or hours such as 12h")
 	return cmd
-}
-
-// noLocalLog returns the error for counting downloads from a folder. Its hint
-// describes how to count lines of the server's log.
-func noLocalLog(p place, q downloads.Query) error {
-	err := usagef("cannot count downloads from %s: a registry on this machine does not store its request log", p)
-	return registry.WithHint(err,
-		"`larder serve` writes one line for each request to its standard error. "+
-			"Save this output, and count the lines with download=%s address=%s version=%s.",
-		kindOf(q.Address), orEllipsis(q.Address), orEllipsis(q.Version))
-}
-
-// orEllipsis returns the text of an address or a version, or an ellipsis if it
-// is nil.
-func orEllipsis(v any) string {
-	switch v := v.(type) {
-	case registry.Address:
-		return v.String()
-	case *registry.Version:
-		if v != nil {
-			return v.String()
-		}
-	}
-	return "…"
-}
-
-// kindOf returns the kind of download that the log has for an address, or an
-// ellipsis if the address is nil.
-func kindOf(a registry.Address) string {
-	if a == nil {
-		return "…"
-	}
-	return string(downloads.Kind(a))
 }
 
 // checkExists returns [registry.ErrNotFound] if an address, or a version of it,
@@ -123,13 +88,14 @@ type usageView struct {
 	// From and To are the start and the end of the period.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// LogRetentionDays is the retention period of the log, in days.
+	// LogRetentionDays is how long the registry stores downloads, in days: the
+	// retention period of its log, or of usage.db.
 	LogRetentionDays int `json:"log_retention_days"`
 	// Cut is true if rows with fewer downloads are left out.
 	Cut       bool             `json:"cut"`
 	Downloads []listedDownload `json:"downloads"`
 
-	shortened bool // the log does not cover the whole requested period
+	shortened bool // the counts do not cover the whole requested period
 	byCaller  bool
 }
 
@@ -147,13 +113,13 @@ type listedDownload struct {
 	Last time.Time `json:"last,omitzero"`
 }
 
-func countDownloads(ctx context.Context, s *store, q downloads.Query, age time.Duration) (v usageView, err error) {
-	if s.requests == nil {
-		return v, fmt.Errorf("cannot count downloads: %w", s.noRequests)
+func countDownloads(ctx context.Context, s *store, q usage.Query, age time.Duration) (v usageView, err error) {
+	if s.downloads == nil {
+		return v, fmt.Errorf("cannot count downloads: %w", s.noDownloads)
 	}
 	q.To = time.Now()
 	q.From = q.To.Add(-age)
-	report, err := s.requests.Count(ctx, q)
+	report, err := s.downloads.Count(ctx, q)
 	if err != nil {
 		return v, err
 	}
@@ -166,7 +132,7 @@ func countDownloads(ctx context.Context, s *store, q downloads.Query, age time.D
 	}
 	v = usageView{
 		From: report.From.UTC().Truncate(time.Second), To: report.To.UTC().Truncate(time.Second),
-		LogRetentionDays: int(s.requests.Retention.Hours() / 24), Cut: report.Cut, Downloads: []listedDownload{},
+		LogRetentionDays: int(report.Retention.Hours() / 24), Cut: report.Cut, Downloads: []listedDownload{},
 		shortened: report.From.After(q.From), byCaller: q.Address != nil,
 	}
 	for _, d := range report.Downloads {
@@ -183,10 +149,10 @@ func (v usageView) text(p page) {
 	} else {
 		v.table(p)
 	}
-	p.println("\nCounted from %s to %s. The log stores requests for %s.",
+	p.println("\nCounted from %s to %s. The registry stores downloads for %s.",
 		formatTime(v.From), formatTime(v.To), english.Plural(v.LogRetentionDays, "day", ""))
 	if v.shortened {
-		p.printf("The log of earlier downloads has expired.\n")
+		p.printf("There are no counts of earlier downloads.\n")
 	}
 	if v.Cut {
 		p.println("Only the %s rows with the most downloads are here. "+

@@ -16,7 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/terminal"
-	downloads "github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/pkg/usage"
 )
 
 func (c *cli) withdrawCommand() *cobra.Command {
@@ -126,7 +126,7 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 	}
 	v := withdrawnView{
 		Status: "withdrawn", Address: what.address.String(), Version: what.version, Withdrawal: result.Withdrawal,
-		Removed: result.Removed, from: c.about.name, counted: s.requests != nil,
+		Removed: result.Removed, from: c.about.name, counted: s.downloads != nil,
 	}
 	if result.Before {
 		v.Status = "unchanged"
@@ -166,13 +166,13 @@ func (c *cli) printDownloaders(ctx context.Context, s *store, out terminal.Outpu
 	printLine := func(format string, args ...any) {
 		fmt.Fprintln(out, out.Wrap(fmt.Sprintf(format, args...)))
 	}
-	if s.requests == nil {
-		printLine("Cannot count its downloads: %v.", s.noRequests)
+	if s.downloads == nil {
+		printLine("Cannot count its downloads: %v.", s.noDownloads)
 		return
 	}
 	now := time.Now()
-	end := c.waiting("counting downloads in CloudWatch Logs")
-	report, err := s.requests.Count(ctx, downloads.Query{
+	end := c.waiting("counting downloads")
+	report, err := s.downloads.Count(ctx, usage.Query{
 		Address: what.address, Version: &what.version, From: now.Add(-30 * 24 * time.Hour), To: now,
 	})
 	end()

@@ -1,4 +1,4 @@
-package usage_test
+package insights_test
 
 import (
 	"bytes"
@@ -26,6 +26,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/pkg/usage/insights"
 )
 
 // everything is a catalog that has every version except 9.9.9, and signs
@@ -109,13 +110,13 @@ func logged(t *testing.T, requests ...string) []string {
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
-// insights returns a log of one group with lines.
-func insights(t *testing.T, in *cloudwatch.Insights, lines ...string) *usage.Log {
+// logOf returns a log of one group with lines.
+func logOf(t *testing.T, in *cloudwatch.Insights, lines ...string) *insights.Log {
 	t.Helper()
 	in.Lines = func(group string) ([]string, bool) { return lines, group == "requests" }
 	server := httptest.NewServer(in)
 	t.Cleanup(server.Close)
-	return usage.NewLog(awstest.Config(server.URL), 30*24*time.Hour, "requests")
+	return insights.NewLog(awstest.Config(server.URL), 30*24*time.Hour, "requests")
 }
 
 func told(downloads []usage.Download) string {
@@ -157,7 +158,7 @@ func TestCount(t *testing.T) {
 	// Older than the period of the query.
 	lines = append(lines, strings.Replace(lines[0], `"timestamp":"2`, `"timestamp":"1`, 1))
 	now := time.Now()
-	log := insights(t, &cloudwatch.Insights{Statuses: []string{"Scheduled"}}, lines...)
+	log := logOf(t, &cloudwatch.Insights{Statuses: []string{"Scheduled"}}, lines...)
 	two := registry.Version{Major: 1, Minor: 2}
 	for _, test := range []struct {
 		address string
@@ -206,10 +207,10 @@ func TestText(t *testing.T) {
 | stats count(*) as downloads, max(@timestamp) as last by download, address, version, caller
 | sort downloads desc
 | limit 10000`
-	if got := (usage.Query{Address: parse(t, "acme/vpc/aws")}).Text(); got != want {
+	if got := insights.Text(usage.Query{Address: parse(t, "acme/vpc/aws")}); got != want {
 		t.Error(got)
 	}
-	if got := (usage.Query{}).Text(); !strings.Contains(got, "ispresent(download)") || strings.Contains(got, "caller") {
+	if got := insights.Text(usage.Query{}); !strings.Contains(got, "ispresent(download)") || strings.Contains(got, "caller") {
 		t.Error(got)
 	}
 }
@@ -224,7 +225,7 @@ func FuzzText(f *testing.F) {
 		if err != nil {
 			return
 		}
-		text := usage.Query{Address: a}.Text()
+		text := insights.Text(usage.Query{Address: a})
 		if strings.Count(text, `"`) != 2*3 || strings.Count(text, "\n") != 3 || strings.Count(text, "|") != 3 ||
 			strings.Contains(text, `\`) {
 			t.Error(text)
@@ -272,7 +273,7 @@ func TestFailures(t *testing.T) {
 				}
 				return ""
 			}}
-			_, err := insights(t, in).Count(t.Context(), q)
+			_, err := logOf(t, in).Count(t.Context(), q)
 			texts.Error(t, err)
 			if test.want != nil && !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
@@ -293,11 +294,11 @@ func TestFailures(t *testing.T) {
 		}
 		return ""
 	}}
-	if report, err := insights(t, in).Count(t.Context(), q); err != nil || len(report.Downloads) > 0 ||
+	if report, err := logOf(t, in).Count(t.Context(), q); err != nil || len(report.Downloads) > 0 ||
 		report.Downloads == nil {
 		t.Errorf("throttled once: %+v, %v", report, err)
 	}
-	gone := usage.NewLog(awstest.Config("http://127.0.0.1:1"), 0, "requests")
+	gone := insights.NewLog(awstest.Config("http://127.0.0.1:1"), 0, "requests")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := gone.Count(ctx, q); !errors.Is(err, context.Canceled) {
@@ -317,7 +318,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		return ""
 	}}
-	if _, err := insights(t, in).Count(
+	if _, err := logOf(t, in).Count(
 		ctx, usage.Query{From: time.Now().Add(-time.Hour), To: time.Now()},
 	); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -1,0 +1,18 @@
+package daily
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// NewTestCounter returns a counter with its own clock, which holds at most a
+// number of rows in memory.
+func NewTestCounter(dir string, log *slog.Logger, most int, now func() time.Time) *Counter {
+	c := NewCounter(dir, log)
+	c.most, c.now = most, now
+	return c
+}
+
+// Flush writes the counts in memory.
+func (c *Counter) Flush(ctx context.Context) { c.flush(ctx) }
