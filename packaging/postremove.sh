@@ -1,0 +1,7 @@
+#!/bin/sh
+# The registry in /var/lib/larder and its user stay.
+set -e
+
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload
+fi
