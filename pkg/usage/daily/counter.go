@@ -48,7 +48,7 @@ type Counter struct {
 	pending map[row]total
 	dropped int64
 
-	// write is held during a write.
+	// write is locked during a write.
 	write    sync.Mutex
 	failed   bool // the last write failed, and this was logged
 	overflow bool // the last write had dropped downloads, and this was logged
@@ -86,7 +86,7 @@ func (c *Counter) Observe(e *requestlog.Entry) {
 	c.add(key, total{1, now})
 }
 
-// add adds to a row in memory. The caller holds c.mu.
+// add adds to a row in memory. The caller has locked c.mu.
 func (c *Counter) add(key row, more total) {
 	sum, found := c.pending[key]
 	if !found && len(c.pending) >= c.most {

@@ -76,7 +76,7 @@ func (f *File) connect() (*sql.DB, error) {
 	if !info.Mode().IsRegular() {
 		return nil, registry.Errorf(registry.ErrInvalid, "it is not a regular file")
 	}
-	// The file has no write-ahead log, so that it can be copied and removed alone.
+	// The file has no write-ahead log, so that you can remove it.
 	query := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_pragma": {"busy_timeout(4000)"}}
 	source := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: query.Encode()}
 	db, err := sql.Open("sqlite", source.String())
@@ -138,7 +138,7 @@ func write(ctx context.Context, tx *sql.Tx, counts map[row]total, now time.Time)
 	if err != nil {
 		return err
 	}
-	defer add.Close()
+	defer func() { _ = add.Close() }() // it has no effect of its own
 	for key, sum := range counts {
 		if _, err := add.ExecContext(ctx, key.day, key.kind, key.address, key.version, key.caller,
 			sum.count, sum.last.UnixMilli()); err != nil {

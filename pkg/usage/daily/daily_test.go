@@ -196,7 +196,7 @@ func TestCountAtOnce(t *testing.T) {
 	}
 }
 
-// A counter holds a bounded number of rows in memory, and logs once that it
+// A counter has a bounded number of rows in memory, and logs once that it
 // drops downloads.
 func TestBound(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// NewTestCounter returns a counter with its own clock, which holds at most a
+// NewTestCounter returns a counter with its own clock, which has at most a
 // number of rows in memory.
 func NewTestCounter(dir string, log *slog.Logger, most int, now func() time.Time) *Counter {
 	c := NewCounter(dir, log)
