@@ -65,6 +65,8 @@ If the mirror policy has rules with pull, the registry fetches providers when
 clients request them. It continues unfinished copies after a restart. Each night
 at 3:00 it checks for new versions of them. See larder help mirror policy set.
 
+The server counts downloads. See larder usage.
+
 The server reloads --cert and --key when the files change, and on SIGHUP. It
 renews a certificate of its own authority while it runs. It logs a warning 14
 days before a certificate expires.`,
