@@ -329,15 +329,15 @@ func makeMarker(ctx context.Context, dir, id string, table *sqlite.Table) (strin
 // one.
 func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) error {
 	named, missing, example := 0, 0, ""
-	err := eachObject(ctx, c, func(key string) {
+	err := eachFile(ctx, c, func(f registry.StoredFile) {
 		named++
-		if info, err := os.Lstat(filepath.Join(dir, "objects", filepath.FromSlash(key))); err != nil ||
+		if info, err := os.Lstat(filepath.Join(dir, "objects", filepath.FromSlash(f.Object))); err != nil ||
 			!info.Mode().IsRegular() {
 			missing++
-			example = cmp.Or(example, key)
+			example = cmp.Or(example, f.Object)
 		}
 	})
-	if err != nil {
+	if err = ignoreUnreadable(err); err != nil {
 		return err
 	}
 	refuse := func(reason string) error {
@@ -366,13 +366,24 @@ func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) err
 	return nil
 }
 
-// eachObject calls visit with the key of each object in a record. It ignores
-// records that it cannot read.
-func eachObject(ctx context.Context, c *catalog.Catalog, visit func(key string)) error {
+// ignoreUnreadable returns nil if some records cannot be read, and otherwise
+// err.
+func ignoreUnreadable(err error) error {
+	if errors.Is(err, registry.ErrCorrupt) {
+		return nil
+	}
+	return err
+}
+
+// eachFile calls visit with each stored file of a record, except those of
+// withdrawn versions. If it cannot read some records, it visits all others and
+// returns [registry.ErrCorrupt].
+func eachFile(ctx context.Context, c *catalog.Catalog, visit func(registry.StoredFile)) error {
 	paths, err := c.AllEntries(ctx)
 	if err != nil {
 		return err
 	}
+	var unreadable error
 	for _, path := range paths {
 		kind, rest, _ := strings.Cut(path, "/")
 		switch kind {
@@ -383,32 +394,34 @@ func eachObject(ctx context.Context, c *catalog.Catalog, visit func(key string))
 		case "mirror":
 			err = visitFiles(ctx, c.Mirror.Versions, registry.ParseMirrorProvider, rest, visit)
 		}
-		if err != nil {
+		if errors.Is(err, registry.ErrCorrupt) {
+			unreadable = errors.Join(unreadable, err)
+		} else if err != nil {
 			return err
 		}
 	}
-	return nil
+	return unreadable
 }
 
 func visitFiles[A registry.Address, R registry.Record](ctx context.Context, versions catalog.Versions[A, R],
-	parse func(string) (A, error), address string, visit func(string)) error {
+	parse func(string) (A, error), address string, visit func(registry.StoredFile)) error {
 	a, err := parse(address)
 	if err != nil {
 		return nil //nolint:nilerr // Larder does not write such entries, so it has no objects
 	}
 	records, err := versions.All(ctx, a)
-	if err != nil && !errors.Is(err, registry.ErrCorrupt) && !errors.Is(err, registry.ErrNotFound) {
-		return err
-	}
 	for _, r := range records {
 		if r.Withdrawal() != nil {
 			continue
 		}
 		for _, f := range r.Files() {
-			visit(f.Object)
+			visit(f)
 		}
 	}
-	return nil
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil // the entry's listing is missing, which `larder verify` reports
+	}
+	return err
 }
 
 // foreign returns the name of a file in a folder that belongs neither to a
@@ -467,7 +480,8 @@ func (d *Data) warnOfLostObjects(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	named := 0
-	if err := eachObject(ctx, d.Catalog, func(string) { named++ }); err != nil {
+	err = eachFile(ctx, d.Catalog, func(registry.StoredFile) { named++ })
+	if err := ignoreUnreadable(err); err != nil {
 		return err
 	}
 	if named > 0 {

@@ -176,7 +176,8 @@ modules and providers, and mirrors public providers.`,
 			c.completionCommand(),
 		}},
 		{"Operate", []*cobra.Command{
-			c.tokenCommand(), c.usageCommand(), c.auditCommand(), c.verifyCommand(), c.docsCommand(),
+			c.tokenCommand(), c.usageCommand(), c.auditCommand(), c.verifyCommand(), c.backupCommand(), c.restoreCommand(),
+			c.docsCommand(),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})

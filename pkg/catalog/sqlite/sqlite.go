@@ -104,6 +104,49 @@ func (t *Table) TruncateLog(ctx context.Context) error {
 	return nil
 }
 
+// CopyTo writes a copy of the database to a new file with mode 0600, and checks
+// it. The copy is the state of one moment, and has no deleted content. Others
+// can read and write meanwhile. If CopyTo fails, it leaves no file.
+func (t *Table) CopyTo(ctx context.Context, path string) (err error) {
+	if err := t.file.check(); err != nil {
+		return err
+	}
+	// SQLite would make the file readable for everyone. It takes an empty file.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(path)
+		}
+	}()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if _, err := t.db.ExecContext(ctx, "VACUUM INTO ?", path); err != nil {
+		return t.failed("copy the database", err)
+	}
+	return checkContent(ctx, path)
+}
+
+// checkContent returns [ErrDamaged] unless SQLite finds a database complete.
+func checkContent(ctx context.Context, path string) (err error) {
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var first string
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&first); err != nil {
+		return translate(err, filepath.Dir(path))
+	}
+	if first != "ok" {
+		return ErrDamaged
+	}
+	return nil
+}
+
 // dsn returns the data source name of an existing file.
 func dsn(path string, pragmas ...string) string {
 	query := url.Values{"mode": {"rw"}, "_txlock": {"immediate"}, "_pragma": pragmas}

@@ -49,6 +49,9 @@ const (
 // Names returns the names that a store creates in its folder.
 func Names() []string { return []string{stored, unfinished, staged, keyFile, lockFile} }
 
+// Secrets returns the names of files with secrets.
+func Secrets() []string { return []string{keyFile} }
+
 // The paths at which Handler serves and receives objects.
 const (
 	Path    = "/objects/"

@@ -1,0 +1,119 @@
+package backup
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
+)
+
+// Restore makes a folder with the registry of a backup. The folder must not
+// exist, or be empty. It appears complete, or not at all. reporter may be nil.
+//
+// It returns [registry.ErrExists] if the folder has content, and otherwise the
+// errors of [Check].
+func Restore(ctx context.Context, file, dir string, reporter progress.Reporter) (Manifest, error) {
+	return restore(ctx, file, dir, reporter, func() {})
+}
+
+func restore(ctx context.Context, file, dir string, reporter progress.Reporter, step func()) (m Manifest, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot restore %s: %w", file, registry.DiskFull(err))
+		}
+	}()
+	if dir, err = filepath.Abs(dir); err != nil {
+		return m, err
+	}
+	if found, err := local.HasContent(dir); err != nil {
+		return m, regularfile.Unreadable(dir, err)
+	} else if found {
+		return m, registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s is not empty", dir),
+			"Move the folder aside, or name another one with --store.")
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return m, regularfile.Unwritable(filepath.Dir(dir), err)
+	}
+	removeUnfinished(dir)
+	step()
+	temporary := dir + unfinished + rand.Text()
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return m, regularfile.Unwritable(filepath.Dir(dir), err)
+	}
+	defer func() { _ = os.RemoveAll(temporary) }()
+	if m, err = unpack(ctx, file, temporary, reporter, step); err != nil {
+		return m, err
+	}
+	step()
+	if err := check(ctx, temporary, m.Registry); err != nil {
+		return m, err
+	}
+	step()
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return m, registry.WithHint(regularfile.Unwritable(dir, err),
+			"If it is the root of a disk or a volume, name a folder in it.")
+	}
+	step()
+	if err := os.Rename(temporary, dir); err != nil {
+		return m, regularfile.Unwritable(dir, err)
+	}
+	return m, syncDir(filepath.Dir(dir))
+}
+
+// unpack writes the files of a backup to an empty folder.
+func unpack(ctx context.Context, file, dir string, reporter progress.Reporter, step func()) (m Manifest, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	folders := map[string]bool{".": true}
+	m, err = readFile(ctx, file, "unpacking the backup", reporter, func(name string, body io.Reader) error {
+		step()
+		for folder := path.Dir(name); !folders[folder]; folder = path.Dir(folder) {
+			folders[folder] = true
+		}
+		if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+			return regularfile.Unwritable(name, err)
+		}
+		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return regularfile.Unwritable(name, err)
+		}
+		_, err = io.Copy(f, body)
+		return errors.Join(err, f.Sync(), f.Close())
+	})
+	if err != nil {
+		return m, err
+	}
+	for folder := range folders {
+		if err := syncDir(filepath.Join(dir, filepath.FromSlash(folder))); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// check opens the unpacked registry, and compares its ID with the manifest.
+func check(ctx context.Context, dir, id string) error {
+	data, err := local.Open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := data.Close(); err != nil {
+		return err
+	}
+	if data.ID() != id {
+		return damaged("its database belongs to another registry")
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/backup"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func (c *cli) backupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Back up a registry on this machine",
+		Long: `Write the registry in a folder to a file. The registry can be served and changed
+meanwhile: the backup is its state at the start of the command.
+
+The file has the database, all archives, and the registry's secrets: the key of
+its certificate authority, and the key that signs download URLs. Only you can
+read it. Store it where only operators can read it.
+
+If FILE is a folder, the command chooses a name with the date. It never replaces
+a file. The file appears when it is complete and checked. If the command ends
+early, there is none.
+
+The command fails if an archive is missing or damaged. ` + "`larder restore`" + ` makes a
+registry from the file. AWS has its own backups: see docs/verify-and-restore.md.`,
+		Example: `  larder backup larder.tar
+  larder backup /var/backups/larder --store /var/lib/larder`,
+		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
+			p, err := c.storePlace()
+			if err != nil {
+				return nil, err
+			}
+			if p.dir == "" {
+				return nil, registry.WithHint(usagef("cannot back up %s: it is not a folder of this machine", p),
+					"See docs/verify-and-restore.md for the backups of AWS.")
+			}
+			c.printRegistry()
+			data, err := local.Open(ctx, p.dir)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { err = errors.Join(err, data.Close()) }()
+			path := args[0]
+			if info, err := os.Stat(path); err == nil && info.IsDir() {
+				path = filepath.Join(path, "larder-"+time.Now().UTC().Format("20060102-150405")+".tar")
+			}
+			w := backup.Writer{Data: data, Release: version()}
+			stop := func() {}
+			if !c.json && !c.quiet {
+				shown := newProgress(c)
+				w.Progress, stop = shown, shown.stop
+			}
+			m, err := w.Write(ctx, path)
+			stop()
+			if err != nil {
+				return nil, err
+			}
+			return backupView{path, newBackedUp(m)}, nil
+		}),
+	}
+	c.storeFlags(cmd)
+	return cmd
+}
+
+// backedUp describes what is in a backup.
+type backedUp struct {
+	// Registry is the ID of the registry.
+	Registry string `json:"registry"`
+	// Taken is the time of the state in the backup.
+	Taken time.Time `json:"taken"`
+	// Release is the version of larder that wrote it.
+	Release string `json:"release"`
+	// Objects is the number of archives and other objects.
+	Objects int `json:"objects"`
+	// Bytes is the size of all files in the backup.
+	Bytes int64 `json:"bytes"`
+}
+
+func newBackedUp(m backup.Manifest) backedUp {
+	return backedUp{m.Registry, m.Taken, m.Release, m.Objects(), m.Bytes()}
+}
+
+func (b backedUp) size() string {
+	return english.Plural(b.Objects, "object", "") + " and " + humanize.IBytes(uint64(b.Bytes)) //nolint:gosec // not negative
+}
+
+// backupView is the result of a backup.
+type backupView struct {
+	File   string   `json:"file"`
+	Backup backedUp `json:"backup"`
+}
+
+func (v backupView) text(p page) {
+	p.println("Backed up %s to %s, and checked it.", v.Backup.size(), v.File)
+	p.println("The file has secrets of the registry. Only you can read it.")
+}
+
+func (v backupView) quiet(p page) { p.printf("%s\n", v.File) }

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/backup"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/verify"
+)
+
+func (c *cli) restoreCommand() *cobra.Command {
+	var previous string
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Restore a registry from a backup",
+		Long: `Make a folder with the registry of a backup that ` + "`larder backup`" + ` wrote. The
+folder must be new or empty. The command checks every byte, and then the whole
+registry, as ` + "`larder verify --at-rest`" + ` does. If it ends early, there is no folder.
+
+A backup does not have what happened after it. Versions that were withdrawn
+since are back, and tokens that were revoked since are valid again. With
+--previous, name the folder of the lost registry, if its database can still be
+read. The command then prints a command for each of them. Run these commands
+before you serve the registry.
+
+The exit code is 1 if the restored registry has faults.`,
+		Example: `  larder restore larder.tar
+  larder restore larder.tar --store ./larder-data --previous ./larder-data.old`,
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+			p, err := c.storePlace()
+			if err != nil {
+				return nil, err
+			}
+			if p.dir == "" {
+				return nil, registry.WithHint(usagef("cannot restore to %s: it is not a folder of this machine", p),
+					"See docs/verify-and-restore.md for the backups of AWS.")
+			}
+			later, err := openPrevious(ctx, previous)
+			if err != nil {
+				return nil, err
+			}
+			if later != nil {
+				defer later.Close()
+			}
+			var reporter progress.Reporter
+			stop := func() {}
+			if !c.json && !c.quiet {
+				shown := newProgress(c)
+				reporter, stop = shown, shown.stop
+			}
+			defer stop()
+			m, err := backup.Restore(ctx, args[0], p.dir, reporter)
+			if err != nil {
+				return nil, err
+			}
+			return c.restored(ctx, m, p.dir, later, reporter)
+		}),
+	}
+	c.storeFlags(cmd)
+	cmd.Flags().StringVar(&previous, "previous", "",
+		"the `FOLDER` of the registry that the backup replaces, to list what must be withdrawn and revoked again")
+	return cmd
+}
+
+// openPrevious opens the registry that a backup replaces. It returns nil for
+// an empty folder name.
+func openPrevious(ctx context.Context, dir string) (*local.Data, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	data, err := local.Open(ctx, dir)
+	if err != nil {
+		err = registry.WithHint(fmt.Errorf("cannot use --previous: %w", err), "Restore without --previous if the database is lost.")
+	}
+	return data, err
+}
+
+// restored verifies a restored registry. later is the registry that it
+// replaces, or nil.
+func (c *cli) restored(
+	ctx context.Context, m backup.Manifest, dir string, later *local.Data, reporter progress.Reporter,
+) (_ view, err error) {
+	data, err := local.Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, data.Close()) }()
+	v := restoreView{Data: data.Dir, Backup: newBackedUp(m), Again: []again{}, compared: later != nil}
+	if v.compared {
+		if err := v.compare(ctx, data.Catalog, later.Catalog); err != nil {
+			return nil, err
+		}
+	}
+	checked := verify.Verifier{Catalog: data.Catalog, Objects: data.Objects, AtRest: true, Progress: reporter}
+	if v.Verified, err = checked.Run(ctx); err != nil {
+		return nil, err
+	}
+	v.OK = v.Verified.Faults() == 0
+	if !v.OK {
+		return v, registry.WithHint(fmt.Errorf("the registry is restored, and has %s", english.Plural(v.Verified.Faults(), "fault", "")),
+			"Run `larder verify --at-rest`, and do what it prints for each fault.")
+	}
+	return v, nil
+}
+
+// restoreView is the result of a restore.
+type restoreView struct {
+	// OK is true if the restored registry has no fault.
+	OK bool `json:"ok"`
+	// Data is the folder of the registry.
+	Data   string   `json:"data"`
+	Backup backedUp `json:"backup"`
+	// Again are changes after the backup that protect the registry and must be
+	// made again. It is empty without --previous.
+	Again []again `json:"again"`
+	// OtherChanges is the number of other changes after the backup, such as
+	// publishes. It is 0 without --previous.
+	OtherChanges int `json:"other_changes"`
+	// Verified is the result of the check of the restored registry.
+	Verified verify.Report `json:"verified"`
+
+	compared bool
+}
+
+// again is a change that must be made again.
+type again struct {
+	At time.Time `json:"at"`
+	// Action is the action in the audit trail: withdraw, revoke-token or
+	// remove-key.
+	Action registry.AuditAction `json:"action"`
+	// Subject is the path of a module or provider, a key or a token.
+	Subject string `json:"subject"`
+	// Version is the withdrawn version.
+	Version *registry.Version `json:"version,omitempty"`
+	// Reason is the reason of a withdrawal.
+	Reason string `json:"reason,omitempty"`
+	// Command makes the change again.
+	Command string `json:"command"`
+}
+
+// compare finds the changes that later has and restored has not.
+func (v *restoreView) compare(ctx context.Context, restored, later *catalog.Catalog) error {
+	changes, err := backup.Since(ctx, restored, later)
+	if err != nil {
+		return err
+	}
+	for _, e := range changes {
+		command, err := commandAgain(ctx, restored, e)
+		if err != nil {
+			return err
+		}
+		if command == "" {
+			v.OtherChanges++
+			continue
+		}
+		a := again{At: e.At, Action: e.Action, Subject: e.Subject, Version: e.Version, Command: command + " --store " + quoted(v.Data)}
+		if e.Action == registry.AuditWithdraw {
+			a.Reason = e.Detail
+		}
+		v.Again = append(v.Again, a)
+	}
+	return nil
+}
+
+// commandAgain returns the command that makes a change again, or "" if nobody
+// needs the change for protection.
+func commandAgain(ctx context.Context, restored *catalog.Catalog, e registry.AuditEntry) (string, error) {
+	kind, rest, _ := strings.Cut(e.Subject, "/")
+	switch {
+	case e.Action == registry.AuditWithdraw && e.Version != nil:
+		return withdrawAgain(ctx, restored, rest, e)
+	case e.Action == registry.AuditRevokeToken && kind == "tokens":
+		return "larder token revoke " + quoted(rest), nil
+	case e.Action == registry.AuditRemoveKey && kind == "keys":
+		namespace, id, _ := strings.Cut(rest, "/")
+		return "larder key remove " + quoted(namespace) + " " + quoted(id), nil
+	}
+	return "", nil
+}
+
+// withdrawAgain returns the command that withdraws a version again. If the
+// version was published after the backup, the command reserves its number.
+func withdrawAgain(
+	ctx context.Context, restored *catalog.Catalog, address string, e registry.AuditEntry,
+) (string, error) {
+	a, err := registry.ParseAddress(address)
+	if err != nil {
+		return "", nil //nolint:nilerr // Larder does not write such entries
+	}
+	command := "larder withdraw " + quoted(address) + " " + quoted(e.Version.String())
+	switch _, err := restored.Of(a).Withdrawal(ctx, *e.Version); {
+	case errors.Is(err, registry.ErrNotFound):
+		command += " --missing"
+	case err != nil:
+		return "", err
+	}
+	return command + " --yes --reason " + quoted(cmp.Or(e.Detail, "withdrawn before the restore")), nil
+}
+
+func (v restoreView) text(p page) {
+	p.println("Restored %s to %s, from a backup of %s.", v.Backup.size(), v.Data, formatTime(v.Backup.Taken))
+	for _, f := range v.Verified.Findings {
+		printFinding(p, f)
+	}
+	switch {
+	case !v.compared:
+		p.println("\nVersions that were withdrawn after that time are back, and tokens that were revoked are valid again. " +
+			"Withdraw and revoke them again before you serve the registry. " +
+			"With the folder of the lost registry, --previous lists them.")
+		return
+	case len(v.Again) == 0:
+		p.println("\nNothing was withdrawn or revoked after that time.")
+	default:
+		p.println("\nRun these commands before you serve the registry:\n")
+		for _, a := range v.Again {
+			p.printf("  %s\n", a.Command)
+		}
+	}
+	if v.OtherChanges > 0 {
+		p.println("\nThe backup lacks %s, such as publishes. `larder audit` on the lost registry lists them.",
+			english.Plural(v.OtherChanges, "other change", ""))
+	}
+}
