@@ -1,0 +1,148 @@
+// Image builds the container image of Larder with ko, as an OCI layout.
+//
+// The base image is made here: a bundle of certificate authorities, a user, and
+// two folders. The bundle is Mozilla's, from a Go module that go.sum pins, so
+// that everyone gets the same bytes. A registry on a loopback address serves
+// the base image to ko.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+const (
+	ko     = ".tools/ko-v0.19.1/ko"
+	source = "https://github.com/larder-registry/larder"
+	// repository is where the release is published. Nothing is pushed here.
+	repository = "ghcr.io/larder-registry/larder"
+	platforms  = "linux/amd64,linux/arm64"
+)
+
+var versions = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) < 2 || len(args) > 3 {
+		return errors.New("usage: scripts/image VERSION FOLDER [PLATFORMS]")
+	}
+	version, folder, targets := strings.TrimPrefix(args[0], "v"), args[1], platforms
+	if len(args) == 3 {
+		targets = args[2]
+	}
+	if !versions.MatchString(version) {
+		return fmt.Errorf("%q is not a version such as 1.2.3", args[0])
+	}
+	if _, err := os.Lstat(folder); err == nil {
+		return fmt.Errorf("%s exists: name a new folder", folder)
+	}
+	commit, date, err := head(ctx)
+	if err != nil {
+		return err
+	}
+	index, err := base()
+	if err != nil {
+		return err
+	}
+	address, end, err := serve(ctx, index)
+	if err != nil {
+		return err
+	}
+	defer end()
+	work, err := os.MkdirTemp("", "larder-image-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	built := filepath.Join(work, "layout")
+	if err := build(ctx, version, built, targets, address, commit, date); err != nil {
+		return err
+	}
+	digest, err := finish(built, folder, version)
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", folder, err)
+	}
+	fmt.Println(digest)
+	return nil
+}
+
+// head returns the checked out commit, and its time in seconds since 1970.
+func head(ctx context.Context) (commit, date string, err error) {
+	out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%H %ct").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("cannot read the commit: %w", err)
+	}
+	commit, date, _ = strings.Cut(strings.TrimSpace(string(out)), " ")
+	return commit, date, nil
+}
+
+// serve serves an index on a loopback address until end is called. It returns
+// the index's name.
+func serve(ctx context.Context, index v1.ImageIndex) (address string, end func(), err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	server := &http.Server{
+		Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), ReadHeaderTimeout: 10 * time.Second,
+	}
+	go func() { _ = server.Serve(listener) }()
+	end = func() { _ = server.Close() }
+	reference, err := name.NewTag(listener.Addr().String() + "/base:latest")
+	if err == nil {
+		err = remote.WriteIndex(reference, index, remote.WithContext(ctx))
+	}
+	if err != nil {
+		end()
+		return "", nil, fmt.Errorf("cannot serve the base image: %w", err)
+	}
+	return reference.String(), end, nil
+}
+
+// build runs ko.
+func build(ctx context.Context, version, folder, targets, base, commit, date string) error {
+	args := []string{
+		"build", "./scripts/larder", "--bare", "--push=false", "--oci-layout-path", folder, "--platform", targets,
+		"--tags", version, "--sbom", "none", // the release has the SBOM of each program
+	}
+	for _, label := range []string{
+		"title=Larder", "description=Private registry for OpenTofu and Terraform", "licenses=Apache-2.0",
+		"source=" + source, "url=" + source, "documentation=" + source + "/blob/main/docs/self-host.md",
+		"version=" + version, "revision=" + commit,
+	} {
+		args = append(args, "--image-label", "org.opencontainers.image."+label)
+	}
+	cmd := exec.CommandContext(ctx, ko, args...)
+	cmd.Env = append(os.Environ(), "KO_DOCKER_REPO="+repository, "KO_DEFAULTBASEIMAGE="+base, "LARDER_RELEASE="+version,
+		"SOURCE_DATE_EPOCH="+date, "KO_DATA_DATE_EPOCH="+date)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("cannot build the image: %w", err)
+	}
+	return nil
+}
