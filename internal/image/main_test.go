@@ -168,7 +168,7 @@ func TestImage(t *testing.T) {
 		}
 	}
 	program := filepath.Join(t.TempDir(), "larder")
-	if err := os.WriteFile(program, contents["/ko-app/larder"], 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(program, contents["/ko-app/larder"], 0o700); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "--version")

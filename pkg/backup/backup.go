@@ -189,7 +189,7 @@ func (w Writer) try(ctx context.Context, path string) error {
 		}
 		if lost.object == last || attempt == attempts {
 			return registry.WithHint(registry.Errorf(registry.ErrCorrupt, "object %s: %w", lost.object, lost.error),
-				"Run `larder verify`, and do what it prints for each fault.")
+				"If a version was withdrawn just now, try again. Otherwise run `larder verify`, and do what it prints.")
 		}
 		last = lost.object
 	}
@@ -273,7 +273,7 @@ type tarWriter struct {
 }
 
 func (t *tarWriter) addFile(name, path string) error {
-	f, err := os.Open(path) //nolint:gosec // a file of the registry
+	f, err := os.Open(path)
 	if err != nil {
 		return regularfile.Unreadable(name, err)
 	}
@@ -326,7 +326,7 @@ func (t *tarWriter) close() error {
 // syncDir makes a new name survive a power failure, if the system can sync
 // folders.
 func syncDir(dir string) error {
-	d, err := os.Open(dir) //nolint:gosec // named by the caller
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
