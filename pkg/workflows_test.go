@@ -14,7 +14,8 @@ import (
 func TestActionsArePinned(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, pattern := range []string{"../.github/workflows/*.y*ml", "../examples/*.y*ml", "../README.md", "../docs/*.md"} {
+	for _, pattern := range []string{"../.github/workflows/*.y*ml", "../examples/*.y*ml", "../action.yml", "../README.md",
+		"../docs/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, found, err)

@@ -129,14 +129,20 @@ func TestExamplesKeepApart(t *testing.T) {
 					strings.Contains(body, "publish provider") && !strings.Contains(body, "needs: ") {
 					t.Errorf("%s: %s publishes:\n%s", service, job[1], body)
 				}
-				if service == "github" && !strings.Contains(body, "GOTOOLCHAIN: auto") {
-					t.Errorf("%s: the Go of %s may be too old:\n%s", service, job[1], body)
+				if service == "github" && !strings.Contains(body, "uses: larder-registry/larder@") {
+					t.Errorf("%s: %s does not install a verified release:\n%s", service, job[1], body)
+				}
+				if strings.Contains(body, "go install") {
+					t.Errorf("%s: %s compiles:\n%s", service, job[1], body)
 				}
 			}
 		}
 		if builds != 1 || publishes != 2 {
 			t.Errorf("%s: %d jobs build, and %d publish", service, builds, publishes)
 		}
+	}
+	if gitlab := readExample(t, "gitlab").text; !strings.Contains(gitlab, `echo "$LARDER_SHA256  `) {
+		t.Error("gitlab: the release is not verified")
 	}
 	if github := readExample(t, "github").text; !strings.Contains(github, "\npermissions: {}") {
 		t.Error("github: every job has the permissions of the whole workflow")
