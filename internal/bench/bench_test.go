@@ -26,7 +26,7 @@ import (
 
 // little has small amounts that are enough to run all code.
 var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2,
-	clients: 3, cold: 6, processes: 2, slow: 50 * time.Millisecond, load: 500 * time.Millisecond, mirrored: 5, together: 3, few: 3, many: 50, attacks: 2, attackTime: 20 * time.Second}
+	clients: 3, cold: 6, processes: 2, slow: 50 * time.Millisecond, load: 500 * time.Millisecond, hourInits: 20, hourTime: time.Second, mirrored: 5, together: 3, few: 3, many: 50, attacks: 2, attackTime: 20 * time.Second}
 
 // functions builds some of the functions, in the fastest way.
 func functions(t *testing.T) map[string]string {
@@ -231,6 +231,24 @@ func TestSections(t *testing.T) {
 			}
 		}
 	})
+	t.Run("hour", func(t *testing.T) {
+		found, err := measureHour(t.Context(), larder, t.TempDir(), little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := cells(found.tables...)
+		for _, cell := range []string{"requests of the hour/count", "inits of the hour/count", "connections before it/count"} {
+			if f := all[cell]; f == nil || f.value <= 0 {
+				t.Errorf("%s: %s", cell, f)
+			}
+		}
+		for _, cell := range []string{"requests and downloads of the hour/count", "missing or incomplete versions/count",
+			"errors in the log of the hour/count"} {
+			if f := all[cell]; f == nil || f.verdict() != "ok" {
+				t.Errorf("%s: %s: %q", cell, f, found.lines)
+			}
+		}
+	})
 	t.Run("hostile", func(t *testing.T) {
 		found, err := measureAttacks(t.Context(), larder, binaries, t.TempDir(), little)
 		if errors.Is(err, s3test.ErrNotBuilt) && os.Getenv("LARDER_REQUIRE_CLIENTS") == "" {
@@ -423,7 +441,7 @@ func TestLoadFindsFaults(t *testing.T) {
 	if err := c.module(t.Context(), loadedModule(1), ""); !errors.Is(err, errRequest) {
 		t.Errorf("500: %v", err)
 	}
-	if f := thirds([]float64{1, 1, 10, 10, 13, 13}, nil).rows[0].figures[2]; f.verdict() != "above" {
+	if f := thirds([]float64{1, 1, 10, 10, 13, 13}, nil, grown).rows[0].figures[2]; f.verdict() != "above" {
 		t.Errorf("memory that grows is %s", f)
 	}
 }

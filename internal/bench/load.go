@@ -54,11 +54,21 @@ func load(ctx context.Context, n amounts) (result, error) {
 	}
 	defer remove()
 	larder := filepath.Join(dir, "larder")
+	for _, below := range []string{"load", "hour"} {
+		if err := os.Mkdir(filepath.Join(dir, below), 0o700); err != nil {
+			return result{}, err
+		}
+	}
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", larder,
 		"./scripts/larder").CombinedOutput(); err != nil {
 		return result{}, fmt.Errorf("cannot build larder: %w\n%s", err, out)
 	}
-	return measureLoad(ctx, larder, dir, n)
+	r, err := measureLoad(ctx, larder, filepath.Join(dir, "load"), n)
+	if err != nil {
+		return r, err
+	}
+	hour, err := measureHour(ctx, larder, filepath.Join(dir, "hour"), n)
+	return result{tables: append(r.tables, hour.tables...), lines: append(r.lines, hour.lines...)}, err
 }
 
 // measureLoad serves a folder with the command line in its own process, and
@@ -90,22 +100,9 @@ func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, er
 		all.Go(func() { clients[i].run(running) })
 	}
 	var failed error
-	all.Go(func() { failed = p.run(running) })
+	all.Go(func() { failed = p.runEvery(running, eachPublish) })
 	var memory, files []float64
-	all.Go(func() {
-		tick := time.NewTicker(min(time.Second, n.load/10))
-		defer tick.Stop()
-		for {
-			select {
-			case <-running.Done():
-				return
-			case <-tick.C:
-				if m, f, err := server.usage(); err == nil {
-					memory, files = append(memory, m), append(files, f)
-				}
-			}
-		}
-	})
+	all.Go(func() { memory, files = server.sample(running, min(time.Second, n.load/10)) })
 	all.Wait()
 	if err := errors.Join(ctx.Err(), failed); err != nil {
 		return result{}, err
@@ -126,7 +123,7 @@ func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, er
 		{"versions missing in a listing", []*figure{atMost(count(problems, errMissing), 0)}},
 		{"incomplete versions", []*figure{atMost(count(problems, errHalf), 0)}},
 		{"errors in the server's log", []*figure{atMost(float64(len(logged)), 0)}},
-	}}, thirds(memory, files))
+	}}, thirds(memory, files, grown))
 	for i, problem := range problems {
 		if i == 10 {
 			r.lines = append(r.lines, fmt.Sprintf("and %d more", len(problems)-i))
@@ -188,9 +185,9 @@ func summarize(clients []*loadClient, n amounts, published [2]int) result {
 	return result{tables: []table{t, counts}}
 }
 
-// thirds compares the last third of the samples with the second. It has no rows
-// on systems without these samples.
-func thirds(memory, files []float64) table {
+// thirds compares the last third of the samples with the second, with a bound on
+// the growth. It has no rows on systems without these samples.
+func thirds(memory, files []float64, most float64) table {
 	t := table{title: "the server's process",
 		columns: []column{{"second third, median", ""}, {"last third, median", ""}, {"times", ""}}}
 	for _, sampled := range []struct {
@@ -206,7 +203,7 @@ func thirds(memory, files []float64) table {
 			return sorted[len(sorted)/2]
 		}
 		before, after := middle(sampled.values[third:2*third]), middle(sampled.values[2*third:])
-		t.rows = append(t.rows, row{sampled.name, []*figure{is(before), is(after), atMost(after/before, grown)}})
+		t.rows = append(t.rows, row{sampled.name, []*figure{is(before), is(after), atMost(after/before, most)}})
 	}
 	return t
 }
@@ -218,13 +215,17 @@ type loaded struct {
 	cmd   *exec.Cmd
 	log   string
 	ended chan struct{} // closed when the process has exited
+	// token is the credential of clients. If empty, they send none.
+	token string
+	// connected is called with each new connection of a client. It may be nil.
+	connected func(tls.ConnectionState) error
 }
 
 // client returns a client without open connections.
 func (s *loaded) client() *http.Client {
 	return &http.Client{Timeout: timeout,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12},
-			ForceAttemptHTTP2: true}}
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12,
+			VerifyConnection: s.connected}, ForceAttemptHTTP2: true}}
 }
 
 // serve starts `larder serve` with further arguments. It appends to an existing
@@ -260,12 +261,15 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 		s.close()
 		return nil, fmt.Errorf("cannot start larder serve: %w", err)
 	}
+	s.url, s.roots = started.URL, x509.NewCertPool()
+	if started.CAFile == "" { // the caller has given the certificate
+		return s, nil
+	}
 	ca, err := os.ReadFile(started.CAFile)
 	if err != nil {
 		s.close()
 		return nil, err
 	}
-	s.url, s.roots = started.URL, x509.NewCertPool()
 	s.roots.AppendCertsFromPEM(ca)
 	return s, nil
 }
@@ -273,6 +277,23 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 func (s *loaded) close() {
 	_ = s.cmd.Process.Signal(syscall.SIGINT)
 	<-s.ended
+}
+
+// sample returns the server's memory in MiB and its number of open files, at
+// each interval until ctx is done. Without /proc there are no samples.
+func (s *loaded) sample(ctx context.Context, interval time.Duration) (memory, files []float64) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return memory, files
+		case <-tick.C:
+			if m, f, err := s.usage(); err == nil {
+				memory, files = append(memory, m), append(files, f)
+			}
+		}
+	}
 }
 
 // usage returns the server's memory in MiB and its number of open files.
@@ -364,9 +385,10 @@ func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
 	return p, nil
 }
 
-// run publishes until ctx is done. It completes the last publish.
-func (p *loadPublisher) run(ctx context.Context) error {
-	tick := time.NewTicker(eachPublish)
+// runEvery publishes at each interval until ctx is done. It completes the last
+// publish.
+func (p *loadPublisher) runEvery(ctx context.Context, interval time.Duration) error {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for i := 0; ; i++ {
 		select {
@@ -622,6 +644,9 @@ func (c *loadClient) get(ctx context.Context, kind, from string) ([]byte, http.H
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errRequest, kind, err)
+	}
+	if c.server.token != "" && strings.HasPrefix(r.URL.Path, "/v1/") { // as clients do, and not with signed URLs
+		r.Header.Set("Authorization", "Bearer "+c.server.token)
 	}
 	begun := time.Now()
 	response, err := c.http.Do(r)

@@ -50,7 +50,7 @@ var sections = []section{
 	{"search", "lists and searches of a large registry", nil, search},
 	{"pages", "processor time, size and reads of the pages", nil, pages},
 	{"pull", "many clients at once of a mirror that has nothing yet", []string{"versitygw"}, pull},
-	{"load", "many concurrent clients, while versions are published", nil, load},
+	{"load", "many clients at once for a minute, and then the requests of an hour in ten minutes", nil, load},
 	{"hostile", "attacks on a local registry and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
 	{"publish", "publishing large providers, compared with uploading and verifying the files",
@@ -71,6 +71,8 @@ type amounts struct {
 	reads            int // of each kind, in each round
 	clients          int // at once
 	load             time.Duration
+	hourInits        int           // of a busy hour, each with 9 requests
+	hourTime         time.Duration // in which they are sent
 	cold             int           // clients at once of an empty mirror
 	processes        int           // of the function that serves the mirror
 	slow             time.Duration // how long a slow origin takes for each response
@@ -83,7 +85,7 @@ type amounts struct {
 }
 
 var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200,
-	reads: 500, clients: 200, load: time.Minute, cold: 200, processes: 20, slow: 3 * time.Second,
+	reads: 500, clients: 200, load: time.Minute, hourInits: 40_000, hourTime: 10 * time.Minute, cold: 200, processes: 20, slow: 3 * time.Second,
 	mirrored: 200, together: 20, few: 1_000, many: 20_000, cached: 61 * time.Second, attacks: 1 << 20, attackTime: 15 * time.Minute}
 
 func main() {
