@@ -51,3 +51,12 @@ var WriteServers = writeServers
 
 // ListenerOf returns a server's listener.
 func ListenerOf(s *Server) net.Listener { return s.listener }
+
+// Health returns a handler of health checks, and a function that makes it stop.
+func Health(check func(context.Context) error, log *slog.Logger) (h http.Handler, stop func()) {
+	health := newHealth(check, log)
+	return health.handler(http.NotFoundHandler()), health.stop
+}
+
+// CheckReady calls checkReady.
+func (d *Data) CheckReady(ctx context.Context) error { return d.checkReady(ctx) }

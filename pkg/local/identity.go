@@ -475,13 +475,8 @@ func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logg
 // warnOfLostObjects logs an error if versions are published and no object
 // exists, for example because objects/ is not mounted.
 func (d *Data) warnOfLostObjects(ctx context.Context, log *slog.Logger) error {
-	found, err := disk.HasObjects(d.Dir, true)
-	if err != nil || found {
-		return err
-	}
-	named := 0
-	err = eachFile(ctx, d.Catalog, func(registry.StoredFile) { named++ })
-	if err := ignoreUnreadable(err); err != nil {
+	named, err := d.lostObjects(ctx)
+	if err != nil {
 		return err
 	}
 	if named > 0 {

@@ -168,6 +168,7 @@ type Server struct {
 	watch        func(context.Context)
 	clean        func(context.Context)
 	control      *access.Control
+	health       *health
 	log          *slog.Logger
 }
 
@@ -257,7 +258,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		return nil, err
 	}
 	s := &Server{
-		log:   log,
+		health: newHealth(d.checkReady, log), log: log,
 		watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) },
 		clean: func(ctx context.Context) { d.removeExpired(ctx, time.Tick(removeExpiredEvery), log) },
 	}
@@ -295,7 +296,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	}
 	s.control = access.New(rules, d.Catalog)
 	s.server = &http.Server{
-		Handler:                      d.handler("https://"+s.Host, s.CAFile, s.Open, rules, s.control, log),
+		Handler:                      s.health.handler(d.handler("https://"+s.Host, s.CAFile, s.Open, rules, s.control, log)),
 		TLSConfig:                    &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is a request like others
 		ReadHeaderTimeout:            10 * time.Second,
@@ -313,6 +314,10 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	return s, nil
 }
 
+// Ready returns why the server is not ready to serve requests, or nil. It
+// returns within 2 seconds.
+func (s *Server) Ready(ctx context.Context) error { return s.health.err(ctx) }
+
 // ended returns nil for the error of a server that was shut down.
 func ended(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
@@ -326,8 +331,8 @@ func ended(err error) error {
 // continues with its certificate.
 func (s *Server) ReloadCertificate() { s.certificates.update() }
 
-// Serve answers requests until ctx ends. Then it waits up to 5 seconds for
-// running requests.
+// Serve answers requests until ctx ends. Then it is not ready any more, and
+// waits up to 5 seconds for running requests.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var cleaning sync.WaitGroup
@@ -345,6 +350,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("cannot serve: %w", err)
 	case <-ctx.Done():
 	}
+	s.health.stop()
 	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	err := s.server.Shutdown(timeout)
