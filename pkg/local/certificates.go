@@ -50,6 +50,9 @@ type certificates struct {
 	log     *slog.Logger
 	now     func() time.Time
 	current atomic.Pointer[served]
+	// renewals counts the certificates that replaced another, and failures those
+	// that could not.
+	renewals, failures atomic.Int64
 
 	mu     sync.Mutex // held during an update
 	failed string     // the last error, which is logged once
@@ -121,12 +124,14 @@ func (c *certificates) update() {
 	case err != nil:
 		if err.Error() != c.failed {
 			c.failed = err.Error()
+			c.failures.Add(1)
 			c.log.Error("cannot use the new certificate, continuing with the current one", slog.Any("error", err),
 				slog.Time("expires", current.expires))
 		}
 	case next != nil:
 		using := serve(next, c.now())
 		c.current.Store(using)
+		c.renewals.Add(1)
 		c.warned = time.Time{}
 		c.log.Info("using a new certificate", slog.Time("expires", using.expires))
 		fallthrough

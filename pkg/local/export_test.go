@@ -8,9 +8,16 @@ import (
 	"time"
 )
 
-// Limit applies the limits of a test to a server.
+// Limit applies the limits of a test to a server. They allow one client all
+// connections but one.
 func Limit(server *http.Server, inner net.Listener, connections int, write time.Duration) net.Listener {
-	return limits{connections, write}.apply(server, inner)
+	return limits{connections, connections - 1, write}.apply(server, inner)
+}
+
+// Counts calls counts of a listener that Limit has returned.
+func Counts(l net.Listener) (open, limit, rejected int) {
+	bounded, _ := l.(*boundedListener)
+	return bounded.counts()
 }
 
 // LimitsOf returns the limits of a registry's server.

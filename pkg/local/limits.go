@@ -1,17 +1,26 @@
 package local
 
 import (
+	"cmp"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 const (
-	// maxConnections is the maximum number of open connections. Each uses about 50
-	// KiB with TLS.
-	maxConnections = 1024
+	// DefaultMaxConnections is the default of [Options.MaxConnections]. Each
+	// connection uses about 50 KiB with TLS.
+	DefaultMaxConnections = 1024
+	// minConnections and maxConnections are the range of that option.
+	minConnections, maxConnections = 16, 1 << 20
+	// maxStreams is the maximum number of concurrent requests on a connection.
+	maxStreams = 100
 	// writeTimeout is how long a client may take to read one write of the server,
 	// of at most 32 KiB. It does not limit a whole download.
 	writeTimeout = time.Minute
@@ -20,21 +29,46 @@ const (
 // limits bound the resources of clients that do not read their responses.
 type limits struct {
 	connections int
-	write       time.Duration
+	// client is the maximum number of open connections of one address.
+	client int
+	write  time.Duration
 }
 
-var defaultLimits = limits{connections: maxConnections, write: writeTimeout}
+// limits returns the limits in the options, or [registry.ErrInvalid] for one
+// that is out of its range.
+func (o Options) limits() (limits, error) {
+	lim := limits{connections: cmp.Or(o.MaxConnections, DefaultMaxConnections), write: writeTimeout}
+	lim.client = cmp.Or(o.MaxClientConnections, lim.connections*3/4)
+	if lim.connections < minConnections || lim.connections > maxConnections {
+		return limits{}, registry.WithHint(
+			fmt.Errorf("%w maximum of %d connections", registry.ErrInvalid, lim.connections),
+			"Give `--max-connections` a number from %d to %d.", minConnections, maxConnections)
+	}
+	if lim.client < 1 || lim.client > lim.connections {
+		return limits{}, registry.WithHint(
+			fmt.Errorf("%w maximum of %d connections for each client", registry.ErrInvalid, lim.client),
+			"Give `--max-connections-per-client` a number from 1 to %d, the maximum of all clients.", lim.connections)
+	}
+	return lim, nil
+}
 
 // apply sets the limits of a server, and returns the listener that it must
 // serve. If all connections are in use, a new one closes the one that has been
 // idle for longest. If all of them have a running request, new ones wait.
 //
+// If a client has its maximum of connections, a new one closes the one of this
+// client that has been idle for longest. If all of them have a running request,
+// the new one is closed.
+//
 // The write timeout begins with each write. Unlike [http.Server.WriteTimeout]
 // it limits neither a download nor the time before a handler writes.
-func (lim limits) apply(server *http.Server, inner net.Listener) net.Listener {
-	l := &boundedListener{Listener: inner, limits: lim, waiting: make(map[*timedConn]time.Time)}
+func (lim limits) apply(server *http.Server, inner net.Listener) *boundedListener {
+	l := &boundedListener{
+		Listener: inner, limits: lim, clients: make(map[netip.Addr]int), waiting: make(map[*timedConn]time.Time),
+	}
 	l.changed = sync.NewCond(&l.mu)
 	server.ConnState = l.track
+	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	server.Handler = lim.timeStreams(server.Handler)
 	return l
 }
@@ -71,25 +105,58 @@ type boundedListener struct {
 	net.Listener
 	limits limits
 
-	mu      sync.Mutex
-	changed *sync.Cond
-	open    int
-	closed  bool
-	waiting map[*timedConn]time.Time // idle connections, and since when
-	closing *timedConn               // the connection that is being closed, or nil
+	mu       sync.Mutex
+	changed  *sync.Cond
+	open     int
+	clients  map[netip.Addr]int // open connections of each address
+	rejected int
+	closed   bool
+	waiting  map[*timedConn]time.Time // idle connections, and since when
+	closing  *timedConn               // the connection that is being closed, or nil
 }
 
 func (l *boundedListener) Accept() (net.Conn, error) {
-	inner, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &timedConn{Conn: inner, listener: l, client: clientOf(inner)}
+		if !l.admit(c) {
+			_ = inner.Close()
+			continue
+		}
+		return c, nil
 	}
-	c := &timedConn{Conn: inner, listener: l}
+}
+
+// clientOf returns the address of a connection's client. It returns the zero
+// address for one of this machine: a proxy has the connections of many clients.
+func clientOf(c net.Conn) netip.Addr {
+	address, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	if err != nil || address.Addr().Unmap().IsLoopback() {
+		return netip.Addr{}
+	}
+	return address.Addr().Unmap()
+}
+
+// admit waits until there is room for a connection, and adds it. It returns
+// false if the client has too many connections with a running request.
+func (l *boundedListener) admit(c *timedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if c.client.IsValid() && l.clients[c.client] >= l.limits.client {
+		longest := l.longestWaiting(c.client)
+		if longest == nil {
+			l.rejected++
+			return false
+		}
+		l.drop(longest)
+		go func() { _ = longest.Close() }() // Close needs the lock
+	}
 	for l.open >= l.limits.connections && !l.closed {
 		// Wait also wakes up for other changes. Close only one connection at a time.
-		if longest := l.longestWaiting(); longest != nil && l.closing == nil {
+		if longest := l.longestWaiting(netip.Addr{}); longest != nil && l.closing == nil {
 			l.closing = longest
 			delete(l.waiting, longest)
 			go func() { _ = longest.Close() }() // Close needs the lock
@@ -97,19 +164,44 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		l.changed.Wait()
 	}
 	l.open++
+	l.clients[c.client]++
 	l.waiting[c] = time.Now()
-	return c, nil
+	return true
 }
 
-// longestWaiting returns the connection that has been idle for longest, or nil.
-func (l *boundedListener) longestWaiting() *timedConn {
+// longestWaiting returns the connection of a client that has been idle for
+// longest, or nil. The zero address stands for all clients.
+func (l *boundedListener) longestWaiting(client netip.Addr) *timedConn {
 	var longest *timedConn
 	for c, since := range l.waiting {
+		if client.IsValid() && c.client != client {
+			continue
+		}
 		if longest == nil || since.Before(l.waiting[longest]) {
 			longest = c
 		}
 	}
 	return longest
+}
+
+// drop stops counting a connection for its client.
+func (l *boundedListener) drop(c *timedConn) {
+	delete(l.waiting, c)
+	if c.dropped {
+		return
+	}
+	c.dropped = true
+	if l.clients[c.client]--; l.clients[c.client] == 0 {
+		delete(l.clients, c.client)
+	}
+}
+
+// counts returns the number of open connections, its limit, and the number of
+// connections that were closed because their client had too many.
+func (l *boundedListener) counts() (open, limit, rejected int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open, l.limits.connections, l.rejected
 }
 
 // track is the server's ConnState callback.
@@ -127,6 +219,9 @@ func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		// Accept has added it.
 	case http.StateIdle:
+		if c.dropped {
+			return // it is being closed
+		}
 		l.waiting[c] = time.Now()
 		l.changed.Signal()
 	default:
@@ -138,7 +233,7 @@ func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
 func (l *boundedListener) forget(c *timedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.waiting, c)
+	l.drop(c)
 	if l.closing == c {
 		l.closing = nil
 	}
@@ -159,6 +254,8 @@ func (l *boundedListener) Close() error {
 type timedConn struct {
 	net.Conn
 	listener *boundedListener
+	client   netip.Addr
+	dropped  bool // the listener's mu protects it
 	forget   sync.Once
 
 	mu       sync.Mutex

@@ -163,6 +163,7 @@ type Server struct {
 
 	dir          string
 	listener     net.Listener
+	connections  *boundedListener
 	server       *http.Server
 	certificates *certificates
 	watch        func(context.Context)
@@ -197,6 +198,13 @@ type Options struct {
 	Access *access.Settings
 	// RequireToken requires a credential on a loopback address too.
 	RequireToken bool
+	// MaxConnections is the maximum number of open connections. If 0, it is
+	// DefaultMaxConnections.
+	MaxConnections int
+	// MaxClientConnections is the maximum number of open connections of one
+	// address. If 0, it is three quarters of MaxConnections. It does not apply to
+	// clients on this machine, such as a proxy.
+	MaxClientConnections int
 }
 
 // CheckFlags returns [registry.ErrInvalid] for options that are never valid,
@@ -205,6 +213,9 @@ func (o Options) CheckFlags() error {
 	ip, _, err := o.address()
 	if err == nil {
 		_, _, err = new(Data).source(o, ip, slog.New(slog.DiscardHandler))
+	}
+	if err == nil {
+		_, err = o.limits()
 	}
 	return err
 }
@@ -262,6 +273,10 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) },
 		clean: func(ctx context.Context) { d.removeExpired(ctx, time.Tick(removeExpiredEvery), log) },
 	}
+	lim, err := o.limits()
+	if err != nil {
+		return nil, err
+	}
 	source, caFile, err := d.source(o, ip, log)
 	if err != nil {
 		return nil, err
@@ -307,7 +322,8 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		// here.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo),
 	}
-	s.listener = defaultLimits.apply(s.server, s.listener)
+	s.connections = lim.apply(s.server, s.listener)
+	s.listener = s.connections
 	if err := d.warnOfLostObjects(ctx, log); err != nil {
 		log.LogAttrs(ctx, slog.LevelError, "cannot check whether objects exist", slog.Any("error", err))
 	}

@@ -104,6 +104,13 @@ func (l *Local) enqueue(wanted copyOf) bool {
 	return true
 }
 
+// Queued returns the number of copies that wait or run.
+func (l *Local) Queued() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queued)
+}
+
 func (l *Local) dequeue(wanted copyOf) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

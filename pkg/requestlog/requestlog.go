@@ -47,7 +47,8 @@ type Entry struct {
 	// Stack is the stack of a panic in a handler.
 	Stack []byte
 
-	// Handler sets these from the response.
+	// Handler sets these from the request and the response.
+	Method   string
 	Status   int
 	Bytes    int64
 	Duration time.Duration
@@ -145,7 +146,7 @@ func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) htt
 			if r.Method != http.MethodGet || e.Status >= http.StatusMultipleChoices {
 				e.Download = ""
 			}
-			e.Duration = time.Since(begin)
+			e.Method, e.Duration = r.Method, time.Since(begin)
 			level := slog.LevelInfo
 			// A caller's mistake is not an error of the registry.
 			ofCaller := e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError

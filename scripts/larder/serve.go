@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -24,6 +26,7 @@ import (
 	"github.com/larder-registry/larder/pkg/contexts"
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/local/monitoring"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -43,8 +46,8 @@ const (
 )
 
 func (c *cli) serveCommand() *cobra.Command {
-	var data, rules string
-	var options local.Options
+	var data string
+	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a registry on this machine",
@@ -65,7 +68,13 @@ If the mirror policy has rules with pull, the registry fetches providers when
 clients request them. It continues unfinished copies after a restart. Each night
 at 3:00 it checks for new versions of them. See larder help mirror policy set.
 
-The server counts downloads. See larder usage.
+The server counts downloads. See larder usage. It answers health checks at
+/healthz and /readyz without a credential. With --metrics, Prometheus can read
+metrics at /metrics of another address, over plain HTTP and without a
+credential.
+
+--max-connections-per-client does not apply to clients on this machine, such as a
+proxy.
 
 The server reloads --cert and --key when the files change, and on SIGHUP. It
 renews a certificate of its own authority while it runs. It logs a warning 14
@@ -79,26 +88,68 @@ days before a certificate expires.`,
 			if err != nil {
 				return nil, err
 			}
-			if err := options.CheckFlags(); err != nil {
+			if err := o.check(); err != nil {
 				return nil, usageError{err}
 			}
-			return nil, c.serve(ctx, folder, rules, options)
+			return nil, c.serve(ctx, folder, o)
 		}),
 	}
 	c.storeFlags(cmd)
 	cmd.Flag("store").Usage = "the registry's `FOLDER` (default " + defaultData + ")"
 	cmd.Flags().StringVar(&data, "data", "", "")
 	_ = cmd.Flags().MarkHidden("data") // the former name of --store
-	cmd.Flags().StringVar(&options.Address, "listen", defaultAddress,
+	cmd.Flags().StringVar(&o.Address, "listen", defaultAddress,
 		"`ADDRESS` and port to listen on; port 0 selects a free port")
-	cmd.Flags().BoolVar(&options.RequireToken, "require-token", false, "require a credential also on a loopback address")
-	cmd.Flags().StringVar(&rules, "access", "",
+	cmd.Flags().BoolVar(&o.RequireToken, "require-token", false, "require a credential also on a loopback address")
+	cmd.Flags().StringVar(&o.rules, "access", "",
 		"`FILE` with access settings for callers without a larder token; see larder help access")
-	cmd.Flags().StringVar(&options.Host, "host", "", "`HOST` that clients use for the registry, if it is not the address")
-	cmd.Flags().StringVar(&options.CertificateFile, "cert", "",
+	cmd.Flags().StringVar(&o.Host, "host", "", "`HOST` that clients use for the registry, if it is not the address")
+	cmd.Flags().StringVar(&o.CertificateFile, "cert", "",
 		"`FILE` with the certificate for the host and its intermediate certificates, as PEM")
-	cmd.Flags().StringVar(&options.KeyFile, "key", "", "`FILE` with the certificate's private key, as PEM")
+	cmd.Flags().StringVar(&o.KeyFile, "key", "", "`FILE` with the certificate's private key, as PEM")
+	cmd.Flags().StringVar(&o.metrics, "metrics", "",
+		"`ADDRESS` and port for Prometheus; a port alone is one of 127.0.0.1 (default: no metrics)")
+	cmd.Flags().StringVar(&o.logFormat, "log-format", textFormat, "`FORMAT` of the log: text or json")
+	cmd.Flags().IntVar(&o.MaxConnections, "max-connections", local.DefaultMaxConnections,
+		"maximum `NUMBER` of open connections")
+	cmd.Flags().IntVar(&o.MaxClientConnections, "max-connections-per-client", 0,
+		"maximum `NUMBER` of open connections of one address (default three quarters of --max-connections)")
 	return cmd
+}
+
+// serveOptions are the options of the command.
+type serveOptions struct {
+	local.Options
+	// rules is the file with access settings, or empty.
+	rules string
+	// metrics is the address for Prometheus. If empty, there are no metrics.
+	metrics string
+	// logFormat is textFormat or jsonFormat.
+	logFormat string
+}
+
+const textFormat, jsonFormat = "text", "json"
+
+// check returns the errors of options that are never valid.
+func (o serveOptions) check() error {
+	if o.logFormat != textFormat && o.logFormat != jsonFormat {
+		return registry.WithHint(fmt.Errorf("%w log format %.100q", registry.ErrInvalid, o.logFormat),
+			"Give `--log-format` the value text or json.")
+	}
+	if o.metrics != "" {
+		if _, err := monitoring.ParseAddress(o.metrics); err != nil {
+			return err
+		}
+	}
+	return o.CheckFlags()
+}
+
+// logTo returns the log of the server.
+func (o serveOptions) logTo(w io.Writer) *slog.Logger {
+	if o.logFormat == jsonFormat {
+		return slog.New(slog.NewJSONHandler(w, nil))
+	}
+	return slog.New(slog.NewTextHandler(w, nil))
 }
 
 // folderToServe returns the folder from the flags, the environment or a
@@ -122,22 +173,29 @@ func (c *cli) folderToServe(data string) (string, error) {
 }
 
 // serve runs the registry in a folder until it is interrupted.
-func (c *cli) serve(ctx context.Context, folder, rules string, options local.Options) (err error) {
-	if rules != "" {
-		read, err := readAccess(rules)
+func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err error) {
+	log := o.logTo(c.stderr)
+	if o.rules != "" {
+		read, err := readAccess(o.rules)
 		if err != nil {
 			return err
 		}
 		for _, warning := range read.Warnings() {
-			fmt.Fprintf(c.stderr, "warning: %s: %s\n", rules, warning)
+			c.warnOnStart(log, o, o.rules+": "+warning)
 		}
-		options.Access = &read
+		o.Access = &read
 	}
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // by default it would end the process
 	defer signal.Stop(hangUps)
-	log := slog.New(slog.NewTextHandler(c.stderr, nil))
-	data, created, err := openToServe(ctx, folder, options)
+	metrics, metricsListener, err := listenForPrometheus(ctx, o)
+	if err != nil {
+		return err
+	}
+	if metrics != nil {
+		defer func() { _ = metricsListener.Close() }()
+	}
+	data, created, err := openToServe(ctx, folder, o.Options)
 	if err != nil {
 		return err
 	}
@@ -150,18 +208,28 @@ func (c *cli) serve(ctx context.Context, folder, rules string, options local.Opt
 	counter := daily.NewCounter(data.Dir, log)
 	defer counter.Close()
 	data.Observers = append(data.Observers, counter.Observe)
+	if metrics != nil {
+		data.Observers = append(data.Observers, metrics.Observe)
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
 	worker := pullThrough(ctx, data, log)
-	server, err := data.Listen(ctx, options, log)
+	server, err := data.Listen(ctx, o.Options, log)
 	if err != nil {
 		return err
 	}
-	c.warnOfOthers(server)
+	for _, warning := range warningsOfOthers(server) {
+		c.warnOnStart(log, o, warning)
+	}
 	announcement, err := c.announcement(server, folder, created)
 	if err != nil {
 		return err
+	}
+	if metrics != nil {
+		announcement.Metrics = "http://" + metricsListener.Addr().String() + "/metrics"
+		metrics.Watch(server.Status, worker.Queued)
+		running.Go(func() { metrics.Serve(ctx, metricsListener, log) })
 	}
 	if err := c.show(announcement, nil); err != nil {
 		return err
@@ -200,16 +268,45 @@ func pullThrough(ctx context.Context, data *local.Data, log *slog.Logger) *pull.
 	return worker
 }
 
-// warnOfOthers prints a warning for each server that already serves the folder.
-func (c *cli) warnOfOthers(server *local.Server) {
+// listenForPrometheus returns metrics and a listener for them, or nil if the
+// options have no address.
+func listenForPrometheus(ctx context.Context, o serveOptions) (*monitoring.Metrics, net.Listener, error) {
+	if o.metrics == "" {
+		return nil, nil, nil
+	}
+	address, err := monitoring.ParseAddress(o.metrics)
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := monitoring.Listen(ctx, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	return monitoring.New(version()), listener, nil
+}
+
+// warnOnStart prints a warning. It logs it if the log is JSON, so that each
+// line of standard error is.
+func (c *cli) warnOnStart(log *slog.Logger, o serveOptions, warning string) {
+	if o.logFormat == jsonFormat {
+		log.Warn(warning)
+		return
+	}
 	out := terminal.New(c.stderr)
+	fmt.Fprintln(out, out.Wrap("warning: "+warning))
+}
+
+// warningsOfOthers returns a warning for each server that already serves the
+// folder.
+func warningsOfOthers(server *local.Server) (warnings []string) {
 	for _, other := range server.Others {
-		text := fmt.Sprintf("warning: process %[2]d already serves this folder at https://%[1]s", other.Host, other.Process)
+		text := fmt.Sprintf("process %[2]d already serves this folder at https://%[1]s", other.Host, other.Process)
 		if server.Open && !other.Open {
 			text += fmt.Sprintf("; reading needs a credential there, but not at https://%s", server.Host)
 		}
-		fmt.Fprintln(out, out.Wrap(text))
+		warnings = append(warnings, text)
 	}
+	return warnings
 }
 
 // readAccess reads an access settings file.
@@ -253,6 +350,8 @@ type servedView struct {
 	CAFile string `json:"ca_file,omitempty"`
 	// Store is the folder as an absolute value for --store.
 	Store string `json:"store"`
+	// Metrics is the URL of the metrics. It is missing without --metrics.
+	Metrics string `json:"metrics,omitempty"`
 	// Created is true if the command created the registry.
 	Created bool `json:"created"`
 	// Open is true if reading needs no credential.
@@ -309,6 +408,9 @@ func (v servedView) text(p page) {
 		p.println("Created a registry in %s", v.dir)
 	}
 	p.println("Larder serves %s at %s (process %d). Press Ctrl-C to stop it.", v.dir, v.URL, v.Process)
+	if v.Metrics != "" {
+		p.println("Prometheus can read metrics from %s", v.Metrics)
+	}
 	if v.CAFile != "" {
 		p.command("To make clients on Linux trust it:", trustCommand(v.CAFile))
 	}

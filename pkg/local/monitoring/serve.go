@@ -1,0 +1,90 @@
+package monitoring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+const (
+	// maxReaders bounds the connections of clients that read metrics.
+	maxReaders = 16
+	// timeout bounds a whole request for the metrics.
+	timeout = 30 * time.Second
+)
+
+// ParseAddress returns the address and port to listen on. A port alone, such as
+// 9100 or :9100, stands for a port of 127.0.0.1, because anyone who reaches the
+// address can read the metrics. ParseAddress returns [registry.ErrInvalid] for
+// a malformed address.
+func ParseAddress(text string) (netip.AddrPort, error) {
+	port := strings.TrimPrefix(text, ":")
+	if number, err := strconv.ParseUint(port, 10, 16); err == nil {
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(number)), nil
+	}
+	address, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return address, registry.WithHint(
+			registry.Errorf(registry.ErrInvalid, "cannot serve metrics on %.100q: it is not an IP address and a port", text),
+			"Write a port such as 9100, which only this machine can reach, or ADDRESS:PORT.")
+	}
+	return address, nil
+}
+
+// Listen listens on an address for Prometheus.
+func Listen(ctx context.Context, address netip.AddrPort) (net.Listener, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address.String())
+	if err != nil {
+		if call, ok := errors.AsType[*os.SyscallError](err); ok {
+			err = call.Err
+		}
+		return nil, registry.WithHint(fmt.Errorf("cannot serve metrics on %s: %w", address, err),
+			"Choose another address or port with `--metrics`.")
+	}
+	return listener, nil
+}
+
+// Handler serves the metrics at /metrics, and nothing else.
+func (m *Metrics) Handler(log *slog.Logger) http.Handler {
+	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError), MaxRequestsInFlight: maxReaders,
+	})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		metrics.ServeHTTP(w, r)
+	})
+	return mux
+}
+
+// Serve answers requests for the metrics until ctx ends. It closes the
+// listener.
+func (m *Metrics) Serve(ctx context.Context, listener net.Listener, log *slog.Logger) {
+	server := &http.Server{
+		Handler:           m.Handler(log),
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       timeout,
+		WriteTimeout:      timeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo),
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	err := server.Serve(netutil.LimitListener(listener, maxReaders))
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		log.LogAttrs(ctx, slog.LevelError, "cannot serve metrics", slog.Any("error", err))
+	}
+}

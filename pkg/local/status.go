@@ -1,0 +1,53 @@
+package local
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Status is the state of a server for monitoring.
+type Status struct {
+	// Ready reports whether the server can answer requests.
+	Ready bool
+	// Connections is the number of open connections, MaxConnections its limit.
+	Connections, MaxConnections int
+	// RejectedConnections counts the connections that were closed because their
+	// client had too many.
+	RejectedConnections int
+	// CertificateExpires is the earliest expiry of the certificate and its
+	// intermediate certificates.
+	CertificateExpires time.Time
+	// CertificateRenewals counts the certificates that replaced another, and
+	// CertificateFailures those that could not.
+	CertificateRenewals, CertificateFailures int64
+	// DatabaseBytes is the size of the database with its log.
+	DatabaseBytes int64
+	// DiskFree is the free space in bytes for the database and for the objects.
+	// Both can have the same disk. A disk that cannot be read is missing.
+	DiskFree map[string]uint64
+}
+
+// Status returns the state of the server. It returns within about 2 seconds.
+func (s *Server) Status(ctx context.Context) Status {
+	status := Status{
+		Ready:               s.Ready(ctx) == nil,
+		CertificateExpires:  s.certificates.current.Load().expires,
+		CertificateRenewals: s.certificates.renewals.Load(),
+		CertificateFailures: s.certificates.failures.Load(),
+		DiskFree:            make(map[string]uint64),
+	}
+	status.Connections, status.MaxConnections, status.RejectedConnections = s.connections.counts()
+	for _, name := range []string{database, database + "-wal"} {
+		if info, err := os.Stat(filepath.Join(s.dir, name)); err == nil {
+			status.DatabaseBytes += info.Size()
+		}
+	}
+	for of, dir := range map[string]string{"database": s.dir, "objects": filepath.Join(s.dir, "objects")} {
+		if free, err := diskFree(dir); err == nil {
+			status.DiskFree[of] = free
+		}
+	}
+	return status
+}
