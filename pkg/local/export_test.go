@@ -21,12 +21,12 @@ func Counts(l net.Listener) (open, limit, rejected int) {
 }
 
 // LimitsOf returns the limits of a registry's server.
-func LimitsOf(s *Server) (connections int, write time.Duration) {
-	l, ok := s.listener.(*boundedListener)
-	if !ok || s.server.ConnState == nil {
-		return 0, 0
+func LimitsOf(s *Server) (connections, client int, write time.Duration) {
+	if s.server.ConnState == nil {
+		return 0, 0, 0
 	}
-	return l.limits.connections, l.limits.write
+	lim := s.connections.limits
+	return lim.connections, lim.client, lim.write
 }
 
 // Watch calls watch.

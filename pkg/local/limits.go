@@ -152,6 +152,9 @@ func (l *boundedListener) admit(c *timedConn) bool {
 			return false
 		}
 		l.drop(longest)
+		if l.closing == nil {
+			l.closing = longest // it makes room, so that no other client's is closed
+		}
 		go func() { _ = longest.Close() }() // Close needs the lock
 	}
 	for l.open >= l.limits.connections && !l.closed {

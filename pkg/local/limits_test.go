@@ -29,12 +29,14 @@ const (
 // controls its clock.
 type limitedServer struct {
 	*httptest.Server
-	dialRaw func(t *testing.T) net.Conn
+	listener *pipes
+	bounded  net.Listener
+	dialRaw  func(t *testing.T) net.Conn
 }
 
 // limited serves /large, /small, /late, which writes after the write timeout,
 // and /block, which ends with the test, over TLS.
-func limited(t *testing.T, listener net.Listener, connections int) *httptest.Server {
+func limited(t *testing.T, listener net.Listener, connections int) (s *httptest.Server, bounded net.Listener) {
 	t.Helper()
 	block := make(chan struct{})
 	chunk := make([]byte, 32<<10)
@@ -54,26 +56,26 @@ func limited(t *testing.T, listener net.Listener, connections int) *httptest.Ser
 	})
 	mux.HandleFunc("/block", func(http.ResponseWriter, *http.Request) { <-block })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	s := &httptest.Server{Listener: listener, Config: server, EnableHTTP2: true}
-	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
-	s.Listener = local.Limit(s.Config, s.Listener, connections, shortWrite)
+	server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	bounded = local.Limit(server, listener, connections, shortWrite)
+	s = &httptest.Server{Listener: bounded, Config: server, EnableHTTP2: true}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(block) })
-	return s
+	return s, bounded
 }
 
 // limitedWithin is limited for a bubble of synctest, in which no network is.
 func limitedWithin(t *testing.T, connections int) limitedServer {
 	t.Helper()
 	listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
-	s := limited(t, listener, connections)
+	s, bounded := limited(t, listener, connections)
 	transport, ok := s.Client().Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("the server's client has another transport")
 	}
 	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.dial(ctx) }
-	return limitedServer{s, func(t *testing.T) net.Conn {
+	return limitedServer{s, listener, bounded, func(t *testing.T) net.Conn {
 		t.Helper()
 		conn, err := listener.dial(t.Context())
 		if err != nil {
@@ -91,9 +93,21 @@ type pipes struct {
 }
 
 func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
+	return p.dialFrom(ctx, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711})
+}
+
+// from is a connection whose client has an address.
+type from struct {
+	net.Conn
+	address net.Addr
+}
+
+func (c from) RemoteAddr() net.Addr { return c.address }
+
+func (p *pipes) dialFrom(ctx context.Context, address net.Addr) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
-	case p.accepted <- server:
+	case p.accepted <- from{server, address}:
 		return client, nil
 	case <-p.closed:
 		return nil, net.ErrClosed
@@ -401,6 +415,8 @@ type slowlyClosed struct {
 	release <-chan struct{}
 }
 
+func (c slowlyClosed) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
 func (c slowlyClosed) Close() error {
 	c.closing <- struct{}{}
 	<-c.release
@@ -435,7 +451,139 @@ func TestBusyConnectionsStay(t *testing.T) {
 
 func TestServerIsLimited(t *testing.T) {
 	t.Parallel()
-	if connections, write := local.LimitsOf(start(t).Server); connections != 1024 || write != time.Minute {
-		t.Errorf("%d connections, %v for a write", connections, write)
+	connections, client, write := local.LimitsOf(start(t).Server)
+	if connections != 1024 {
+		t.Errorf("%d connections, want 1024", connections)
 	}
+	if client != 768 {
+		t.Errorf("%d connections for each client, want 768", client)
+	}
+	if write != time.Minute {
+		t.Errorf("%v for a write, want 1m", write)
+	}
+}
+
+func TestLimitOptions(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		connections, client int
+		want                string // the error, or empty
+	}{
+		"defaults":          {0, 0, ""},
+		"least":             {16, 1, ""},
+		"as many as others": {16, 16, ""},
+		"too few":           {15, 0, "invalid maximum of 15 connections"},
+		"negative":          {-1, 0, "invalid maximum of -1 connections"},
+		"too many":          {1<<20 + 1, 0, "invalid maximum of 1048577 connections"},
+		"more for a client": {16, 17, "invalid maximum of 17 connections for each client"},
+		"fewer than one":    {16, -1, "invalid maximum of -1 connections for each client"},
+	} {
+		o := local.Options{
+			Address: "127.0.0.1:0", MaxConnections: test.connections, MaxClientConnections: test.client,
+		}
+		got := ""
+		if err := o.CheckFlags(); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// dialFrom connects from an address.
+func (s limitedServer) dialFrom(t *testing.T, address string) *tls.Conn {
+	t.Helper()
+	conn, err := s.listener.dialFrom(t.Context(), &net.TCPAddr{IP: net.ParseIP(address), Port: 4711})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // it is this test's server
+}
+
+// A client whose connections are all busy cannot take those of others. Clients
+// on this machine have no limit of their own.
+func TestGreedyClient(t *testing.T) {
+	t.Parallel()
+	const most = 8 // one client may have 7
+	for name, test := range map[string]struct {
+		address  string
+		rejected int
+	}{
+		"another machine":         {"192.0.2.1", 2 * most},
+		"another machine in IPv6": {"2001:db8::1", 2 * most},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := limitedWithin(t, most)
+				for range most - 1 {
+					sendRequest(t, s.dialFrom(t, test.address), "/block")
+				}
+				synctest.Wait()
+				for range test.rejected {
+					conn := s.dialFrom(t, test.address)
+					if err := conn.HandshakeContext(t.Context()); err == nil {
+						t.Error("the client gets another connection")
+					}
+				}
+				other := s.dialFrom(t, "192.0.2.2")
+				sendRequest(t, other, "/small")
+				if body := answer(t, other); body != "small" {
+					t.Errorf("another client: %q", body)
+				}
+				if _, _, rejected := local.Counts(s.bounded); rejected != test.rejected {
+					t.Errorf("%d connections are rejected, want %d", rejected, test.rejected)
+				}
+			})
+		})
+	}
+	t.Run("this machine", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			s := limitedWithin(t, most)
+			for range most - 1 {
+				sendRequest(t, s.dialFrom(t, "127.0.0.1"), "/block")
+			}
+			synctest.Wait()
+			last := s.dialFrom(t, "127.0.0.1")
+			sendRequest(t, last, "/small")
+			if body := answer(t, last); body != "small" {
+				t.Errorf("answered %q", body)
+			}
+		})
+	})
+}
+
+// A client with too many idle connections loses its own.
+func TestIdleClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 8 // one client may have 7
+		s := limitedWithin(t, most)
+		other := s.dialFrom(t, "192.0.2.2")
+		sendRequest(t, other, "/small")
+		_ = answer(t, other)
+		for range 3 * most {
+			time.Sleep(time.Millisecond)
+			conn := s.dialFrom(t, "192.0.2.1")
+			sendRequest(t, conn, "/small")
+			if body := answer(t, conn); body != "small" {
+				t.Errorf("answered %q", body)
+			}
+		}
+		sendRequest(t, other, "/small")
+		if body := answer(t, other); body != "small" {
+			t.Errorf("another client, whose connection is idle for longest: %q", body)
+		}
+		synctest.Wait()
+		open, _, rejected := local.Counts(s.bounded)
+		if open != most {
+			t.Errorf("%d connections are open, want %d", open, most)
+		}
+		if rejected != 0 {
+			t.Errorf("%d connections are rejected", rejected)
+		}
+	})
 }

@@ -73,8 +73,8 @@ The server counts downloads. See larder usage. It answers health checks at
 metrics at /metrics of another address, over plain HTTP and without a
 credential.
 
---max-connections-per-client does not apply to clients on this machine, such as a
-proxy.
+--max-connections-per-client does not apply to clients on this machine, such as
+a proxy.
 
 The server reloads --cert and --key when the files change, and on SIGHUP. It
 renews a certificate of its own authority while it runs. It logs a warning 14
@@ -111,9 +111,9 @@ days before a certificate expires.`,
 		"`ADDRESS` and port for Prometheus; a port alone is one of 127.0.0.1 (default: no metrics)")
 	cmd.Flags().StringVar(&o.logFormat, "log-format", textFormat, "`FORMAT` of the log: text or json")
 	cmd.Flags().IntVar(&o.MaxConnections, "max-connections", local.DefaultMaxConnections,
-		"maximum `NUMBER` of open connections")
+		"maximum number `N` of open connections")
 	cmd.Flags().IntVar(&o.MaxClientConnections, "max-connections-per-client", 0,
-		"maximum `NUMBER` of open connections of one address (default three quarters of --max-connections)")
+		"maximum number `N` of open connections of one address (default three quarters of --max-connections)")
 	return cmd
 }
 
