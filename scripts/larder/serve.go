@@ -136,6 +136,10 @@ func (o serveOptions) check() error {
 		return registry.WithHint(fmt.Errorf("%w log format %.100q", registry.ErrInvalid, o.logFormat),
 			"Give `--log-format` the value text or json.")
 	}
+	if o.MaxConnections == 0 { // which stands for the default in a program
+		return registry.WithHint(fmt.Errorf("%w maximum of 0 connections", registry.ErrInvalid),
+			"Leave out `--max-connections` for the default.")
+	}
 	if o.metrics != "" {
 		if _, err := monitoring.ParseAddress(o.metrics); err != nil {
 			return err

@@ -177,3 +177,74 @@ func TestTrustHint(t *testing.T) {
 		})
 	}
 }
+
+// With --log-format json, each line of standard error is JSON: records of the
+// start, warnings, requests, and errors of the HTTP server.
+func TestJSONLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"access.json": `{"public": ["modules/acme/*"]}`,
+	})
+	serve(t, filepath.Join(dir, "data"))
+	s := serve(t, filepath.Join(dir, "data"), "--log-format", "json", "--access", filepath.Join(dir, "access.json"))
+	for _, request := range []string{"GET / HTTP/1.1\r\n\r\n", "no TLS at all\r\n\r\n"} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", s.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte(request)); err != nil {
+			t.Error(err)
+		}
+		_ = conn.Close()
+	}
+	s.log.waitFor(t, "TLS handshake error")
+	s.stop(t)
+	var messages []string
+	for line := range strings.Lines(s.log.String()) {
+		var record struct{ Time, Level, Msg string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Errorf("not JSON: %v: %s", err, line)
+		}
+		if record.Time == "" || record.Level == "" {
+			t.Errorf("a record has no time or level: %s", line)
+		}
+		messages = append(messages, record.Msg)
+	}
+	for _, want := range []string{"already serves this folder", "TLS handshake error"} {
+		if !strings.Contains(strings.Join(messages, "\n"), want) {
+			t.Errorf("no record has %q:\n%s", want, s.log)
+		}
+	}
+}
+
+// The server announces the URL of its metrics, which has no credential.
+func TestServedMetrics(t *testing.T) {
+	t.Parallel()
+	out := announced(t, t.TempDir(), "--metrics", ":0")
+	if want := regexp.MustCompile(`Prometheus can read metrics from http://127\.0\.0\.1:[0-9]+/metrics\n`); !want.MatchString(out) {
+		t.Errorf("printed %s", out)
+	}
+}
+
+// serve rejects options out of their range, and then creates no registry.
+func TestServeOptions(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	for name, args := range map[string][]string{
+		"log format":      {"--log-format", "xml"},
+		"metrics":         {"--metrics", "example.com:9100"},
+		"connections":     {"--max-connections", "1"},
+		"zero":            {"--max-connections", "0"},
+		"of each client":  {"--max-connections", "100", "--max-connections-per-client", "101"},
+		"negative number": {"--max-connections-per-client", "-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			texts.Text(t, fails(t, exitUsage, append([]string{"serve", "--store", dir}, args...)...))
+			if _, err := os.Stat(dir); err == nil {
+				t.Error("the folder exists")
+			}
+		})
+	}
+}
