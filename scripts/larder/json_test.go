@@ -54,6 +54,8 @@ var viewsOf = map[string][]view{
 	"docs rebuild":        {docsView{}},
 	"doctor":              {examinedView{}, examinedStackView{}},
 	"init":                {initView{}},
+	"backup":              {backupView{}},
+	"restore":             {restoreView{}},
 	"key add":             {addedKeyView{}},
 	"key list":            {keysView{}},
 	"key remove":          {removedKeyView{}},

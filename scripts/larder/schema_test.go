@@ -39,6 +39,7 @@ var noSchema = map[string]string{
 	"completion":          "it only prints a script",
 	"mirror policy check": "it reads a file, and no registry",
 	"help":                "it reads no registry",
+	"restore":             "it makes a new registry, and opens it as init does",
 	"version":             "it reads no registry",
 }
 
@@ -53,6 +54,7 @@ type schemaRow struct {
 // schemaRows has all commands that read or write a registry, with all variants
 // of their arguments.
 var schemaRows = []schemaRow{
+	{args: "backup {folder}/larder.tar", fresh: true},
 	{args: "usage", fresh: true},
 	{args: "usage acme/vpc/aws", fresh: true},
 	{args: "publish module {module} acme/vpc/aws 1.0.0"},
