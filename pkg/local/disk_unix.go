@@ -10,5 +10,5 @@ func diskFree(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return 0, err
 	}
-	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:gosec,unconvert // the types depend on the system
+	return uint64(s.Bavail) * uint64(s.Bsize), nil //nolint:unconvert // the types depend on the system
 }

@@ -25,11 +25,11 @@ type response struct {
 	CacheControl string
 }
 
-// probe requests a path of a handler for health checks.
-func probe(t *testing.T, h http.Handler, method, path string) response {
+// probe gets a path of a handler for health checks.
+func probe(t *testing.T, h http.Handler, path string) response {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 	return response{w.Code, w.Body.String(), w.Header().Get("Cache-Control")}
 }
 
@@ -81,10 +81,10 @@ func TestNotReady(t *testing.T) {
 				t.Fatal(err)
 			}
 			h, _ := local.Health(data.CheckReady, slog.New(slog.DiscardHandler))
-			if diff := cmp.Diff(response{503, "not ready\n", "no-store"}, probe(t, h, "GET", "/readyz")); diff != "" {
+			if diff := cmp.Diff(response{503, "not ready\n", "no-store"}, probe(t, h, "/readyz")); diff != "" {
 				t.Errorf("/readyz (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(response{200, "ok\n", "no-store"}, probe(t, h, "GET", "/healthz")); diff != "" {
+			if diff := cmp.Diff(response{200, "ok\n", "no-store"}, probe(t, h, "/healthz")); diff != "" {
 				t.Errorf("/healthz (-want +got):\n%s", diff)
 			}
 		})
@@ -103,7 +103,7 @@ func TestReadinessIsBounded(t *testing.T) {
 			slog.New(slog.NewTextHandler(log, nil)))
 		begin := time.Now()
 		for range 3 {
-			if got := probe(t, h, "GET", "/readyz").Status; got != http.StatusServiceUnavailable {
+			if got := probe(t, h, "/readyz").Status; got != http.StatusServiceUnavailable {
 				t.Errorf("while the check hangs: %d", got)
 			}
 		}
@@ -115,7 +115,7 @@ func TestReadinessIsBounded(t *testing.T) {
 		for _, result = range []error{nil, nil, errors.New("secret"), errors.New("secret")} {
 			time.Sleep(time.Second)
 			for range 100 {
-				got := probe(t, h, "GET", "/readyz")
+				got := probe(t, h, "/readyz")
 				if want := result == nil; want != (got.Status == http.StatusOK) {
 					t.Errorf("with %v: %d", result, got.Status)
 				}
@@ -139,10 +139,10 @@ func TestStoppingIsNotReady(t *testing.T) {
 	log := &lockedBuffer{}
 	h, stop := local.Health(func(context.Context) error { return nil }, slog.New(slog.NewTextHandler(log, nil)))
 	stop()
-	if diff := cmp.Diff(response{503, "not ready\n", "no-store"}, probe(t, h, "GET", "/readyz")); diff != "" {
+	if diff := cmp.Diff(response{503, "not ready\n", "no-store"}, probe(t, h, "/readyz")); diff != "" {
 		t.Errorf("/readyz (-want +got):\n%s", diff)
 	}
-	if got := probe(t, h, "GET", "/healthz").Status; got != http.StatusOK {
+	if got := probe(t, h, "/healthz").Status; got != http.StatusOK {
 		t.Errorf("/healthz: %d", got)
 	}
 	if log.String() != "" {

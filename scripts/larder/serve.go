@@ -108,7 +108,7 @@ days before a certificate expires.`,
 		"`FILE` with the certificate for the host and its intermediate certificates, as PEM")
 	cmd.Flags().StringVar(&o.KeyFile, "key", "", "`FILE` with the certificate's private key, as PEM")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "",
-		"`ADDRESS` and port for Prometheus; a port alone is one of 127.0.0.1 (default: no metrics)")
+		"`ADDRESS` and port for Prometheus; a port without an address is one of 127.0.0.1 (default: no metrics)")
 	cmd.Flags().StringVar(&o.logFormat, "log-format", textFormat, "`FORMAT` of the log: text or json")
 	cmd.Flags().IntVar(&o.MaxConnections, "max-connections", local.DefaultMaxConnections,
 		"maximum number `N` of open connections")

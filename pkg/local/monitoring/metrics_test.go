@@ -149,7 +149,7 @@ func TestNothingElse(t *testing.T) {
 	}
 }
 
-// A port alone is a port of the loopback address.
+// A port without an address is one of 127.0.0.1.
 func TestParseAddress(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -26,10 +26,10 @@ const (
 	timeout = 30 * time.Second
 )
 
-// ParseAddress returns the address and port to listen on. A port alone, such as
-// 9100 or :9100, stands for a port of 127.0.0.1, because anyone who reaches the
-// address can read the metrics. ParseAddress returns [registry.ErrInvalid] for
-// a malformed address.
+// ParseAddress returns the address and port to listen on. A port without
+// an address, such as 9100 or :9100, is one of 127.0.0.1. Anyone who reaches the
+// address can read the metrics. ParseAddress returns [registry.ErrInvalid] for a
+// malformed address.
 func ParseAddress(text string) (netip.AddrPort, error) {
 	port := strings.TrimPrefix(text, ":")
 	if number, err := strconv.ParseUint(port, 10, 16); err == nil {
