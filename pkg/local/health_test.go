@@ -149,3 +149,46 @@ func TestStoppingIsNotReady(t *testing.T) {
 		t.Errorf("logged %s", log)
 	}
 }
+
+// A server is not ready any more when Serve ends.
+func TestStoppedServerIsNotReady(t *testing.T) {
+	t.Parallel()
+	data, _, err := local.Create(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = data.Close() })
+	server, err := data.Listen(t.Context(), local.Options{Address: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Ready(t.Context()); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if err := server.Serve(stopped); err != nil {
+		t.Error(err)
+	}
+	if err := server.Ready(t.Context()); err == nil || err.Error() != "the server is stopping" {
+		t.Errorf("afterwards: %v", err)
+	}
+	status := server.Status(t.Context())
+	if status.Ready {
+		t.Error("the status is ready")
+	}
+	if status.MaxConnections != 1024 {
+		t.Errorf("the limit is %d connections", status.MaxConnections)
+	}
+	if status.DatabaseBytes == 0 {
+		t.Error("the database has no size")
+	}
+	for _, of := range []string{"database", "objects"} {
+		if status.DiskFree[of] == 0 {
+			t.Errorf("no space is free for the %s", of)
+		}
+	}
+	if !status.CertificateExpires.After(time.Now()) {
+		t.Errorf("the certificate expires at %v", status.CertificateExpires)
+	}
+}
