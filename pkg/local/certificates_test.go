@@ -178,6 +178,16 @@ func TestCertificateFiles(t *testing.T) {
 				if serial := c.current.Load().Leaf.SerialNumber.Int64(); serial != test.serial {
 					t.Errorf("certificate %d, want %d", serial, test.serial)
 				}
+				counts := map[string]int64{info: c.renewals.Load(), failure: c.failures.Load()}
+				for level, count := range counts {
+					want := int64(0)
+					if level == test.logged {
+						want = 1
+					}
+					if count != want {
+						t.Errorf("counted %d for %q, want %d", count, level, want)
+					}
+				}
 				lines := strings.Count(log.String(), "\n")
 				if test.logged == "" {
 					if lines != 0 {
