@@ -222,7 +222,8 @@ func TestJSONLog(t *testing.T) {
 func TestServedMetrics(t *testing.T) {
 	t.Parallel()
 	out := announced(t, t.TempDir(), "--metrics", ":0")
-	if want := regexp.MustCompile(`Prometheus can read metrics from http://127\.0\.0\.1:[0-9]+/metrics\n`); !want.MatchString(out) {
+	want := regexp.MustCompile(`Prometheus can read metrics from http://127\.0\.0\.1:[0-9]+/metrics\n`)
+	if !want.MatchString(out) {
 		t.Errorf("printed %s", out)
 	}
 }

@@ -188,8 +188,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = monitoring.Listen(t.Context(), address)
-	if want := "cannot serve metrics on " + address.String() + ": address already in use"; err == nil || err.Error() != want {
-		t.Errorf("a second listener: %v, want %s", err, want)
+	if want := "cannot serve metrics on " + address.String() + ": "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("a second listener: %v, want %s…", err, want)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
