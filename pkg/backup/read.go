@@ -60,7 +60,7 @@ type visitor func(name string, body io.Reader) error
 
 // damaged returns the error for a damaged backup.
 func damaged(reason string, args ...any) error {
-	return registry.Errorf(registry.ErrCorrupt, "it is damaged: "+reason, args...)
+	return registry.WithHint(registry.Errorf(registry.ErrCorrupt, "it is damaged: "+reason, args...), "Use another backup.")
 }
 
 // read parses a backup strictly. The manifest must be the last entry, and name
@@ -72,10 +72,8 @@ func read(in io.Reader, visit visitor) (m Manifest, err error) {
 	for {
 		header, err := t.Next()
 		switch {
-		case errors.Is(err, io.EOF) && len(files) == 0, errors.Is(err, tar.ErrHeader) && len(files) == 0:
+		case err != nil && len(files) == 0 && isMalformed(err):
 			return m, fmt.Errorf("%w file: it is not a backup of a registry", registry.ErrInvalid)
-		case errors.Is(err, io.EOF):
-			return m, damaged("its end is missing")
 		case err != nil:
 			return m, unreadable(err)
 		}
@@ -102,14 +100,20 @@ func read(in io.Reader, visit visitor) (m Manifest, err error) {
 	}
 }
 
-// unreadable returns the error for a tar file that breaks off or is malformed.
-// It returns errors of other origins as they are.
+// isMalformed reports whether an error means that a tar file breaks off or is
+// not one.
+func isMalformed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, tar.ErrHeader)
+}
+
+// unreadable returns the error for a malformed tar file. It returns errors of
+// other origins as they are.
 func unreadable(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return damaged("its end is missing")
-	}
-	if errors.Is(err, tar.ErrHeader) {
+	switch {
+	case errors.Is(err, tar.ErrHeader):
 		return damaged("it is not a valid tar file")
+	case isMalformed(err):
+		return damaged("its end is missing")
 	}
 	return err
 }
