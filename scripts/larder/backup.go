@@ -91,7 +91,7 @@ func newBackedUp(m backup.Manifest) backedUp {
 }
 
 func (b backedUp) size() string {
-	return english.Plural(b.Objects, "object", "") + " and " + humanize.IBytes(uint64(b.Bytes)) //nolint:gosec // not negative
+	return english.Plural(b.Objects, "object", "") + " and " + humanize.IBytes(uint64(b.Bytes))
 }
 
 // backupView is the result of a backup.

@@ -37,7 +37,7 @@ before you serve the registry.
 The exit code is 1 if the restored registry has faults.`,
 		Example: `  larder restore larder.tar
   larder restore larder.tar --store ./larder-data --previous ./larder-data.old`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
 			p, err := c.storePlace()
 			if err != nil {
 				return nil, err
@@ -51,7 +51,7 @@ The exit code is 1 if the restored registry has faults.`,
 				return nil, err
 			}
 			if later != nil {
-				defer later.Close()
+				defer func() { err = errors.Join(err, later.Close()) }()
 			}
 			var reporter progress.Reporter
 			stop := func() {}
