@@ -1,11 +1,23 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/larder-registry/larder/pkg/access"
 )
@@ -141,10 +153,80 @@ func TestExamplesKeepApart(t *testing.T) {
 			t.Errorf("%s: %d jobs build, and %d publish", service, builds, publishes)
 		}
 	}
-	if gitlab := readExample(t, "gitlab").text; !strings.Contains(gitlab, `echo "$LARDER_SHA256  `) {
-		t.Error("gitlab: the release is not verified")
-	}
 	if github := readExample(t, "github").text; !strings.Contains(github, "\npermissions: {}") {
 		t.Error("github: every job has the permissions of the whole workflow")
+	}
+}
+
+// The jobs of GitLab download the release's archive for Linux, and unpack it
+// only if it has the checksum.
+func TestGitLabExampleInstalls(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the example is for Linux")
+	}
+	var jobs struct {
+		Variables map[string]string
+		Publish   struct {
+			BeforeScript []string `yaml:"before_script"`
+		} `yaml:".publish"`
+	}
+	if err := yaml.Unmarshal([]byte(readExample(t, "gitlab").text), &jobs); err != nil {
+		t.Fatal(err)
+	}
+	const program = "a release"
+	var archive bytes.Buffer
+	compressed := gzip.NewWriter(&archive)
+	w := tar.NewWriter(compressed)
+	header := w.WriteHeader(&tar.Header{Name: "larder", Mode: 0o755, Size: int64(len(program))})
+	_, err := w.Write([]byte(program))
+	if err := errors.Join(header, err, w.Close(), compressed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ checksum, want string }{
+		"verified":         {fmt.Sprintf("%x", sha256.Sum256(archive.Bytes())), program},
+		"another checksum": {fmt.Sprintf("%x", sha256.Sum256(nil)), ""},
+		"no checksum":      {"", ""},
+		"placeholder":      {jobs.Variables["LARDER_SHA256"], ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			// This curl copies the archive to the file after -o, and writes its last
+			// argument to the file url.
+			const curl = `#!/bin/sh
+for arg; do [ "$before" != -o ] || cp "$HOME/archive" "$arg"; before=$arg; done
+echo "$arg" > "$HOME/url"
+`
+			write := func(name, content string) error {
+				return os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700)
+			}
+			if err := errors.Join(write("archive", archive.String()), write("curl", curl)); err != nil {
+				t.Fatal(err)
+			}
+			inDir := strings.NewReplacer("/usr/local/bin", dir, "/tmp", dir)
+			script := inDir.Replace(strings.Join(jobs.Publish.BeforeScript, "\n"))
+			// GitLab runs scripts with these options.
+			cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", script)
+			cmd.Env = []string{
+				"HOME=" + dir, "PATH=" + dir + ":" + os.Getenv("PATH"),
+				"LARDER_VERSION=" + jobs.Variables["LARDER_VERSION"], "LARDER_SHA256=" + test.checksum,
+			}
+			if out, err := cmd.CombinedOutput(); (err == nil) != (test.want != "") {
+				t.Errorf("%v\n%s", err, out)
+			}
+			unpacked, _ := os.ReadFile(filepath.Join(dir, "larder")) // it is missing in most cases
+			if diff := cmp.Diff(test.want, string(unpacked)); diff != "" {
+				t.Errorf("unpacked (-want +got):\n%s", diff)
+			}
+			url, err := os.ReadFile(filepath.Join(dir, "url"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			const want = "https://github.com/larder-registry/larder/releases/download/v1.0.0/larder_1.0.0_linux_amd64.tar.gz\n"
+			if diff := cmp.Diff(want, string(url)); diff != "" {
+				t.Errorf("downloaded (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
