@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -40,8 +41,8 @@ const (
 	// archiveSize is the size of the modules' archives and of the provider's
 	// zips, in bytes. They do not compress.
 	archiveSize = 64 << 10
-	// grown is the bound on the growth of the server's memory and open files,
-	// from the second third of the time to the last.
+	// grown is the bound on the growth of the server's memory and open files
+	// when clients send as many requests as they can.
 	grown = 1.2
 	// timeout is how long a client waits for a response.
 	timeout = 10 * time.Second
@@ -54,85 +55,174 @@ func load(ctx context.Context, n amounts) (result, error) {
 	}
 	defer remove()
 	larder := filepath.Join(dir, "larder")
-	for _, below := range []string{"load", "hour"} {
-		if err := os.Mkdir(filepath.Join(dir, below), 0o700); err != nil {
-			return result{}, err
-		}
-	}
 	if out, err := exec.CommandContext(ctx, "go", "build", "-o", larder,
 		"./scripts/larder").CombinedOutput(); err != nil {
 		return result{}, fmt.Errorf("cannot build larder: %w\n%s", err, out)
 	}
-	r, err := measureLoad(ctx, larder, filepath.Join(dir, "load"), n)
-	if err != nil {
-		return r, err
-	}
-	hour, err := measureHour(ctx, larder, filepath.Join(dir, "hour"), n)
-	return result{tables: append(r.tables, hour.tables...), lines: append(r.lines, hour.lines...)}, err
+	fast, fastErr := measureLoad(ctx, larder, filepath.Join(dir, "fast"), n)
+	hour, hourErr := measureHour(ctx, larder, filepath.Join(dir, "hour"), n)
+	return result{tables: append(fast.tables, hour.tables...), lines: append(fast.lines, hour.lines...)},
+		errors.Join(fastErr, hourErr)
 }
 
-// measureLoad serves a folder with the command line in its own process, and
-// publishes to it from this one. Meanwhile clients send the requests of an
-// init. Each kind of fault is a figure with the bound 0.
+// measureLoad has clients send the requests of an init as often as they can. The
+// server uses its own certificate authority.
 func measureLoad(ctx context.Context, larder, dir string, n amounts) (result, error) {
-	server, err := serve(ctx, larder, dir)
+	r, err := startLoad(ctx, larder, dir, true, n)
 	if err != nil {
 		return result{}, err
 	}
-	defer server.close()
-	p, err := newLoadPublisher(ctx, dir)
+	defer r.close()
+	err = r.run(ctx, n.load, eachPublish, func(ctx context.Context, c *loadClient) {
+		for ctx.Err() == nil {
+			// A started init is completed, so that the end of the time causes no
+			// faults.
+			c.init(context.WithoutCancel(ctx))
+		}
+	})
 	if err != nil {
 		return result{}, err
 	}
-	defer p.data.Close()
-	for i := range loadedModules + 1 { // so that each address has a version from the start
-		if err := p.publish(ctx, i); err != nil {
-			return result{}, err
+	found := r.summarize(fmt.Sprintf("%d clients for %s", n.clients, n.load), n.load, grown, grown)
+	return found, r.renewal.check()
+}
+
+// loadRun serves a folder with the command line in its own process, and
+// publishes to it from this one while clients use it.
+type loadRun struct {
+	server    *loaded
+	publisher *loadPublisher
+	renewal   *renewal
+	clients   []*loadClient
+	// memory and files are regular samples of the server's process.
+	memory, files []float64
+}
+
+// startLoad starts `larder serve` in a new folder, and publishes a version of
+// each address. The server uses its own authority, or a host with a certificate,
+// for which clients need a token.
+func startLoad(ctx context.Context, larder, dir string, own bool, n amounts) (_ *loadRun, err error) {
+	r := new(loadRun)
+	var args []string
+	if r.renewal, args, err = prepareRenewal(dir, own, n.reload); err != nil {
+		return nil, err
+	}
+	if r.server, err = serve(ctx, larder, dir, args...); err != nil {
+		return nil, err
+	}
+	r.renewal.observe(r.server)
+	if r.publisher, err = newLoadPublisher(ctx, dir); err != nil {
+		r.server.close()
+		return nil, err
+	}
+	if err := r.fill(ctx, own); err != nil {
+		r.close()
+		return nil, err
+	}
+	for range n.clients {
+		r.clients = append(r.clients, r.client())
+	}
+	return r, nil
+}
+
+func (r *loadRun) fill(ctx context.Context, own bool) (err error) {
+	if !own {
+		r.server.token, err = newCredential(ctx, r.publisher.data.Catalog, "load", "read:**")
+		if err != nil {
+			return err
 		}
 	}
+	for i := range loadedModules + 1 {
+		if err := r.publisher.publish(ctx, i); err != nil {
+			return err
+		}
+	}
+	return r.publisher.module(ctx, heldModule, version(1), heldSize)
+}
 
-	running, stop := context.WithTimeout(ctx, n.load)
+func (r *loadRun) close() {
+	_ = r.publisher.data.Close() // it is not used again
+	r.server.close()
+}
+
+func (r *loadRun) client() *loadClient {
+	return &loadClient{server: r.server, ledger: r.publisher.ledger, took: make(map[string]times)}
+}
+
+// run has each client do its work until the time has passed. Meanwhile it
+// publishes a version in each interval, and renews the certificate once. At the
+// end it uses each version.
+func (r *loadRun) run(
+	ctx context.Context, lasts, interval time.Duration, work func(context.Context, *loadClient),
+) error {
+	running, stop := context.WithTimeout(ctx, lasts)
 	defer stop()
-	clients := make([]*loadClient, n.clients)
 	var all sync.WaitGroup
-	for i := range clients {
-		clients[i] = &loadClient{server: server, ledger: p.ledger, took: make(map[string]times)}
-		all.Go(func() { clients[i].run(running) })
+	for _, c := range r.clients {
+		all.Go(func() { work(running, c) })
 	}
 	var failed error
-	all.Go(func() { failed = p.runEvery(running, eachPublish) })
-	var memory, files []float64
-	all.Go(func() { memory, files = server.sample(running, min(time.Second, n.load/10)) })
+	all.Go(func() { failed = r.publisher.run(running, interval) })
+	all.Go(func() { r.sample(running, min(time.Second, lasts/10)) })
+	last := r.client()
+	all.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(lasts / 2):
+			last.acrossRenewal(ctx, r.renewal)
+		}
+	})
 	all.Wait()
 	if err := errors.Join(ctx.Err(), failed); err != nil {
-		return result{}, err
+		return err
 	}
-	last := &loadClient{server: server, ledger: p.ledger, took: make(map[string]times)}
 	last.everything(ctx)
-	logged, err := server.errors()
-	if err != nil {
-		return result{}, err
+	last.took, last.inits = nil, 0
+	r.clients = append(r.clients, last)
+	return nil
+}
+
+// sample measures the server's process at each interval until ctx is done.
+func (r *loadRun) sample(ctx context.Context, interval time.Duration) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if m, f, err := r.server.usage(); err == nil {
+				r.memory, r.files = append(r.memory, m), append(r.files, f)
+			}
+		}
 	}
-	r := summarize(clients, n, p.published)
-	problems := last.problems
-	for _, c := range clients {
+}
+
+// faults returns the number of faults of each kind, and describes some of them.
+func (r *loadRun) faults() (table, []string) {
+	var problems []error
+	for _, c := range r.clients {
 		problems = append(problems, c.problems...)
 	}
-	r.tables = append(r.tables, table{title: "faults", columns: []column{{"count", ""}}, rows: []row{
+	logged, err := r.server.errors()
+	if err != nil {
+		logged = []string{err.Error()}
+	}
+	t := table{columns: []column{{"count", ""}}, rows: []row{
 		{"requests and downloads", []*figure{atMost(count(problems, errRequest), 0)}},
 		{"versions missing in a listing", []*figure{atMost(count(problems, errMissing), 0)}},
 		{"incomplete versions", []*figure{atMost(count(problems, errHalf), 0)}},
 		{"errors in the server's log", []*figure{atMost(float64(len(logged)), 0)}},
-	}}, thirds(memory, files, grown))
+	}}
+	var lines []string
 	for i, problem := range problems {
 		if i == 10 {
-			r.lines = append(r.lines, fmt.Sprintf("and %d more", len(problems)-i))
+			lines = append(lines, fmt.Sprintf("and %d more", len(problems)-i))
 			break
 		}
-		r.lines = append(r.lines, problem.Error())
+		lines = append(lines, problem.Error())
 	}
-	r.lines = append(r.lines, logged[:min(len(logged), 10)]...)
-	return r, nil
+	return t, append(lines, logged[:min(len(logged), 10)]...)
 }
 
 func count(problems []error, kind error) float64 {
@@ -152,84 +242,112 @@ var (
 	errHalf    = errors.New("a version is incomplete")
 )
 
-// summarize returns the number of requests and their latencies.
-func summarize(clients []*loadClient, n amounts, published [2]int) result {
+// summarize returns the number of requests, their latencies, the faults and the
+// growth of the server's process with its bounds. The title is that of the first
+// table, and begins those of the others.
+func (r *loadRun) summarize(title string, lasted time.Duration, maxMemory, maxFiles float64) result {
 	took := make(map[string]times)
 	var every times
 	inits := 0
-	for _, c := range clients {
+	for _, c := range r.clients {
 		inits += c.inits
 		for kind, t := range c.took {
 			took[kind] = append(took[kind], t...)
-			every = append(every, t...)
+			if kind != startOfInit {
+				every = append(every, t...)
+			}
 		}
 	}
 	took["all of them"] = every
-	t := table{
-		title:   fmt.Sprintf("%d clients for %s", n.clients, n.load),
-		columns: []column{{"per second", ""}, {"median", "ms"}, {"99 of 100 within", "ms"}},
-	}
-	for _, kind := range []string{"discovery", "module versions", "module download", "archive", "provider versions",
-		"provider download", "SHA256SUMS", "zip", "all of them"} {
+	t := table{title: title,
+		columns: []column{{"per second", ""}, {"median", "ms"}, {"99 of 100 within", "ms"}}}
+	for _, kind := range []string{startOfInit, "discovery", "module versions", "module download", "archive",
+		"provider versions", "provider download", "SHA256SUMS", "zip", "all of them"} {
 		if all := took[kind]; len(all) > 0 {
 			t.rows = append(t.rows, row{kind,
-				[]*figure{is(float64(len(all)) / n.load.Seconds()), is(milliseconds(all.median())),
+				[]*figure{is(float64(len(all)) / lasted.Seconds()), is(milliseconds(all.median())),
 					is(milliseconds(all.percentile(99)))}})
 		}
 	}
-	counts := table{title: "work done at the same time", columns: []column{{"count", ""}}, rows: []row{
+	counts := table{title: title + ": work done", columns: []column{{"count", ""}}, rows: []row{
+		{"requests", []*figure{is(float64(len(every)))}},
 		{"inits", []*figure{is(float64(inits))}},
-		{"versions of modules published", []*figure{is(float64(published[0]))}},
-		{"versions of the provider published", []*figure{is(float64(published[1]))}},
+		{"versions of modules published", []*figure{is(float64(r.publisher.published[0]))}},
+		{"versions of the provider published", []*figure{is(float64(r.publisher.published[1]))}},
 	}}
-	return result{tables: []table{t, counts}}
+	faults, lines := r.faults()
+	faults.title = title + ": faults"
+	return result{lines: lines, tables: []table{t, counts, faults, r.renewal.table(title + ": certificate"),
+		overTime(title+": the server's process", r.memory, r.files, maxMemory, maxFiles)}}
 }
 
-// thirds compares the last third of the samples with the second, with a bound on
-// the growth. It has no rows on systems without these samples.
-func thirds(memory, files []float64, most float64) table {
-	t := table{title: "the server's process",
-		columns: []column{{"second third, median", ""}, {"last third, median", ""}, {"times", ""}}}
+// overTime compares samples of a process over time. The bounds are those on the
+// growth from the second third to the last, because the first one includes the
+// start. Open files include connections, whose number depends on how busy the
+// machine is. Only their lowest number shows that some are never closed. The
+// table has no rows on systems without these samples.
+func overTime(title string, memory, files []float64, maxMemory, maxFiles float64) table {
+	t := table{title: title, columns: []column{{"first tenth", ""}, {"second third", ""}, {"last third", ""},
+		{"last tenth", ""}, {"times", ""}}}
 	for _, sampled := range []struct {
 		name   string
 		values []float64
-	}{{"memory, MiB", memory}, {"open files", files}} {
-		third := len(sampled.values) / 3
-		if third == 0 {
+		of     func([]float64) float64
+		bound  float64
+	}{
+		{"memory, median, MiB", memory, middle, maxMemory},
+		{"open files, least", files, slices.Min[[]float64], maxFiles},
+	} {
+		n := len(sampled.values)
+		if n < 3 {
 			continue
 		}
-		middle := func(values []float64) float64 {
-			sorted := slices.Sorted(slices.Values(values))
-			return sorted[len(sorted)/2]
-		}
-		before, after := middle(sampled.values[third:2*third]), middle(sampled.values[2*third:])
-		t.rows = append(t.rows, row{sampled.name, []*figure{is(before), is(after), atMost(after/before, most)}})
+		between := func(from, to int) float64 { return sampled.of(sampled.values[from:to]) }
+		tenth := (n + 9) / 10
+		before, after := between(n/3, n/3*2), between(n/3*2, n)
+		t.rows = append(t.rows, row{sampled.name, []*figure{is(between(0, tenth)), is(before), is(after),
+			is(between(n-tenth, n)), atMost(after/before, sampled.bound)}})
 	}
 	return t
+}
+
+func middle(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
 }
 
 // loaded is a `larder serve` in its own process.
 type loaded struct {
 	url   string
 	roots *x509.CertPool
-	cmd   *exec.Cmd
-	log   string
-	ended chan struct{} // closed when the process has exited
-	// token is the credential of clients. If empty, they send none.
+	// address is where the server listens.
+	address string
+	// token is the credential of clients, or empty.
 	token string
-	// connected is called with each new connection of a client. It may be nil.
+	// connected is called after each handshake of a client, unless it is nil.
 	connected func(tls.ConnectionState) error
+	cmd       *exec.Cmd
+	log       string
+	ended     chan struct{} // closed when the process has exited
 }
 
 // client returns a client without open connections.
 func (s *loaded) client() *http.Client {
 	return &http.Client{Timeout: timeout,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12,
-			VerifyConnection: s.connected}, ForceAttemptHTTP2: true}}
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12, VerifyConnection: s.connected},
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, s.address)
+			},
+			ForceAttemptHTTP2: true,
+			// CloseIdleConnections does not close a connection whose last response
+			// has just been read.
+			IdleConnTimeout: time.Second,
+		}}
 }
 
 // serve starts `larder serve` with further arguments. It appends to an existing
-// log.
+// log. With --cert, the caller sets the roots of clients.
 func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, error) {
 	s := &loaded{log: filepath.Join(dir, "log"), ended: make(chan struct{})}
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -249,8 +367,9 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 		return nil, err
 	}
 	var started struct {
-		URL    string `json:"url"`
-		CAFile string `json:"ca_file"`
+		URL     string `json:"url"`
+		Address string `json:"address"`
+		CAFile  string `json:"ca_file"`
 	}
 	err = json.NewDecoder(out).Decode(&started)
 	go func() {
@@ -261,8 +380,8 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 		s.close()
 		return nil, fmt.Errorf("cannot start larder serve: %w", err)
 	}
-	s.url, s.roots = started.URL, x509.NewCertPool()
-	if started.CAFile == "" { // the caller has given the certificate
+	s.url, s.address, s.roots = started.URL, started.Address, x509.NewCertPool()
+	if started.CAFile == "" {
 		return s, nil
 	}
 	ca, err := os.ReadFile(started.CAFile)
@@ -277,23 +396,6 @@ func serve(ctx context.Context, larder, dir string, args ...string) (*loaded, er
 func (s *loaded) close() {
 	_ = s.cmd.Process.Signal(syscall.SIGINT)
 	<-s.ended
-}
-
-// sample returns the server's memory in MiB and its number of open files, at
-// each interval until ctx is done. Without /proc there are no samples.
-func (s *loaded) sample(ctx context.Context, interval time.Duration) (memory, files []float64) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return memory, files
-		case <-tick.C:
-			if m, f, err := s.usage(); err == nil {
-				memory, files = append(memory, m), append(files, f)
-			}
-		}
-	}
 }
 
 // usage returns the server's memory in MiB and its number of open files.
@@ -385,9 +487,9 @@ func newLoadPublisher(ctx context.Context, dir string) (*loadPublisher, error) {
 	return p, nil
 }
 
-// runEvery publishes at each interval until ctx is done. It completes the last
-// publish.
-func (p *loadPublisher) runEvery(ctx context.Context, interval time.Duration) error {
+// run publishes a version in each interval until ctx is done. It completes the
+// last publish.
+func (p *loadPublisher) run(ctx context.Context, interval time.Duration) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for i := 0; ; i++ {
@@ -409,28 +511,41 @@ func (p *loadPublisher) runEvery(ctx context.Context, interval time.Duration) er
 // publish publishes the next version of a module, or of the provider if which
 // is loadedModules.
 func (p *loadPublisher) publish(ctx context.Context, which int) error {
+	if which == loadedModules {
+		return p.provider(ctx)
+	}
+	m := loadedModule(which)
+	return p.module(ctx, m, version(len(p.ledger.of(m.Path()))+1), archiveSize)
+}
+
+func (p *loadPublisher) provider(ctx context.Context) error {
 	dir, err := os.MkdirTemp(p.dir, "publish")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if which == loadedModules {
-		v := version(p.published[1] + 1)
-		of := []registry.Platform{loadedPlatform}
-		if err := writeRelease(dir, p.key, loadedProvider.Type, v, of, archiveSize); err != nil {
-			return err
-		}
-		if _, err := p.publisher.Provider(ctx, releases.Provider{Dir: dir, Address: loadedProvider}); err != nil {
-			return err
-		}
-		p.published[1]++
-		p.ledger.add(loadedProvider.Path(), v.String())
-		return nil
+	v := version(p.published[1] + 1)
+	of := []registry.Platform{loadedPlatform}
+	if err := writeRelease(dir, p.key, loadedProvider.Type, v, of, archiveSize); err != nil {
+		return err
 	}
-	m := loadedModule(which)
-	v := version(len(p.ledger.of(m.Path())) + 1)
+	if _, err := p.publisher.Provider(ctx, releases.Provider{Dir: dir, Address: loadedProvider}); err != nil {
+		return err
+	}
+	p.published[1]++
+	p.ledger.add(loadedProvider.Path(), v.String())
+	return nil
+}
+
+// module publishes a version whose archive has at least size bytes.
+func (p *loadPublisher) module(ctx context.Context, m registry.Module, v registry.Version, size int) error {
+	dir, err := os.MkdirTemp(p.dir, "publish")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
 	for name, content := range map[string][]byte{"main.tf": []byte("output \"it\" { value = 1 }\n"),
-		"data.bin": random(archiveSize)} {
+		"data.bin": random(size)} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			return err
 		}
@@ -463,14 +578,6 @@ type loadClient struct {
 	inits    int
 	took     map[string]times
 	problems []error
-}
-
-func (c *loadClient) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		// A started init is completed, so that the end of the time causes no
-		// faults.
-		c.init(context.WithoutCancel(ctx))
-	}
 }
 
 // init uses a module and the provider.
@@ -547,39 +654,49 @@ func (c *loadClient) choose(path, want string, before []string, l listedVersions
 }
 
 func (c *loadClient) module(ctx context.Context, m registry.Module, want string) error {
-	modules, _, err := c.services(ctx)
+	from, sum, err := c.locate(ctx, m, want)
 	if err != nil {
 		return err
+	}
+	return c.download(ctx, "archive", from, sum)
+}
+
+// locate returns the URL of a module's archive and its SHA-256 digest. It
+// chooses a version like choose.
+func (c *loadClient) locate(ctx context.Context, m registry.Module, want string) (from, sum string, err error) {
+	modules, _, err := c.services(ctx)
+	if err != nil {
+		return "", "", err
 	}
 	before := c.ledger.of(m.Path())
 	var listing struct{ Modules []listedVersions }
 	if _, err := c.getJSON(ctx, "module versions", modules+m.String()+"/versions", &listing); err != nil {
-		return err
+		return "", "", err
 	}
 	if len(listing.Modules) != 1 {
-		return fmt.Errorf("%w: %s: the listing has %d modules", errHalf, m, len(listing.Modules))
+		return "", "", fmt.Errorf("%w: %s: the listing has %d modules", errHalf, m, len(listing.Modules))
 	}
 	v, err := c.choose(m.Path(), want, before, listing.Modules[0])
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	header, err := c.getJSON(ctx, "module download", modules+m.String()+"/"+v+"/download", nil)
 	if err != nil {
-		return err
+		return "", "", err
 	}
 	location, err := url.Parse(header.Get("X-Terraform-Get"))
 	if err != nil || location.Host == "" {
-		return fmt.Errorf("%w: %s %s has no location: %w", errHalf, m, v, err)
+		return "", "", fmt.Errorf("%w: %s %s has no location: %w", errHalf, m, v, err)
 	}
 	query := location.Query()
 	sum, found := strings.CutPrefix(query.Get("checksum"), "sha256:")
 	if !found {
-		return fmt.Errorf("%w: %s %s has no checksum", errHalf, m, v)
+		return "", "", fmt.Errorf("%w: %s %s has no checksum", errHalf, m, v)
 	}
 	query.Del("checksum")
 	query.Del("archive")
 	location.RawQuery = query.Encode()
-	return c.download(ctx, "archive", location.String(), sum)
+	return location.String(), sum, nil
 }
 
 func (c *loadClient) provider(ctx context.Context, want string) error {
@@ -607,7 +724,7 @@ func (c *loadClient) provider(ctx context.Context, want string) error {
 		providers+p.String()+"/"+v+"/download/"+loadedPlatform.OS+"/"+loadedPlatform.Arch, &found); err != nil {
 		return err
 	}
-	sums, _, err := c.get(ctx, "SHA256SUMS", found.SumsURL)
+	sums, _, err := c.get(ctx, "SHA256SUMS", found.SumsURL, "")
 	if err != nil {
 		return err
 	}
@@ -619,7 +736,7 @@ func (c *loadClient) provider(ctx context.Context, want string) error {
 
 // download downloads a file and verifies its SHA-256 digest.
 func (c *loadClient) download(ctx context.Context, kind, from, sum string) error {
-	body, _, err := c.get(ctx, kind, from)
+	body, _, err := c.get(ctx, kind, from, "")
 	if err != nil {
 		return err
 	}
@@ -630,7 +747,7 @@ func (c *loadClient) download(ctx context.Context, kind, from, sum string) error
 }
 
 func (c *loadClient) getJSON(ctx context.Context, kind, from string, into any) (http.Header, error) {
-	body, header, err := c.get(ctx, kind, from)
+	body, header, err := c.get(ctx, kind, from, c.server.token)
 	if err == nil && into != nil {
 		if err = json.Unmarshal(body, into); err != nil {
 			err = fmt.Errorf("%w: %s: %w", errHalf, kind, err)
@@ -639,14 +756,14 @@ func (c *loadClient) getJSON(ctx context.Context, kind, from string, into any) (
 	return header, err
 }
 
-// get sends one request and records its latency.
-func (c *loadClient) get(ctx context.Context, kind, from string) ([]byte, http.Header, error) {
+// get sends one request and records its latency. The token may be empty.
+func (c *loadClient) get(ctx context.Context, kind, from, token string) ([]byte, http.Header, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errRequest, kind, err)
 	}
-	if c.server.token != "" && strings.HasPrefix(r.URL.Path, "/v1/") { // as clients do, and not with signed URLs
-		r.Header.Set("Authorization", "Bearer "+c.server.token)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	begun := time.Now()
 	response, err := c.http.Do(r)

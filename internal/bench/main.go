@@ -50,7 +50,7 @@ var sections = []section{
 	{"search", "lists and searches of a large registry", nil, search},
 	{"pages", "processor time, size and reads of the pages", nil, pages},
 	{"pull", "many clients at once of a mirror that has nothing yet", []string{"versitygw"}, pull},
-	{"load", "many clients at once for a minute, and then the requests of an hour in ten minutes", nil, load},
+	{"load", "many concurrent clients, and an hour's requests in ten minutes", nil, load},
 	{"hostile", "attacks on a local registry and on the functions", []string{"versitygw"}, attack},
 	{"pack", "packing modules", nil, goTest("./pkg/archive", "-run", "^$", "-bench", "Pack", "-benchmem")},
 	{"publish", "publishing large providers, compared with uploading and verifying the files",
@@ -62,17 +62,19 @@ var sections = []section{
 
 // amounts are the numbers of measurements.
 type amounts struct {
-	starts           int // of each function
-	rounds, requests int // requests of each kind, in so many rounds
-	inits            int // on each side
-	modules          int // of a large registry
-	providers        int // of a large registry
-	versions         int // of each of its providers
-	reads            int // of each kind, in each round
-	clients          int // at once
-	load             time.Duration
-	hourInits        int           // of a busy hour, each with 9 requests
-	hourTime         time.Duration // in which they are sent
+	starts           int           // of each function
+	rounds, requests int           // requests of each kind, in so many rounds
+	inits            int           // on each side
+	modules          int           // of a large registry
+	providers        int           // of a large registry
+	versions         int           // of each of its providers
+	reads            int           // of each kind, in each round
+	clients          int           // at once
+	load             time.Duration // in which they send as many requests as they can
+	hour             time.Duration // in which they send the requests of an hour
+	hourly           int           // requests of an hour
+	releases         int           // versions published in an hour
+	reload           bool          // request that the server reloads a renewed certificate
 	cold             int           // clients at once of an empty mirror
 	processes        int           // of the function that serves the mirror
 	slow             time.Duration // how long a slow origin takes for each response
@@ -85,8 +87,9 @@ type amounts struct {
 }
 
 var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200,
-	reads: 500, clients: 200, load: time.Minute, hourInits: 40_000, hourTime: 10 * time.Minute, cold: 200, processes: 20, slow: 3 * time.Second,
-	mirrored: 200, together: 20, few: 1_000, many: 20_000, cached: 61 * time.Second, attacks: 1 << 20, attackTime: 15 * time.Minute}
+	reads: 500, clients: 200, load: time.Minute, hour: 10 * time.Minute, hourly: 360_000, releases: 600, cold: 200,
+	processes: 20, slow: 3 * time.Second, mirrored: 200, together: 20, few: 1_000, many: 20_000,
+	cached: 61 * time.Second, attacks: 1 << 20, attackTime: 15 * time.Minute}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
