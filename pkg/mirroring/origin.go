@@ -707,13 +707,6 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 				w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
 	}
 	for _, o := range offers {
-		// SHA256SUMS has the version only in the names of files. Without this check,
-		// an origin without its key could offer the signed files of another version.
-		// Operators choose a version, and can mirror files with other names.
-		if want := w.Address.Filename(v, o.platform); w.pulling && o.Filename != want {
-			return signer, signed, fmt.Errorf("%w release: its package has the name %s, not %s", registry.ErrInvalid,
-				strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`), want)
-		}
 		if !listed(sums.Bytes(), o.Filename, o.SHA256) {
 			return signer, signed, fmt.Errorf("%w release: its SHA256SUMS does not contain %s with sha256:%s",
 				registry.ErrInvalid, strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`), o.SHA256)

@@ -121,13 +121,12 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 	var sums strings.Builder
 	for _, p := range v.platforms {
 		packed := v.content(t, p)
-		name := "terraform-provider-" + v.provider.Type + "_" + v.version + "_" + p + ".zip"
 		digest := sum(packed)
 		o.set(func() { o.pages[v.zip(p)] = packed })
-		fmt.Fprintf(&sums, "%s  %s\n", digest, name)
+		fmt.Fprintf(&sums, "%s  %s.zip\n", digest, p)
 		system, arch, _ := strings.Cut(p, "_")
 		o.put(t, host+"/v1/"+address+"/"+v.version+"/download/"+strings.ReplaceAll(p, "_", "/"), map[string]any{
-			"os": system, "arch": arch, "filename": name, "shasum": digest, "download_url": "https://" + v.zip(p),
+			"os": system, "arch": arch, "filename": p + ".zip", "shasum": digest, "download_url": "https://" + v.zip(p),
 			"shasums_url": "https://" + base + "SHA256SUMS", "shasums_signature_url": "https://" + base + "SHA256SUMS.sig",
 			"signing_keys": map[string]any{"gpg_public_keys": []any{map[string]string{"ascii_armor": string(o.key.Public)}}},
 		})

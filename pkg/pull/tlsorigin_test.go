@@ -3,7 +3,6 @@ package pull_test
 import (
 	"archive/zip"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"crypto/x509"
@@ -57,10 +56,9 @@ type release struct {
 	content     string // of each program
 	published   string
 	protocol    string
-	noProvider  bool   // the packages contain something else
-	keyless     bool   // the descriptions name no key
-	namedAs     string // the version in the names of files, if it is another one
-	wrongDigest bool   // SHA256SUMS has other digests, correctly signed
+	noProvider  bool // the packages contain something else
+	keyless     bool // the descriptions name no key
+	wrongDigest bool // SHA256SUMS has other digests, correctly signed
 }
 
 // tlsOrigin is a provider registry on this machine.
@@ -227,7 +225,7 @@ func (o *tlsOrigin) serve(t testing.TB, version string, r release) {
 		if r.wrongDigest {
 			digest = sum([]byte(digest))
 		}
-		name := "terraform-provider-inventory_" + cmp.Or(r.namedAs, version) + "_" + platform + ".zip"
+		name := "terraform-provider-inventory_" + version + "_" + platform + ".zip"
 		fmt.Fprintf(&sums, "%s  %s\n", digest, name)
 		o.mu.Lock()
 		o.signed[digest] = true
