@@ -160,6 +160,10 @@ func (c *Client) Service(ctx context.Context, host, id string) (*Service, error)
 			"cannot use %s of %s: its URL must use https and have no user", id, display(name))
 	}
 	s := c.at(base, name)
+	if len(s.URL.String()) > maxURL { // the mirror stores it
+		return nil, registry.Errorf(registry.ErrInvalid,
+			"cannot use %s of %s: its URL has more than %d bytes", id, display(name), maxURL)
+	}
 	// The login service is an object and not a URL, so ServiceURL returns an
 	// error in any case.
 	_, err = found.ServiceURL("login.v1")

@@ -91,6 +91,7 @@ func answerJSON(w http.ResponseWriter, status int, body string) {
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
+	longest := "https://registry.example.com/" + strings.Repeat("a", 8<<10-len("https://registry.example.com//")) + "/"
 	tests := map[string]struct {
 		host   string // if empty, registry.example.com
 		answer http.HandlerFunc
@@ -133,6 +134,8 @@ func TestDiscovery(t *testing.T) {
 		}, err: registry.ErrInvalid},
 		"no JSON":      {answer: document(`<html>`), err: registry.ErrInvalid},
 		"other scheme": {answer: document(`{"providers.v1":"ftp://example.com/"}`), err: registry.ErrInvalid},
+		"longest URL":  {answer: document(`{"providers.v1":"` + longest + `"}`), want: longest},
+		"too long URL": {answer: document(`{"providers.v1":"` + longest + `/"}`), err: registry.ErrInvalid},
 		"with a password": {
 			answer: document(`{"providers.v1":"https://u:` + secret + `@example.com/"}`), err: registry.ErrInvalid,
 		},
