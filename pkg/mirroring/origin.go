@@ -661,8 +661,8 @@ func checkProtocols(protocols []string) error {
 }
 
 // verify verifies the signature of SHA256SUMS, and checks that it lists all
-// packages. It also checks that a key that signed it is trusted, if anything of
-// the version would be new in the mirror.
+// packages. If anything of the version would be new in the mirror, a key that
+// signed it must be trusted. New packages must have the names of this version.
 func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Version, offers []offer,
 	stored registry.MirrorVersion, records []registry.MirrorVersion) (
 	signer signing.Signer, signed signature, err error,
@@ -707,9 +707,20 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 				w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
 	}
 	for _, o := range offers {
+		name := strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`)
 		if !listed(sums.Bytes(), o.Filename, o.SHA256) {
 			return signer, signed, fmt.Errorf("%w release: its SHA256SUMS does not contain %s with sha256:%s",
-				registry.ErrInvalid, strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`), o.SHA256)
+				registry.ErrInvalid, name, o.SHA256)
+		}
+		// Only the file names in SHA256SUMS contain the version. A host without the key
+		// could offer the signed files of another version.
+		expected := w.Address.Filename(v, o.platform)
+		if signer.ID != "" && o.Filename != expected && adds([]offer{o}, stored, "") {
+			return signer, signed, registry.WithHint(
+				fmt.Errorf("%w release: the signed name of its package is %s instead of %s, so the package may be of "+
+					"another version", registry.ErrInvalid, name, expected),
+				"If you know that this origin uses other names, write a folder with `tofu providers mirror` and import "+
+					"it with `larder mirror import`.")
 		}
 	}
 	return signer, signed, nil

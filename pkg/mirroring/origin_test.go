@@ -871,8 +871,24 @@ func TestLostObject(t *testing.T) {
 	}
 }
 
-// An origin may name its packages as it likes, and may rename them after they
-// were mirrored.
+// SHA256SUMS names a version only in file names. A host without the signing key
+// cannot make the mirror take the files of one version for another one.
+func TestAddRefusesFilesOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t, release{"1.0.0", []string{"linux_amd64"}, ours, ""}, release{"2.0.0", []string{"linux_amd64"}, ours, ""})
+	o.set(packagePage("2.0.0", "linux_amd64"), o.pages[packagePage("1.0.0", "linux_amd64")])
+	for _, w := range []mirroring.Wanted{
+		{Address: inventory}, {Address: inventory, Constraint: "2.0.0"}, {Address: inventory, AllowUnsigned: true},
+	} {
+		s := newStore(t)
+		_, err := s.mirror(o).Add(t.Context(), w)
+		failed(t, w.Constraint, err, registry.ErrInvalid, zipName("1.0.0", "linux_amd64"), zipName("2.0.0", "linux_amd64"),
+			"another version")
+		s.empty(t, w.Constraint)
+	}
+}
+
+// An origin may rename its packages after they were mirrored.
 func TestLostObjectOfAnotherName(t *testing.T) {
 	t.Parallel()
 	o, s := simple(t), newStore(t)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,6 +187,12 @@ var behaviors = []behavior{
 	{name: "names no signing keys", prepare: has(release{keyless: true}, "1.0.0", "1.1.0")},
 	{name: "has no signature", prepare: on(http.NotFound, signaturePath)},
 	{name: "sends the signature of another file", prepare: on(filePage([]byte("-")), signaturePath)},
+	{name: "offers the signed files of another version", between: func(_ *testing.T, r *testRegistry) {
+		for _, platform := range both {
+			other := r.page(strings.ReplaceAll(descriptionPath(platform), "1.1.0", "1.0.0"))
+			r.set(descriptionPath(platform), other)
+		}
+	}},
 	{name: "lacks one of two platforms", prepare: has(release{platforms: []string{linux}}, "1.0.0", "1.1.0")},
 	{name: "lists a platform that is 404", prepare: on(http.NotFound, descriptionPath(darwin))},
 	{name: "lacks all platforms of the policy",

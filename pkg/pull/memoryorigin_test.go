@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -120,13 +121,13 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 	base := host + "/files/" + address + "/" + v.version + "_"
 	var sums strings.Builder
 	for _, p := range v.platforms {
-		packed := v.content(t, p)
+		packed, name := v.content(t, p), path.Base(v.zip(p))
 		digest := sum(packed)
 		o.set(func() { o.pages[v.zip(p)] = packed })
-		fmt.Fprintf(&sums, "%s  %s.zip\n", digest, p)
+		fmt.Fprintf(&sums, "%s  %s\n", digest, name)
 		system, arch, _ := strings.Cut(p, "_")
 		o.put(t, host+"/v1/"+address+"/"+v.version+"/download/"+strings.ReplaceAll(p, "_", "/"), map[string]any{
-			"os": system, "arch": arch, "filename": p + ".zip", "shasum": digest, "download_url": "https://" + v.zip(p),
+			"os": system, "arch": arch, "filename": name, "shasum": digest, "download_url": "https://" + v.zip(p),
 			"shasums_url": "https://" + base + "SHA256SUMS", "shasums_signature_url": "https://" + base + "SHA256SUMS.sig",
 			"signing_keys": map[string]any{"gpg_public_keys": []any{map[string]string{"ascii_armor": string(o.key.Public)}}},
 		})
@@ -138,7 +139,8 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 
 // zip returns the page of a package.
 func (v fakeVersion) zip(platform string) string {
-	return v.provider.Hostname + "/files/" + v.provider.Provider.String() + "/" + v.version + "/" + platform + ".zip"
+	return v.provider.Hostname + "/files/" + v.provider.Provider.String() + "/terraform-provider-" + v.provider.Type +
+		"_" + v.version + "_" + platform + ".zip"
 }
 
 // content returns a package. The same arguments always give the same bytes.

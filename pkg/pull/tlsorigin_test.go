@@ -112,6 +112,13 @@ func (o *tlsOrigin) set(path string, page http.HandlerFunc) {
 	o.pages[path] = page
 }
 
+// page returns a page.
+func (o *tlsOrigin) page(path string) http.HandlerFunc {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.pages[path]
+}
+
 // each changes pages.
 func (o *tlsOrigin) each(change func(http.HandlerFunc) http.HandlerFunc, paths ...string) {
 	o.mu.Lock()
