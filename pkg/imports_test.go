@@ -367,6 +367,10 @@ var rules = []rule{
 	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
 	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
+	{
+		testkit + "providerfiles", []string{testkit + "keys"},
+		withoutEmulators("github.com/aws/", "net/http", "database/sql"),
+	},
 	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
 	{
 		testkit + "golden", []string{"pkg/registry", "pkg/registry/core"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/mirroring"
@@ -322,7 +323,9 @@ func TestManyVersions(t *testing.T) {
 	}{
 		{20_000, func(int) string { return "" }},
 		{60_000, func(int) string { return "" }},
-		{20_000, func(i int) string { return "-x" + sum([]byte{byte(i), byte(i >> 8)}) + sum([]byte{byte(i >> 8)})[:50] }},
+		{20_000, func(i int) string {
+			return "-x" + providerfiles.Sum([]byte{byte(i), byte(i >> 8)}) + providerfiles.Sum([]byte{byte(i >> 8)})[:50]
+		}},
 	} {
 		t.Run(fmt.Sprint(test.count, " of ", len("0.0.0"+test.tag(1)), " characters"), func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/mirroring"
@@ -74,7 +75,9 @@ func (f folder) add(t testing.TB, r release) {
 	write(t, f.at(zipName(r.version, "linux_amd64")), packed)
 	f.document(t, r.version+".json", map[string]any{
 		"archives": map[string]any{
-			"linux_amd64": map[string]any{"url": zipName(r.version, "linux_amd64"), "hashes": []string{"zh:" + sum(packed)}},
+			"linux_amd64": map[string]any{
+				"url": zipName(r.version, "linux_amd64"), "hashes": []string{"zh:" + providerfiles.Sum(packed)},
+			},
 		},
 	})
 }
@@ -352,13 +355,13 @@ func TestImportRefuses(t *testing.T) {
 		{"an empty zip", document(name, ""), []string{name}},
 		{"another provider inside", func(t *testing.T, f folder) {
 			t.Helper()
-			packed := zipOf(t, "other", "program")
+			packed := providerfiles.Zip(t, "terraform-provider-other", "program")
 			write(t, f.at(name), packed)
-			f.archives(t, "linux_amd64", name, "zh:"+sum(packed))
+			f.archives(t, "linux_amd64", name, "zh:"+providerfiles.Sum(packed))
 		}, []string{name, "terraform-provider-inventory"}},
 		{"another zip", func(t *testing.T, f folder) {
 			t.Helper()
-			write(t, f.at(name), zipOf(t, inventory.Type, "another"))
+			write(t, f.at(name), providerfiles.Zip(t, "terraform-provider-inventory", "another"))
 		}, []string{name, h1}},
 		{"an invalid platform", func(t *testing.T, f folder) {
 			t.Helper()
@@ -749,7 +752,8 @@ func TestExport(t *testing.T) {
 		}
 		for _, pkg := range v.Packages {
 			a := document.Archives[pkg.String()]
-			if sum([]byte(got[in+a.URL])) != pkg.SHA256 || fmt.Sprint(a.Hashes) != "["+pkg.H1+" zh:"+pkg.SHA256+"]" ||
+			if providerfiles.Sum([]byte(got[in+a.URL])) != pkg.SHA256 ||
+				fmt.Sprint(a.Hashes) != "["+pkg.H1+" zh:"+pkg.SHA256+"]" ||
 				a.URL != inventory.Filename(v.Version, pkg.Platform) {
 				t.Errorf("%s %s: %+v", v.Version, pkg.Platform, a)
 			}

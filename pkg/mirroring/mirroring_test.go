@@ -1,13 +1,10 @@
 package mirroring_test
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,11 +25,11 @@ import (
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -73,31 +70,6 @@ func platforms(t testing.TB, names ...string) []registry.Platform {
 	return parsed
 }
 
-// zipOf returns the package of a provider that no client could run; the same arguments always give the same bytes.
-func zipOf(t testing.TB, providerType, content string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	z := zip.NewWriter(&out)
-	header := &zip.FileHeader{Name: "terraform-provider-" + providerType, Method: zip.Deflate}
-	header.SetMode(0o755)
-	w, err := z.CreateHeader(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(w, content); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
-func sum(data []byte) string {
-	s := sha256.Sum256(data)
-	return hex.EncodeToString(s[:])
-}
-
 // hashes returns what a lock file may have of a package.
 func hashes(t testing.TB, packed []byte) (h1, zh string) {
 	t.Helper()
@@ -136,16 +108,10 @@ func keyID(t testing.TB, of keyMaker) string {
 	return e.PrimaryKey.KeyIdString()
 }
 
-// sign signs as of when the key was made, so that one that has expired can sign too.
 func sign(t testing.TB, of keyMaker, message []byte) []byte {
 	t.Helper()
-	e, _ := entity(t, of)
-	var out bytes.Buffer
-	if err := openpgp.DetachSign(&out, e, bytes.NewReader(message),
-		&packet.Config{Time: e.PrimaryKey.CreationTime.Local}); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	_, key := entity(t, of)
+	return providerfiles.Sign(t, key, message)
 }
 
 // page is an answer of an origin.
@@ -258,7 +224,7 @@ func (o *origin) heal(t testing.TB) {
 
 func (r release) zip(t testing.TB, platform string) []byte {
 	t.Helper()
-	return zipOf(t, inventory.Type, "program "+r.version+" for "+platform+r.content)
+	return providerfiles.Zip(t, "terraform-provider-inventory", "program "+r.version+" for "+platform+r.content)
 }
 
 // describe makes SHA256SUMS, its signature, and the description of the packages for the zips that are there.
@@ -268,13 +234,14 @@ func (o *origin) describe(t testing.TB, r release) {
 	var sums strings.Builder
 	for _, platform := range r.platforms {
 		packed := o.pages[zipPage(r.version, platform)].body
-		fmt.Fprintf(&sums, "%s  %s\n", sum(packed), zipName(r.version, platform))
+		fmt.Fprintf(&sums, "%s  %s\n", providerfiles.Sum(packed), zipName(r.version, platform))
 		system, arch, _ := strings.Cut(platform, "_")
 		o.pages[packagePage(r.version, platform)] = page{json: map[string]any{
 			"protocols": []any{
 				"5.0",
 				"6.0",
-			}, "os": system, "arch": arch, "filename": zipName(r.version, platform), "shasum": strings.ToUpper(sum(packed)),
+			}, "os": system, "arch": arch, "filename": zipName(r.version, platform),
+			"shasum": strings.ToUpper(providerfiles.Sum(packed)),
 			"download_url": zipPage(r.version,
 				platform), "shasums_url": sumsPage(r.version), "shasums_signature_url": signaturePage(r.version),
 			"signing_keys": map[string]any{
@@ -652,7 +619,7 @@ func TestLeavesNothing(t *testing.T) {
 	o := simple(t)
 	s := newStore(t)
 	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
-	o.set(zipPage("1.0.0", "linux_amd64"), page{body: zipOf(t, inventory.Type, "another")})
+	o.set(zipPage("1.0.0", "linux_amd64"), page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")})
 	_, err := s.mirror(o).Add(t.Context(), want)
 	failed(t, "a wrong zip", err, registry.ErrInvalid)
 	o.heal(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -215,7 +216,7 @@ func TestAddRefuses(t *testing.T) {
 	faults := []fault{
 		{
 			"a zip that differs from SHA256SUMS",
-			set(zips, page{body: zipOf(t, inventory.Type, "another")}),
+			set(zips, page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")}),
 			registry.ErrInvalid,
 			[]string{linux},
 		},
@@ -300,11 +301,11 @@ func TestAddRefuses(t *testing.T) {
 		{"an empty zip", func(t *testing.T, o *origin) { t.Helper(); o.rezip(t, nil) }, registry.ErrInvalid, nil},
 		{"another provider inside", func(t *testing.T, o *origin) {
 			t.Helper()
-			o.rezip(t, zipOf(t, "other", "program"))
+			o.rezip(t, providerfiles.Zip(t, "terraform-provider-other", "program"))
 		}, registry.ErrInvalid, []string{"terraform-provider-inventory"}},
 		{"a bomb", func(t *testing.T, o *origin) {
 			t.Helper()
-			o.rezip(t, zipOf(t, inventory.Type, strings.Repeat("0", 80<<20)))
+			o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", strings.Repeat("0", 80<<20)))
 		}, registry.ErrInvalid, nil},
 		{
 			"protocols that no client supports",
@@ -492,7 +493,7 @@ func TestAddOtherContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := fmt.Sprint(s.records(t))
-	o.rezip(t, zipOf(t, inventory.Type, "another"))
+	o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
 	for _, names := range [][]string{{"linux_amd64"}, {"darwin_arm64", "linux_amd64"}} {
 		want.Platforms = platforms(t, names...)
 		for _, dry := range []bool{true, false} {
@@ -711,7 +712,7 @@ func TestAllowUnsigned(t *testing.T) {
 		},
 		"a wrong zip": func(o *origin) {
 			o.edit("signing_keys", nil, packagePage("1.0.0", linux))
-			o.set(zipPage("1.0.0", linux), page{body: zipOf(t, inventory.Type, "another")})
+			o.set(zipPage("1.0.0", linux), page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")})
 		},
 		"SHA256SUMS of something else": func(o *origin) {
 			o.edit("signing_keys", nil, packagePage("1.0.0", linux))
@@ -875,7 +876,8 @@ func TestLostObject(t *testing.T) {
 // cannot make the mirror take the files of one version for another one.
 func TestAddRefusesFilesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
-	o := newOrigin(t, release{"1.0.0", []string{"linux_amd64"}, ours, ""}, release{"2.0.0", []string{"linux_amd64"}, ours, ""})
+	linux := []string{"linux_amd64"}
+	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, ours, ""})
 	o.set(packagePage("2.0.0", "linux_amd64"), o.pages[packagePage("1.0.0", "linux_amd64")])
 	for _, w := range []mirroring.Wanted{
 		{Address: inventory}, {Address: inventory, Constraint: "2.0.0"}, {Address: inventory, AllowUnsigned: true},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirroring"
@@ -71,7 +72,7 @@ func (p *pulled) offer(t testing.TB, version string) (string, error) {
 	var all []string
 	for _, a := range found {
 		all = append(all, a.String())
-		if want := sum(p.pages[zipPage(version, a.String())].body); a.SHA256 != want {
+		if want := providerfiles.Sum(p.pages[zipPage(version, a.String())].body); a.SHA256 != want {
 			t.Errorf("%s has the digest %s, want %s", a, a.SHA256, want)
 		}
 		if !strings.HasSuffix(a.URL, zipPage(version, a.String())) {
@@ -259,7 +260,7 @@ func TestPullOffer(t *testing.T) {
 			p.edit("signing_keys", nil, packagePage("2.0.0", "linux_amd64"), packagePage("2.0.0", "darwin_arm64"))
 		}, offer: registry.ErrInvalid, copied: registry.ErrInvalid},
 		"SHA256SUMS without one package": {prepare: func(t *testing.T, p *pulled) {
-			changed := []byte(sum(nil) + "  other.zip\n")
+			changed := []byte(providerfiles.Sum(nil) + "  other.zip\n")
 			p.set(sumsPage("2.0.0"), page{body: changed})
 			p.set(signaturePage("2.0.0"), page{body: sign(t, ours, changed)})
 		}, offer: registry.ErrInvalid, copied: registry.ErrInvalid},

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/mirroring"
@@ -267,7 +268,7 @@ func TestFirstKey(t *testing.T) {
 	t.Parallel()
 	o, s := simple(t), newStore(t)
 	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
-	o.set(zipPage("1.0.0", "linux_amd64"), page{body: zipOf(t, inventory.Type, "another")})
+	o.set(zipPage("1.0.0", "linux_amd64"), page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")})
 	_, err := s.mirror(o).Add(t.Context(), want)
 	failed(t, "a wrong package", err, registry.ErrInvalid)
 	if got := s.originItem(t).Keys; len(got) > 0 {

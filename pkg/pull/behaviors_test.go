@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -153,7 +154,7 @@ func many(n int) func(*testing.T, *testRegistry) {
 			map[string]any{"version": "1.0.0", "platforms": []any{}}, map[string]any{"version": "1.1.0", "platforms": []any{}},
 		}
 		for i := range n {
-			digest := sum([]byte(fmt.Sprint(i)))
+			digest := providerfiles.Sum([]byte(fmt.Sprint(i)))
 			v := fmt.Sprintf("0.%d.0-x%s%s", i, digest, digest[:40])
 			versions = append(versions, map[string]any{"version": v, "platforms": []any{}})
 			r.released[v] = true

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apparentlymart/go-versions/versions"
 
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -18,7 +19,8 @@ func TestIndexOfManyVersions(t *testing.T) {
 	const n = 12_000
 	all := make([]registry.Version, n)
 	for i := range all {
-		all[i] = registry.Version{Major: n - uint64(i), Prerelease: versions.VersionExtra("x" + sum(fmt.Append(nil, i)))}
+		long := versions.VersionExtra("x" + providerfiles.Sum(fmt.Append(nil, i)))
+		all[i] = registry.Version{Major: n - uint64(i), Prerelease: long}
 	}
 	index, err := pull.IndexOf(all)
 	if err != nil {

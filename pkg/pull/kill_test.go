@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -229,7 +230,7 @@ func (s setup) checkOffers(t *testing.T, v fakeVersion) {
 	var platforms []string
 	for _, a := range found.Archives {
 		platforms = append(platforms, a.String())
-		if want := sum(v.content(t, a.String())); a.SHA256 != want {
+		if want := providerfiles.Sum(v.content(t, a.String())); a.SHA256 != want {
 			t.Errorf("%s is offered with sha256 %s, want %s", a, a.SHA256, want)
 		}
 	}
@@ -268,7 +269,7 @@ func (s setup) checkComplete(t *testing.T, v fakeVersion, processes ...*process)
 			t.Fatal(err)
 		}
 		n := number(t, v.version)
-		key := v.provider.FileKey(n, sum(content), v.provider.Filename(n, platform))
+		key := v.provider.FileKey(n, providerfiles.Sum(content), v.provider.Filename(n, platform))
 		want[key], once[key] = content, 1
 	}
 	if got := s.mirrored(t, v.provider, v.version); got != strings.Join(v.platforms, " ") {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/client"
@@ -122,7 +123,7 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 	var sums strings.Builder
 	for _, p := range v.platforms {
 		packed, name := v.content(t, p), path.Base(v.zip(p))
-		digest := sum(packed)
+		digest := providerfiles.Sum(packed)
 		o.set(func() { o.pages[v.zip(p)] = packed })
 		fmt.Fprintf(&sums, "%s  %s\n", digest, name)
 		system, arch, _ := strings.Cut(p, "_")
@@ -133,7 +134,7 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 		})
 	}
 	signed := []byte(sums.String())
-	signature := sign(t, o.key, signed)
+	signature := providerfiles.Sign(t, o.key, signed)
 	o.set(func() { o.pages[base+"SHA256SUMS"], o.pages[base+"SHA256SUMS.sig"] = signed, signature })
 }
 
@@ -146,7 +147,7 @@ func (v fakeVersion) zip(platform string) string {
 // content returns a package. The same arguments always give the same bytes.
 func (v fakeVersion) content(t testing.TB, platform string) []byte {
 	t.Helper()
-	return zipOf(t, "terraform-provider-"+v.provider.Type, "program "+v.version+" for "+platform)
+	return providerfiles.Zip(t, "terraform-provider-"+v.provider.Type, "program "+v.version+" for "+platform)
 }
 
 // RoundTrip implements [http.RoundTripper].

@@ -1,12 +1,8 @@
 package pull_test
 
 import (
-	"archive/zip"
-	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,10 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
-
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 )
 
 // The keys of the origins, created once.
@@ -144,48 +138,6 @@ func filePage(content []byte) http.HandlerFunc {
 	}
 }
 
-func sum(data []byte) string {
-	s := sha256.Sum256(data)
-	return hex.EncodeToString(s[:])
-}
-
-// zipOf returns a package with one file. The same arguments always give the same
-// bytes.
-func zipOf(t testing.TB, name, content string) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	z := zip.NewWriter(&out)
-	header := &zip.FileHeader{Name: name, Method: zip.Deflate}
-	header.SetMode(0o755)
-	w, err := z.CreateHeader(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.WriteString(w, content); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
-// sign signs a message at the time when the key was created, which is in the past
-// on the clock of every test.
-func sign(t testing.TB, key keys.SigningKey, message []byte) []byte {
-	t.Helper()
-	ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(key.Private))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	config := &packet.Config{Time: ring[0].PrimaryKey.CreationTime.Local}
-	if err := openpgp.DetachSign(&out, ring[0], bytes.NewReader(message), config); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
 // publish makes the origin serve versions, and no others.
 func (o *tlsOrigin) publish(t testing.TB, releases map[string]release) {
 	t.Helper()
@@ -227,10 +179,10 @@ func (o *tlsOrigin) serve(t testing.TB, version string, r release) {
 	}
 	var sums strings.Builder
 	for _, platform := range r.platforms {
-		packed := zipOf(t, file, version+" for "+platform+r.content)
-		digest := sum(packed)
+		packed := providerfiles.Zip(t, file, version+" for "+platform+r.content)
+		digest := providerfiles.Sum(packed)
 		if r.wrongDigest {
-			digest = sum([]byte(digest))
+			digest = providerfiles.Sum([]byte(digest))
 		}
 		name := "terraform-provider-inventory_" + version + "_" + platform + ".zip"
 		fmt.Fprintf(&sums, "%s  %s\n", digest, name)
@@ -246,7 +198,7 @@ func (o *tlsOrigin) serve(t testing.TB, version string, r release) {
 		}))
 	}
 	o.set(at(sumsPath), filePage([]byte(sums.String())))
-	o.set(at(signaturePath), filePage(sign(t, key, []byte(sums.String()))))
+	o.set(at(signaturePath), filePage(providerfiles.Sign(t, key, []byte(sums.String()))))
 }
 
 // What pages can do instead of answering.
