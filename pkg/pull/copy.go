@@ -96,7 +96,7 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	}
 	working, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
-	held, stop := w.renewing(working, lease)
+	held, stop := w.renewing(working, lease, w.options.Lease)
 	defer stop() //nolint:errcheck // after a panic
 	result, failed := from.Copy(held, policy, p, v)
 	if failed != nil && ctx.Err() == nil && working.Err() != nil {

@@ -59,7 +59,7 @@ func (w *Worker) takeLease(ctx context.Context, name string) (*catalog.Lease, er
 	return w.options.Catalog.Mirror.TakeLease(ctx, name, w.options.Now().Add(documentLease))
 }
 
-// workWithLease does the work of [Worker.once] with the lease.
+// workWithLease does the work of [Worker.once] with the lease, which it renews.
 func (w *Worker) workWithLease(ctx context.Context, lease *catalog.Lease, done func(context.Context) (bool, error),
 	work func(context.Context) error) error {
 	defer w.release(ctx, lease)
@@ -67,7 +67,13 @@ func (w *Worker) workWithLease(ctx context.Context, lease *catalog.Lease, done f
 	if ok, err := done(ctx); ok || err != nil {
 		return err
 	}
-	return work(ctx)
+	held, stop := w.renewing(ctx, lease, documentLease)
+	defer stop() //nolint:errcheck // after a panic
+	err := work(held)
+	if lost := stop(); lost != nil && err != nil {
+		return lost // the work has ended because of it
+	}
+	return err
 }
 
 func (w *Worker) release(ctx context.Context, lease *catalog.Lease) {
@@ -78,13 +84,15 @@ func (w *Worker) release(ctx context.Context, lease *catalog.Lease) {
 	}
 }
 
-// renewing renews a lease until stop is called. The returned context ends if the
-// lease is lost, and stop then returns the reason.
-func (w *Worker) renewing(ctx context.Context, lease *catalog.Lease) (held context.Context, stop func() error) {
+// renewing renews a lease of some duration until stop is called. The returned
+// context ends if the lease is lost, and stop then returns the reason.
+func (w *Worker) renewing(ctx context.Context, lease *catalog.Lease, duration time.Duration) (
+	held context.Context, stop func() error,
+) {
 	held, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		lost := w.renew(held, lease)
+		lost := w.renew(held, lease, duration)
 		cancel()
 		ended <- lost
 	}()
@@ -96,9 +104,9 @@ func (w *Worker) renewing(ctx context.Context, lease *catalog.Lease) (held conte
 
 // renew renews a lease until ctx ends. It returns an error if another process
 // may have taken the lease.
-func (w *Worker) renew(ctx context.Context, lease *catalog.Lease) error {
-	expires := w.options.Now().Add(w.options.Lease)
-	tick := time.NewTicker(w.options.Lease / 4)
+func (w *Worker) renew(ctx context.Context, lease *catalog.Lease, duration time.Duration) error {
+	expires := w.options.Now().Add(duration)
+	tick := time.NewTicker(duration / 4)
 	defer tick.Stop()
 	for {
 		select {
@@ -106,7 +114,7 @@ func (w *Worker) renew(ctx context.Context, lease *catalog.Lease) error {
 			return nil
 		case <-tick.C:
 		}
-		until := w.options.Now().Add(w.options.Lease)
+		until := w.options.Now().Add(duration)
 		err := renewBefore(ctx, lease, expires, until)
 		switch {
 		case err == nil:

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -61,6 +63,45 @@ func TestOnceAfterKill(t *testing.T) {
 		}
 		if waited := time.Since(begin); waited < 10*time.Second || waited > 12*time.Second {
 			t.Errorf("it waited %s, want about 10 s", waited)
+		}
+	})
+}
+
+// A process renews its lease. If it is killed, another one takes over before its
+// client stops waiting.
+func TestOnceAfterKillDuringWork(t *testing.T) {
+	t.Parallel()
+	bubble(t, newMemoryOrigin(t), allow(registry.PullOpen), func(t *testing.T, s setup) {
+		p := new(process)
+		first := newWorker(s.origin, killableTable{s.table, p}, s.objects, 1<<20)
+		var killed time.Time
+		ended := make(chan error, 1)
+		go func() {
+			ended <- first.Once(t.Context(), "work", no, func(ctx context.Context) error {
+				time.Sleep(2 * pull.DocumentLease)
+				p.mu.Lock()
+				p.killed, killed = true, time.Now()
+				p.mu.Unlock()
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		synctest.Wait()
+		var begun time.Time
+		if err := s.worker().Once(t.Context(), "work", no, func(context.Context) error {
+			begun = time.Now()
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err == nil {
+			t.Error("the killed process did not notice that it lost the lease")
+		}
+		if begun.Before(killed) {
+			t.Errorf("the second process began %s before the first one was killed", killed.Sub(begun))
+		}
+		if waited := begun.Sub(killed); waited > 5*time.Second {
+			t.Errorf("the second process waited %s after the first one was killed", waited)
 		}
 	})
 }

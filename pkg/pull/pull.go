@@ -156,9 +156,9 @@ const (
 	// maxIndex is the maximum size of the compressed versions of a provider, in
 	// bytes. It leaves room for the other parts of an item of DynamoDB.
 	maxIndex = 200 << 10
-	// documentLease is longer than any client waits for a document, and longer
-	// than nightlyTimeout.
-	documentLease = 10 * time.Second
+	// documentLease is how long the lease of a process that ended prevents others
+	// from the same check. Clients wait longer.
+	documentLease = 3 * time.Second
 	// offerTime is how long the answer for a version is cached. The URLs of an
 	// origin can be presigned, for an unknown time.
 	offerTime = 2 * time.Minute
