@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/local"
@@ -119,7 +120,7 @@ func (w Writer) Write(ctx context.Context, path string) (m Manifest, err error) 
 	if _, err := os.Lstat(path); err == nil {
 		return m, exists()
 	}
-	removeUnfinished(path)
+	removeUnfinished(filepath.Dir(path), "") // each backup of a timer has another name
 	temporary := path + unfinished + rand.Text()
 	defer func() { _ = os.Remove(temporary) }()
 	if err := w.try(ctx, temporary); err != nil {
@@ -154,18 +155,21 @@ func publish(temporary, path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// removeUnfinished removes the files and folders of processes that were killed
-// more than a day ago. A younger one may belong to a running process.
-func removeUnfinished(path string) {
-	entries, _ := os.ReadDir(filepath.Dir(path))
-	begin := filepath.Base(path) + unfinished
+// leftovers matches the names of temporary files, with those of SQLite.
+var leftovers = regexp.MustCompile(`(.+)` + unfinished + `[A-Z2-7]{26}(\.db(-wal|-shm|-journal)?)?$`)
+
+// removeUnfinished removes temporary files and folders from a folder, which
+// processes left that were killed more than a day ago. A younger one may belong
+// to a running process. If of is not empty, it removes only those of this name.
+func removeUnfinished(dir, of string) {
+	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		name := e.Name()
-		if len(name) <= len(begin) || name[:len(begin)] != begin {
+		name := leftovers.FindStringSubmatch(e.Name())
+		if name == nil || of != "" && name[1] != of {
 			continue
 		}
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-			_ = os.RemoveAll(filepath.Join(filepath.Dir(path), name))
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
 		}
 	}
 }
@@ -197,7 +201,11 @@ func (w Writer) try(ctx context.Context, path string) error {
 
 func (w Writer) write(ctx context.Context, path string) (err error) {
 	database := path + ".db"
-	defer func() { _ = os.Remove(database) }()
+	defer func() {
+		for _, ending := range []string{"", "-wal", "-shm"} {
+			_ = os.Remove(database + ending)
+		}
+	}()
 	w.step()
 	taken := w.Now().UTC().Truncate(time.Second)
 	snapshot, err := w.Data.Snapshot(ctx, database)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -594,6 +595,34 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("an unknown error: %v", err)
 		}
 	})
+}
+
+// Files of processes that were killed long ago are removed, and no others.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	data := filled(t, 1)
+	dir := t.TempDir()
+	const random = "-unfinished-ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	old := time.Now().Add(-25 * time.Hour)
+	for name, at := range map[string]time.Time{
+		"larder-1.tar" + random: old, "larder-1.tar" + random + ".db": old, "larder-1.tar" + random + ".db-wal": old,
+		"larder-2.tar" + random: time.Now(), "larder-3.tar": old, "notes-unfinished-yet": old,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := (backup.Writer{Data: data}).Write(t.Context(), filepath.Join(dir, "larder-4.tar")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"larder-2.tar" + random, "larder-3.tar", "notes-unfinished-yet"}
+	if diff := cmp.Diff(want, others(t, dir, "larder-4.tar")); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
 }
 
 // A later state of the registry has changes that the restored one lacks.

@@ -43,7 +43,7 @@ func restore(ctx context.Context, file, dir string, reporter progress.Reporter, 
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return m, regularfile.Unwritable(filepath.Dir(dir), err)
 	}
-	removeUnfinished(dir)
+	removeUnfinished(filepath.Dir(dir), filepath.Base(dir))
 	step()
 	temporary := dir + unfinished + rand.Text()
 	if err := os.Mkdir(temporary, 0o700); err != nil {
