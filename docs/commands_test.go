@@ -94,10 +94,9 @@ var serve = regexp.MustCompile(`^larder serve( [^\n]*)?\n$`)
 func (b block) script(page, address string) string {
 	text := b.text
 	if match := serve.FindStringSubmatch(text); match != nil {
-		_, port, _ := strings.Cut(address, ":")
 		text = fmt.Sprintf("larder serve --listen %s%s >serve.log 2>&1 &\n"+
-			"servers+=($!)\nuntil (: </dev/tcp/127.0.0.1/%s) 2>/dev/null; do kill -0 $!; sleep 0.1; done\n",
-			served, strings.TrimSuffix(match[1], " &"), port)
+			"servers+=($!)\nuntil grep -q https:// serve.log; do kill -0 $!; sleep 0.1; done\n",
+			served, strings.TrimSuffix(match[1], " &"))
 	}
 	return fmt.Sprintf("echo '== %s:%d' >&2\n%s\n", page, b.line, strings.ReplaceAll(text, served, address))
 }

@@ -177,7 +177,9 @@ func nextNight(now time.Time) time.Time {
 func (w *Worker) resumeAll(ctx context.Context) (left bool) {
 	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
 		if err != nil {
-			w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
+			if ctx.Err() == nil {
+				w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
+			}
 			return left
 		}
 		if p, err := registry.ParseMirrorProvider(found.Address); err == nil {

@@ -26,7 +26,8 @@ func (c *cli) restoreCommand() *cobra.Command {
 		Short: "Restore a registry from a backup",
 		Long: `Make a folder with the registry of a backup that ` + "`larder backup`" + ` wrote. The
 folder must be new or empty. The command checks every byte, and then the whole
-registry, as ` + "`larder verify --at-rest`" + ` does. If it ends early, there is no folder.
+registry, as ` + "`larder verify --at-rest`" + ` does. If it ends early, there is no
+folder.
 
 A backup does not have what happened after it. Versions that were withdrawn
 since are back, and tokens that were revoked since are valid again. With
