@@ -139,7 +139,7 @@ func build(ctx context.Context, version, folder, targets, base, commit, date str
 	}
 	cmd := exec.CommandContext(ctx, ko, args...)
 	cmd.Env = append(os.Environ(), "KO_DOCKER_REPO="+repository, "KO_DEFAULTBASEIMAGE="+base, "LARDER_RELEASE="+version,
-		"SOURCE_DATE_EPOCH="+date, "KO_DATA_DATE_EPOCH="+date)
+		"SOURCE_DATE_EPOCH="+date, "KO_DATA_DATE_EPOCH="+date, "TZ=UTC") // ko writes times of the builder's zone
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("cannot build the image: %w", err)

@@ -101,13 +101,14 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// built runs scripts/image for this machine's platform, and returns the digest
-// and the folder.
-func built(t *testing.T) (digest, folder string) {
+// built runs scripts/image for this machine's platform with further variables,
+// and returns the digest and the folder.
+func built(t *testing.T, env ...string) (digest, folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
 	cmd := exec.CommandContext(t.Context(), "scripts/image", "1.2.3-rc.1", folder, "linux/"+runtime.GOARCH)
 	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), env...)
 	var log strings.Builder
 	cmd.Stderr = &log
 	out, err := cmd.Output()
@@ -118,7 +119,7 @@ func built(t *testing.T) (digest, folder string) {
 }
 
 // The image has the program, runs it as an ordinary user, and is small. A
-// second build gives the same image.
+// second build with other settings gives the same image.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -128,7 +129,7 @@ func TestImage(t *testing.T) {
 		t.Skip("LEFT OUT: ko is not in .tools")
 	}
 	digest, folder := built(t)
-	again, _ := built(t)
+	again, _ := built(t, "TZ=Asia/Tokyo", "GOFLAGS=-buildvcs=true", "GOAMD64=v2")
 	if digest != again {
 		t.Errorf("two builds gave %s and %s", digest, again)
 	}
