@@ -230,7 +230,11 @@ func TestQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(string(runbook), -1) {
+	ofStack, _, found := strings.Cut(string(runbook), "\n## On one machine\n")
+	if !found {
+		t.Fatal("the runbook has no part for one machine, which has commands and no queries")
+	}
+	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(ofStack, -1) {
 		switch of, query, _ := strings.Cut(block[1], "\n"); of {
 		case "# the functions' logs":
 			queries = append(queries, query)
