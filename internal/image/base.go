@@ -36,7 +36,9 @@ func base() (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, architecture := range []string{"amd64", "arm64"} {
 		platform := v1.Platform{OS: "linux", Architecture: architecture}
-		image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), files)
+		// Podman and skopeo refuse an OCI image with a configuration of Docker's type.
+		image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+		image, err := mutate.AppendLayers(image, files)
 		if err != nil {
 			return nil, err
 		}

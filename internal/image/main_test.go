@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // entries returns the headers and contents of an image's files.
@@ -146,6 +147,13 @@ func TestImage(t *testing.T) {
 	}
 	if got := config.Config.Labels["org.opencontainers.image.version"]; got != "1.2.3-rc.1" {
 		t.Errorf("the version in the labels is %q", got)
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(types.OCIConfigJSON, manifest.Config.MediaType); diff != "" {
+		t.Errorf("type of the configuration (-want +got):\n%s", diff)
 	}
 	size := int64(0)
 	layers, err := image.Layers()
