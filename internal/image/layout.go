@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -18,14 +21,10 @@ const (
 	tag = "org.opencontainers.image.ref.name"
 )
 
-// finish copies the images in the layout of ko to a new layout, as one index.
-// It returns the digest of the index, by which clients pull the image.
-func finish(built, folder, version string) (string, error) {
-	root, err := layout.ImageIndexFromPath(built)
-	if err != nil {
-		return "", err
-	}
-	images, err := flatten(root)
+// finish copies the images that ko pushed to a new layout, as one index. It
+// returns the digest of the index, by which clients pull the image.
+func finish(ctx context.Context, reference, folder, version string) (string, error) {
+	images, err := pushed(ctx, reference)
 	if err != nil {
 		return "", err
 	}
@@ -55,27 +54,31 @@ func finish(built, folder, version string) (string, error) {
 	return digest.String(), to.AppendIndex(index, layout.WithAnnotations(map[string]string{tag: version}))
 }
 
-// flatten returns the images of an index and of the indexes in it. ko writes
-// one image for one platform, and an index for several.
-func flatten(index v1.ImageIndex) ([]v1.Image, error) {
+// pushed returns the images at a reference. ko pushes one image for one
+// platform, and an index for several.
+func pushed(ctx context.Context, reference string) ([]v1.Image, error) {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return nil, err
+	}
+	found, err := remote.Get(ref, remote.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if !found.MediaType.IsIndex() {
+		image, err := found.Image()
+		return []v1.Image{image}, err
+	}
+	index, err := found.ImageIndex()
+	if err != nil {
+		return nil, err
+	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		return nil, err
 	}
 	var images []v1.Image
 	for _, d := range manifest.Manifests {
-		if d.MediaType.IsIndex() {
-			below, err := index.ImageIndex(d.Digest)
-			if err != nil {
-				return nil, err
-			}
-			more, err := flatten(below)
-			if err != nil {
-				return nil, err
-			}
-			images = append(images, more...)
-			continue
-		}
 		image, err := index.Image(d.Digest)
 		if err != nil {
 			return nil, err

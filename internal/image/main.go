@@ -17,8 +17,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,9 +31,9 @@ import (
 const (
 	ko     = ".tools/ko-v0.19.1/ko"
 	source = "https://github.com/larder-registry/larder"
-	// repository is where the release is published. Nothing is pushed here.
-	repository = "ghcr.io/larder-registry/larder"
-	platforms  = "linux/amd64,linux/arm64"
+	// baseTag is the tag of the base image in the repository that ko uses.
+	baseTag   = "base"
+	platforms = "linux/amd64,linux/arm64"
 )
 
 var versions = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
@@ -69,21 +69,15 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	address, end, err := serve(ctx, index)
+	repository, end, err := serve(ctx, index)
 	if err != nil {
 		return err
 	}
 	defer end()
-	work, err := os.MkdirTemp("", "larder-image-")
-	if err != nil {
+	if err := build(ctx, version, targets, repository, commit, date); err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(work) }()
-	built := filepath.Join(work, "layout")
-	if err := build(ctx, version, built, targets, address, commit, date); err != nil {
-		return err
-	}
-	digest, err := finish(built, folder, version)
+	digest, err := finish(ctx, repository+":"+version, folder, version)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", folder, err)
 	}
@@ -101,9 +95,9 @@ func head(ctx context.Context) (commit, date string, err error) {
 	return commit, date, nil
 }
 
-// serve serves an index on a loopback address until end is called. It returns
-// the index's name.
-func serve(ctx context.Context, index v1.ImageIndex) (address string, end func(), err error) {
+// serve runs a registry on a loopback address until end is called. It returns
+// the name of a repository with the base image.
+func serve(ctx context.Context, index v1.ImageIndex) (repository string, end func(), err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
@@ -113,7 +107,8 @@ func serve(ctx context.Context, index v1.ImageIndex) (address string, end func()
 	}
 	go func() { _ = server.Serve(listener) }()
 	end = func() { _ = server.Close() }
-	reference, err := name.NewTag(listener.Addr().String() + "/base:latest")
+	repository = listener.Addr().String() + "/larder"
+	reference, err := name.NewTag(repository + ":" + baseTag)
 	if err == nil {
 		err = remote.WriteIndex(reference, index, remote.WithContext(ctx))
 	}
@@ -121,14 +116,14 @@ func serve(ctx context.Context, index v1.ImageIndex) (address string, end func()
 		end()
 		return "", nil, fmt.Errorf("cannot serve the base image: %w", err)
 	}
-	return reference.String(), end, nil
+	return repository, end, nil
 }
 
-// build runs ko.
-func build(ctx context.Context, version, folder, targets, base, commit, date string) error {
+// build runs ko, which pushes the image to the repository.
+func build(ctx context.Context, version, targets, repository, commit, date string) error {
 	args := []string{
-		"build", "./scripts/larder", "--bare", "--push=false", "--oci-layout-path", folder, "--platform", targets,
-		"--tags", version, "--sbom", "none", // the release has the SBOM of each program
+		"build", "./scripts/larder", "--bare", "--platform", targets, "--tags", version,
+		"--sbom", "none", // the release has the SBOM of each program
 	}
 	for _, label := range []string{
 		"title=Larder", "description=Private registry for OpenTofu and Terraform", "licenses=Apache-2.0",
@@ -138,11 +133,21 @@ func build(ctx context.Context, version, folder, targets, base, commit, date str
 		args = append(args, "--image-label", "org.opencontainers.image."+label)
 	}
 	cmd := exec.CommandContext(ctx, ko, args...)
-	cmd.Env = append(os.Environ(), "KO_DOCKER_REPO="+repository, "KO_DEFAULTBASEIMAGE="+base, "LARDER_RELEASE="+version,
-		"SOURCE_DATE_EPOCH="+date, "KO_DATA_DATE_EPOCH="+date, "TZ=UTC") // ko writes times of the builder's zone
+	cmd.Env = append(environment(), "KO_DOCKER_REPO="+repository, "KO_DEFAULTBASEIMAGE="+repository+":"+baseTag,
+		"LARDER_RELEASE="+version, "SOURCE_DATE_EPOCH="+date, "KO_DATA_DATE_EPOCH="+date,
+		"TZ=UTC") // ko writes times of the builder's zone
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("cannot build the image: %w", err)
 	}
 	return nil
+}
+
+// environment returns the variables of this process without settings of ko. ko
+// also rejects variables for one platform.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		key, _, _ := strings.Cut(variable, "=")
+		return strings.HasPrefix(key, "KO_") || key == "KOCACHE" || key == "GOOS" || key == "GOARCH" || key == "GOARM"
+	})
 }

@@ -129,8 +129,13 @@ func TestImage(t *testing.T) {
 	if _, err := os.Stat("../../" + ko); err != nil {
 		t.Skip("LEFT OUT: ko is not in .tools")
 	}
+	upper := filepath.Join(t.TempDir(), "T") // ko rejects such folders for images
+	if err := os.Mkdir(upper, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	digest, folder := built(t)
-	again, _ := built(t, "TZ=Asia/Tokyo", "GOFLAGS=-buildvcs=true", "GOAMD64=v2")
+	again, _ := built(t, "TZ=Asia/Tokyo", "GOFLAGS=-buildvcs=true", "GOAMD64=v2", "GOOS=linux",
+		"KO_DOCKER_REPO=registry.invalid", "TMPDIR="+upper)
 	if digest != again {
 		t.Errorf("two builds gave %s and %s", digest, again)
 	}
@@ -187,21 +192,35 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// only returns the only image of a layout.
+// only returns the only image of a layout, which is in an index.
 func only(t *testing.T, folder string) v1.Image {
 	t.Helper()
 	root, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := flatten(root)
+	index, err := root.ImageIndex(sole(t, root))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(images) != 1 {
-		t.Fatalf("the layout has %d images", len(images))
+	image, err := index.Image(sole(t, index))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return images[0]
+	return image
+}
+
+// sole returns the digest of the only manifest in an index.
+func sole(t *testing.T, index v1.ImageIndex) v1.Hash {
+	t.Helper()
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 1 {
+		t.Fatalf("an index has %d manifests, want 1", len(manifest.Manifests))
+	}
+	return manifest.Manifests[0].Digest
 }
 
 // Wrong arguments create nothing.
