@@ -1,0 +1,81 @@
+// Package git runs the program git.
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ErrMissing means that this machine has no program git. It comes with
+// registry.ErrNotFound.
+var ErrMissing = errors.New("git is not installed")
+
+// maxOutput bounds the output of git, in bytes.
+const maxOutput = 64 << 20
+
+// Run runs git in a folder, and returns its standard output. env is added to
+// the environment of this process. git never prompts.
+//
+// If git fails, the error is registry.ErrInvalid and contains its last line on
+// standard error. Never pass a secret in args, which other users can list.
+func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return nil, registry.WithHint(registry.Errorf(ErrMissing, "cannot run git: %w", registry.ErrNotFound),
+			"Install git.")
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"), env...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that git removes its locks
+	cmd.WaitDelay = 5 * time.Second
+	out, messages := &bounded{limit: maxOutput}, &bounded{limit: 64 << 10, drop: true}
+	cmd.Stdout, cmd.Stderr = out, messages
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case out.full:
+		return nil, fmt.Errorf("%w repository: the output of git %s has more than %d bytes",
+			registry.ErrInvalid, args[0], maxOutput)
+	case err != nil:
+		return nil, fmt.Errorf("%w repository: git %s failed: %s", registry.ErrInvalid, args[0], reason(messages, err))
+	}
+	return out.Bytes(), nil
+}
+
+// reason returns the last line that git printed, or else the error.
+func reason(messages *bounded, err error) string {
+	lines := strings.Split(strings.TrimSpace(messages.String()), "\n")
+	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
+		return printable.Mark(last, 300)
+	}
+	return err.Error()
+}
+
+// bounded is a buffer with a limit.
+type bounded struct {
+	bytes.Buffer
+	limit int
+	drop  bool // drop further bytes, and do not fail
+	full  bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) <= b.limit {
+		return b.Buffer.Write(p)
+	}
+	if b.full = true; b.drop {
+		return len(p), nil
+	}
+	return 0, errors.New("too long")
+}
