@@ -35,6 +35,11 @@ type kind[A registry.Address, R registry.Record] interface {
 	// deprecate returns a record with a deprecation message. An empty message
 	// ends the deprecation.
 	deprecate(r R, message string, hide bool) (R, error)
+	// origin returns where a record was copied from, or nil.
+	origin(R) *registry.CopiedFrom
+	// addCopy returns a record with the address of a copy in another registry, and
+	// reports whether that is new.
+	addCopy(r R, target string) (R, bool)
 	// tombstone returns the record of a withdrawn version.
 	tombstone(registry.Version, registry.Withdrawal) R
 }
@@ -65,6 +70,12 @@ func (moduleKind) deprecate(r registry.ModuleVersion, message string, hide bool)
 	return r, nil
 }
 
+func (moduleKind) origin(r registry.ModuleVersion) *registry.CopiedFrom { return r.CopiedFrom }
+
+func (moduleKind) addCopy(r registry.ModuleVersion, target string) (registry.ModuleVersion, bool) {
+	return r.AddCopy(target)
+}
+
 func (moduleKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ModuleVersion {
 	return registry.ModuleVersion{Version: v, Withdrawn: &w}
 }
@@ -92,6 +103,12 @@ func (providerKind) deprecate(r registry.ProviderVersion, message string, hide b
 	return r, nil
 }
 
+func (providerKind) origin(r registry.ProviderVersion) *registry.CopiedFrom { return r.CopiedFrom }
+
+func (providerKind) addCopy(r registry.ProviderVersion, target string) (registry.ProviderVersion, bool) {
+	return r.AddCopy(target)
+}
+
 func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ProviderVersion {
 	return registry.ProviderVersion{Version: v, Withdrawn: &w}
 }
@@ -117,6 +134,12 @@ func (mirrorKind) describe(entry *registry.Summary, latest registry.MirrorVersio
 
 func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registry.MirrorVersion, error) {
 	return r, fmt.Errorf("%w deprecation: only its own registry can deprecate a mirrored provider", registry.ErrInvalid)
+}
+
+func (mirrorKind) origin(registry.MirrorVersion) *registry.CopiedFrom { return nil }
+
+func (mirrorKind) addCopy(r registry.MirrorVersion, _ string) (registry.MirrorVersion, bool) {
+	return r, false // others mirror it from its origin
 }
 
 func (mirrorKind) tombstone(v registry.Version, w registry.Withdrawal) registry.MirrorVersion {

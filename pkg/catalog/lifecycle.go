@@ -132,6 +132,34 @@ func (v Versions[A, R]) isWarned(s *state[R]) bool {
 	return !v.kind.warns() || s.index.listing.deprecated() == s.index.summary.Deprecated
 }
 
+// AddCopy records that a version was copied to another registry. target is the
+// address there, such as HOST/NAMESPACE/NAME/SYSTEM. If the record has this copy
+// already, AddCopy changes nothing.
+//
+// Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
+// [registry.ErrCorrupt].
+func (v Versions[A, R]) AddCopy(
+	ctx context.Context, a A, n registry.Version, target, by string,
+) (changed bool, err error) {
+	err = v.update(ctx, a, &n, nil, func(s *state[R]) (registry.AuditEntry, error) {
+		changed = false
+		if err := s.editable(); err != nil {
+			return registry.AuditEntry{}, err
+		}
+		record, isNew := v.kind.addCopy(s.record, target)
+		if !isNew {
+			return registry.AuditEntry{}, errUnchanged
+		}
+		changed = true
+		v.set(s, record)
+		return registry.AuditEntry{By: by, Action: registry.AuditCopy, Detail: "to " + target}, nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("cannot record a copy of %s %s: %w", a, n, err)
+	}
+	return changed, nil
+}
+
 // SetDocs sets the documentation and the search words of a published module
 // version, which may have been published without them. The caller stores the
 // object first. changed reports whether the record had other documentation or

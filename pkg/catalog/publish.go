@@ -145,7 +145,11 @@ func (v Versions[A, R]) publish(
 				return registry.AuditEntry{}, err
 			}
 		}
-		return registry.AuditEntry{By: by, Action: registry.AuditPublish}, v.checkSigner(ctx, a, s)
+		entry := registry.AuditEntry{By: by, Action: registry.AuditPublish}
+		if from := v.kind.origin(record); from != nil {
+			entry.Detail = from.String()
+		}
+		return entry, v.checkSigner(ctx, a, s)
 	})
 	var none R
 	switch {

@@ -24,7 +24,7 @@ type AuditEntry struct {
 	Version *Version `json:"version,omitempty"`
 	// Detail has details of the change, such as platforms, a message or a reason.
 	// Other examples are the digest of documentation or of a policy, the owner of
-	// a key, and the name and the scopes of a token.
+	// a key, the other registry of a copy, and the name and the scopes of a token.
 	Detail string `json:"detail,omitempty"`
 	// Problem is why the entry cannot be trusted. It is empty if the entry is
 	// as it was written, and is never stored. If the time of the entry is
@@ -43,6 +43,7 @@ const (
 	AuditHide        AuditAction = "hide" // also deprecates
 	AuditUndeprecate AuditAction = "undeprecate"
 	AuditDocument    AuditAction = "document" // sets the documentation after the publish
+	AuditCopy        AuditAction = "copy"     // of a version to another registry
 	AuditWithdraw    AuditAction = "withdraw"
 	AuditAddKey      AuditAction = "add-key"
 	AuditReplaceKey  AuditAction = "replace-key"

@@ -131,6 +131,11 @@ type ProviderVersion struct {
 	// Deprecated is the reason for a deprecation. It is empty if the version is
 	// not deprecated.
 	Deprecated string `json:"deprecated,omitempty"`
+	// CopiedFrom is set if the version was copied from another registry.
+	CopiedFrom *CopiedFrom `json:"copied_from,omitempty"`
+	// CopiedTo are the addresses of copies of the version in other registries,
+	// with their hosts. It has the last [MaxCopies].
+	CopiedTo []string `json:"copied_to,omitempty"`
 	// Withdrawn is set if the version was withdrawn. The record then has only
 	// the version and this field.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`

@@ -55,6 +55,7 @@ var knownActions = []registry.AuditAction{
 	registry.AuditPublish, registry.AuditMirror, registry.AuditDeprecate, registry.AuditHide,
 	registry.AuditUndeprecate, registry.AuditWithdraw, registry.AuditCreateToken,
 	registry.AuditSetPolicy, registry.AuditAdmit, registry.AuditOverrule, registry.AuditRefuseKey, registry.AuditTrustKey,
+	registry.AuditCopy,
 }
 
 func setOf(action registry.AuditAction) actions {
@@ -239,12 +240,26 @@ func claimsOf[R registry.Record](record R) []claim {
 		return made
 	}
 	made := []claim{{action: registry.AuditPublish, version: v}}
+	if copied(record) {
+		made = append(made, claim{action: registry.AuditCopy, version: v})
+	}
 	if message, hidden := deprecation(record); hidden {
 		made = append(made, claim{action: registry.AuditHide, version: v})
 	} else if message != "" {
 		made = append(made, claim{action: registry.AuditDeprecate, version: v})
 	}
 	return made
+}
+
+// copied reports whether a version was copied to other registries.
+func copied[R registry.Record](record R) bool {
+	switch r := any(record).(type) {
+	case registry.ModuleVersion:
+		return len(r.CopiedTo) > 0
+	case registry.ProviderVersion:
+		return len(r.CopiedTo) > 0
+	}
+	return false
 }
 
 // deprecation returns the deprecation message of a version, and whether it is
@@ -452,6 +467,7 @@ var wording = []struct {
 	{registry.AuditWithdraw, "withdrawal of "},
 	{registry.AuditDeprecate, "deprecation of "},
 	{registry.AuditHide, "hiding of "},
+	{registry.AuditCopy, "copying of "},
 	{registry.AuditAddKey, "addition of key "},
 	{registry.AuditCreateToken, "creation of token "},
 	{registry.AuditAdmit, "admission of "},
