@@ -22,6 +22,7 @@ const (
 //	POST   VERSION/uploads/ID/commit             -> Published, 200
 //	DELETE VERSION/uploads/ID                    -> 204
 //	PUT    deprecation, VERSION/deprecation      Deprecation -> 204
+//	PUT    VERSION/copies                        Copy -> 204
 //
 // VERSION has no leading v. Every request can be repeated. Beginning an upload
 // of the same content again continues the first one. DELETE abandons an upload,
@@ -58,6 +59,9 @@ type (
 		// Protocols are the protocols of a provider. If there is a manifest,
 		// they must be those in it.
 		Protocols []string `json:"protocols,omitempty"`
+		// CopiedFrom is set for a copy of a version of another registry. A copied
+		// provider can lack the manifest that its SHA256SUMS lists.
+		CopiedFrom *registry.CopiedFrom `json:"copied_from,omitempty"`
 	}
 	// File is one file of an [Announcement].
 	File struct {
@@ -109,5 +113,11 @@ type (
 		Message string `json:"message"`
 		// Hide also removes a version of a module from the listing.
 		Hide bool `json:"hide,omitempty"`
+	}
+	// Copy records that a version was copied to another registry.
+	Copy struct {
+		// Target is the address there, HOST/NAMESPACE/NAME/SYSTEM or
+		// HOST/NAMESPACE/TYPE.
+		Target string `json:"target"`
 	}
 )

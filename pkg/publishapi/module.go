@@ -99,7 +99,7 @@ func (m module) assemble(
 	f := u.Files[0]
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,
-		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: found[0].Docs,
+		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: found[0].Docs, CopiedFrom: u.CopiedFrom,
 	}
 	notes := found[0].DocsNotes
 	return publication{
@@ -123,6 +123,11 @@ func (m module) deprecate(ctx context.Context, v *registry.Version, d protocol.D
 	_, err := m.h.catalog.Modules.Deprecate(
 		ctx, m.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by},
 	)
+	return err
+}
+
+func (m module) addCopy(ctx context.Context, v registry.Version, target, by string) error {
+	_, err := m.h.catalog.Modules.AddCopy(ctx, m.address, v, target, by)
 	return err
 }
 

@@ -161,7 +161,9 @@ func (p provider) assemble(
 	if err != nil {
 		return publication{}, err
 	}
-	record := registry.ProviderVersion{Version: u.Version, Protocols: u.Protocols, PublishedAt: now, PublishedBy: by}
+	record := registry.ProviderVersion{
+		Version: u.Version, Protocols: u.Protocols, PublishedAt: now, PublishedBy: by, CopiedFrom: u.CopiedFrom,
+	}
 	files, manifest := make(map[string]string, len(u.Files)), ""
 	var sums map[string]string
 	for i, f := range u.Files {
@@ -188,6 +190,9 @@ func (p provider) assemble(
 	slices.SortFunc(record.Packages, func(a, b registry.ProviderPackage) int {
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
+	if u.CopiedFrom != nil && names.Manifest == "" {
+		releases.DropManifest(sums)
+	}
 	if err := releases.CheckSums(files, manifest, sums); err != nil {
 		return publication{}, err
 	}
@@ -216,5 +221,10 @@ func (p provider) deprecate(ctx context.Context, v *registry.Version, d protocol
 	_, err := p.h.catalog.Providers.Deprecate(
 		ctx, p.address, v, catalog.Deprecation{Message: d.Message, Hide: d.Hide, By: by},
 	)
+	return err
+}
+
+func (p provider) addCopy(ctx context.Context, v registry.Version, target, by string) error {
+	_, err := p.h.catalog.Providers.AddCopy(ctx, p.address, v, target, by)
 	return err
 }

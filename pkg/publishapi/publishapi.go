@@ -134,6 +134,7 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 			{http.MethodDelete, uploads + "/{upload}", h.abort},
 			{http.MethodPut, thing + "/deprecation", h.deprecate},
 			{http.MethodPut, thing + "/{version}/deprecation", h.deprecate},
+			{http.MethodPut, thing + "/{version}/copies", h.addCopy},
 		} {
 			all = append(all, httpapi.Endpoint{Route: httpapi.Route{Method: e.method, Path: e.path}, Serve: e.serve})
 		}
@@ -169,6 +170,8 @@ type kind interface {
 		ctx context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time,
 	) (publication, error)
 	deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error
+	// addCopy records a copy of the version in another registry.
+	addCopy(ctx context.Context, v registry.Version, target, by string) error
 }
 
 // publication is what a commit makes visible.
@@ -262,7 +265,8 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	now := h.now().UTC().Truncate(time.Second)
 	u := registry.Upload{
 		ID: rand.Text(), Path: s.path, Version: s.version, Owner: caller.ID,
-		Description: a.Description, Protocols: a.Protocols, CreatedAt: now, ExpiresAt: now.Add(lifetime),
+		Description: a.Description, Protocols: a.Protocols, CopiedFrom: a.CopiedFrom,
+		CreatedAt: now, ExpiresAt: now.Add(lifetime),
 	}
 	for _, f := range a.Files {
 		u.Files = append(u.Files, registry.UploadFile{Name: f.Name, StoredFile: registry.StoredFile{
@@ -373,6 +377,11 @@ func (h *handler) check(a protocol.Announcement) error {
 	}
 	if err := releases.CheckDescription(a.Description); err != nil {
 		return err
+	}
+	if a.CopiedFrom != nil {
+		if err := a.CopiedFrom.Check(); err != nil {
+			return err
+		}
 	}
 	if a.ContentSHA256 != "" {
 		if err := (objects.Digest{SHA256: a.ContentSHA256}).Check(); err != nil {
@@ -835,6 +844,34 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	err = s.deprecate(r.Context(), version, d, caller.Publisher.String())
+	if errors.Is(err, registry.ErrNotFound) {
+		return httpapi.Explain(err, "nothing is published with that name and version")
+	}
+	if err != nil {
+		return explain(err)
+	}
+	httpapi.WriteNoContent(w, httpapi.NoStore)
+	return nil
+}
+
+// addCopy records that a version was copied to another registry.
+func (h *handler) addCopy(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.about(r)
+	if err != nil {
+		return err
+	}
+	caller, err := publisher(r)
+	if err != nil {
+		return err
+	}
+	var c protocol.Copy
+	if err := httpapi.ReadJSON(r, maxAnnouncement, &c); err != nil {
+		return err
+	}
+	if err := (registry.CopiedFrom{Source: c.Target}).Check(); err != nil {
+		return explain(fmt.Errorf("%w copy: the target %.100q is not HOST/NAMESPACE/…", registry.ErrInvalid, c.Target))
+	}
+	err = s.addCopy(r.Context(), s.version, c.Target, caller.Publisher.String())
 	if errors.Is(err, registry.ErrNotFound) {
 		return httpapi.Explain(err, "nothing is published with that name and version")
 	}

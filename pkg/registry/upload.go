@@ -13,18 +13,20 @@ type Upload struct {
 	// it.
 	Owner string `json:"owner"`
 	// Description is for a module. Protocols are for a provider.
-	Description string       `json:"description,omitempty"`
-	Protocols   []string     `json:"protocols,omitempty"`
-	Files       []UploadFile `json:"files"`
-	CreatedAt   time.Time    `json:"created_at"`
-	ExpiresAt   time.Time    `json:"expires_at"`
+	Description string   `json:"description,omitempty"`
+	Protocols   []string `json:"protocols,omitempty"`
+	// CopiedFrom is set for a copy from another registry.
+	CopiedFrom *CopiedFrom  `json:"copied_from,omitempty"`
+	Files      []UploadFile `json:"files"`
+	CreatedAt  time.Time    `json:"created_at"`
+	ExpiresAt  time.Time    `json:"expires_at"`
 	// Ended is empty, [UploadCommitted] or [UploadAborted].
 	Ended string `json:"ended,omitempty"`
 }
 
-// End records how an upload has ended. It drops the description, because the
-// item remains for some time even if the version is withdrawn.
-func (u *Upload) End(how string) { u.Ended, u.Description = how, "" }
+// End records how an upload has ended. It drops the texts of the publisher,
+// because the item remains for some time even if the version is withdrawn.
+func (u *Upload) End(how string) { u.Ended, u.Description, u.CopiedFrom = how, "", nil }
 
 // The ways in which an upload can end.
 const (

@@ -11,6 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Module is a module to publish.
@@ -22,6 +23,11 @@ type Module struct {
 	Description string
 	// Pack are the options of packing Dir.
 	Pack archive.Options
+	// Archive is the path of a packed module to publish unchanged, in place of
+	// Dir. It is empty otherwise.
+	Archive string
+	// CopiedFrom is set if the module is copied from another registry.
+	CopiedFrom *registry.CopiedFrom
 }
 
 // ModuleResult is the result of publishing a module.
@@ -88,7 +94,14 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 // pack packs a module and reads the archive, as its receivers will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
 	from.Pack.Progress = p.Progress
-	if m.Excluded, err = archive.Pack(ctx, from.Dir, from.Pack, m.packed); err != nil {
+	shown := filepath.Clean(from.Dir)
+	if from.Archive != "" {
+		shown = m.Address.String() + " " + from.Version.String()
+		err = m.keep(from.Archive)
+	} else {
+		m.Excluded, err = archive.Pack(ctx, from.Dir, from.Pack, m.packed)
+	}
+	if err != nil {
 		return err
 	}
 	size, err := m.packed.Seek(0, io.SeekCurrent)
@@ -96,9 +109,9 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		_, err = m.packed.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot pack %s: %w", from.Dir, err)
+		return fmt.Errorf("cannot pack %s: %w", shown, err)
 	}
-	moved, end := progress.Or(p.Progress).Transfer("checking "+filepath.Clean(from.Dir), size)
+	moved, end := progress.Or(p.Progress).Transfer("checking "+shown, size)
 	defer end()
 	found, err := archive.ReadModule(ctx, progress.Reader(m.packed, moved))
 	if err != nil {
@@ -107,7 +120,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	m.Files = found.Files
 	m.Record = registry.ModuleVersion{
 		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
-		Description: from.Description,
+		Description: from.Description, CopiedFrom: from.CopiedFrom,
 	}
 	document, err := extract.Encode(ctx, m.Address.Name, found.Sources)
 	if err != nil {
@@ -121,6 +134,17 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		return unclosed{io.NewSectionReader(m.packed, 0, found.Size)}, nil
 	}}
 	return nil
+}
+
+// keep copies the archive at a path.
+func (m *PreparedModule) keep(path string) error {
+	in, err := regularfile.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = io.Copy(m.packed, in)
+	return err
 }
 
 // setDocument adds the documentation of a module, if there is any.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +34,10 @@ type Provider struct {
 	Passphrase []byte
 	// Protocols are the provider's protocols if there is no manifest.
 	Protocols []string
+	// CopiedFrom is set if the provider is copied from another registry. The
+	// protocols are then those that this registry serves. The manifest can be
+	// missing even if SHA256SUMS lists it, because no registry serves it.
+	CopiedFrom *registry.CopiedFrom
 }
 
 // ProviderResult is the result of publishing a provider.
@@ -124,7 +127,9 @@ func (p Preparer) prepare(m Provider) (*PreparedProvider, error) {
 	if err := CheckNamespace(m.Address.Namespace); err != nil {
 		return nil, fmt.Errorf("cannot publish %s: %w", m.Address, err)
 	}
-	return &PreparedProvider{Address: m.Address, preparer: p, from: m}, nil
+	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
+	r.Record.CopiedFrom = m.CopiedFrom
+	return r, nil
 }
 
 // read reads and verifies the files, and collects the problems. It returns
@@ -207,9 +212,11 @@ func sourceManifest(dir string) string {
 // the given protocols.
 func (r *PreparedProvider) readManifest() (err error) {
 	given := r.from.Protocols
-	path := sourceManifest(r.from.Dir)
+	path := ""
 	if r.names.Manifest != "" {
 		path = r.path(r.names.Manifest)
+	} else if r.from.CopiedFrom == nil {
+		path = sourceManifest(r.from.Dir)
 	}
 	if path == "" {
 		r.Record.Protocols = given
@@ -451,8 +458,8 @@ func (r *PreparedProvider) checkSums() error {
 			return err
 		}
 	}
-	if r.noManifest {
-		maps.DeleteFunc(listed, func(name, _ string) bool { return IsManifest(name) })
+	if r.noManifest || r.manifest == nil && r.from.CopiedFrom != nil {
+		DropManifest(listed)
 	}
 	manifest := ""
 	if r.manifest != nil {

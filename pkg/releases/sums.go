@@ -27,6 +27,11 @@ func ParseSums(text []byte) (map[string]string, error) {
 // file in the folder may have another name.
 func IsManifest(name string) bool { return strings.HasSuffix(name, "_manifest.json") }
 
+// DropManifest removes the manifest from the sums of a SHA256SUMS.
+func DropManifest(listed map[string]string) {
+	maps.DeleteFunc(listed, func(name, _ string) bool { return IsManifest(name) })
+}
+
 // CheckSums compares a SHA256SUMS with the files of a release. files and listed
 // are SHA256 sums by file name. manifest is the sum of the manifest, or empty
 // if there is none. CheckSums returns all problems as a

@@ -99,7 +99,7 @@ func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (rel
 	published, err := p.publish(ctx, thing{
 		m.Address.String(), m.Address.Path(), ours.Version,
 	}, []releases.File{m.Archive}, protocol.Announcement{
-		ContentSHA256: ours.ContentSHA256, Description: ours.Description,
+		ContentSHA256: ours.ContentSHA256, Description: ours.Description, CopiedFrom: ours.CopiedFrom,
 	})
 	if err != nil {
 		return releases.ModuleResult{}, err
@@ -130,7 +130,7 @@ func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) 
 	ours := m.Record
 	published, err := p.publish(
 		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Files,
-		protocol.Announcement{Protocols: ours.Protocols},
+		protocol.Announcement{Protocols: ours.Protocols, CopiedFrom: ours.CopiedFrom},
 	)
 	if err != nil {
 		return releases.ProviderResult{}, err
@@ -176,6 +176,13 @@ func (p *Publisher) Deprecate(
 		at = path + "/" + version.String() + "/deprecation"
 	}
 	_, err := p.Service.Do(ctx, http.MethodPut, at, d, nil)
+	return p.explain(err, path)
+}
+
+// AddCopy records that a version was copied to another registry. target is the
+// address there, with its host.
+func (p *Publisher) AddCopy(ctx context.Context, path string, version registry.Version, target string) error {
+	_, err := p.Service.Do(ctx, http.MethodPut, path+"/"+version.String()+"/copies", protocol.Copy{Target: target}, nil)
 	return p.explain(err, path)
 }
 
