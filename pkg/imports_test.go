@@ -343,6 +343,19 @@ var rules = []rule{
 		"pkg/publishapi/publishclient", publishing("pkg/client"),
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
+	{"pkg/location", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{
+		"pkg/location/fetch", []string{"pkg/registry", "pkg/location", "pkg/git", "pkg/client", "pkg/progress", "pkg/safehcl", "pkg/objects"},
+		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
+	},
+	{
+		"pkg/copying",
+		publishing(
+			"pkg/client", "pkg/publish", "pkg/catalog", "pkg/objects", "pkg/inspection", "pkg/publishapi/publishclient",
+			"pkg/metadata/metadataclient", "pkg/requestlog",
+		),
+		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
+	},
 	{
 		"pkg/metadata/metadataclient",
 		[]string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/requestlog"},

@@ -105,3 +105,35 @@ func (c *Client) watch(ctx context.Context) (watched context.Context, idle *time
 		cancel(nil)
 	}
 }
+
+// Elsewhere requests a URL that is not an archive, and returns the location to
+// which its X-Terraform-Get header leads, with the URL of the request. It sends
+// no credential. It returns registry.ErrNotFound if there is no such header.
+//
+// Source: go-getter, "HTTP".
+func (c *Client) Elsewhere(ctx context.Context, address string) (reference string, base *url.URL, err error) {
+	target, err := url.Parse(address)
+	if err != nil || target.Hostname() == "" || target.User != nil || target.Scheme != "https" && !isPrivate(target) {
+		return "", nil, registry.Errorf(registry.ErrInvalid, "the URL of a module must use https and have no user")
+	}
+	query := target.Query()
+	query.Set("terraform-get", "1")
+	target.RawQuery = query.Encode()
+	what := requestInfo{method: http.MethodGet, url: target, file: true}
+	request, err := newRequest(ctx, what, nil)
+	if err != nil {
+		return "", nil, err
+	}
+	response, _, err := c.exchange(request, true)
+	if err != nil {
+		return "", nil, what.connectionError(ctx, err)
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return "", nil, what.statusError(response.StatusCode, complaint{})
+	}
+	reference = response.Header.Get("X-Terraform-Get")
+	if reference == "" {
+		return "", nil, registry.Errorf(registry.ErrNotFound, "cannot %s: it is not an archive, and leads to none", what)
+	}
+	return reference, target, nil
+}

@@ -153,6 +153,52 @@ func (c *Client) CheckURL(address string) error {
 	return nil
 }
 
+// Dial opens a TCP connection to HOST:PORT, under the same rules as requests of
+// the client. It does not use a proxy.
+func (c *Client) Dial(ctx context.Context, address string) (net.Conn, error) {
+	if t, ok := c.transport.(*http.Transport); ok && t.DialContext != nil {
+		return t.DialContext(ctx, "tcp", address)
+	}
+	dialer := net.Dialer{Timeout: attemptTimeout, Resolver: c.resolver}
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// Proxied reports whether requests to a URL use a proxy. It returns
+// [ErrRefusedAddress] for an address to which a confined client does not
+// connect, if the URL spells it out.
+func (c *Client) Proxied(u *url.URL) (bool, error) {
+	t, ok := c.transport.(*http.Transport)
+	if !ok || t.Proxy == nil {
+		return false, nil
+	}
+	proxy, err := t.Proxy(&http.Request{URL: u})
+	return proxy != nil, err
+}
+
+// CheckHost looks up a host, and returns [ErrRefusedAddress] if the client does
+// not connect to one of its addresses. Another program that looks up the host
+// can get other addresses.
+func (c *Client) CheckHost(ctx context.Context, host string) error {
+	if c.to == nil {
+		return nil
+	}
+	if err := c.to.checkLiteral(host); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := cmp.Or(c.resolver, net.DefaultResolver).LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return registry.Errorf(registry.ErrUnavailable, "cannot look up the host %s", printable.Mark(host, 100))
+	}
+	for _, ip := range found {
+		if err := c.to.check(host, ip); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // dialable returns the transport of c, if this package can dial for it.
 func (c *Client) dialable() (transport *http.Transport, ok bool) {
 	t, ok := c.transport.(*http.Transport)

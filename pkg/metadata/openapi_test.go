@@ -135,6 +135,8 @@ func publishOperations() (all []operation) {
 				false},
 			operation{"publish", "PUT" + base + "/{version}/deprecation", "Deprecate a version", "", protocol.Deprecation{},
 				none, false},
+			operation{"publish", "PUT" + base + "/{version}/copies", "Record a copy in another registry", "", protocol.Copy{},
+				none, false},
 		)
 	}
 	return all

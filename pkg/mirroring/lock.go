@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -35,8 +34,6 @@ func (l Locked) Named(part string) bool {
 // MaxText is the maximum size of a lock file and of a list, in bytes. It is
 // enough for some hundred providers with hashes for all platforms.
 const MaxText = 512 << 10
-
-var longNumber = regexp.MustCompile("[0-9]{19}")
 
 // ParseLock parses a .terraform.lock.hcl. Messages contain its name. It returns
 // the addresses of excluded providers, whose hostname has a port, because no

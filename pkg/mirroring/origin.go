@@ -119,7 +119,7 @@ func (m *Mirror) mirror(ctx context.Context, policy *registry.MirrorPolicy, w Wa
 }
 
 func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wanted) ([]Result, error) {
-	if _, err := parseConstraint(w.Constraint); err != nil {
+	if _, err := registry.ParseConstraint(w.Constraint); err != nil {
 		return nil, err
 	}
 	d, err := m.decideWanted(policy, w)
@@ -296,7 +296,7 @@ func (m *Mirror) discover(ctx context.Context, host string) (*client.Service, er
 // matches its own number.
 func (w Wanted) match(offered []client.ProviderVersion,
 	records []registry.MirrorVersion) ([]client.ProviderVersion, error) {
-	acceptable, err := parseConstraint(w.Constraint)
+	acceptable, err := registry.ParseConstraint(w.Constraint)
 	if err != nil {
 		return nil, err
 	}
@@ -372,25 +372,6 @@ func (w Wanted) choose(met []client.ProviderVersion, records []registry.MirrorVe
 		chosen.selected = met[:1] // the caller reports that it is withdrawn
 	}
 	return chosen, nil
-}
-
-// parseConstraint parses a constraint in the syntax of required_providers. It
-// returns [registry.ErrInvalid] for an invalid one.
-func parseConstraint(s string) (versions.Set, error) {
-	if strings.TrimSpace(s) == "" {
-		return versions.Released, nil
-	}
-	// The library panics on a number that exceeds 64 bits.
-	if len(s) > 256 || longNumber.MatchString(s) {
-		return versions.Set{}, fmt.Errorf("%w version constraint: it is too long", registry.ErrInvalid)
-	}
-	acceptable, err := versions.MeetingConstraintsStringRuby(s)
-	if err != nil {
-		return versions.Set{}, registry.WithHint(
-			fmt.Errorf("%w version constraint %q: %w", registry.ErrInvalid, s, err),
-			"Use a constraint such as '~> 3.5' or '>= 1.0, < 3.0', or none for the newest version.")
-	}
-	return acceptable, nil
 }
 
 // newest describes the newest offered version, for an error.

@@ -67,7 +67,7 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 				"Add the versions, such as versions = [\"~> 1.0\"].")
 		}
 		for _, constraint := range p.Versions {
-			if _, err := parseConstraint(constraint); err != nil {
+			if _, err := registry.ParseConstraint(constraint); err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", name, address, err)
 			}
 			wanted = append(wanted, Wanted{

@@ -104,6 +104,17 @@ type ModuleDetail struct {
 	ContentSHA256 string             `json:"content_sha256"`
 	// Size is the size of the archive in bytes.
 	Size int64 `json:"size"`
+	Copies
+	// Withdrawn are the withdrawn versions of the module, the newest first.
+	Withdrawn []registry.Version `json:"withdrawn"`
+}
+
+// Copies are the copies that a version is and has. It is Larder's own.
+type Copies struct {
+	// CopiedFrom is missing if the version was not copied from another registry.
+	CopiedFrom *registry.CopiedFrom `json:"copied_from,omitempty"`
+	// CopiedTo are the addresses of copies in other registries, with their hosts.
+	CopiedTo []string `json:"copied_to,omitempty"`
 }
 
 // ProviderSummary describes a provider by its latest version, or by the version
@@ -141,6 +152,11 @@ type ProviderDetail struct {
 	Packages    []ProviderFile     `json:"packages"`
 	SigningKey  string             `json:"signing_key"`
 	PublishedBy registry.Publisher `json:"published_by"`
+	// SumsSHA256 is the digest of SHA256SUMS.
+	SumsSHA256 string `json:"sums_sha256"`
+	Copies
+	// Withdrawn are the withdrawn versions of the provider, the newest first.
+	Withdrawn []registry.Version `json:"withdrawn"`
 }
 
 // ProviderFile is the package of a provider for one platform.

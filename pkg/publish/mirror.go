@@ -29,7 +29,7 @@ func (p *Publisher) Mirror(
 		pkg.Object = address.FileKey(v, pkg.SHA256, pkg.Filename)
 		record.Packages = append(record.Packages, registry.MirrorPackage{
 			ProviderPackage: pkg.ProviderPackage, SigningKey: pkg.SigningKey,
-			MirroredAt: p.publishedAt(), MirroredBy: p.By,
+			MirroredAt: p.PublishedAt(), MirroredBy: p.By,
 		})
 		files = append(files, file{File: releases.FileAt(pkg.Path, pkg.Filename, pkg.StoredFile)})
 	}

@@ -42,7 +42,7 @@ func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases
 			return registry.ProviderVersion{}, err
 		}
 		p.step(fmt.Sprintf("publishing %s %s", m.Address, version))
-		r.Record.PublishedAt, r.Record.PublishedBy = p.publishedAt(), p.By
+		r.Record.PublishedAt, r.Record.PublishedBy = p.PublishedAt(), p.By
 		return r.Record, nil
 	}
 	stored, created, err := p.Catalog.Providers.Publish(ctx, m.Address, version, p.By.String(), prepare)

@@ -66,7 +66,7 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 			return registry.ModuleVersion{}, err
 		}
 		p.step(fmt.Sprintf("publishing %s %s", m.Address, m.Version))
-		packed.Record.PublishedAt, packed.Record.PublishedBy = p.publishedAt(), p.By
+		packed.Record.PublishedAt, packed.Record.PublishedBy = p.PublishedAt(), p.By
 		return packed.Record, nil
 	}
 	stored, created, err := p.Catalog.Modules.Publish(ctx, m.Address, m.Version, p.By.String(), prepare)
@@ -205,8 +205,8 @@ func (p *Publisher) now() time.Time {
 	return time.Now()
 }
 
-// publishedAt returns the time for records.
-func (p *Publisher) publishedAt() time.Time { return p.now().UTC().Truncate(time.Second) }
+// PublishedAt returns the time for records.
+func (p *Publisher) PublishedAt() time.Time { return p.now().UTC().Truncate(time.Second) }
 
 func (p *Publisher) step(what string) {
 	progress.Or(p.Progress).Step(what)

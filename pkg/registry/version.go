@@ -53,8 +53,13 @@ func hasLongNumber(s string) bool {
 	if at := strings.IndexAny(s, "-+"); at >= 0 {
 		s = s[:at]
 	}
+	return hasDigits(s, 20)
+}
+
+// hasDigits reports whether a text has n digits or more in a row.
+func hasDigits(s string, n int) bool {
 	for number := range strings.FieldsFuncSeq(s, func(r rune) bool { return r < '0' || r > '9' }) {
-		if len(number) >= 20 {
+		if len(number) >= n {
 			return true
 		}
 	}
@@ -87,4 +92,25 @@ func CompareVersions(a, b Version) int {
 		return 1
 	}
 	return strings.Compare(string(a.Metadata), string(b.Metadata))
+}
+
+// ParseConstraint parses a constraint in the syntax of required_providers. An
+// empty one matches all versions that are not pre-releases. Errors are
+// [ErrInvalid].
+func ParseConstraint(s string) (versions.Set, error) {
+	if strings.TrimSpace(s) == "" {
+		return versions.Released, nil
+	}
+	// The library panics on a number that exceeds 64 bits.
+	const longest = 256
+	if len(s) > longest || hasDigits(s, 19) {
+		return versions.Set{}, fmt.Errorf("%w version constraint: it is too long", ErrInvalid)
+	}
+	acceptable, err := versions.MeetingConstraintsStringRuby(s)
+	if err != nil {
+		return versions.Set{}, WithHint(
+			fmt.Errorf("%w version constraint %q: %w", ErrInvalid, s, err),
+			"Use a constraint such as '~> 3.5' or '>= 1.0, < 3.0', or none.")
+	}
+	return acceptable, nil
 }

@@ -72,11 +72,15 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 // onHost calls do with a client that has the credentials for a registry. It
 // adds hints about credentials and certificates to errors.
 func (c *cli) onHost(host string, do func(*client.Client) error) error {
+	return c.asHost(host, client.Identity{Audience: c.remote.audience, Only: c.remote.ciIdentity}, do)
+}
+
+// asHost is onHost with another identity of a CI job.
+func (c *cli) asHost(host string, identity client.Identity, do func(*client.Client) error) error {
 	configuration, err := clientConfiguration()
 	if err != nil {
 		return err
 	}
-	identity := client.Identity{Audience: c.remote.audience, Only: c.remote.ciIdentity}
 	if err := configuration.UseIdentity(os.Environ(), host, identity); err != nil {
 		return err
 	}

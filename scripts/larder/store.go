@@ -49,6 +49,11 @@ func (c *cli) openStore(ctx context.Context) (*store, error) {
 		return nil, err
 	}
 	c.printRegistry()
+	return c.openPlace(ctx, p)
+}
+
+// openPlace opens the store of a registry.
+func (c *cli) openPlace(ctx context.Context, p place) (*store, error) {
 	if p.stack != "" {
 		defer c.waiting("opening stack " + p.stack)()
 		return openStack(ctx, p.stack)

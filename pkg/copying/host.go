@@ -1,0 +1,378 @@
+package copying
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/signing"
+)
+
+// Host is a registry that is read through its protocols. Create one with
+// [OpenHost].
+type Host struct {
+	host   string
+	client *client.Client
+	fetch  Fetcher
+	report progress.Reporter
+	// metadata and publish are nil if the registry is not a Larder.
+	metadata *metadataclient.Client
+	publish  *publishclient.Publisher
+}
+
+// Fetcher fetches modules from their locations.
+type Fetcher interface {
+	// Folder fetches a module into an empty folder, and returns the folder with
+	// the files of the module, which is dir or below it.
+	Folder(ctx context.Context, from client.ModuleLocation, dir string) (string, error)
+	// File writes the bytes of a module's archive.
+	File(ctx context.Context, from client.ModuleLocation, w io.Writer) error
+}
+
+// OpenHost finds the services of a registry. reporter may be nil.
+func OpenHost(
+	ctx context.Context, c *client.Client, host string, fetch Fetcher, reporter progress.Reporter,
+) (*Host, error) {
+	h := &Host{host: host, client: c, fetch: fetch, report: progress.Or(reporter)}
+	publisher, err := publishclient.Open(ctx, c, host)
+	if errors.Is(err, registry.ErrNotFound) {
+		return h, nil // not a Larder
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.publish = publisher
+	h.metadata, err = metadataclient.Open(ctx, c, host)
+	return h, err
+}
+
+// Name implements [Origin].
+func (h *Host) Name() string { return h.host }
+
+// Versions implements [Origin].
+func (h *Host) Versions(ctx context.Context, a registry.Address) (l Listing, err error) {
+	switch a := a.(type) {
+	case registry.Module:
+		var service *client.Service
+		if service, err = h.client.Service(ctx, h.host, "modules.v1"); err != nil {
+			return l, err
+		}
+		var found []registry.Version
+		if found, l.Other, err = service.ModuleVersions(ctx, a); err != nil {
+			return l, err
+		}
+		for _, v := range found {
+			l.Versions = append(l.Versions, Version{Number: v})
+		}
+	case registry.Provider:
+		var service *client.Service
+		if service, err = h.client.Service(ctx, h.host, "providers.v1"); err != nil {
+			return l, err
+		}
+		found, _, err := service.ProviderVersions(ctx, a)
+		if err != nil {
+			return l, err
+		}
+		for _, v := range found {
+			l.Versions = append(l.Versions, Version{Number: v.Version, PublishedAt: v.PublishedAt})
+		}
+	default:
+		return l, errKind(a)
+	}
+	if h.metadata != nil {
+		l.Withdrawn, err = h.withdrawn(ctx, a)
+	}
+	return l, err
+}
+
+// withdrawn returns the withdrawn versions of an address of a Larder.
+func (h *Host) withdrawn(ctx context.Context, a registry.Address) ([]registry.Version, error) {
+	if m, isModule := a.(registry.Module); isModule {
+		d, err := h.metadata.Module(ctx, m, nil)
+		return d.Withdrawn, err
+	}
+	p, _ := a.(registry.Provider)
+	d, err := h.metadata.Provider(ctx, p, nil)
+	return d.Withdrawn, err
+}
+
+// Describe implements [Origin].
+func (h *Host) Describe(ctx context.Context, a registry.Address, v Version) (Version, error) {
+	if h.metadata == nil {
+		return v, nil
+	}
+	return describe(ctx, h.metadata, a, v.Number)
+}
+
+// describe requests the description of a version of a Larder.
+func describe(
+	ctx context.Context, from *metadataclient.Client, a registry.Address, n registry.Version,
+) (v Version, err error) {
+	var note *protocol.DeprecationNote
+	switch a := a.(type) {
+	case registry.Module:
+		var d protocol.ModuleDetail
+		d, err = from.Module(ctx, a, &n)
+		v = Version{
+			PublishedAt: d.PublishedAt, PublishedBy: d.PublishedBy, Description: d.Description,
+			SHA256: d.SHA256, Content: d.ContentSHA256, CopiedFrom: d.CopiedFrom,
+		}
+		note = d.Deprecation
+	case registry.Provider:
+		var d protocol.ProviderDetail
+		d, err = from.Provider(ctx, a, &n)
+		v = Version{
+			PublishedAt: d.PublishedAt, PublishedBy: d.PublishedBy, SHA256: d.SumsSHA256, CopiedFrom: d.CopiedFrom,
+		}
+		note = d.Deprecation
+	}
+	v.Number = n
+	if note != nil {
+		v.Deprecated = note.Reason
+	}
+	return v, err
+}
+
+// Module implements [Origin].
+func (h *Host) Module(ctx context.Context, m registry.Module, v Version, dir string) (releases.Module, error) {
+	service, err := h.client.Service(ctx, h.host, "modules.v1")
+	if err != nil {
+		return releases.Module{}, err
+	}
+	location, err := service.ModuleLocation(ctx, m, v.Number)
+	if err != nil {
+		return releases.Module{}, err
+	}
+	if h.metadata == nil {
+		folder, err := h.fetch.Folder(ctx, location, dir)
+		return releases.Module{Dir: folder}, err
+	}
+	to := filepath.Join(dir, releases.ArchiveName(m))
+	err = write(to, v.SHA256, func(w io.Writer) error { return h.fetch.File(ctx, location, w) })
+	return releases.Module{Archive: to}, err
+}
+
+// Provider implements [Origin]. It fetches all packages of SHA256SUMS.
+func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir string) (r Release, err error) {
+	service, err := h.client.Service(ctx, h.host, "providers.v1")
+	if err != nil {
+		return r, err
+	}
+	offered, _, err := service.ProviderVersions(ctx, p)
+	if err != nil {
+		return r, err
+	}
+	at := slices.IndexFunc(offered, func(o client.ProviderVersion) bool { return o.Version == v.Number })
+	if at < 0 || len(offered[at].Platforms) == 0 {
+		return r, fmt.Errorf("%w listing: %s lists no platforms of it", registry.ErrInvalid, h.host)
+	}
+	first, err := service.ProviderPackage(ctx, p, v.Number, offered[at].Platforms[0])
+	if err != nil {
+		return r, err
+	}
+	sums, err := h.signed(ctx, p, v.Number, first, dir, &r)
+	if err != nil {
+		return r, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, sum := range sums {
+		platform, isPackage := packagePlatform(p, v.Number, sum.Filename)
+		if !isPackage {
+			continue
+		}
+		group.Go(func() error { return h.fetchPackage(ctx, service, p, v.Number, platform, sum, dir) })
+	}
+	return r, group.Wait()
+}
+
+// packagePlatform returns the platform in the name of a package.
+func packagePlatform(p registry.Provider, v registry.Version, name string) (registry.Platform, bool) {
+	rest, ok := strings.CutPrefix(name, "terraform-provider-"+p.Type+"_"+v.String()+"_")
+	text, isZip := strings.CutSuffix(rest, ".zip")
+	if !ok || !isZip {
+		return registry.Platform{}, false
+	}
+	platform, err := registry.ParsePlatform(text)
+	return platform, err == nil
+}
+
+// signed fetches SHA256SUMS and its signature, and verifies the signature with
+// the origin's keys. It sets the key and the protocols of the release.
+func (h *Host) signed(
+	ctx context.Context, p registry.Provider, v registry.Version, from client.ProviderPackage, dir string, r *Release,
+) ([]signing.Sum, error) {
+	var sums, signature bytes.Buffer
+	if err := h.client.Download(ctx, from.SumsURL, &sums, signing.MaxSums, nil); err != nil {
+		return nil, err
+	}
+	if err := h.client.Download(ctx, from.SignatureURL, &signature, signing.MaxSignature, nil); err != nil {
+		return nil, err
+	}
+	if len(from.Keys) == 0 {
+		return nil, registry.WithHint(fmt.Errorf("%w release: %s names no key that signed it", registry.ErrInvalid, h.host),
+			"Larder publishes only signed providers. Sign its zips with `larder publish provider --sign-key`, "+
+				"or mirror it with `larder mirror add --allow-unsigned`.")
+	}
+	now := time.Now()
+	var keys []registry.SigningKey
+	var bad error
+	for _, armored := range from.Keys {
+		key, err := signing.ParseKey([]byte(armored), now)
+		if err != nil {
+			bad = err
+			continue
+		}
+		keys = append(keys, key)
+	}
+	signer, err := signing.Verify(keys, sums.Bytes(), signature.Bytes(), now)
+	if err != nil {
+		return nil, errors.Join(err, bad)
+	}
+	r.Key, r.Protocols = signer, protocols(from.Protocols)
+	name := "terraform-provider-" + p.Type + "_" + v.String() + "_SHA256SUMS"
+	for file, data := range map[string][]byte{name: sums.Bytes(), name + ".sig": signature.Bytes()} {
+		err := write(filepath.Join(dir, file), "", func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return signing.ParseSums(sums.Bytes())
+}
+
+// protocols returns protocols as Larder records them, as MAJOR.MINOR.
+func protocols(served []string) []string {
+	if len(served) == 0 {
+		return []string{"5.0"} // what clients assume
+	}
+	return served
+}
+
+// fetchPackage fetches a package of SHA256SUMS.
+func (h *Host) fetchPackage(ctx context.Context, service *client.Service, p registry.Provider, v registry.Version,
+	platform registry.Platform, sum signing.Sum, dir string) error {
+	found, err := service.ProviderPackage(ctx, p, v, platform)
+	if err != nil {
+		return fmt.Errorf("%s: %w", platform, err)
+	}
+	if found.Filename != sum.Filename || found.SHA256 != sum.SHA256 {
+		return fmt.Errorf("%s: %w response of %s: its file is not the one in SHA256SUMS",
+			platform, registry.ErrInvalid, h.host)
+	}
+	end := func() {}
+	err = write(filepath.Join(dir, sum.Filename), sum.SHA256, func(w io.Writer) error {
+		return h.client.Download(ctx, found.DownloadURL, w, maxPackage, func(size int64) (received func(int64)) {
+			received, end = h.report.Transfer("fetching "+sum.Filename, size)
+			return received
+		})
+	})
+	end()
+	if err != nil {
+		return fmt.Errorf("%s: %w", platform, err)
+	}
+	return nil
+}
+
+// maxPackage is the maximum size of a package in bytes, which is S3's limit for
+// a single upload.
+const maxPackage = 5 << 30
+
+// AddCopy implements [Origin].
+func (h *Host) AddCopy(ctx context.Context, a registry.Address, v registry.Version, target string) error {
+	if h.publish == nil {
+		return ErrNoTrail
+	}
+	return h.publish.AddCopy(ctx, a.Path(), v, target)
+}
+
+// HostTarget is a registry to which versions are published through its publish
+// API.
+type HostTarget struct {
+	*publishclient.Publisher
+	// Metadata reads what is published. It may be nil.
+	Metadata *metadataclient.Client
+
+	unreadable sync.Map // addresses that the credential may not read
+}
+
+// Name implements [Target].
+func (h *HostTarget) Name() string { return h.Host }
+
+// Published implements [Target]. If the credential may not read, the registry
+// compares the content while it is published.
+func (h *HostTarget) Published(ctx context.Context, a registry.Address, v registry.Version) (Version, error) {
+	if _, no := h.unreadable.Load(a.Path()); no || h.Metadata == nil {
+		return Version{}, registry.ErrNotFound
+	}
+	found, err := describe(ctx, h.Metadata, a, v)
+	if errors.Is(err, registry.ErrForbidden) {
+		h.unreadable.Store(a.Path(), true)
+		return Version{}, registry.ErrNotFound
+	}
+	return found, err
+}
+
+// Module implements [Target].
+func (h *HostTarget) Module(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
+	prepared, err := releases.Preparer{Progress: h.Progress}.Module(ctx, m)
+	if err != nil {
+		return releases.ModuleResult{}, err
+	}
+	defer prepared.Close()
+	return h.Publisher.Module(ctx, prepared)
+}
+
+// Provider implements [Target].
+func (h *HostTarget) Provider(ctx context.Context, p releases.Provider) (releases.ProviderResult, error) {
+	prepared, err := releases.Preparer{Progress: h.Progress}.Provider(ctx, p)
+	if err != nil {
+		return releases.ProviderResult{}, err
+	}
+	return h.Publisher.Provider(ctx, prepared)
+}
+
+// Trusts implements [Target]. The registry verifies the signature before it
+// accepts the packages.
+func (h *HostTarget) Trusts(context.Context, string, registry.SigningKey) error { return nil }
+
+// AddKey implements [Target].
+func (h *HostTarget) AddKey(_ context.Context, namespace string, key registry.SigningKey) error {
+	return registry.WithHint(fmt.Errorf("%w: keys cannot be added through a registry", registry.ErrForbidden),
+		"The registry's operator adds key %s with `larder key add %s FILE`.", key.ID, namespace)
+}
+
+// Deprecate implements [Target].
+func (h *HostTarget) Deprecate(
+	ctx context.Context, a registry.Address, v *registry.Version, message string, hide bool,
+) error {
+	return h.Publisher.Deprecate(ctx, a.Path(), v, protocol.Deprecation{Message: message, Hide: hide})
+}
+
+// digest is a SHA-256.
+type digest struct{ hash.Hash }
+
+func newDigest() digest { return digest{sha256.New()} }
+
+func (d digest) sum() string { return hex.EncodeToString(d.Sum(nil)) }

@@ -1,0 +1,201 @@
+// Package fetch fetches modules from their locations, as OpenTofu and Terraform
+// do: from an archive, or from a Git repository.
+//
+// What it fetches is untrusted. It writes nothing outside the folder that it is
+// given, and bounds the bytes, the files and the time. It connects only to
+// addresses that its client permits.
+package fetch
+
+import (
+	"context"
+	"crypto/md5"  //nolint:gosec // locations can have such checksums
+	"crypto/sha1" //nolint:gosec // locations can have such checksums
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/location"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
+)
+
+// The bounds of a module. Tests lower them.
+var (
+	// maxBytes bounds an archive, the objects of a repository, and the files of a
+	// module, in bytes.
+	maxBytes int64 = 1 << 30
+	// maxFiles bounds the files of an archive or a commit.
+	maxFiles = 100_000
+)
+
+// maxHops is how often a location can lead to another one.
+const maxHops = 10
+
+// Fetcher fetches modules.
+type Fetcher struct {
+	// Client sends the requests. Confine it if the registry is not trusted.
+	Client *client.Client
+	// Progress may be nil.
+	Progress progress.Reporter
+}
+
+// Folder fetches a module into an empty folder, and returns the folder with the
+// files of the module, which is dir or below it. Errors of the location or its
+// content are registry.ErrInvalid.
+func (f *Fetcher) Folder(ctx context.Context, from client.ModuleLocation, dir string) (string, error) {
+	at, err := f.find(ctx, from)
+	if err != nil {
+		return "", err
+	}
+	if at.Git {
+		err = f.clone(ctx, at, dir)
+	} else {
+		err = f.unpack(ctx, at, dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	return below(dir, at.Folder)
+}
+
+// below returns the folder with a path in dir. Links must not lead out of dir.
+func below(dir, folder string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	if folder == "" {
+		return dir, nil
+	}
+	if info, err := root.Stat(filepath.FromSlash(folder)); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("%w location of the module: there is no folder %s in it", registry.ErrInvalid, folder)
+	}
+	return filepath.Join(dir, filepath.FromSlash(folder)), nil
+}
+
+// File writes the archive of a module to w, unchanged.
+func (f *Fetcher) File(ctx context.Context, from client.ModuleLocation, w io.Writer) error {
+	at, err := f.find(ctx, from)
+	if err != nil {
+		return err
+	}
+	if at.Git || at.Folder != "" {
+		return fmt.Errorf("%w location of the module: it is not an archive of this module", registry.ErrInvalid)
+	}
+	return f.download(ctx, at, w)
+}
+
+// find parses a location, and follows those that lead to others.
+func (f *Fetcher) find(ctx context.Context, from client.ModuleLocation) (location.Location, error) {
+	if from.Credential {
+		return location.Location{}, registry.WithHint(
+			fmt.Errorf("%w location of the module: the registry wants its credential sent there", registry.ErrInvalid),
+			"Larder sends a credential only to its own registry's protocols.")
+	}
+	folder := ""
+	for range maxHops {
+		at, err := location.Parse(from.Reference, from.Base, from.Direct)
+		if err != nil {
+			return at, err
+		}
+		if at.Folder == "" {
+			at.Folder = folder
+		} else if folder != "" {
+			at.Folder += "/" + folder
+		}
+		if at.Git || at.Type != "" || from.Direct {
+			return at, nil
+		}
+		folder = at.Folder
+		reference, base, err := f.Client.Elsewhere(ctx, at.URL.String())
+		if err != nil {
+			return at, err
+		}
+		from = client.ModuleLocation{Reference: reference, Base: base}
+	}
+	return location.Location{}, fmt.Errorf("%w location of the module: it leads to more than %d others",
+		registry.ErrInvalid, maxHops)
+}
+
+// download writes the bytes of an archive to w, and compares their checksum.
+func (f *Fetcher) download(ctx context.Context, at location.Location, w io.Writer) error {
+	sum := hashOf(at.Checksum.Algorithm)
+	if sum != nil {
+		w = io.MultiWriter(w, sum)
+	}
+	end := func() {}
+	err := f.Client.Download(ctx, at.URL.String(), w, maxBytes, func(size int64) (received func(int64)) {
+		received, end = progress.Or(f.Progress).Transfer("fetching an archive of "+at.URL.Host, size)
+		return received
+	})
+	end()
+	if err != nil {
+		return err
+	}
+	if sum != nil && hex.EncodeToString(sum.Sum(nil)) != at.Checksum.Sum {
+		return fmt.Errorf("%w archive: it does not have the checksum of its location", registry.ErrInvalid)
+	}
+	return nil
+}
+
+func hashOf(algorithm string) hash.Hash {
+	switch algorithm {
+	case "md5":
+		return md5.New() //nolint:gosec // see above
+	case "sha1":
+		return sha1.New() //nolint:gosec // see above
+	case "sha256":
+		return sha256.New()
+	case "sha512":
+		return sha512.New()
+	}
+	return nil
+}
+
+// unpack fetches an archive and unpacks it into dir.
+func (f *Fetcher) unpack(ctx context.Context, at location.Location, dir string) (err error) {
+	packed, err := os.CreateTemp("", "larder-archive-*")
+	if err != nil {
+		return registry.DiskFull(err)
+	}
+	_ = os.Remove(packed.Name()) // Windows removes it below
+	defer func() {
+		err = errors.Join(err, packed.Close())
+		_ = os.Remove(packed.Name())
+	}()
+	if err := f.download(ctx, at, packed); err != nil {
+		return registry.DiskFull(err)
+	}
+	kind := at.Type
+	if kind == "" {
+		kind = sniff(packed)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return regularfile.Unreadable(dir, err)
+	}
+	defer root.Close()
+	u := unpacker{ctx: ctx, root: root}
+	if err := u.unpack(kind, packed); err != nil {
+		return fmt.Errorf("cannot unpack the archive of %s: %w", at.URL.Host, registry.DiskFull(err))
+	}
+	return nil
+}
+
+// shown returns a URL without its query and its user.
+func shown(u *url.URL) string {
+	bare := *u
+	bare.User, bare.RawQuery = nil, ""
+	return strings.TrimSuffix(bare.String(), "?")
+}

@@ -1,0 +1,273 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/git"
+	"github.com/larder-registry/larder/pkg/location"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// gitTimeout bounds the time for one repository.
+const gitTimeout = 10 * time.Minute
+
+// clone fetches a commit of a repository, and checks it out into dir. It does not
+// fetch submodules. Without a ref, the commit is that of the default branch.
+func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	settings, closeProxy, err := f.settings(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer closeProxy()
+	repository, err := os.MkdirTemp("", "larder-git-*")
+	if err != nil {
+		return registry.DiskFull(err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(repository)) }()
+	_, end := progress.Or(f.Progress).Transfer("fetching "+shown(at.URL), 0)
+	defer end()
+	g := gitRun{ctx: ctx, dir: repository, env: settings}
+	commit, err := g.fetch(at)
+	if err == nil {
+		err = g.check(commit, at.Folder)
+	}
+	if err == nil {
+		_, err = g.run("--work-tree="+dir, "checkout", "--quiet", "--force", "--detach", commit)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot fetch %s: %w", shown(at.URL), err)
+	}
+	return nil
+}
+
+// settings returns the environment of git. It lets git use only https and ssh,
+// runs no hooks, and connects only to addresses that the client permits.
+func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []string, closeProxy func(), err error) {
+	config := [][2]string{
+		{"core.hooksPath", os.DevNull}, {"core.fsmonitor", "false"}, {"core.protectNTFS", "true"},
+		{"core.protectHFS", "true"}, {"submodule.recurse", "false"}, {"fetch.recurseSubmodules", "false"},
+		{"http.followRedirects", "initial"}, {"gc.auto", "0"}, {"maintenance.auto", "false"},
+	}
+	env = []string{"GIT_ALLOW_PROTOCOL=https:ssh", "GIT_LFS_SKIP_SMUDGE=1"}
+	closeProxy = func() {}
+	if at.URL.Scheme == "ssh" {
+		if err := f.Client.CheckHost(ctx, at.URL.Hostname()); err != nil {
+			return nil, nil, err
+		}
+		if os.Getenv("GIT_SSH_COMMAND") == "" && os.Getenv("GIT_SSH") == "" {
+			env = append(env, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
+		}
+	} else {
+		proxied, err := f.Client.Proxied(at.URL)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !proxied {
+			address, stop, err := f.proxy(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			closeProxy = stop
+			config = append(config, [2]string{"http.proxy", "http://" + address})
+			for _, name := range []string{"https_proxy", "http_proxy", "all_proxy", "no_proxy"} {
+				env = append(env, name+"=", strings.ToUpper(name)+"=")
+			}
+		}
+	}
+	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(config)))
+	for i, c := range config {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, c[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, c[1]))
+	}
+	return env, closeProxy, nil
+}
+
+// gitRun runs git in a bare repository.
+type gitRun struct {
+	ctx context.Context //nolint:containedctx // of one call
+	dir string
+	env []string
+}
+
+func (g gitRun) run(args ...string) ([]byte, error) {
+	return git.Run(g.ctx, g.dir, append(g.env, "GIT_DIR="+g.dir), args...)
+}
+
+// fetch fetches the commit of a location, and returns its hash.
+func (g gitRun) fetch(at location.Location) (commit string, err error) {
+	if _, err := g.run("init", "--quiet", "--bare"); err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithCancelCause(g.ctx)
+	defer cancel(nil)
+	var watching sync.WaitGroup
+	watching.Go(func() { g.watch(ctx, cancel) })
+	defer watching.Wait()
+	defer cancel(nil)
+	watched := gitRun{ctx, g.dir, g.env}
+	wanted := at.Ref
+	if wanted == "" {
+		wanted = "HEAD"
+	}
+	out := func(err error) error {
+		if cause := context.Cause(ctx); errors.Is(cause, registry.ErrInvalid) {
+			return cause
+		}
+		return err
+	}
+	const shallow = "--depth=1"
+	if _, err = watched.run("fetch", "--quiet", "--no-tags", shallow, "--", at.URL.String(), wanted); err == nil {
+		return g.parse("FETCH_HEAD")
+	}
+	if ctx.Err() != nil || at.Ref == "" {
+		return "", out(err)
+	}
+	// A server may not let clients fetch a commit by its hash, and a hash may be
+	// abbreviated. So fetch everything.
+	_, all := watched.run("fetch", "--quiet", "--", at.URL.String(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+	if all != nil {
+		return "", out(all)
+	}
+	commit, missing := g.parse(at.Ref)
+	if missing != nil {
+		return "", fmt.Errorf("%w location of the module: the repository has no branch, tag or commit %s",
+			registry.ErrInvalid, at.Ref)
+	}
+	return commit, nil
+}
+
+// parse returns the hash of the commit with a name.
+func (g gitRun) parse(name string) (string, error) {
+	out, err := g.run("rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	return strings.TrimSpace(string(out)), err
+}
+
+// watch ends a fetch that stores more than maxBytes.
+func (g gitRun) watch(ctx context.Context, stop context.CancelCauseFunc) {
+	const interval = 200 * time.Millisecond
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var size int64
+		_ = filepath.WalkDir(filepath.Join(g.dir, "objects"), func(_ string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return nil //nolint:nilerr // git renames files meanwhile
+			}
+			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+				size += info.Size()
+			}
+			return nil
+		})
+		if size > maxBytes {
+			stop(fmt.Errorf("%w repository: it has more than %d bytes", registry.ErrInvalid, maxBytes))
+			return
+		}
+	}
+}
+
+// check checks the files of a commit before they are checked out.
+func (g gitRun) check(commit, folder string) error {
+	out, err := g.run("ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", commit)
+	if err != nil {
+		return err
+	}
+	files, size := 0, int64(0)
+	for entry := range bytes.SplitSeq(out, []byte{0}) {
+		about, name, found := strings.Cut(string(entry), "\t")
+		if !found {
+			continue
+		}
+		fields := strings.Fields(about) // mode, type, hash, size
+		if files++; files > maxFiles || len(fields) != 4 {
+			return invalidTree("it has more than %d files", maxFiles)
+		}
+		inFolder := folder == "" || strings.HasPrefix(name, folder+"/") || name == folder
+		if fields[1] == "commit" {
+			if inFolder {
+				return invalidTree("%s is a submodule, which is not fetched", name)
+			}
+			continue
+		}
+		n, err := strconv.ParseInt(fields[3], 10, 64)
+		if size += n; err != nil || size > maxBytes {
+			return invalidTree("its files have more than %d bytes", maxBytes)
+		}
+	}
+	return nil
+}
+
+func invalidTree(format string, args ...any) error {
+	return fmt.Errorf("%w commit: %s", registry.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// proxy serves HTTP CONNECT on this machine until stop is called. It connects
+// only to addresses that the client permits, whatever git looks up or is
+// redirected to.
+func (f *Fetcher) proxy(ctx context.Context) (address string, stop func(), err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	server := &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodConnect {
+				http.Error(w, "only https", http.StatusForbidden)
+				return
+			}
+			out, err := f.Client.Dial(ctx, r.Host)
+			if err != nil {
+				http.Error(w, "refused", http.StatusForbidden)
+				return
+			}
+			defer out.Close()
+			tunnel(w, out)
+		}),
+	}
+	go func() { _ = server.Serve(listener) }() // it ends with stop
+	return listener.Addr().String(), func() { _ = server.Close() }, nil
+}
+
+// tunnel copies bytes in both directions until one side ends.
+func tunnel(w http.ResponseWriter, out net.Conn) {
+	hijacker, ok := w.(http.Hijacker)
+	if !ok {
+		return
+	}
+	in, buffered, err := hijacker.Hijack()
+	if err != nil {
+		return
+	}
+	defer in.Close()
+	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	done := make(chan struct{}, 2)
+	pass := func(to io.Writer, from io.Reader) {
+		_, _ = io.Copy(to, from)
+		done <- struct{}{}
+	}
+	go pass(out, buffered.Reader)
+	go pass(in, out)
+	<-done
+}

@@ -1,0 +1,465 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/copying"
+	"github.com/larder-registry/larder/pkg/location/fetch"
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/terminal"
+)
+
+// copyFlags are the flags of larder copy.
+type copyFlags struct {
+	from, to   string
+	constraint string
+	rename     []string
+	networks   []string
+	addKeys    bool
+	dryRun     bool
+}
+
+func (c *cli) copyCommand() *cobra.Command {
+	var f copyFlags
+	cmd := &cobra.Command{
+		Use:   "copy ADDRESS… [VERSION…] --from ORIGIN",
+		Short: "Copy modules and providers from another registry",
+		Long: `Copy modules and providers from another registry, with the versions that follow
+each address. Without versions, the command copies all of them, or those that
+meet --versions.
+
+ORIGIN is the host of a registry, a context, or the store of a Larder. The
+command reads a host through the protocols of modules and providers, with the
+credentials that OpenTofu and Terraform have for it. The target is the registry
+of the command, or the one that --to names.
+
+From another Larder, the command copies modules byte for byte, with their
+descriptions and deprecations. Both audit trails record the copy. From any other
+registry, it fetches each module as clients do, from an archive or with git, and
+packs it. A provider keeps its SHA256SUMS and its signature. Its namespace must
+have the key: see --add-keys.
+
+Run the command again after an interruption, or for new versions. It does what is
+missing. It skips and lists withdrawn versions.`,
+		Example: `  larder copy acme/vpc/aws --from app.terraform.io
+  larder copy acme/vpc/aws hashicorp/random --from HOST --versions '>= 2.0'
+  larder copy acme/vpc/aws 1.2.0 --from dev --to prod
+  larder copy infra/vpc/aws --from HOST --rename infra/vpc/aws=acme/vpc/aws`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("ADDRESS is missing")
+			}
+			return nil
+		},
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) { return c.copy(ctx, args, f) }),
+	}
+	c.registryFlags(cmd)
+	cmd.Flags().StringVar(&f.from, "from", "", "the `ORIGIN`: a host, a context, stack:NAME or a folder")
+	cmd.Flags().StringVar(&f.to, "to", "", "the `TARGET`: a context, https://HOST, stack:NAME or a folder")
+	cmd.Flags().StringVar(&f.constraint, "versions", "", "copy the versions that meet a `CONSTRAINT`, such as '~> 2.0'")
+	cmd.Flags().StringArrayVar(&f.rename, "rename", nil,
+		"copy `OLD=NEW`: a module to another address, or a provider to another namespace; can be repeated")
+	cmd.Flags().StringSliceVar(&f.networks, "network", nil,
+		"private `NETWORKS` to which the origin may lead, such as 10.0.0.0/8; can be repeated")
+	cmd.Flags().BoolVar(&f.addKeys, "add-keys", false,
+		"add the keys that signed the copied providers to their namespaces in the target")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be copied without copying it")
+	return cmd
+}
+
+// copy runs larder copy.
+func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error) {
+	wanted, err := parseWanted(args, f)
+	if err != nil {
+		return nil, err
+	}
+	networks, err := parseNetworks(f.networks)
+	if err != nil {
+		return nil, err
+	}
+	from, err := c.namedOrigin(f.from)
+	if err != nil {
+		return nil, err
+	}
+	to, err := c.copyTarget(f.to)
+	if err != nil {
+		return nil, err
+	}
+	if from.host == to.host && from.stack == to.stack && sameFolder(from.dir, to.dir) {
+		return nil, usagef("the origin and the target are the same registry, %s", to.name)
+	}
+	c.about = to
+	c.printRegistry()
+	v := copyView{DryRun: f.dryRun, From: from.name, To: to.name}
+	reporter := newProgress(c)
+	copier := copying.Copier{AddKeys: f.addKeys, DryRun: f.dryRun, Progress: reporter}
+	var report copying.Report
+	err = c.withOrigin(ctx, from, networks, reporter, func(origin copying.Origin) error {
+		return c.withTarget(ctx, to, reporter, func(target copying.Target) (err error) {
+			copier.Origin, copier.Target = origin, target
+			v.From, v.To = origin.Name(), target.Name()
+			report, err = copier.Copy(ctx, wanted)
+			return err
+		})
+	})
+	reporter.stop()
+	v.set(report)
+	return partialView(v, len(v.Versions), err)
+}
+
+// sameFolder reports whether two folders are the same, or both empty.
+func sameFolder(a, b string) bool {
+	return a == b || a != "" && b != "" && filepath.Clean(absolute(a)) == filepath.Clean(absolute(b))
+}
+
+// parseWanted parses addresses, each with the versions that follow it.
+func parseWanted(args []string, f copyFlags) ([]copying.Wanted, error) {
+	if _, err := registry.ParseConstraint(f.constraint); err != nil {
+		return nil, usageError{fmt.Errorf("--versions: %w", err)}
+	}
+	renamed, err := parseRenames(f.rename)
+	if err != nil {
+		return nil, err
+	}
+	var all []copying.Wanted
+	for i, arg := range args {
+		if !strings.Contains(arg, "/") && i > 0 {
+			v, err := registry.ParseTag(arg)
+			if err != nil {
+				return nil, err
+			}
+			if f.constraint != "" {
+				return nil, usagef("--versions cannot be combined with the version %s", v)
+			}
+			last := &all[len(all)-1]
+			if last.Exact == nil {
+				last.Exact = &v
+			} else {
+				all = append(all, copying.Wanted{Address: last.Address, As: last.As, Exact: &v})
+			}
+			continue
+		}
+		a, err := parseCopied(arg)
+		if err != nil {
+			return nil, err
+		}
+		as, isRenamed := renamed[a.Path()]
+		if !isRenamed {
+			as = a
+		}
+		delete(renamed, a.Path())
+		all = append(all, copying.Wanted{Address: a, As: as, Constraint: f.constraint})
+	}
+	for path := range renamed {
+		return nil, usagef("--rename names %s, which is not copied", strings.SplitN(path, "/", 2)[1])
+	}
+	return all, nil
+}
+
+// parseCopied parses the address of a module or a provider.
+func parseCopied(text string) (registry.Address, error) {
+	a, err := registry.ParseAddress(text)
+	if err != nil {
+		return nil, err
+	}
+	if _, mirrored := a.(registry.MirrorProvider); mirrored {
+		return nil, registry.WithHint(
+			fmt.Errorf("cannot copy %s: %w address: it has the host of another registry", a, registry.ErrInvalid),
+			"To copy a provider, write NAMESPACE/TYPE and name its registry with `--from`. "+
+				"To mirror it, use `larder mirror add %s`.", a)
+	}
+	return a, nil
+}
+
+// parseRenames parses the values of --rename. It returns the new addresses by
+// the paths of the old ones.
+func parseRenames(texts []string) (map[string]registry.Address, error) {
+	renamed := make(map[string]registry.Address, len(texts))
+	for _, text := range texts {
+		before, after, found := strings.Cut(text, "=")
+		if !found {
+			return nil, usagef("--rename %s: it must be OLD=NEW", quoted(text))
+		}
+		from, err := parseCopied(before)
+		if err != nil {
+			return nil, fmt.Errorf("--rename: %w", err)
+		}
+		to, err := parseCopied(after)
+		if err != nil {
+			return nil, fmt.Errorf("--rename: %w", err)
+		}
+		p, isProvider := from.(registry.Provider)
+		q, alsoProvider := to.(registry.Provider)
+		switch {
+		case isProvider != alsoProvider:
+			return nil, usagef("--rename %s: one is a module, and the other one a provider", quoted(text))
+		case p.Type != q.Type:
+			return nil, registry.WithHint(usagef("--rename %s: a provider must keep its type", quoted(text)),
+				"Its signed files have the type in their names.")
+		}
+		renamed[from.Path()] = to
+	}
+	return renamed, nil
+}
+
+// parseNetworks parses the values of --network.
+func parseNetworks(texts []string) ([]netip.Prefix, error) {
+	networks := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		var err error
+		if networks[i], err = netip.ParsePrefix(text); err != nil {
+			return nil, registry.WithHint(usagef("--network %s: it is not a network", quoted(text)),
+				"Use the form 10.0.0.0/8 or fd00::/8.")
+		}
+	}
+	return networks, nil
+}
+
+// namedOrigin returns the registry that --from names.
+func (c *cli) namedOrigin(text string) (place, error) {
+	if text == "" {
+		return place{}, registry.WithHint(usagef("--from is missing"),
+			"Name the registry to copy from, for example `--from registry.example.com`.")
+	}
+	p, err := c.named(text)
+	if err != nil {
+		return place{}, fmt.Errorf("--from: %w", err)
+	}
+	return p, nil
+}
+
+// named returns the registry that a word names: a context, a URL, a store or a
+// host.
+func (c *cli) named(text string) (place, error) {
+	file, err := c.readContexts()
+	if err != nil {
+		return place{}, err
+	}
+	_, isContext := file.Contexts[text]
+	kind, _, hasKind := strings.Cut(text, ":")
+	switch {
+	case isContext:
+		return contextNamed(file, text)
+	case isURL(text):
+		return parseRegistry(text)
+	case hasKind && (kind == "stack" || kind == "dir"), strings.ContainsAny(text, `/\~`):
+		return parseStore(text)
+	case strings.ContainsAny(text, ".:"):
+		return parseRegistry("https://" + text)
+	}
+	return place{}, noContext(file, text)
+}
+
+// copyTarget returns the registry that --to names, or else that of the command.
+func (c *cli) copyTarget(text string) (place, error) {
+	if text == "" {
+		return c.anyPlace()
+	}
+	for _, name := range []string{"store", "registry", "context"} {
+		if c.flags.Changed(name) {
+			return place{}, registry.WithHint(usagef("--to and --%s both name a registry", name), "Use only one of them.")
+		}
+	}
+	p, err := c.named(text)
+	if err != nil {
+		return place{}, fmt.Errorf("--to: %w", err)
+	}
+	return p, nil
+}
+
+// copyStore returns a store as an origin or a target. The caller closes it.
+func (c *cli) copyStore(ctx context.Context, p place, reporter *steps) (copying.Store, func() error, error) {
+	s, err := c.openPlace(ctx, p)
+	if err != nil {
+		return copying.Store{}, nil, err
+	}
+	by, err := s.by(ctx)
+	if err != nil {
+		return copying.Store{}, nil, errors.Join(err, s.close())
+	}
+	host := cmp.Or(s.host, p.name)
+	if s.host == "" && p.dir != "" {
+		host = "folder:" + strings.Map(plain, filepath.Base(absolute(p.dir)))
+	}
+	publisher := &publish.Publisher{Catalog: s.catalog, Objects: s.objects, By: by, Progress: reporter}
+	return copying.Store{Host: host, Publisher: publisher}, s.close, nil
+}
+
+// plain replaces a character that a name of a store cannot have.
+func plain(r rune) rune {
+	if registry.IsPlain(string(r)) {
+		return r
+	}
+	return '_'
+}
+
+// withOrigin calls do with the registry to copy from.
+func (c *cli) withOrigin(
+	ctx context.Context, p place, networks []netip.Prefix, reporter *steps, do func(copying.Origin) error,
+) error {
+	if p.host == "" {
+		s, closeStore, err := c.copyStore(ctx, p, reporter)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(s), closeStore())
+	}
+	var failed error
+	err := c.asHost(p.host, client.Identity{Only: c.remote.ciIdentity}, func(credentials *client.Client) error {
+		confined := credentials.Confine(ctx, "https://"+p.host, networks...)
+		fetcher := &fetch.Fetcher{Client: confined, Progress: reporter}
+		origin, err := copying.OpenHost(ctx, confined, p.host, fetcher, reporter)
+		if err != nil {
+			return err
+		}
+		failed = do(origin)
+		// Only for errors of the origin, its credential matters.
+		if _, own := errors.AsType[*copying.OriginError](failed); own {
+			return failed
+		}
+		return nil
+	})
+	return cmp.Or(err, failed)
+}
+
+// withTarget calls do with the registry to copy to.
+func (c *cli) withTarget(ctx context.Context, p place, reporter *steps, do func(copying.Target) error) error {
+	if p.host == "" {
+		s, closeStore, err := c.copyStore(ctx, p, reporter)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(copying.StoreTarget{Store: s}), closeStore())
+	}
+	var failed error
+	err := c.onHost(p.host, func(credentials *client.Client) error {
+		publisher, err := publishclient.Open(ctx, credentials, p.host)
+		if err != nil {
+			return err
+		}
+		publisher.Progress = reporter
+		reader, err := metadataclient.Open(ctx, credentials, p.host)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		failed = do(&copying.HostTarget{Publisher: publisher, Metadata: reader})
+		if _, others := errors.AsType[*copying.OriginError](failed); others {
+			return nil
+		}
+		return failed
+	})
+	return cmp.Or(err, failed)
+}
+
+// copyView is the result of copying versions.
+type copyView struct {
+	// From and To are the hosts of the registries, or the names of their stores.
+	From   string `json:"from"`
+	To     string `json:"to"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	// Versions are all wanted versions.
+	Versions []copiedVersion `json:"versions"`
+	// Notes concern the whole copy.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// copiedVersion is the result for one version.
+type copiedVersion struct {
+	Address string `json:"address"`
+	// As is the address in the target. It is missing if it is the same.
+	As string `json:"as,omitempty"`
+	// Version is missing if the versions of the address cannot be listed.
+	Version string `json:"version,omitempty"`
+	// Status is copied, unchanged, skipped or failed. In a dry run, copied means
+	// that the version would be copied.
+	Status copying.Status `json:"status"`
+	// Reason is why the version was skipped or failed.
+	Reason string `json:"reason,omitempty"`
+	// SHA256 is the digest of the module's archive or of the provider's SHA256SUMS
+	// in the target. It is missing if it is not known.
+	SHA256 string `json:"sha256,omitempty"`
+	// Deprecated is set if the deprecation was copied now.
+	Deprecated string `json:"deprecated,omitempty"`
+	// Notes describe what differs from the original, such as excluded files.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// set sets the results.
+func (v *copyView) set(r copying.Report) {
+	v.Notes, v.Versions = r.Notes, make([]copiedVersion, len(r.Results))
+	for i, one := range r.Results {
+		v.Versions[i] = copiedVersion{
+			Address: one.Address.String(), Version: one.Version, Status: one.Status, Reason: one.Reason,
+			SHA256: one.SHA256, Deprecated: one.Deprecated, Notes: one.Notes,
+		}
+		if one.As.String() != one.Address.String() {
+			v.Versions[i].As = one.As.String()
+		}
+	}
+}
+
+func (v copyView) text(p page) {
+	count := make(map[copying.Status]int)
+	var rows [][]string
+	for _, one := range v.Versions {
+		count[one.Status]++
+		reason := one.Reason
+		switch {
+		case one.Status == copying.Unchanged:
+			continue
+		case one.Deprecated != "":
+			reason = "deprecated: " + one.Deprecated
+		case len(one.Notes) > 0:
+			reason = strings.Join(one.Notes, "; ")
+		}
+		rows = append(rows, []string{
+			cmp.Or(one.As, one.Address), cmp.Or(one.Version, "-"), v.shown(one.Status), printable.Escape(reason),
+		})
+	}
+	p.Table([]terminal.Column{{Title: "ADDRESS"}, versionColumn, {Title: "STATUS"}, reasonColumn}, rows)
+	if len(rows) > 0 {
+		p.printf("\n")
+	}
+	verb := "Copied"
+	if v.DryRun {
+		verb = "Would copy"
+	}
+	text := fmt.Sprintf("%s %s from %s to %s", verb, english.Plural(count[copying.Copied], "version", ""), v.From, v.To)
+	for _, status := range []copying.Status{copying.Unchanged, copying.Skipped, copying.Failed} {
+		if count[status] > 0 {
+			text += fmt.Sprintf(", %d %s", count[status], status)
+		}
+	}
+	p.println("%s", text)
+	p.notes(v.Notes)
+}
+
+// shown returns a status for people.
+func (v copyView) shown(s copying.Status) string {
+	if v.DryRun && s == copying.Copied {
+		return "would copy"
+	}
+	return string(s)
+}
+
+func (v copyView) quiet(p page) {
+	for _, one := range v.Versions {
+		if one.Status == copying.Copied {
+			p.printf("%s %s\n", cmp.Or(one.As, one.Address), one.Version)
+		}
+	}
+}
