@@ -1,0 +1,622 @@
+package fetch_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/ulikunitz/xz"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/location/fetch"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// origin serves archives and repositories over https.
+type origin struct {
+	*httptest.Server
+	mu       sync.Mutex
+	files    map[string][]byte
+	handlers map[string]http.HandlerFunc
+	tokens   []string // credentials that arrived
+}
+
+var served = &origin{files: map[string][]byte{}, handlers: map[string]http.HandlerFunc{}}
+
+const (
+	testBytes = 4 << 20
+	testFiles = 200
+)
+
+// TestMain starts the origin, because git reads its authority from the
+// environment.
+func TestMain(m *testing.M) {
+	fetch.SetLimits(testBytes, testFiles)
+	dir, err := os.MkdirTemp("", "larder-fetch-test-*")
+	if err != nil {
+		panic(err)
+	}
+	served.Server = httptest.NewTLSServer(served)
+	ca := filepath.Join(dir, "ca.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw})
+	if err := os.WriteFile(ca, block, 0o600); err != nil {
+		panic(err)
+	}
+	for name, value := range map[string]string{
+		"GIT_SSL_CAINFO": ca, "GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1", "HOME": dir,
+	} {
+		_ = os.Setenv(name, value) // it never fails for these
+	}
+	code := m.Run()
+	served.Close()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o.mu.Lock()
+	if token := r.Header.Get("Authorization"); token != "" {
+		o.tokens = append(o.tokens, token)
+	}
+	file, isFile := o.files[r.URL.Path]
+	var handler http.HandlerFunc
+	for path, h := range o.handlers {
+		if strings.HasPrefix(r.URL.Path, path) {
+			handler = h
+		}
+	}
+	o.mu.Unlock()
+	switch {
+	case isFile:
+		_, _ = w.Write(file)
+	case handler != nil:
+		handler(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// put serves a file, and returns its path.
+func put(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := "/" + t.Name() + "/" + name
+	served.mu.Lock()
+	defer served.mu.Unlock()
+	served.files[path] = content
+	return path
+}
+
+// handle serves paths below a path, which it returns.
+func handle(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	path := "/handled/" + t.Name() + "/"
+	served.mu.Lock()
+	defer served.mu.Unlock()
+	served.handlers[path] = h
+	return path
+}
+
+// fetcher returns a fetcher for an origin that the operator named.
+func fetcher(t *testing.T, networks ...netip.Prefix) *fetch.Fetcher {
+	t.Helper()
+	config := served.Client().Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // of httptest
+	c := client.New(nil, "larder/test", &http.Transport{TLSClientConfig: config.Clone()})
+	c.Wait = time.Millisecond
+	return &fetch.Fetcher{Client: c.Confine(t.Context(), served.URL, networks...)}
+}
+
+// at returns a location of the origin.
+func at(t *testing.T, reference string) client.ModuleLocation {
+	t.Helper()
+	base, err := url.Parse(served.URL + "/v1/modules/acme/vpc/aws/1.0.0/download")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.ModuleLocation{Reference: strings.ReplaceAll(reference, "ORIGIN", served.URL), Base: base}
+}
+
+// tree returns the files below a folder, with their content.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if e.Type() == fs.ModeSymlink {
+			target, err := os.Readlink(path)
+			found[filepath.ToSlash(name)] = "-> " + target
+			return err
+		}
+		data, err := os.ReadFile(path)
+		info, _ := e.Info()
+		text := string(data)
+		if info.Mode()&0o100 != 0 {
+			text = "x " + text
+		}
+		found[filepath.ToSlash(name)] = text
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// entry is an entry of an archive.
+type entry struct {
+	name, content string
+	mode          fs.FileMode
+	kind          byte // of a tar; 0: a file
+}
+
+func tarOf(t *testing.T, entries ...entry) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	out := tar.NewWriter(&packed)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Mode: int64(e.mode | 0o600), Typeflag: e.kind, Size: int64(len(e.content))}
+		switch e.kind {
+		case tar.TypeSymlink, tar.TypeLink:
+			h.Linkname, h.Size = e.content, 0
+		case tar.TypeChar, tar.TypeFifo, tar.TypeDir:
+			h.Size = 0
+		case 0:
+			h.Typeflag = tar.TypeReg
+		}
+		if err := out.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Size > 0 {
+			if _, err := io.WriteString(out, e.content); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+func gzipped(t *testing.T, plain []byte) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	out := gzip.NewWriter(&packed)
+	if _, err := out.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+func zipOf(t *testing.T, entries ...entry) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	out := zip.NewWriter(&packed)
+	for _, e := range entries {
+		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate}
+		h.SetMode(e.mode | 0o600)
+		w, err := out.CreateHeader(h)
+		if err == nil {
+			_, err = io.WriteString(w, e.content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+// module are the files of a repository with a module in modules/vpc.
+var module = []entry{
+	{name: "README.md", content: "# All\n"},
+	{name: "modules/vpc/main.tf", content: "# vpc\n"},
+	{name: "modules/vpc/run.sh", content: "#!/bin/sh\n", mode: 0o100},
+}
+
+var (
+	whole = map[string]string{
+		"README.md": "# All\n", "modules/vpc/main.tf": "# vpc\n", "modules/vpc/run.sh": "x #!/bin/sh\n",
+	}
+	vpc = map[string]string{"main.tf": "# vpc\n", "run.sh": "x #!/bin/sh\n"}
+)
+
+func TestArchives(t *testing.T) {
+	t.Parallel()
+	packed := gzipped(t, tarOf(t, module...))
+	sum := sha256.Sum256(packed)
+	var xzed bytes.Buffer
+	out, err := xz.NewWriter(&xzed)
+	if err == nil {
+		_, err = out.Write(tarOf(t, module...))
+	}
+	if err == nil {
+		err = out.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		file, content, suffix string
+		want                  map[string]string
+		direct                bool
+	}{
+		"tar.gz":              {"x.tar.gz", string(packed), "", whole, false},
+		"tgz by the query":    {"x", string(packed), "?archive=tgz", whole, false},
+		"zip":                 {"x.zip", string(zipOf(t, module...)), "", whole, false},
+		"tar.xz":              {"x.txz", xzed.String(), "", whole, false},
+		"folder":              {"x.tar.gz", string(packed), "//modules/vpc", vpc, false},
+		"checksum":            {"x.tar.gz", string(packed), "?checksum=sha256:" + hex.EncodeToString(sum[:]), whole, false},
+		"plain URL, a zip":    {"x", string(zipOf(t, module...)), "", whole, true},
+		"plain URL, a tar.gz": {"x", string(packed), "", whole, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := at(t, put(t, c.file, []byte(c.content))+c.suffix)
+			l.Direct = c.direct
+			dir, err := fetcher(t).Folder(t.Context(), l, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, tree(t, dir)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A URL that is not an archive leads to one by its header, and a folder stays.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	packed := put(t, "x.tar.gz", gzipped(t, tarOf(t, module...)))
+	path := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("terraform-get") != "1" {
+			t.Error("the request lacks terraform-get=1")
+		}
+		w.Header().Set("X-Terraform-Get", packed)
+	})
+	dir, err := fetcher(t).Folder(t.Context(), at(t, "ORIGIN"+path+"vpc//modules/vpc"), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(vpc, tree(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Between two Larders, the bytes stay the same.
+func TestFile(t *testing.T) {
+	t.Parallel()
+	packed := gzipped(t, tarOf(t, module...))
+	sum := sha256.Sum256(packed)
+	path := put(t, "x.tar.gz", packed)
+	var got bytes.Buffer
+	if err := fetcher(t).File(t.Context(), at(t, path+"?checksum=sha256:"+hex.EncodeToString(sum[:])), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(packed, got.Bytes()) {
+		t.Error("the bytes differ")
+	}
+	err := fetcher(t).File(t.Context(), at(t, path+"?checksum=sha256:"+strings.Repeat("ab", 32)), io.Discard)
+	if !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("with another checksum: %v, want ErrInvalid", err)
+	}
+}
+
+func TestHostileArchives(t *testing.T) {
+	t.Parallel()
+	many := make([]entry, testFiles+1)
+	for i := range many {
+		many[i].name = fmt.Sprintf("f%d", i)
+	}
+	for name, c := range map[string]struct {
+		file    string
+		content []byte
+	}{
+		"path that leads out":          {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "../out.tf"}))},
+		"path that leads out, inside":  {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "a/../../out.tf"}))},
+		"absolute path":                {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "/tmp/out.tf"}))},
+		"path that leads out of a zip": {"x.zip", zipOf(t, entry{name: "../out.tf"})},
+		"backslashes in a zip":         {"x.zip", zipOf(t, entry{name: `..\out.tf`})},
+		"link that leads out": {"x.tar.gz", gzipped(t, tarOf(t,
+			entry{name: "l", content: "../../etc", kind: tar.TypeSymlink}))},
+		"absolute link": {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "l", content: "/etc/passwd", kind: tar.TypeSymlink}))},
+		"link that leads out of a zip": {"x.zip", zipOf(t,
+			entry{name: "l", content: "../../etc", mode: fs.ModeSymlink})},
+		"file through a link": {"x.tar.gz", gzipped(t, tarOf(t,
+			entry{name: "a/b/l", content: "../..", kind: tar.TypeSymlink},
+			entry{name: "a/b/l/../../../out.tf"}))},
+		"hard link":      {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "l", content: "/etc/passwd", kind: tar.TypeLink}))},
+		"device":         {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "d", kind: tar.TypeChar}))},
+		"pipe":           {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "p", kind: tar.TypeFifo}))},
+		"no files":       {"x.tar.gz", gzipped(t, tarOf(t))},
+		"too many files": {"x.tar.gz", gzipped(t, tarOf(t, many...))},
+		"bomb":           {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)}))},
+		"bomb of a zip":  {"x.zip", zipOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)})},
+		"too large":      {"x.tar.gz", make([]byte, testBytes+1)},
+		"text":           {"x.tar.gz", []byte("<html>sign in</html>")},
+		"broken off":     {"x.tar.gz", gzipped(t, tarOf(t, module...))[:60]},
+		"one file":       {"x.gz", gzipped(t, []byte("# vpc"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outer := t.TempDir()
+			dir := filepath.Join(outer, "a", "b")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			_, err := fetcher(t).Folder(t.Context(), at(t, put(t, c.file, c.content)), dir)
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Errorf("the error is %v, want ErrInvalid", err)
+			}
+			for path := range tree(t, outer) {
+				if !strings.HasPrefix(path, "a/b/") {
+					t.Errorf("there is a file %s", path)
+				}
+			}
+		})
+	}
+}
+
+// An archive that never ends is given up at the bound.
+func TestEndlessArchive(t *testing.T) {
+	t.Parallel()
+	path := handle(t, func(w http.ResponseWriter, _ *http.Request) {
+		for chunk := make([]byte, 64<<10); ; {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	_, err := fetcher(t).Folder(t.Context(), at(t, path+"x.tar.gz"), t.TempDir())
+	if !errors.Is(err, client.ErrTooLarge) {
+		t.Errorf("the error is %v, want ErrTooLarge", err)
+	}
+}
+
+// A location that always leads to another one is given up.
+func TestEndlessElsewhere(t *testing.T) {
+	t.Parallel()
+	hops := 0
+	path := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		hops++
+		w.Header().Set("X-Terraform-Get", r.URL.Path)
+	})
+	_, err := fetcher(t).Folder(t.Context(), at(t, path+"vpc"), t.TempDir())
+	if !errors.Is(err, registry.ErrInvalid) || hops > 20 {
+		t.Errorf("after %d requests the error is %v, want ErrInvalid", hops, err)
+	}
+}
+
+// No credential of the registry leaves its protocols.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	l := at(t, put(t, "x.tar.gz", gzipped(t, tarOf(t, module...))))
+	l.Direct, l.Credential = true, true
+	if _, err := fetcher(t).Folder(t.Context(), l, t.TempDir()); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("the error is %v, want ErrInvalid", err)
+	}
+	served.mu.Lock()
+	defer served.mu.Unlock()
+	if len(served.tokens) > 0 {
+		t.Errorf("there were %d credentials", len(served.tokens))
+	}
+}
+
+// repository serves a repository with the tag v1.0.0 over https, and returns its
+// path. change can add to it before the commit.
+func repository(t *testing.T, change func(dir string, git func(args ...string))) string {
+	t.Helper()
+	program, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("LEFT OUT: git is not installed")
+	}
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+			"GIT_COMMITTER_EMAIL=a@example.com")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	git("init", "--quiet", "--initial-branch=main")
+	for _, e := range module {
+		path := filepath.Join(dir, filepath.FromSlash(e.name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(e.content), 0o600|e.mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if change != nil {
+		change(dir, git)
+	}
+	git("add", "--all")
+	git("commit", "--quiet", "--message=first")
+	git("tag", "v1.0.0")
+	git("tag", "vpc/v1.0.0")
+	out, err := exec.CommandContext(t.Context(), program, "--exec-path").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := "/handled/" + t.Name() + "/"
+	backend := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"), Root: path,
+		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"},
+	}
+	return handle(t, backend.ServeHTTP)
+}
+
+func TestGit(t *testing.T) {
+	t.Parallel()
+	path := repository(t, nil)
+	for name, c := range map[string]struct {
+		suffix string
+		want   map[string]string
+	}{
+		"default branch":     {"", whole},
+		"tag":                {"?ref=v1.0.0", whole},
+		"branch":             {"?ref=main", whole},
+		"folder":             {"//modules/vpc?ref=v1.0.0", vpc},
+		"tag with a slash":   {"//modules/vpc?ref=vpc/v1.0.0&depth=1", vpc},
+		"path of a checkout": {"//modules/vpc?ref=refs/tags/v1.0.0", vpc},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"+c.suffix), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, tree(t, dir)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestHostileGit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(dir string, git func(args ...string))
+		suffix string
+		want   string
+	}{
+		"unknown ref":    {nil, "?ref=v9.9.9", "has no branch, tag or commit v9.9.9"},
+		"unknown folder": {nil, "//modules/dns?ref=v1.0.0", "there is no folder modules/dns"},
+		"submodule": {func(_ string, git func(args ...string)) {
+			git("init", "--quiet", "modules/vpc/sub")
+			git("-C", "modules/vpc/sub", "commit", "--quiet", "--allow-empty", "--message=first")
+		}, "//modules/vpc?ref=v1.0.0", "is a submodule"},
+		"link out of the folder": {func(dir string, _ func(args ...string)) {
+			_ = os.Symlink("/etc", filepath.Join(dir, "modules", "etc"))
+		}, "//modules/etc?ref=v1.0.0", "there is no folder modules/etc"},
+		"large file": {func(dir string, _ func(args ...string)) {
+			_ = os.WriteFile(filepath.Join(dir, "large"), make([]byte, testBytes+1), 0o600)
+		}, "?ref=v1.0.0", "bytes"},
+		"many files": {func(dir string, _ func(args ...string)) {
+			for i := range testFiles + 1 {
+				_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%d", i)), nil, 0o600)
+			}
+		}, "?ref=v1.0.0", "files"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := repository(t, c.change)
+			_, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"+c.suffix), t.TempDir())
+			if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v, want ErrInvalid with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Hooks and filters of a repository do not run.
+func TestGitRunsNothing(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	path := repository(t, func(dir string, _ func(args ...string)) {
+		attributes := []byte("* filter=evil\n")
+		if err := os.WriteFile(filepath.Join(dir, ".gitattributes"), attributes, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config := []byte("[filter \"evil\"]\n\tsmudge = touch " + ran + "\n")
+		if err := os.WriteFile(filepath.Join(dir, ".gitconfig"), config, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if _, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"), t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the filter ran: %v", err)
+	}
+}
+
+// An origin with a public address must not lead to private ones. Here the
+// operator has named no address, so this machine counts as private.
+func TestPrivateAddresses(t *testing.T) {
+	t.Parallel()
+	packed := put(t, "x.tar.gz", gzipped(t, tarOf(t, module...)))
+	redirect := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusFound)
+	})
+	public := client.New(nil, "larder/test", nil).Confine(t.Context(), "")
+	for name, c := range map[string]struct {
+		client    *client.Client
+		reference string
+	}{
+		"archive":               {public, served.URL + packed},
+		"archive by name":       {public, "https://localhost:1/x.tar.gz"},
+		"git over https":        {public, "git::" + served.URL + "/repo.git"},
+		"git over ssh":          {public, "git::ssh://git@127.0.0.1/repo.git"},
+		"git over ssh, by name": {public, "git@localhost:repo.git"},
+		"metadata service":      {fetcher(t).Client, "https://169.254.169.254/x.tar.gz"},
+		"redirect to it":        {fetcher(t).Client, served.URL + redirect + "x.tar.gz"},
+		"git redirected to it":  {fetcher(t).Client, "git::" + served.URL + redirect + "repo.git"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.client.Wait = time.Millisecond
+			f := &fetch.Fetcher{Client: c.client}
+			_, err := f.Folder(t.Context(), at(t, c.reference), t.TempDir())
+			if err == nil || errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, client.ErrRefusedAddress) {
+				t.Errorf("the error is %v, want a refusal", err)
+			}
+		})
+	}
+}
+
+// Nothing stays in the temporary folder.
+func TestLeftovers(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	good := put(t, "x.tar.gz", gzipped(t, tarOf(t, module...)))
+	bad := put(t, "y.tar.gz", []byte("no archive"))
+	repo := repository(t, nil)
+	for _, reference := range []string{good, bad, "git::ORIGIN" + repo + ".git", "git::ORIGIN" + repo + ".git?ref=none"} {
+		_, _ = fetcher(t).Folder(t.Context(), at(t, reference), t.TempDir()) // some fail
+	}
+	var left []string
+	for path := range tree(t, temporary) {
+		if !strings.Contains(path, "TestLeftovers") {
+			left = append(left, path)
+		}
+	}
+	slices.Sort(left)
+	if len(left) > 0 {
+		t.Errorf("there are %v", left)
+	}
+}
