@@ -293,18 +293,15 @@ func (c *cli) copyStore(ctx context.Context, p place, reporter *steps) (copying.
 	}
 	host := cmp.Or(s.host, p.name)
 	if s.host == "" && p.dir != "" {
-		host = "folder:" + strings.Map(plain, filepath.Base(absolute(p.dir)))
+		host = "folder:" + strings.Map(func(r rune) rune {
+			if registry.IsPlain(string(r)) {
+				return r
+			}
+			return '_'
+		}, filepath.Base(absolute(p.dir)))
 	}
 	publisher := &publish.Publisher{Catalog: s.catalog, Objects: s.objects, By: by, Progress: reporter}
 	return copying.Store{Host: host, Publisher: publisher}, s.close, nil
-}
-
-// plain replaces a character that a name of a store cannot have.
-func plain(r rune) rune {
-	if registry.IsPlain(string(r)) {
-		return r
-	}
-	return '_'
 }
 
 // withOrigin calls do with the registry to copy from.
@@ -419,7 +416,7 @@ func (v copyView) text(p page) {
 		count[one.Status]++
 		reason := one.Reason
 		switch {
-		case one.Status == copying.Unchanged:
+		case one.Status == copying.Unchanged, one.Version == "" && len(v.Versions) == 1: // the error follows
 			continue
 		case one.Deprecated != "":
 			reason = "deprecated: " + one.Deprecated

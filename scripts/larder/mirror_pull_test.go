@@ -503,6 +503,7 @@ func (s *server) try(ctx context.Context, path string) (status int, body []byte,
 	if err != nil {
 		return 0, nil, err
 	}
+	request.Header.Set("Accept", "application/json")
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return 0, nil, err

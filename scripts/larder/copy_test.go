@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/clients"
+)
+
+// copied returns the statuses of a copy, as ADDRESS VERSION STATUS.
+func copied(t *testing.T, printed string) (all []string) {
+	t.Helper()
+	var v copyView
+	if err := json.Unmarshal([]byte(printed), &v); err != nil {
+		t.Fatalf("%v:\n%s", err, printed)
+	}
+	for _, one := range v.Versions {
+		all = append(all, fmt.Sprintf("%s %s %s", one.Address, one.Version, one.Status))
+	}
+	return all
+}
+
+// trailOf returns the entries of an audit trail about copies, the oldest first.
+func trailOf(t *testing.T, data string) (all []string) {
+	t.Helper()
+	var v auditView
+	if err := json.Unmarshal([]byte(larder(t, "audit", "--json", "--store", "dir:"+data)), &v); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range v.Entries {
+		if e.Action == "copy" || strings.Contains(e.Detail, "copied from") {
+			detail, _, _ := strings.Cut(steady(e.Detail), " at DATE")
+			all = append(all, fmt.Sprintf("%s %s %s %s: %s", e.By, e.Action, e.Subject, e.Version, detail))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+var (
+	lockedHash   = regexp.MustCompile(`"((h1|zh):[^"]+)"`)
+	checksumText = regexp.MustCompile(`checksum=(sha256:[0-9a-f]+)`)
+)
+
+// A module and a provider are promoted through two registries. Clients get the
+// same bytes from both, and both audit trails record the copy.
+func TestPromotion(t *testing.T) {
+	t.Parallel()
+	dev, prod := serveOrigin(t), serve(t, t.TempDir())
+	here := platforms()[0]
+	addKey(t, prod.data, "acme", dev.key)
+	dev.publish(t, "acme/note", "1.0.0", here, platforms()[1])
+	publishModule(t, dev.data, "acme/vpc/aws", "1.0.0", output("first"))
+	publishModule(t, dev.data, "acme/vpc/aws", "1.2.0", output("promoted"))
+	promoter := func(s *server, name string) string {
+		return credentials(s.Host, token(t, s.data, "--name", name,
+			"--scope", "publish:*/acme/**", "--scope", "read:**"))
+	}
+	p := prod.publisher(t, promoter(dev.server, "dev-ci")+promoter(prod, "prod-ci"),
+		"SSL_CERT_FILE="+trust(t, dev.CAFile, prod.CAFile))
+	command := []string{"copy", "acme/vpc/aws", "1.2.0", "acme/note", "--from", dev.Host, "--json"}
+	first := copied(t, p.run(t, 0, nil, command...))
+	if diff := cmp.Diff([]string{"acme/vpc/aws 1.2.0 copied", "acme/note 1.0.0 copied"}, first); diff != "" {
+		t.Errorf("the first copy (-want +got):\n%s", diff)
+	}
+	again := copied(t, p.run(t, 0, nil, command...))
+	if diff := cmp.Diff([]string{"acme/vpc/aws 1.2.0 unchanged", "acme/note 1.0.0 unchanged"}, again); diff != "" {
+		t.Errorf("the second copy (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"token dev-ci copy modules/acme/vpc/aws 1.2.0: to HOST/acme/vpc/aws",
+		"token dev-ci copy providers/acme/note 1.0.0: to HOST/acme/note",
+	}, trailOf(t, dev.data)); diff != "" {
+		t.Errorf("the trail of the origin (-want +got):\n%s", diff)
+	}
+	user := whoamiName(t)
+	if diff := cmp.Diff([]string{
+		"token prod-ci publish modules/acme/vpc/aws 1.2.0: copied from HOST/acme/vpc/aws, published by " + user,
+		"token prod-ci publish providers/acme/note 1.0.0: copied from HOST/acme/note, published by " + user,
+	}, trailOf(t, prod.data)); diff != "" {
+		t.Errorf("the trail of the copy (-want +got):\n%s", diff)
+	}
+	clients.Each(t, func(t *testing.T, c clients.Client) {
+		got := make(map[string][]string)
+		for _, s := range []*server{dev.server, prod} {
+			dir := need(t, s.Host+"/acme/note 1.0.0")
+			writeFiles(t, dir, map[string]string{
+				"vpc.tf": fmt.Sprintf("module \"vpc\" {\n  source  = %q\n  version = \"1.2.0\"\n}\n", s.Host+"/acme/vpc/aws"),
+			})
+			inits(t, session(t, c, s), dir)
+			lock, err := os.ReadFile(filepath.Join(dir, ".terraform.lock.hcl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range lockedHash.FindAllStringSubmatch(string(lock), -1) {
+				got[s.Host] = append(got[s.Host], match[1])
+			}
+			got[s.Host] = append(got[s.Host], installedModule(t, dir))
+		}
+		if diff := cmp.Diff(got[dev.Host], got[prod.Host]); diff != "" || len(got[dev.Host]) < 3 {
+			t.Errorf("installed from dev and prod (-dev +prod):\n%s", diff)
+		}
+	})
+	if from, to := checksum(t, dev.server), checksum(t, prod); from != to || from == "" {
+		t.Errorf("the checksum is %s in dev and %s in prod", from, to)
+	}
+	for _, s := range []*server{dev.server, prod} {
+		if out := larder(t, "verify", "--store", "dir:"+s.data); !strings.Contains(out, "0 faults") {
+			t.Errorf("verify:\n%s", out)
+		}
+	}
+}
+
+// whoamiName returns the name of this machine's user.
+func whoamiName(t *testing.T) string {
+	t.Helper()
+	by, err := whoami(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return by.Name
+}
+
+// installedModule returns the content of the module that init has installed.
+func installedModule(t *testing.T, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, ".terraform", "modules", "vpc", "main.tf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// checksum returns the checksum in the location of acme/vpc/aws 1.2.0.
+func checksum(t *testing.T, s *server) string {
+	t.Helper()
+	status, body := s.get(t, "/v1/modules/acme/vpc/aws/1.2.0/download")
+	match := checksumText.FindSubmatch(body)
+	if match == nil {
+		t.Fatalf("status %d without a checksum: %s", status, body)
+	}
+	return string(match[1])
+}
+
+// A copy that is killed leaves whole versions only. Another one completes it,
+// and each version is recorded once.
+func TestKilledCopy(t *testing.T) {
+	t.Parallel()
+	from := newData(t)
+	var want []string
+	for i := range 6 {
+		version := fmt.Sprintf("1.%d.0", i)
+		publishModule(t, from, "acme/vpc/aws", version, map[string]string{
+			"main.tf": "# " + version + "\n", "large.txt": strings.Repeat(version, 1<<16),
+		})
+		want = append(want, version)
+	}
+	copies := func(to string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), "larder", "copy", "acme/vpc/aws", "--from", from, "--to", to, "--json")
+	}
+	begin := time.Now()
+	if out, err := copies(newData(t)).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	took := time.Since(begin)
+	to := newData(t)
+	const kills = 8
+	for i := range kills {
+		cmd := copies(to)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(took * time.Duration(i+1) / kills)
+		_ = cmd.Process.Signal(syscall.SIGKILL)
+		_ = cmd.Wait()
+	}
+	if out, err := copies(to).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, data := range []string{from, to} {
+		if out := larder(t, "verify", "--store", "dir:"+data); !strings.Contains(out, "0 faults") {
+			t.Errorf("verify:\n%s", out)
+		}
+	}
+	var got []string
+	for _, entry := range trailOf(t, to) {
+		_, rest, _ := strings.Cut(entry, "modules/acme/vpc/aws ")
+		version, _, _ := strings.Cut(rest, ":")
+		got = append(got, version)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the versions in the trail (-want +got):\n%s", diff)
+	}
+	var recorded []string
+	for _, entry := range trailOf(t, from) {
+		if strings.HasSuffix(entry, steady("folder:"+filepath.Base(to)+"/acme/vpc/aws")) {
+			_, rest, _ := strings.Cut(entry, "modules/acme/vpc/aws ")
+			version, _, _ := strings.Cut(rest, ":")
+			recorded = append(recorded, version)
+		}
+	}
+	if diff := cmp.Diff(want, recorded); diff != "" {
+		t.Errorf("the copies in the trail of the origin (-want +got):\n%s", diff)
+	}
+}
