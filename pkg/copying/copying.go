@@ -417,7 +417,8 @@ func (c *Copier) unchanged(j *job, published Version, from registry.CopiedFrom) 
 	case same:
 		return true, nil
 	case known:
-		return false, registry.WithHint(fmt.Errorf("%s is %w with other content", c.Target.Name(), registry.ErrExists),
+		return false, registry.WithHint(
+			fmt.Errorf("%w in %s with other content", registry.ErrExists, c.Target.Name()),
 			"A published version cannot change. Find out which of the two registries has the right one.")
 	}
 	return published.CopiedFrom != nil && published.CopiedFrom.Source == from.Source, nil
