@@ -70,6 +70,23 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	if err := CheckNamespace(m.Address.Namespace); err != nil {
 		return nil, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
 	}
+	return p.module(ctx, m, fmt.Sprintf("publish %s %s", m.Address, m.Version))
+}
+
+// CheckFolder verifies the module in a folder as [Preparer.Module] does, without
+// an address and a version. The record of the result has neither of them.
+func (p Preparer) CheckFolder(ctx context.Context, dir string, options archive.Options) (ModuleResult, error) {
+	prepared, err := p.module(ctx, Module{Dir: dir, Pack: options}, "publish "+filepath.Clean(dir))
+	if err != nil {
+		return ModuleResult{}, err
+	}
+	prepared.Close()
+	prepared.Record.Object, prepared.Record.Docs = "", nil
+	return prepared.ModuleResult, nil
+}
+
+// module verifies and packs a module. what is the What of its problems.
+func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedModule, error) {
 	var problems registry.Problems
 	_ = problems.Add(CheckDescription(m.Description)) // any error is ErrInvalid
 	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
@@ -82,7 +99,7 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	prepared := &PreparedModule{Address: m.Address, packed: packed}
 	err = problems.Add(prepared.pack(ctx, m, p))
 	if err == nil {
-		err = problems.Err(fmt.Sprintf("publish %s %s", m.Address, m.Version))
+		err = problems.Err(what)
 	}
 	if err != nil {
 		prepared.Close()
