@@ -60,6 +60,7 @@ var rules = []rule{
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/monorepo", publishing("pkg/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
 	{"pkg/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},

@@ -1,0 +1,246 @@
+package monorepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/git"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
+)
+
+// Repository is a Git repository with a checkout. Create one with [Open].
+type Repository struct {
+	// Root is the absolute path of the checkout.
+	Root string
+	// gitDir is the absolute path of the repository's own folder.
+	gitDir string
+}
+
+// Open returns the repository that contains a folder. It returns
+// registry.ErrNotFound if there is none, or if this machine has no git. Errors
+// then have hints.
+func Open(ctx context.Context, dir string) (*Repository, error) {
+	out, err := git.Run(ctx, dir, nil, "rev-parse", "--show-toplevel", "--absolute-git-dir")
+	if errors.Is(err, registry.ErrInvalid) {
+		return nil, registry.Errorf(registry.ErrNotFound, "cannot find a Git repository: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(lines) != 2 {
+		return nil, fmt.Errorf("%w repository: the path of the checkout has a line break", registry.ErrInvalid)
+	}
+	return &Repository{Root: filepath.FromSlash(lines[0]), gitDir: filepath.FromSlash(lines[1])}, nil
+}
+
+// run runs git in the checkout.
+func (r *Repository) run(ctx context.Context, args ...string) ([]byte, error) {
+	return git.Run(ctx, r.Root, nil, args...)
+}
+
+// ReadModules returns the modules in the file of a folder. It returns
+// [fs.ErrNotExist] if there is no such file, and otherwise the errors of
+// [Parse].
+func ReadModules(ctx context.Context, dir string) ([]Module, error) {
+	text, err := regularfile.Read(filepath.Join(dir, FileName), MaxText)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(ctx, FileName, text)
+}
+
+// tagPrefix is the beginning of the full names of tags.
+const tagPrefix = "refs/tags/"
+
+// Tags returns the names of all tags.
+func (r *Repository) Tags(ctx context.Context) ([]string, error) {
+	return r.tags(ctx)
+}
+
+// TagsAtHead returns the names of the tags of the commit that is checked out.
+func (r *Repository) TagsAtHead(ctx context.Context) ([]string, error) {
+	return r.tags(ctx, "--points-at=HEAD")
+}
+
+func (r *Repository) tags(ctx context.Context, options ...string) ([]string, error) {
+	args := append([]string{"for-each-ref", "--format=%(refname)"}, options...)
+	out, err := r.run(ctx, append(args, tagPrefix)...)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		names = append(names, strings.TrimPrefix(strings.TrimSuffix(line, "\n"), tagPrefix))
+	}
+	return names, nil
+}
+
+// HasTag reports whether there is a tag with a name.
+func (r *Repository) HasTag(ctx context.Context, name string) (bool, error) {
+	all, err := r.Tags(ctx)
+	return slices.Contains(all, name), err
+}
+
+// Edited reports whether the folders of modules differ from the commit that is
+// checked out, not counting ignored files.
+func (r *Repository) Edited(ctx context.Context, modules []Module) (bool, error) {
+	args := []string{"--no-optional-locks", "--literal-pathspecs", "status", "--porcelain", "--"}
+	for _, m := range modules {
+		args = append(args, m.Path)
+	}
+	out, err := r.run(ctx, args...)
+	return len(out) > 0, err
+}
+
+// IsShallow reports whether the repository lacks a part of its history, and so
+// perhaps tags.
+func (r *Repository) IsShallow(ctx context.Context) (bool, error) {
+	out, err := r.run(ctx, "rev-parse", "--is-shallow-repository")
+	return strings.TrimSpace(string(out)) == "true", err
+}
+
+// ChangedSince returns the modules that differ between the checkout and the
+// newest common ancestor of the checked out commit and a revision. That
+// includes changes that are not committed, and new files that are not ignored.
+// Files that were moved count where they were and where they are. A module also
+// differs if the file of the repository describes it in another way.
+//
+// It returns registry.ErrInvalid if there is no such revision, or no common
+// ancestor.
+func (r *Repository) ChangedSince(ctx context.Context, revision string, modules []Module) ([]Module, error) {
+	base, err := r.mergeBase(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	tracked, err := r.run(ctx, "--no-optional-locks", "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", base, "--")
+	if err != nil {
+		return nil, err
+	}
+	untracked, err := r.run(ctx, "ls-files", "--others", "--exclude-standard", "-z")
+	if err != nil {
+		return nil, err
+	}
+	files := strings.FieldsFunc(string(tracked)+string(untracked), func(c rune) bool { return c == 0 })
+	var before []Module
+	if slices.Contains(files, FileName) {
+		// Without the file, or with an invalid one, all modules differ.
+		text, _ := r.run(ctx, "cat-file", "blob", base+":"+FileName)
+		if before, err = Parse(ctx, FileName, text); err != nil && ctx.Err() != nil {
+			return nil, err
+		}
+	} else {
+		before = modules
+	}
+	return slices.DeleteFunc(slices.Clone(modules), func(m Module) bool {
+		return slices.Contains(before, m) && !slices.ContainsFunc(files, m.Has)
+	}), nil
+}
+
+// mergeBase returns the hash of the newest common ancestor of a revision and
+// the commit that is checked out.
+func (r *Repository) mergeBase(ctx context.Context, revision string) (string, error) {
+	commit, err := r.commit(ctx, revision)
+	if err != nil {
+		return "", registry.WithHint(fmt.Errorf("%w revision %.200q: there is no such commit", registry.ErrInvalid, revision),
+			"Fetch it, for example with `git fetch origin main`, and use origin/main.")
+	}
+	base, err := r.run(ctx, "merge-base", commit, "HEAD")
+	if err != nil {
+		return "", registry.WithHint(
+			fmt.Errorf("%w revision %.200q: it has no common ancestor with HEAD", registry.ErrInvalid, revision),
+			"If the clone is shallow, fetch the whole history, in GitHub Actions with `fetch-depth: 0`.")
+	}
+	return strings.TrimSpace(string(base)), nil
+}
+
+// commit returns the hash of a commit.
+func (r *Repository) commit(ctx context.Context, revision string) (string, error) {
+	out, err := r.run(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	return strings.TrimSpace(string(out)), err
+}
+
+// Worktree is a temporary folder with the files of one commit. Create one with
+// [Repository.Worktree].
+//
+// It has an index of its own. So the repository has no trace of it, even if the
+// process is killed.
+type Worktree struct {
+	repository *Repository
+	dir        string // has the folder of the files, the index, and an empty folder for hooks
+	commit     string // whose files it has; empty at first
+}
+
+// Worktree returns a new, empty worktree. The caller closes it.
+func (r *Repository) Worktree() (*Worktree, error) {
+	dir, err := os.MkdirTemp("", "larder-worktree-")
+	if err != nil {
+		return nil, fmt.Errorf("cannot create a temporary folder: %w", err)
+	}
+	w := &Worktree{repository: r, dir: dir}
+	for _, name := range []string{w.files(), w.hooks()} {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot create a temporary folder: %w", err), w.Close())
+		}
+	}
+	return w, nil
+}
+
+func (w *Worktree) files() string { return filepath.Join(w.dir, "files") }
+
+func (w *Worktree) hooks() string { return filepath.Join(w.dir, "hooks") }
+
+// Close removes the worktree.
+func (w *Worktree) Close() error { return os.RemoveAll(w.dir) }
+
+// Extract puts the files of a tag into the worktree, as a checkout would. It
+// runs no hooks. It returns the folder with the module at a path. It returns
+// registry.ErrInvalid if the tag has no such folder.
+func (w *Worktree) Extract(ctx context.Context, r Release) (dir string, err error) {
+	commit, err := w.repository.commit(ctx, tagPrefix+r.TagName)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the tag %s: it is not the tag of a commit: %w", r.TagName, err)
+	}
+	if commit != w.commit {
+		w.commit = ""
+		// The same files have the same bytes on every system.
+		_, err = git.Run(ctx, w.files(), []string{
+			"GIT_DIR=" + w.repository.gitDir, "GIT_WORK_TREE=" + w.files(), "GIT_INDEX_FILE=" + filepath.Join(w.dir, "index"),
+		}, "-c", "core.hooksPath="+w.hooks(), "-c", "core.autocrlf=false", "-c", "core.eol=lf",
+			"-c", "core.sparseCheckout=false", "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false",
+			"-c", "submodule.recurse=false", "read-tree", "--reset", "-u", commit)
+		if err != nil {
+			return "", fmt.Errorf("cannot read the files of the tag %s: %w", r.TagName, err)
+		}
+		w.commit = commit
+	}
+	return w.folder(r)
+}
+
+// folder returns the folder of a module. Its path must not leave the worktree by
+// a symbolic link.
+func (w *Worktree) folder(r Release) (string, error) {
+	root, err := os.OpenRoot(w.files())
+	if err != nil {
+		return "", fmt.Errorf("cannot read the files of the tag %s: %w", r.TagName, regularfile.Unreadable(w.files(), err))
+	}
+	defer root.Close()
+	info, err := root.Stat(filepath.FromSlash(r.Path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%w module: the tag has no folder %s", registry.ErrInvalid, r.Path)
+	case err != nil:
+		return "", fmt.Errorf("%w module: cannot open the folder %s of the tag: %s", registry.ErrInvalid, r.Path,
+			regularfile.Reason(err))
+	case !info.IsDir():
+		return "", fmt.Errorf("%w module: %s of the tag is not a folder", registry.ErrInvalid, r.Path)
+	}
+	return filepath.Join(w.files(), filepath.FromSlash(r.Path)), nil
+}
