@@ -24,12 +24,17 @@ type Repository struct {
 }
 
 // Open returns the repository that contains a folder. It returns
-// registry.ErrNotFound if there is none, or if this machine has no git. Errors
-// then have hints.
+// registry.ErrNotFound if there is none, or if this machine has no git. It
+// returns registry.ErrInvalid if git does not trust the owner of the repository.
 func Open(ctx context.Context, dir string) (*Repository, error) {
 	out, err := git.Run(ctx, dir, nil, "rev-parse", "--show-toplevel", "--absolute-git-dir")
 	if errors.Is(err, registry.ErrInvalid) {
-		return nil, registry.Errorf(registry.ErrNotFound, "cannot find a Git repository: %w", err)
+		reason := strings.TrimPrefix(err.Error(), registry.ErrInvalid.Error()+" repository: ")
+		if _, trust, isOthers := strings.Cut(reason, "git config --global"); isOthers {
+			return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid,
+				"cannot use the Git repository: another user owns its folder"), "To trust it, run `git config --global%s`.", trust)
+		}
+		return nil, registry.Errorf(registry.ErrNotFound, "cannot find a Git repository: %s", reason)
 	}
 	if err != nil {
 		return nil, err
@@ -110,8 +115,8 @@ func (r *Repository) IsShallow(ctx context.Context) (bool, error) {
 // ChangedSince returns the modules that differ between the checkout and the
 // newest common ancestor of the checked out commit and a revision. That
 // includes changes that are not committed, and new files that are not ignored.
-// Files that were moved count where they were and where they are. A module also
-// differs if the file of the repository describes it in another way.
+// A file that was moved counts for both of its folders. A module also differs if
+// the file of the repository describes it in another way.
 //
 // It returns registry.ErrInvalid if there is no such revision, or no common
 // ancestor.

@@ -55,12 +55,21 @@ func checkArguments(cmd *cobra.Command) {
 	}
 	switch {
 	case cmd.Args != nil:
-	case cmd.HasSubCommands():
+	case isGroup(cmd):
 		cmd.Args = unknownCommand
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	default:
 		cmd.Args = namedArguments
 	}
+}
+
+// runsAlone is the annotation of a command that has subcommands, but also does
+// something without one.
+const runsAlone = "runs-alone"
+
+// isGroup reports whether a command does nothing without a subcommand.
+func isGroup(cmd *cobra.Command) bool {
+	return cmd.HasSubCommands() && cmd.Annotations[runsAlone] == ""
 }
 
 // kinds are the words that can precede an address.
@@ -215,10 +224,11 @@ var otherWords = map[string][]string{
 	"larder search":              {"find", "grep"},
 	"larder show":                {"info", "describe", "inspect", "view", "docs"},
 	"larder diff":                {"compare", "changes"},
+	"larder check":               {"validate", "lint"},
 	"larder deprecate":           {"hide"},
 	"larder withdraw":            {"delete", "yank", "unpublish", "remove", "rm"},
 	"larder context":             {"config", "profile", "use", "switch", "login"},
-	"larder doctor":              {"check", "diagnose", "test", "ping", "status"},
+	"larder doctor":              {"diagnose", "test", "ping", "status"},
 	"larder serve":               {"server", "start", "run", "up"},
 	"larder init":                {"new", "make", "create"},
 	"larder usage":               {"downloads", "stats"},
@@ -369,7 +379,7 @@ func nearFlag(cmd *cobra.Command, name string) string {
 	}
 	var others, have []string
 	walk(cmd.Root(), func(other *cobra.Command) {
-		if other.HasParent() && (!other.IsAvailableCommand() || other.HasSubCommands()) {
+		if other.HasParent() && (!other.IsAvailableCommand() || isGroup(other)) {
 			return
 		}
 		names := flagNames(other)

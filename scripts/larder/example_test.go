@@ -79,7 +79,7 @@ func TestExamples(t *testing.T) {
 				if err == nil {
 					err = cmd.ValidateArgs(cmd.Flags().Args())
 				}
-				if err != nil || !cmd.Runnable() || cmd.HasSubCommands() {
+				if err != nil || !cmd.Runnable() || isGroup(cmd) {
 					t.Errorf("larder %s: %v", found[1], err)
 					continue
 				}

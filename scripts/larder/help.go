@@ -240,8 +240,11 @@ func init() {
 
 // usageLine returns the usage line of a command.
 func usageLine(cmd *cobra.Command) string {
-	if cmd.HasSubCommands() {
+	switch {
+	case isGroup(cmd):
 		return cmd.CommandPath() + " COMMAND"
+	case cmd.HasSubCommands():
+		return cmd.CommandPath() + " [COMMAND] [flags]"
 	}
 	return cmd.UseLine()
 }

@@ -50,7 +50,7 @@ func TestHelpIsComplete(t *testing.T) {
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: the short help is %q", cmd.CommandPath(), cmd.Short)
 		}
-		if !cmd.HasSubCommands() && !cmd.IsAdditionalHelpTopicCommand() && cmd.Example == "" {
+		if !isGroup(cmd) && !cmd.IsAdditionalHelpTopicCommand() && cmd.Example == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
@@ -121,7 +121,7 @@ func commandsPage(root *cobra.Command) string {
 		for _, cmd := range root.Commands() {
 			if cmd.GroupID == group.ID {
 				walk(cmd, func(cmd *cobra.Command) {
-					if !cmd.HasSubCommands() {
+					if !isGroup(cmd) {
 						b.WriteString("| [`" + cmd.CommandPath() + "`](#" + anchor(cmd) + ") | " + cmd.Short + " |\n")
 					}
 				})
@@ -138,6 +138,8 @@ func commandsPage(root *cobra.Command) string {
 			for _, sub := range cmd.Commands() {
 				b.WriteString("- [`" + sub.CommandPath() + "`](#" + anchor(sub) + "): " + sub.Short + "\n")
 			}
+		}
+		if isGroup(cmd) {
 			return
 		}
 		b.WriteString("\n" + fenced("shell", usageLine(cmd)))

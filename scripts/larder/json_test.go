@@ -70,6 +70,8 @@ var viewsOf = map[string][]view{
 	"mirror policy check": {checkedPolicyView{}},
 	"mirror policy set":   {setPolicyView{}},
 	"mirror policy show":  {policyView{}},
+	"check":               {checkedView{}},
+	"publish":             {publishedTagsView{}},
 	"publish module":      {publishedModuleView{}},
 	"publish provider":    {publishedProviderView{}},
 	"search":              {searchView{}},
@@ -162,6 +164,19 @@ var jsonRuns = []struct {
 	{"publish module", "./nowhere acme/vpc/aws 2.0.1", exitInvalid},
 	{"publish module", "./vpc acme/vpc/aws 2.0.1 --registry https://{served}", exitFailed},
 	{"publish module", "./vpc acme/vpc/aws", exitUsage},
+	{"check", "vpc", 0},
+	{"check", "", 0},
+	{"check", "--changed-since HEAD", 0},
+	{"check", "--changed-since nothing", exitInvalid},
+	{"check", "vpc --changed-since HEAD", exitUsage},
+	{"check", "nowhere", exitInvalid},
+	{"publish", "--dry-run", 0},
+	{"publish", "", 0},
+	{"publish", "--tag subnet/v1.0.0", 0},
+	{"publish", "--tag subnet/v9.0.0", exitNotFound},
+	{"publish", "--all-tags", exitInvalid}, // there is an empty commit
+	{"publish", "--all-tags --dry-run --registry https://{served}", exitInvalid},
+	{"publish", "--tag subnet/v1.0.0 --all-tags", exitUsage},
 	{"publish provider", "./dist acme/inventory --dry-run", 0},
 	{"publish provider", "./dist acme/inventory", 0},
 	{"publish provider", "./dist acme/inventory", 0},
@@ -265,7 +280,7 @@ func commandNames() []string {
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
-		if cmd.Runnable() && !cmd.HasSubCommands() {
+		if cmd.Runnable() && !isGroup(cmd) {
 			names = append(names, strings.TrimPrefix(cmd.CommandPath(), "larder "))
 		}
 	}
@@ -341,6 +356,7 @@ func TestJSON(t *testing.T) {
 		"mirror.hcl": fmt.Sprintf("platforms = [\"all\"]\nprovider %q {\n  versions = [\"1.0.0\"]\n  upstream = "+
 			"%q\n}\n",
 			originProvider, "https://"+served.Host),
+		"larder.hcl": "module \"acme/subnet/aws\" {\n  path = \"vpc\"\n  tag = \"subnet/v*\"\n}\n",
 		"policy.hcl": "allow \"registry.opentofu.org/*/*\" {\n  min_age = \"7d\"\n  unknown_age = \"wait\"\n" +
 			"  platforms = [\"linux_amd64\"]\n  max_size = \"600MiB\"\n  signing_keys = [\"34365D9472D7468F\"]\n}\n",
 		"lock.hcl": fmt.Sprintf("provider %q {\n  version = \"1.1.0\"\n  hashes  = [\"zh:%s\"]\n}\n",
@@ -349,6 +365,13 @@ func TestJSON(t *testing.T) {
 			"%q\n  }\n}\n",
 			"https://"+served.Host+"/v1/providers/"),
 	})
+	git(t, ".", "init", "--quiet")
+	git(t, ".", "commit", "--quiet", "--allow-empty", "--message=empty")
+	git(t, ".", "tag", "subnet/v0.9.0")
+	git(t, ".", "add", "vpc", "larder.hcl")
+	git(t, ".", "commit", "--quiet", "--message=module")
+	git(t, ".", "tag", "subnet/v1.0.0")
+	git(t, ".", "tag", "other")
 	schemas := make(map[string]*validator.Schema)
 	for name := range viewsOf {
 		compiler := validator.NewCompiler()

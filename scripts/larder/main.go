@@ -169,7 +169,8 @@ modules and providers, and mirrors public providers.`,
 	}{
 		{"Serve a registry", []*cobra.Command{c.serveCommand(), c.initCommand()}},
 		{"Publish", []*cobra.Command{
-			c.publishCommand(), c.copyCommand(), c.mirrorCommand(), c.deprecateCommand(), c.withdrawCommand(), c.keyCommand(),
+			c.publishCommand(), c.checkCommand(), c.copyCommand(), c.mirrorCommand(), c.deprecateCommand(),
+			c.withdrawCommand(), c.keyCommand(),
 		}},
 		{"Use", []*cobra.Command{
 			c.listCommand(), c.searchCommand(), c.showCommand(), c.diffCommand(), c.contextCommand(), c.doctorCommand(),

@@ -28,6 +28,27 @@ func problemsOf(err error) (problems []problem) {
 	return problems
 }
 
+// allProblems returns the problems of an error, or the error as the only one.
+func allProblems(err error) []problem {
+	if several := problemsOf(err); several != nil {
+		return several
+	}
+	code, _ := classify(err)
+	return []problem{{err.Error(), hintOf(err), code}}
+}
+
+// failures returns nil, the only error, or a [registry.ProblemsError] of several
+// errors. what is its What.
+func failures(all []error, what string) error {
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &registry.ProblemsError{What: what, Problems: all}
+}
+
 // printProblems prints the problems of an error with their hints. It prints
 // nothing and returns false if the error does not have several problems.
 func printProblems(out terminal.Output, err error) bool {

@@ -26,15 +26,19 @@ import (
 func (c *cli) publishCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish",
-		Short: "Publish a module or provider",
-		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
+		Short: "Publish a module, a provider, or what Git tags name",
+		Long:  tagsHelp,
+		Example: `  larder publish
+  larder publish --all-tags --store stack:larder
+  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish provider ./dist acme/inventory
   larder publish provider ./dist acme/inventory --registry https://HOST`,
 		DisableFlagsInUseLine: true,
 
-		Args: missingKind,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Annotations: map[string]string{runsAlone: "it publishes what tags name"},
+		Args:        missingKind,
 	}
+	c.addTagFlags(cmd)
 	cmd.AddCommand(c.publishModuleCommand(), c.publishProviderCommand())
 	// If the kind is missing, parse its flags too, so that the hint can repeat
 	// them.
@@ -54,7 +58,7 @@ func (c *cli) publishCommand() *cobra.Command {
 // subcommand, module or provider.
 func missingKind(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return nil
+		return flagsOfKind(cmd)
 	}
 	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
@@ -74,6 +78,19 @@ func missingKind(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return unknownCommand(cmd, args)
+}
+
+// flagsOfKind returns an error if a flag needs the missing kind.
+func flagsOfKind(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		for _, sub := range cmd.Commands() {
+			own := sub.Flags().Lookup(f.Name)
+			if err == nil && f.Hidden && own != nil && !own.Hidden {
+				err = registry.WithHint(usagef("--%s needs a kind", f.Name), "Use it with `%s`.", sub.CommandPath())
+			}
+		}
+	})
+	return err
 }
 
 // completed returns the command line with word before args and with its flags.
@@ -102,7 +119,7 @@ func (c *cli) publishModuleCommand() *cobra.Command {
 	var m releases.Module
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "module DIR NAMESPACE/NAME/SYSTEM VERSION",
+		Use:   "module DIR NAMESPACE/NAME/SYSTEM [VERSION]",
 		Short: "Publish a module",
 		Long: `Publish the module in a folder, as a version that never changes.
 
@@ -118,20 +135,30 @@ of it must parse. The command does not evaluate the configuration. It removes a
 leading v from the version. A description belongs to its version and never
 changes. ` + "`larder list`, `search` and `show`" + ` print it.
 
+Without a version, the command uses a Git tag of the checked out commit. If the
+repository's larder.hcl lists the module, the tag must match the pattern there.
+Otherwise the tag must be like v1.2.3 or 1.2.3.
+
 Publishing the same content again changes nothing and succeeds. If the version
 exists with other content, the publish fails with exit code 4. An interrupted
 publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughRegistry,
 		Example: `  larder publish module ./vpc acme/vpc/aws 1.0.0
   larder publish module ./vpc acme/vpc/aws v1.0.0 --dry-run
+  larder publish module ./vpc acme/vpc/aws --registry https://HOST
   larder publish module ./vpc acme/vpc/aws 1.0.0 --store stack:larder
-  larder publish module ./vpc acme/vpc/aws 1.0.0 --registry https://HOST
   larder publish module . acme/vpc/aws 1.1.0 --include 'examples/**/*.tfvars'`,
 		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
 			m.Dir = args[0]
 			if m.Address, err = registry.ParseModule(args[1]); err != nil {
 				return nil, err
 			}
-			if m.Version, err = registry.ParseTag(args[2]); err != nil {
+			var tag string
+			if len(args) < 3 {
+				m.Version, tag, err = taggedVersion(ctx, m)
+			} else {
+				m.Version, err = registry.ParseTag(args[2])
+			}
+			if err != nil {
 				return nil, err
 			}
 			to, err := c.anyPlace()
@@ -141,7 +168,7 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 			if err := releases.CheckDescription(m.Description); err != nil {
 				return nil, usagef("--description: %w", err)
 			}
-			v := publishedModuleView{Address: m.Address.String(), dryRun: dryRun, wanted: m}
+			v := publishedModuleView{Address: m.Address.String(), Tag: tag, dryRun: dryRun, wanted: m}
 			if to.host != "" {
 				return c.publishModuleThrough(ctx, to, m, v)
 			}
@@ -253,6 +280,9 @@ type publishedModuleView struct {
 	Status  string `json:"status"`
 	Address string `json:"address"`
 	registry.ModuleVersion
+	// Tag is the Git tag that the version comes from. It is missing if the
+	// command line has the version.
+	Tag      string             `json:"tag,omitempty"`
 	Files    []archive.File     `json:"files"`
 	Excluded []archive.Excluded `json:"excluded"`
 	// NotChecked is the host of the registry if a dry run sent it no request.
@@ -312,6 +342,9 @@ func (v publishedModuleView) text(p page) {
 		p.println("Unchanged: %s was already published with this content on %s", what, formatTime(v.PublishedAt))
 	default:
 		p.println("Published %s to %s: %s, %s packed", what, v.to, files, size)
+	}
+	if v.Tag != "" {
+		p.println("  version from the Git tag %s", printable.Escape(v.Tag))
 	}
 	p.printf("  archive %s\n  content %s\n", p.digest("sha256:"+v.SHA256), p.digest("sha256:"+v.ContentSHA256))
 	p.notCompared(v.NotCompared)

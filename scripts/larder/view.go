@@ -87,11 +87,11 @@ func expiryState(expires, now time.Time) string {
 // paintState returns the color of a state.
 func paintState(state string) terminal.Color {
 	switch state {
-	case "ok", "current", "valid", "latest", "repaired", "added", "verified", "restored", "documented":
+	case "ok", "current", "valid", "latest", "repaired", "added", "verified", "restored", "documented", "published":
 		return terminal.Green
 	case "deprecated", "hidden", "expires soon", "too new", "warning", "may change plans", "note", "unknown", "excluded":
 		return terminal.Yellow
-	case "withdrawn", "refused", "damaged", "missing", "expired", "revoked", "wrong", "fault", "failed", "breaking", "removed":
+	case "withdrawn", "refused", "damaged", "missing", "expired", "revoked", "wrong", "fault", "failed", "breaking", "removed", "invalid":
 		return terminal.Red
 	case "skipped":
 		return terminal.Faint

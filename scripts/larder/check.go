@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/monorepo"
+	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
+)
+
+func (c *cli) checkCommand() *cobra.Command {
+	var since string
+	cmd := &cobra.Command{
+		Use:   "check [DIR]",
+		Short: "Check modules before you publish them",
+		Long: `Check whether the module in a folder, by default the working directory, could
+be published. If the folder has a larder.hcl, the command checks the modules
+that this file lists. It publishes nothing, needs no registry, and sends no
+request. It reports all problems at once, with exit code 3.
+
+With --changed-since, the command checks only the modules that have changed
+since the branch left a Git revision. Changes that are not committed count too.
+A module has changed if a file in its folder, or its block in larder.hcl, has
+changed.`,
+		Example: `  larder check ./vpc
+  larder check --changed-since origin/main
+  larder check --quiet`,
+		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			return c.check(ctx, dir, since)
+		}),
+	}
+	cmd.Flags().StringVar(&since, "changed-since", "",
+		"check only modules that have changed since the Git `REVISION`")
+	return cmd
+}
+
+// check checks the modules of a folder.
+func (c *cli) check(ctx context.Context, dir, since string) (view, error) {
+	v := checkedView{Since: since, Modules: []checkedModule{}}
+	modules, err := monorepo.ReadModules(ctx, dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && since != "":
+		return nil, registry.WithHint(usagef("--changed-since needs %s, and %s has none", monorepo.FileName, dir),
+			"Run the command at the root of the repository.")
+	case errors.Is(err, fs.ErrNotExist):
+		one, err := checkModule(ctx, dir, dir)
+		v.Modules = append(v.Modules, one)
+		return v, err
+	case err != nil:
+		return nil, err
+	}
+	defer c.waiting(fmt.Sprintf("checking %s", english.Plural(len(modules), "module", "modules")))()
+	if since != "" {
+		if modules, err = changedSince(ctx, dir, since, modules); err != nil {
+			return nil, err
+		}
+	}
+	var failed []error
+	for _, m := range modules {
+		one, err := checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path)
+		if err != nil && !errors.Is(err, registry.ErrInvalid) {
+			return nil, err
+		}
+		one.Address = m.Address.String()
+		v.Modules = append(v.Modules, one)
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return v, failures(failed, fmt.Sprintf("publish %d of %s", len(failed),
+		english.Plural(len(modules), "module", "modules")))
+}
+
+// changedSince returns the modules that have changed since a revision. dir must
+// be the root of the repository.
+func changedSince(ctx context.Context, dir, since string, modules []monorepo.Module) ([]monorepo.Module, error) {
+	repository, err := monorepo.Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := filepath.EvalSymlinks(absolute(dir))
+	if err != nil || root != filepath.Clean(repository.Root) {
+		return nil, usagef("--changed-since needs the root of the repository, %s, and not %s", repository.Root, dir)
+	}
+	return repository.ChangedSince(ctx, since, modules)
+}
+
+// checkModule checks the module in a folder. shown is its path for people.
+func checkModule(ctx context.Context, dir, shown string) (checkedModule, error) {
+	one := checkedModule{Path: filepath.ToSlash(filepath.Clean(shown)), Status: "ok"}
+	result, err := releases.Preparer{}.CheckFolder(ctx, dir, archive.Options{})
+	if err != nil {
+		one.Status, one.Problems = "invalid", allProblems(err)
+		return one, err
+	}
+	one.Files, one.Size, one.Notes = len(result.Files), result.Record.Size, result.Notes
+	for _, e := range result.Excluded {
+		if e.NamedBy != "" && !e.Ignored {
+			one.Notes = append(one.Notes, fmt.Sprintf("%s names %s, which would be excluded", e.NamedBy,
+				printable.Escape(e.Path)))
+		}
+	}
+	return one, nil
+}
+
+// checkedView is the result of checking modules.
+type checkedView struct {
+	// Since is the revision since which the modules have changed. It is missing
+	// if all modules were checked.
+	Since   string          `json:"since,omitempty"`
+	Modules []checkedModule `json:"modules"`
+}
+
+// checkedModule is a module that was checked.
+type checkedModule struct {
+	// Status is ok or invalid.
+	Status string `json:"status"`
+	// Path is the folder of the module. With larder.hcl, it is relative to that
+	// file.
+	Path string `json:"path"`
+	// Address is the module's address in larder.hcl. It is missing without this
+	// file.
+	Address string `json:"address,omitempty"`
+	// Files is the number of files to pack. It is missing if the module is
+	// invalid.
+	Files int `json:"files,omitempty"`
+	// Size is the size of the archive in bytes. It is missing if the module is
+	// invalid.
+	Size int64 `json:"size,omitempty"`
+	// Problems describe why the module cannot be published.
+	Problems []problem `json:"problems,omitempty"`
+	// Notes describe what is missing in the documentation or in the archive.
+	Notes []string `json:"notes,omitempty"`
+}
+
+func (v checkedView) text(p page) {
+	if len(v.Modules) == 0 {
+		p.println("No module has changed since %s.", printable.Escape(v.Since))
+	}
+	for _, m := range v.Modules {
+		what := printable.Escape(m.Path)
+		if m.Address != "" {
+			what = m.Address + " in " + what
+		}
+		if m.Status == "ok" {
+			what += fmt.Sprintf(": %s, %s packed", english.Plural(m.Files, "file", "files"), humanize.IBytes(uint64(m.Size)))
+		}
+		p.item(m.Status, what)
+		p.notes(m.Notes)
+	}
+}
