@@ -24,6 +24,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/safehcl"
@@ -182,6 +183,8 @@ func (p *parser) module(b block) {
 		p.add(b.PathAt, "Write \".\" for the root of the repository.", "the path is empty")
 	case strings.Contains(b.Path, `\`):
 		p.add(b.PathAt, "Write it with slashes.", "the path %.200q has a backslash", b.Path)
+	case !printable.Is(b.Path):
+		p.add(b.PathAt, "", "the path %.200q has characters that are not printable", b.Path)
 	case !fs.ValidPath(m.Path):
 		p.add(b.PathAt, "Write the path from the root of the repository, such as \"modules/vpc\".",
 			"the path %.200q leads out of the repository", b.Path)

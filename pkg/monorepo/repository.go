@@ -153,11 +153,17 @@ func (r *Repository) ChangedSince(ctx context.Context, revision string, modules 
 // the commit that is checked out.
 func (r *Repository) mergeBase(ctx context.Context, revision string) (string, error) {
 	commit, err := r.commit(ctx, revision)
+	if !errors.Is(err, registry.ErrInvalid) && err != nil {
+		return "", err
+	}
 	if err != nil {
 		return "", registry.WithHint(fmt.Errorf("%w revision %.200q: there is no such commit", registry.ErrInvalid, revision),
 			"Fetch it, for example with `git fetch origin main`, and use origin/main.")
 	}
 	base, err := r.run(ctx, "merge-base", commit, "HEAD")
+	if !errors.Is(err, registry.ErrInvalid) && err != nil {
+		return "", err
+	}
 	if err != nil {
 		return "", registry.WithHint(
 			fmt.Errorf("%w revision %.200q: it has no common ancestor with HEAD", registry.ErrInvalid, revision),
@@ -205,47 +211,59 @@ func (w *Worktree) hooks() string { return filepath.Join(w.dir, "hooks") }
 // Close removes the worktree.
 func (w *Worktree) Close() error { return os.RemoveAll(w.dir) }
 
-// Extract puts the files of a tag into the worktree, as a checkout would. It
-// runs no hooks. It returns the folder with the module at a path. It returns
-// registry.ErrInvalid if the tag has no such folder.
+// Extract puts the files of a release into the worktree, as a checkout of its
+// tag would. It runs no hooks. It returns the folder of the module. It returns
+// registry.ErrInvalid if the tag has no such folder, or is not that of a commit.
 func (w *Worktree) Extract(ctx context.Context, r Release) (dir string, err error) {
 	commit, err := w.repository.commit(ctx, tagPrefix+r.TagName)
+	if errors.Is(err, registry.ErrInvalid) {
+		return "", fmt.Errorf("%w tag: it does not name a commit", registry.ErrInvalid)
+	}
+	if err == nil && commit != w.commit {
+		err = w.readTree(ctx, commit)
+	}
 	if err != nil {
-		return "", fmt.Errorf("cannot read the tag %s: it is not the tag of a commit: %w", r.TagName, err)
+		return "", err
 	}
-	if commit != w.commit {
-		w.commit = ""
-		// The same files have the same bytes on every system.
-		_, err = git.Run(ctx, w.files(), []string{
-			"GIT_DIR=" + w.repository.gitDir, "GIT_WORK_TREE=" + w.files(), "GIT_INDEX_FILE=" + filepath.Join(w.dir, "index"),
-		}, "-c", "core.hooksPath="+w.hooks(), "-c", "core.autocrlf=false", "-c", "core.eol=lf",
-			"-c", "core.sparseCheckout=false", "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false",
-			"-c", "submodule.recurse=false", "read-tree", "--reset", "-u", commit)
-		if err != nil {
-			return "", fmt.Errorf("cannot read the files of the tag %s: %w", r.TagName, err)
-		}
-		w.commit = commit
-	}
-	return w.folder(r)
+	return w.folder(r.Path)
 }
 
-// folder returns the folder of a module. Its path must not leave the worktree by
-// a symbolic link.
-func (w *Worktree) folder(r Release) (string, error) {
+// readTree puts the files of a commit into the worktree. The same files have the
+// same bytes on every system.
+func (w *Worktree) readTree(ctx context.Context, commit string) error {
+	w.commit = ""
+	_, err := git.Run(ctx, w.files(), []string{
+		"GIT_DIR=" + w.repository.gitDir, "GIT_WORK_TREE=" + w.files(), "GIT_INDEX_FILE=" + filepath.Join(w.dir, "index"),
+	},
+		"-c", "core.hooksPath="+w.hooks(), "-c", "core.autocrlf=false", "-c", "core.eol=lf",
+		"-c", "core.sparseCheckout=false", "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false",
+		"-c", "submodule.recurse=false", "read-tree", "--reset", "-u", commit)
+	if errors.Is(err, registry.ErrInvalid) { // for example a full disk, or a missing filter
+		return fmt.Errorf("cannot extract the files of the commit %s: %s", commit, err.Error())
+	}
+	if err == nil {
+		w.commit = commit
+	}
+	return err
+}
+
+// folder returns the folder at a path of the worktree. It must not leave the
+// worktree by a symbolic link.
+func (w *Worktree) folder(path string) (string, error) {
 	root, err := os.OpenRoot(w.files())
 	if err != nil {
-		return "", fmt.Errorf("cannot read the files of the tag %s: %w", r.TagName, regularfile.Unreadable(w.files(), err))
+		return "", regularfile.Unreadable(w.files(), err)
 	}
 	defer root.Close()
-	info, err := root.Stat(filepath.FromSlash(r.Path))
+	info, err := root.Stat(filepath.FromSlash(path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%w module: the tag has no folder %s", registry.ErrInvalid, r.Path)
+		return "", fmt.Errorf("%w module: the tag has no folder %s", registry.ErrInvalid, path)
 	case err != nil:
-		return "", fmt.Errorf("%w module: cannot open the folder %s of the tag: %s", registry.ErrInvalid, r.Path,
+		return "", fmt.Errorf("%w module: cannot open the folder %s of the tag: %s", registry.ErrInvalid, path,
 			regularfile.Reason(err))
 	case !info.IsDir():
-		return "", fmt.Errorf("%w module: %s of the tag is not a folder", registry.ErrInvalid, r.Path)
+		return "", fmt.Errorf("%w module: %s is not a folder in the tag", registry.ErrInvalid, path)
 	}
-	return filepath.Join(w.files(), filepath.FromSlash(r.Path)), nil
+	return filepath.Join(w.files(), filepath.FromSlash(path)), nil
 }

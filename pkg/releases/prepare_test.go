@@ -45,6 +45,45 @@ func read(t *testing.T, f releases.File) []byte {
 	return data
 }
 
+// CheckFolder has the content of the module that is published, and its problems.
+func TestCheckFolder(t *testing.T) {
+	t.Parallel()
+	valid, invalid := t.TempDir(), t.TempDir()
+	for path, content := range map[string]string{
+		filepath.Join(valid, "main.tf"): "# a\n", filepath.Join(valid, "x.tfvars"): "a = 1\n",
+		filepath.Join(invalid, "a.tf"): "output {", filepath.Join(invalid, "b.tf"): "x",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{
+		Dir: valid, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prepared.Close()
+	got, err := releases.Preparer{}.CheckFolder(t.Context(), valid, archive.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Record.SHA256 != prepared.Record.SHA256 {
+		t.Errorf("the archive has the sum %s, want %s", got.Record.SHA256, prepared.Record.SHA256)
+	}
+	if diff := cmp.Diff(prepared.Excluded, got.Excluded); diff != "" {
+		t.Errorf("excluded (-want +got):\n%s", diff)
+	}
+	_, err = releases.Preparer{}.CheckFolder(t.Context(), invalid, archive.Options{})
+	problems, ok := errors.AsType[*registry.ProblemsError](err)
+	if !ok {
+		t.Fatalf("got error %v, want a ProblemsError", err)
+	}
+	if n := len(problems.Problems); n != 2 {
+		t.Errorf("got %d problems, want 2: %v", n, err)
+	}
+}
+
 func TestPrepareModule(t *testing.T) {
 	t.Parallel()
 	m := releases.Module{

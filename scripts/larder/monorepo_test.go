@@ -20,9 +20,8 @@ var gitIdentity = []string{
 	"GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.com",
 }
 
-// git runs git in a folder and returns its output. It skips the test if git is
-// not installed.
-func git(t *testing.T, dir string, args ...string) string {
+// git runs git in a folder. It skips the test if git is not installed.
+func git(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	if cmd.Err != nil {
@@ -30,11 +29,9 @@ func git(t *testing.T, dir string, args ...string) string {
 	}
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), gitIdentity...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
 }
 
 // newMonorepo returns a repository with some modules. Each of its commits has a
