@@ -30,10 +30,17 @@ type example struct {
 	settings access.Settings
 }
 
-// readExample reads the workflow for a CI service.
+// readExample reads the workflow for a CI service that publishes one module or
+// provider.
 func readExample(t *testing.T, service string) example {
 	t.Helper()
-	text, err := os.ReadFile("../../examples/" + service + "-publish.yml")
+	return readExampleFile(t, service+"-publish.yml")
+}
+
+// readExampleFile reads a workflow.
+func readExampleFile(t *testing.T, name string) example {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +52,7 @@ func readExample(t *testing.T, service string) example {
 		}
 	}
 	if e.settings, err = access.ParseSettings([]byte(e.rules)); err != nil || len(e.settings.Issuers) != 1 {
-		t.Fatalf("%s: %v\n%s", service, err, e.rules)
+		t.Fatalf("%s: %v\n%s", name, err, e.rules)
 	}
 	return e
 }

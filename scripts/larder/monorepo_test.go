@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -208,5 +209,104 @@ func TestPublishTagsThroughServer(t *testing.T) {
 	}
 	if want := "1 published"; !strings.Contains(string(out), want) {
 		t.Errorf("the output does not contain %q:\n%s", want, out)
+	}
+}
+
+// The rules in the example workflows allow jobs of tags with a slash to publish
+// the modules of a repository. They do not allow other jobs.
+func TestMonorepoExamples(t *testing.T) {
+	t.Parallel()
+	const audience = "https://registry.example.com"
+	for name, test := range map[string]struct{ path, tagged, other string }{
+		"github": {
+			"/_services/token",
+			`{"sub": "repo:acme/terraform-modules:environment:release", "repository": "acme/terraform-modules", ` +
+				`"repository_owner_id": "1234567", "environment": "release", "ref": "refs/tags/m0/v1.0.0", "event_name": "push", ` +
+				`"sha": "0123456789abcdef0123456789abcdef01234567", "run_id": "9001", "run_attempt": "1"}`,
+			`{"sub": "repo:acme/terraform-modules:pull_request", "repository": "acme/terraform-modules", ` +
+				`"repository_owner_id": "1234567", "ref": "refs/pull/1/merge", "event_name": "pull_request"}`,
+		},
+		"gitlab": {
+			"",
+			`{"sub": "project_path:acme/terraform-modules:ref_type:tag:ref:m0/v1.0.0", ` +
+				`"project_path": "acme/terraform-modules", "namespace_id": "7654321", "ref": "m0/v1.0.0", ` +
+				`"ref_path": "refs/tags/m0/v1.0.0", "ref_type": "tag", "ref_protected": "true", ` +
+				`"sha": "0123456789abcdef0123456789abcdef01234567", "job_id": "302", "pipeline_id": "574"}`,
+			`{"sub": "project_path:acme/terraform-modules:ref_type:branch:ref:x", "project_path": "acme/terraform-modules", ` +
+				`"namespace_id": "7654321", "ref": "x", "ref_type": "branch", "ref_protected": "false"}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j, example, dir := newJobs(t, test.path), readExampleFile(t, name+"-monorepo.yml"), newMonorepo(t, 1, 1)
+			rules := filepath.Join(t.TempDir(), "access.json")
+			writeFiles(t, filepath.Dir(rules), map[string]string{
+				"access.json": strings.Replace(example.rules, example.settings.Issuers[0].Issuer, j.url, 1),
+			})
+			s := serve(t, t.TempDir(), "--access", rules)
+			job := func(claims string) *exec.Cmd {
+				p := s.publisher(t, "", "LARDER_ID_TOKEN="+j.token(t, audience, claims))
+				cmd := p.command(t, "publish", "--json", "--ci-identity", "--audience", audience)
+				cmd.Dir = dir
+				return cmd
+			}
+			other := job(test.other)
+			out, _ := other.CombinedOutput()
+			if code := other.ProcessState.ExitCode(); code != exitFailed {
+				t.Errorf("another job: exit code %d, want %d\n%s", code, exitFailed, out)
+			}
+			if diff := cmp.Diff(map[string]int{"published": 1}, statuses(t, job(test.tagged))); diff != "" {
+				t.Errorf("a job of a tag (-want +got):\n%s", diff)
+			}
+			list := larder(t, "list", "acme/m0/aws", "--json", "--store", s.data)
+			if want := `"ref": "refs/tags/m0/v1.0.0"`; !strings.Contains(list, want) {
+				t.Errorf("the list does not contain %s:\n%s", want, list)
+			}
+			if warnings := example.settings.Warnings(); len(warnings) > 0 {
+				t.Errorf("the example's rules: %q", warnings)
+			}
+		})
+	}
+}
+
+// The commands of the example workflows are valid.
+func TestMonorepoExampleCommands(t *testing.T) {
+	t.Parallel()
+	command := regexp.MustCompile(`(?m)^[ -]*(?:run:)? *larder (.*)$`)
+	for _, service := range []string{"github", "gitlab"} {
+		e := readExampleFile(t, service+"-monorepo.yml")
+		var names []string
+		for _, found := range command.FindAllStringSubmatch(e.text, -1) {
+			c := &cli{}
+			cmd, rest, err := c.command().Find(strings.Fields(found[1]))
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err == nil {
+				err = cmd.ValidateArgs(cmd.Flags().Args())
+			}
+			if err != nil {
+				t.Errorf("%s: larder %s: %v", service, found[1], err)
+				continue
+			}
+			names = append(names, cmd.Name())
+			if cmd.Name() != "publish" {
+				continue
+			}
+			if want := "https://registry.example.com"; c.placeFlags.registry != want {
+				t.Errorf("%s: larder publish uses the registry %s, want %s", service, c.placeFlags.registry, want)
+			}
+			if !c.remote.ciIdentity {
+				t.Errorf("%s: larder publish does not use the job's identity", service)
+			}
+		}
+		if diff := cmp.Diff([]string{"check", "publish"}, names); diff != "" {
+			t.Errorf("%s: commands (-want +got):\n%s", service, diff)
+		}
+		for _, action := range regexp.MustCompile(`uses: *(.*)`).FindAllStringSubmatch(e.text, -1) {
+			if !regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`).MatchString(action[1]) {
+				t.Errorf("%s: action %s is not pinned to a commit", service, action[1])
+			}
+		}
 	}
 }
