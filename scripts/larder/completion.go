@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -138,6 +139,8 @@ func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 		}
 	case "expires":
 		return cobra.FixedCompletions(words{"30d", "90d", "365d", "never"}, cobra.ShellCompDirectiveNoFileComp)
+	case "tag":
+		return completeTags
 	case "scope":
 		return c.completeStored((*lookup).scopes)
 	case "module":
@@ -160,6 +163,17 @@ func (c *cli) completeContexts(*cobra.Command, []string, string) (found words, _
 		found = append(found, cobra.CompletionWithDesc(name, file.Contexts[name].Target()))
 	}
 	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeTags completes the tags of the repository that contains the working
+// directory.
+func completeTags(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
+	repository, err := monorepo.Open(cmd.Context(), ".")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	tags, _ := repository.Tags(cmd.Context()) // without tags, there are no completions
+	return tags, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeURLs completes the URLs of contexts.

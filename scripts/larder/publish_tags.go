@@ -276,6 +276,8 @@ func (c *cli) publishReleases(
 			one.Status = publishStatus(flags.dryRun, result.Unchanged, result.Restored)
 			one.SHA256, one.ContentSHA256 = result.Record.SHA256, result.Record.ContentSHA256
 			one.Notes, one.excluded = result.Notes, result.Excluded
+		case ctx.Err() != nil && errors.Is(err, registry.ErrInvalid): // git, for example, was interrupted too
+			return partialView(v, len(v.Versions), ctx.Err())
 		case flags.allTags && errors.Is(err, registry.ErrWithdrawn):
 			one.Status = "withdrawn"
 		case errors.Is(err, registry.ErrInvalid), errors.Is(err, registry.ErrExists), errors.Is(err, registry.ErrWithdrawn):
@@ -285,6 +287,7 @@ func (c *cli) publishReleases(
 			return partialView(v, len(v.Versions), err)
 		}
 		v.Versions = append(v.Versions, one)
+		c.warnQuietly(excludedWarnings(one))
 	}
 	return v, failures(failed, fmt.Sprintf("publish %d of %d versions", len(failed), len(found)))
 }
