@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/dustin/go-humanize"
@@ -15,6 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
@@ -92,9 +94,16 @@ func changedSince(ctx context.Context, dir, since string, modules []monorepo.Mod
 	if err != nil {
 		return nil, err
 	}
-	root, err := filepath.EvalSymlinks(absolute(dir))
-	if err != nil || root != filepath.Clean(repository.Root) {
-		return nil, usagef("--changed-since needs the root of the repository, %s, and not %s", repository.Root, dir)
+	given, err := os.Stat(dir)
+	if err != nil {
+		return nil, regularfile.Unreadable(dir, err)
+	}
+	root, err := os.Stat(repository.Root)
+	if err != nil {
+		return nil, regularfile.Unreadable(repository.Root, err)
+	}
+	if !os.SameFile(given, root) {
+		return nil, usagef("--changed-since needs the root of the repository, and %s is below it", dir)
 	}
 	return repository.ChangedSince(ctx, since, modules)
 }

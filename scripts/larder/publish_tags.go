@@ -167,7 +167,7 @@ func findReleases(
 		found = append(found, release)
 	}
 	if len(found) == 0 {
-		return nil, nil, noRelease(ignored, flags)
+		return nil, nil, noRelease(modules, ignored, flags)
 	}
 	order := make(map[registry.Module]int)
 	for i, m := range modules {
@@ -199,12 +199,13 @@ func tagsOf(ctx context.Context, repository *monorepo.Repository, flags tagFlags
 }
 
 // noRelease returns the error if no tag names a version.
-func noRelease(ignored []monorepo.Ignored, flags tagFlags) error {
-	which, hint := "the checked out commit has no tag", "Create a tag that matches a tag pattern of "+monorepo.FileName+
-		", such as `git tag vpc/v1.0.0`, or publish all versions with --all-tags."
+func noRelease(modules []monorepo.Module, ignored []monorepo.Ignored, flags tagFlags) error {
+	create := "`git tag " + quoted(strings.Replace(modules[0].Tag, "*", "1.0.0", 1)) + "`"
+	which, hint := "the checked out commit has no tag", "Create one, for example with "+create+
+		", or publish the versions of all tags with --all-tags."
 	if flags.allTags {
-		which, hint = "the repository has no tag", "Fetch the tags with `git fetch --tags`, or create one that matches a tag "+
-			"pattern of "+monorepo.FileName+"."
+		which, hint = "the repository has no tag", "Fetch the tags with `git fetch --tags`, or create one, for example with "+
+			create+"."
 	}
 	err := registry.Errorf(registry.ErrInvalid, "cannot find a version to publish: %s", which)
 	if len(ignored) > 0 {
