@@ -53,8 +53,8 @@ registry, it fetches each module as clients do, from an archive or with git, and
 packs it. A provider keeps its SHA256SUMS and its signature. Its namespace must
 have the key: see --add-keys.
 
-Run the command again after an interruption, or for new versions. It does what is
-missing. It skips and lists withdrawn versions.`,
+Run the command again after an interruption, or for new versions. It does only
+what is missing. It skips and lists withdrawn versions.`,
 		Example: `  larder copy acme/vpc/aws --from app.terraform.io
   larder copy acme/vpc/aws hashicorp/random --from HOST --versions '>= 2.0'
   larder copy acme/vpc/aws 1.2.0 --from dev --to prod

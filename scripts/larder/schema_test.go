@@ -56,6 +56,7 @@ type schemaRow struct {
 // of their arguments.
 var schemaRows = []schemaRow{
 	{args: "backup {folder}/larder.tar", fresh: true},
+	{args: "copy acme/vpc/aws --from {registry} --dry-run", fresh: true},
 	{args: "usage", fresh: true},
 	{args: "usage acme/vpc/aws", fresh: true},
 	{args: "publish module {module} acme/vpc/aws 1.0.0"},
@@ -218,7 +219,7 @@ provider "` + mirrored + `" {
 	if err := db.QueryRowContext(t.Context(), "SELECT sk FROM items WHERE pk = 'keys/acme'").Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	o.files = strings.NewReplacer("{module}", module, "{release}", release, "{mirrored}", mirrored, "{folder}", folder,
+	o.files = strings.NewReplacer("{module}", module, "{release}", release, "{mirrored}", mirrored, "{folder}", folder, "{registry}", newData(t),
 		"{others}", others, "{empty}", empty, "{key}", public, "{id}", id,
 		"{lock}", filepath.Join(texts, "lock.hcl"), "{list}", filepath.Join(texts, "list.hcl"),
 		"{policy}", filepath.Join(texts, "policy.hcl"))
