@@ -129,6 +129,19 @@ func newProvenance(by registry.Publisher, at time.Time) provenance {
 	return p
 }
 
+// addCopies adds where a version was copied from, as its publisher states, and
+// to.
+func (p *provenance) addCopies(from *registry.CopiedFrom, to []string) {
+	if from != nil {
+		p.add("Copied from", from.Source, "", true)
+		p.add("Published there by", from.PublishedBy.String(), "", false)
+		if !from.PublishedAt.IsZero() {
+			p.Fields = append(p.Fields, field{Label: "Published there", Time: from.PublishedAt})
+		}
+	}
+	p.add("Copied to", strings.Join(to, ", "), "", true)
+}
+
 func (p *provenance) add(label, value, url string, isCode bool) {
 	if value != "" {
 		p.Fields = append(p.Fields, field{Label: label, Value: link{value, url}, IsCode: isCode})

@@ -102,6 +102,7 @@ func (h *handler) provider(v *visit) (page, error) {
 		m.Versions = append(m.Versions, e.line(n))
 	}
 	m.Provenance = newProvenance(r.PublishedBy, r.PublishedAt)
+	m.Provenance.addCopies(r.CopiedFrom, r.CopiedTo)
 	m.Verification = verification{
 		Verdict: "Signature and digests are valid", Tone: "ok",
 		Text: fmt.Sprintf("The registry checked the signature of SHA256SUMS and the digest of %s before it published them. "+

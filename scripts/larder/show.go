@@ -150,7 +150,7 @@ func (v shownModuleView) text(p page) {
 		source += "//" + v.folder.Path
 	}
 	p.head(source+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
-	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), [][2]string{
+	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
 		{"Archive", p.digest("sha256:"+v.SHA256) + ", " + humanize.IBytes(uint64(max(v.Size, 0)))},
 		{"Versions", versionList(v.Versions)},
 	}))
@@ -236,7 +236,7 @@ type shownProviderView struct {
 func (v shownProviderView) text(p page) {
 	address := v.address.String()
 	p.head(address+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
-	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), [][2]string{
+	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
 		{"Signed by", v.SigningKey},
 		{"Protocols", strings.Join(v.Protocols, ", ")},
 		{"Versions", versionList(v.Versions)},
@@ -266,6 +266,21 @@ func (p page) publication(at time.Time, by registry.Publisher, source string) []
 	}
 	job := strings.TrimSpace(by.Repository+" "+by.Ref) + ", a CI job of " + strings.TrimPrefix(by.Issuer, "https://")
 	return append(facts, [2]string{"By", job}, [2]string{"Source", source}, [2]string{"Commit", by.Commit})
+}
+
+// copies returns where a version was copied from and to.
+func copies(c protocol.Copies) (facts [][2]string) {
+	if from := c.CopiedFrom; from != nil {
+		text := from.Source
+		if by := from.PublishedBy.String(); by != "" {
+			text += ", published there by " + by
+		}
+		facts = append(facts, [2]string{"Copy of", text})
+	}
+	if len(c.CopiedTo) > 0 {
+		facts = append(facts, [2]string{"Copied to", strings.Join(c.CopiedTo, ", ")})
+	}
+	return facts
 }
 
 // folders prints the submodules or examples of a module.
