@@ -13,8 +13,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The record and the audit trail of a copy say where it is from, and those of
-// the original say where it went. Recording a copy again changes nothing.
+// The record and the audit trail of a copy name the original, and those of the
+// original name the copy. Recording a copy again changes nothing.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	ctx, vpc := t.Context(), module(t, "acme/vpc/aws")

@@ -2,8 +2,8 @@
 //
 // The origin is any registry that speaks the protocols, or the store of a
 // Larder. A module of another Larder is copied byte for byte. A module of any
-// other registry is fetched as clients fetch it, and packed. A provider keeps
-// its SHA256SUMS and its signature.
+// other registry is fetched as clients fetch it, and packed. The SHA256SUMS
+// and the signature of a provider stay the same.
 //
 // Every version is published in one write, so a copy can be interrupted at any
 // point and run again. It then does only what is missing.
@@ -37,7 +37,7 @@ type Origin interface {
 	// Versions lists the versions of a module or a provider. It returns
 	// registry.ErrNotFound if there are none.
 	Versions(ctx context.Context, a registry.Address) (Listing, error)
-	// Describe completes a listed version with what the origin knows about it.
+	// Describe completes a listed version with its description at the origin.
 	Describe(ctx context.Context, a registry.Address, v Version) (Version, error)
 	// Module fetches a version of a module into an empty folder. The result has
 	// the Dir or the Archive to publish, and nothing else.
@@ -71,13 +71,13 @@ type Target interface {
 	// Name is the host of the registry, or the name of its store.
 	Name() string
 	// Published returns a published version. It returns registry.ErrNotFound if
-	// the version is not published, or if the target does not tell.
+	// the version is not published, or if the caller may not read it.
 	Published(ctx context.Context, a registry.Address, v registry.Version) (Version, error)
 	// Module and Provider publish a version.
 	Module(ctx context.Context, m releases.Module) (releases.ModuleResult, error)
 	Provider(ctx context.Context, p releases.Provider) (releases.ProviderResult, error)
-	// Trusts returns nil if the namespace of a provider has the key, or if the
-	// target does not tell. It returns registry.ErrInvalid otherwise.
+	// Trusts returns registry.ErrInvalid if the namespace of a provider lacks the
+	// key. It returns nil if the keys of the target cannot be listed.
 	Trusts(ctx context.Context, namespace string, key registry.SigningKey) error
 	// AddKey adds a key to a namespace, unless it has it.
 	AddKey(ctx context.Context, namespace string, key registry.SigningKey) error
@@ -93,12 +93,12 @@ type Listing struct {
 	Withdrawn []registry.Version
 	// Other are versions that Larder cannot publish, such as 1.2.3.4.
 	Other []string
-	// Deprecated is why all versions are deprecated, if the origin tells.
+	// Deprecated is why all versions are deprecated. Only a store has it.
 	Deprecated string
 }
 
-// Version is a version of an origin or a target. Fields that a registry does
-// not tell are empty.
+// Version is a version of an origin or a target. Fields are empty if the
+// registry does not have them.
 type Version struct {
 	Number      registry.Version
 	PublishedAt time.Time
@@ -206,7 +206,7 @@ type Report struct {
 	Notes []string
 }
 
-// Copy copies what is wanted. It continues with the other versions if one
+// Copy copies the wanted versions. It continues with the other versions if one
 // fails. The error then contains the first error, and the report has all.
 func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 	var report Report
@@ -336,7 +336,7 @@ func (c *Copier) run(ctx context.Context, jobs []*job) {
 	for _, j := range jobs {
 		group.Go(func() error {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // the caller returns it
+				return nil // the caller returns it
 			}
 			if err := c.one(ctx, j); err != nil {
 				j.Status, j.Err, j.Reason = Failed, fmt.Errorf("%s %s: %w", j.Address, j.Version, err), reason(err)
@@ -407,9 +407,9 @@ func (c *Copier) one(ctx context.Context, j *job) (err error) {
 	return c.record(ctx, j)
 }
 
-// unchanged reports whether the target is known to have the content of the
-// origin. If the origin does not tell its digests, a version that was copied
-// from there counts as unchanged. unchanged returns registry.ErrExists for
+// unchanged reports whether the target has the content of the origin. If the
+// origin has no digests, a version that was copied from there counts as
+// unchanged. unchanged returns registry.ErrExists for
 // other content.
 func (c *Copier) unchanged(j *job, published Version, from registry.CopiedFrom) (bool, error) {
 	same, known := j.origin.sameContent(published)

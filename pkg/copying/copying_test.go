@@ -65,15 +65,15 @@ func number(t *testing.T, text string) registry.Version {
 	return v
 }
 
-// publishModule publishes a version of a module with a content of its own.
-func publishModule(t *testing.T, s copying.Store, address, version, content string) {
+// publishModule publishes a version of acme/vpc/aws with a content of its own.
+func publishModule(t *testing.T, s copying.Store, version, content string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+content+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Publisher.Module(t.Context(), releases.Module{
-		Dir: dir, Address: module(t, address), Version: number(t, version), Description: "The " + version,
+		Dir: dir, Address: module(t, "acme/vpc/aws"), Version: number(t, version), Description: "The " + version,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestCopy(t *testing.T) {
 	ctx, vpc := t.Context(), module(t, "acme/vpc/aws")
 	from, to := newStore(t, "dev.example.com"), newStore(t, "prod.example.com")
 	for _, v := range []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0", "2.0.0-rc.1"} {
-		publishModule(t, from, "acme/vpc/aws", v, v)
+		publishModule(t, from, v, v)
 	}
 	publishProvider(t, from, "1.0.0")
 	publishProvider(t, from, "1.1.0")
@@ -285,7 +285,7 @@ func TestSelection(t *testing.T) {
 	from := newStore(t, "dev.example.com")
 	vpc, net := module(t, "acme/vpc/aws"), module(t, "platform/net/aws")
 	for _, v := range []string{"1.0.0", "1.1.0", "2.0.0", "3.0.0-rc.1"} {
-		publishModule(t, from, "acme/vpc/aws", v, v)
+		publishModule(t, from, v, v)
 	}
 	withdraw(t, from, vpc, "1.1.0")
 	exact := func(text string) *registry.Version { v := number(t, text); return &v }
@@ -328,12 +328,12 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// What the target has already decides what happens.
+// A version that the target has already is unchanged, an error or skipped.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	vpc := module(t, "acme/vpc/aws")
 	from := newStore(t, "dev.example.com")
-	publishModule(t, from, "acme/vpc/aws", "1.0.0", "one")
+	publishModule(t, from, "1.0.0", "one")
 	publishProvider(t, from, "1.0.0")
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, to copying.Store)
@@ -343,16 +343,16 @@ func TestTargets(t *testing.T) {
 	}{
 		"same content": {func(t *testing.T, to copying.Store) {
 			t.Helper()
-			publishModule(t, to, "acme/vpc/aws", "1.0.0", "one")
+			publishModule(t, to, "1.0.0", "one")
 		}, vpc, "unchanged", nil},
 		"other content": {func(t *testing.T, to copying.Store) {
 			t.Helper()
-			publishModule(t, to, "acme/vpc/aws", "1.0.0", "other")
+			publishModule(t, to, "1.0.0", "other")
 		}, vpc, "failed: already exists in prod.example.com with other content. A published version cannot change. " +
 			"Find out which of the two registries has the right one.", registry.ErrExists},
 		"withdrawn": {func(t *testing.T, to copying.Store) {
 			t.Helper()
-			publishModule(t, to, "acme/vpc/aws", "1.0.0", "one")
+			publishModule(t, to, "1.0.0", "one")
 			withdraw(t, to, vpc, "1.0.0")
 		}, vpc, "skipped: withdrawn in prod.example.com", nil},
 		"no key": {func(*testing.T, copying.Store) {}, inventory, "failed: invalid signature: key " + signer(t).ID +
@@ -385,9 +385,9 @@ func TestTargets(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	vpc, from, to := module(t, "acme/vpc/aws"), newStore(t, "dev.example.com"), newStore(t, "prod.example.com")
-	publishModule(t, from, "acme/vpc/aws", "1.0.0", "one")
-	publishModule(t, from, "acme/vpc/aws", "1.1.0", "two")
-	publishModule(t, to, "acme/vpc/aws", "1.0.0", "one")
+	publishModule(t, from, "1.0.0", "one")
+	publishModule(t, from, "1.1.0", "two")
+	publishModule(t, to, "1.0.0", "one")
 	before := trail(t, from) + trail(t, to)
 	c := copying.Copier{Origin: from, Target: copying.StoreTarget{Store: to}, DryRun: true}
 	report, err := c.Copy(t.Context(), whole(vpc))

@@ -311,7 +311,7 @@ func (h *Host) AddCopy(ctx context.Context, a registry.Address, v registry.Versi
 // API.
 type HostTarget struct {
 	*publishclient.Publisher
-	// Metadata reads what is published. It may be nil.
+	// Metadata reads published versions. It may be nil.
 	Metadata *metadataclient.Client
 
 	unreadable sync.Map // addresses that the credential may not read

@@ -107,7 +107,7 @@ func newRegistries(t *testing.T) registries {
 	var r registries
 	r.from, r.fromTable = newStoreWithTable(t, "dev.example.com")
 	r.to, r.toTable = newStoreWithTable(t, "prod.example.com")
-	publishModule(t, r.from, "acme/vpc/aws", "1.0.0", "one")
+	publishModule(t, r.from, "1.0.0", "one")
 	deprecate(t, r.from.Catalog.Modules, module(t, "acme/vpc/aws"), "1.0.0", "use acme/net/aws", false)
 	publishProvider(t, r.from, "1.0.0")
 	return r

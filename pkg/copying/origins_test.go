@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -34,9 +35,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// standIn is a stand-in for a registry: how it locates version VERSION of the
+// imitation imitates how a registry locates version VERSION of the
 // module acme/vpc/aws.
-type standIn struct {
+type imitation struct {
 	// source is where the form of the response is described.
 	source string
 	// status, header and body are the response to the request for a download. In
@@ -47,9 +48,9 @@ type standIn struct {
 	next string
 }
 
-// standIns have the versions 1.0.0 and v1.1.0, and 1.2.3.4, which Larder cannot
+// imitations have the versions 1.0.0 and v1.1.0, and 1.2.3.4, which Larder cannot
 // publish. All requests of their protocols need a token.
-var standIns = map[string]standIn{
+var imitations = map[string]imitation{
 	"OpenTofu's registry": {
 		source: "https://github.com/aquasecurity/trivy/issues/6744, https://github.com/opentofu/registry/issues/209",
 		status: http.StatusOK, body: `{"location": "git::ORIGIN/git/.git?ref=vVERSION"}`,
@@ -93,10 +94,10 @@ var standIns = map[string]standIn{
 	},
 }
 
-// foreign is a running stand-in.
+// foreign is a running imitation.
 type foreign struct {
 	*httptest.Server
-	standIn
+	imitation
 	mu     sync.Mutex
 	tokens map[string]bool // paths that received a credential
 	git    http.Handler
@@ -189,7 +190,7 @@ func serveArchive(w io.Writer, version, name string) {
 // is not installed.
 var repository string
 
-// authority is the certificate authority of all stand-ins.
+// authority is the certificate authority of all imitations.
 var authority string
 
 // TestMain makes the repository, and the file of the authority, which git reads
@@ -224,7 +225,8 @@ func TestMain(m *testing.M) {
 
 func makeRepository(dir string) error {
 	git := func(args ...string) error {
-		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+		all := append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)
+		cmd := exec.CommandContext(context.Background(), "git", all...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("git %v: %w: %s", args, err, out)
 		}
@@ -248,10 +250,10 @@ func makeRepository(dir string) error {
 	return nil
 }
 
-// run starts a stand-in.
-func (s standIn) run(t *testing.T) *foreign {
+// run starts an imitation.
+func (s imitation) run(t *testing.T) *foreign {
 	t.Helper()
-	f := &foreign{standIn: s, tokens: map[string]bool{}}
+	f := &foreign{imitation: s, tokens: map[string]bool{}}
 	if strings.Contains(s.header+s.body, "git::") {
 		if repository == "" {
 			t.Skip("LEFT OUT: git is not installed")
@@ -270,7 +272,7 @@ func (s standIn) run(t *testing.T) *foreign {
 	return f
 }
 
-// origin returns a stand-in as an origin, with the credential of a client.
+// origin returns an imitation as an origin, with the credential of a client.
 func (f *foreign) origin(t *testing.T) copying.Origin {
 	t.Helper()
 	host := strings.TrimPrefix(f.URL, "https://")
@@ -339,7 +341,7 @@ func contentOf(t *testing.T, s copying.Store, m registry.Module, version string)
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	vpc := module(t, "acme/vpc/aws")
-	for name, s := range standIns {
+	for name, s := range imitations {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if s.source == "" {
@@ -379,7 +381,7 @@ func TestOrigins(t *testing.T) {
 // Without the token, nothing is copied, and the error names the registry.
 func TestOriginWithoutToken(t *testing.T) {
 	t.Parallel()
-	f := standIns["GitLab"].run(t)
+	f := imitations["GitLab"].run(t)
 	tls := f.Client().Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // of httptest
 	c := client.New(nil, "larder/test", &http.Transport{TLSClientConfig: tls.Clone()}).Confine(t.Context(), f.URL)
 	origin, err := copying.OpenHost(t.Context(), c, strings.TrimPrefix(f.URL, "https://"), &fetch.Fetcher{Client: c}, nil)

@@ -62,7 +62,7 @@ func list[A registry.Address, R registry.Record](
 	return l, err
 }
 
-// described returns what a record tells about its version.
+// described returns the description of a version by its record.
 func described[R registry.Record](r R) Version {
 	switch r := any(r).(type) {
 	case registry.ModuleVersion:
@@ -188,7 +188,7 @@ func (s StoreTarget) AddKey(ctx context.Context, namespace string, key registry.
 	if s.Trusts(ctx, namespace, key) == nil {
 		return nil
 	}
-	key.AddedAt, key.AddedBy = s.Publisher.PublishedAt(), s.By.String()
+	key.AddedAt, key.AddedBy = s.PublishedAt(), s.By.String()
 	_, err := s.Catalog.AddSigningKey(ctx, namespace, key)
 	return err
 }

@@ -33,7 +33,7 @@ func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte,
 		return nil, registry.WithHint(registry.Errorf(ErrMissing, "cannot run git: %w", registry.ErrNotFound),
 			"Install git.")
 	}
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // callers separate options from other arguments
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that git removes its locks

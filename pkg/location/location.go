@@ -1,4 +1,4 @@
-// Package location parses where a registry says that a module is. It
+// Package location parses the location of a module in a response. It
 // interprets a location as OpenTofu and Terraform do, which use go-getter, and
 // refuses those that could reach into the machine that reads them.
 //
@@ -34,7 +34,7 @@ type Location struct {
 	// default branch.
 	Ref string
 	// Type is the type of an archive, such as tar.gz. It is empty if the location
-	// does not tell. Clients then ask the URL for another location.
+	// does not have it. Clients then request another location from the URL.
 	Type string
 	// Checksum is the checksum of an archive, with its algorithm.
 	Checksum Checksum
@@ -59,8 +59,8 @@ func TypeOf(p string) (found string) {
 // maxReference bounds a location, in bytes.
 const maxReference = 8 << 10
 
-// Parse parses a location. base is the URL of the response that has it, to which
-// relative locations refer. direct means that the location is a plain URL
+// Parse parses a location. Relative locations refer to base, the URL of the
+// request. direct means that the location is a plain URL
 // without the syntax of go-getter.
 //
 // Errors are registry.ErrInvalid. They never contain a query or a password.

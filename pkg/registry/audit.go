@@ -23,8 +23,9 @@ type AuditEntry struct {
 	// none were changed.
 	Version *Version `json:"version,omitempty"`
 	// Detail has details of the change, such as platforms, a message or a reason.
-	// Other examples are the digest of documentation or of a policy, the owner of
-	// a key, the other registry of a copy, and the name and the scopes of a token.
+	// Other examples are the digest of documentation or of a policy, and the owner
+	// of a key. It also has the other registry of a copy, and the name and the
+	// scopes of a token.
 	Detail string `json:"detail,omitempty"`
 	// Problem is why the entry cannot be trusted. It is empty if the entry is
 	// as it was written, and is never stored. If the time of the entry is

@@ -17,7 +17,7 @@ type CopiedFrom struct {
 	// its store replaces the host.
 	Source string `json:"source"`
 	// PublishedAt and PublishedBy are those of the version in the other registry.
-	// They are empty if that registry does not tell them.
+	// They are empty if they are unknown.
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	PublishedBy Publisher `json:"published_by,omitzero"`
 }

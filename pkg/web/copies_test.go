@@ -9,7 +9,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The page of a copy says where it is from, as text that the publisher stated.
+// The page of a copy names the original, as text that the publisher stated.
 func TestCopyPage(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

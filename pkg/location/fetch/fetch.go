@@ -1,7 +1,7 @@
 // Package fetch fetches modules from their locations, as OpenTofu and Terraform
 // do: from an archive, or from a Git repository.
 //
-// What it fetches is untrusted. It writes nothing outside the folder that it is
+// Modules are untrusted. The package writes nothing outside the folder that it is
 // given, and bounds the bytes, the files and the time. It connects only to
 // addresses that its client permits.
 package fetch
@@ -100,7 +100,7 @@ func (f *Fetcher) File(ctx context.Context, from client.ModuleLocation, w io.Wri
 func (f *Fetcher) find(ctx context.Context, from client.ModuleLocation) (location.Location, error) {
 	if from.Credential {
 		return location.Location{}, registry.WithHint(
-			fmt.Errorf("%w location of the module: the registry wants its credential sent there", registry.ErrInvalid),
+			fmt.Errorf("%w location of the module: the registry requires its credential there", registry.ErrInvalid),
 			"Larder sends a credential only to its own registry's protocols.")
 	}
 	folder := ""

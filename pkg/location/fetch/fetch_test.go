@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -119,12 +118,12 @@ func handle(t *testing.T, h http.HandlerFunc) string {
 }
 
 // fetcher returns a fetcher for an origin that the operator named.
-func fetcher(t *testing.T, networks ...netip.Prefix) *fetch.Fetcher {
+func fetcher(t *testing.T) *fetch.Fetcher {
 	t.Helper()
 	config := served.Client().Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // of httptest
 	c := client.New(nil, "larder/test", &http.Transport{TLSClientConfig: config.Clone()})
 	c.Wait = time.Millisecond
-	return &fetch.Fetcher{Client: c.Confine(t.Context(), served.URL, networks...)}
+	return &fetch.Fetcher{Client: c.Confine(t.Context(), served.URL)}
 }
 
 // at returns a location of the origin.

@@ -240,7 +240,7 @@ func (f *Fetcher) proxy(ctx context.Context) (address string, stop func(), err e
 				http.Error(w, "refused", http.StatusForbidden)
 				return
 			}
-			defer out.Close()
+			defer func() { _ = out.Close() }() // the tunnel has ended
 			tunnel(w, out)
 		}),
 	}
@@ -258,7 +258,7 @@ func tunnel(w http.ResponseWriter, out net.Conn) {
 	if err != nil {
 		return
 	}
-	defer in.Close()
+	defer func() { _ = in.Close() }() // the tunnel has ended
 	if _, err := io.WriteString(in, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
