@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -77,7 +78,7 @@ func written(t *testing.T, data *local.Data) string {
 func restored(t *testing.T, path string) []string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), path, dir, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	return verified(t, dir)
@@ -301,7 +302,7 @@ func TestRestoreKilled(t *testing.T) {
 			t.Errorf("killed at %d: %v", at, err)
 		}
 		if !ended {
-			if _, err := backup.Restore(t.Context(), path, dir, nil); err != nil {
+			if _, err := backup.Restore(t.Context(), path, dir, "", nil); err != nil {
 				t.Errorf("the restore after one that was killed at %d: %v", at, err)
 			}
 		}
@@ -376,7 +377,7 @@ func TestRestoreRefusesContent(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := backup.Restore(t.Context(), path, dir, nil); !errors.Is(err, registry.ErrExists) {
+			if _, err := backup.Restore(t.Context(), path, dir, "", nil); !errors.Is(err, registry.ErrExists) {
 				t.Errorf("the error is %v", err)
 			}
 			if left := others(t, dir, file); len(left) > 0 {
@@ -385,7 +386,7 @@ func TestRestoreRefusesContent(t *testing.T) {
 		})
 	}
 	empty := t.TempDir()
-	if _, err := backup.Restore(t.Context(), path, empty, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, empty, "", nil); err != nil {
 		t.Errorf("an empty folder: %v", err)
 	}
 	verified(t, empty)
@@ -545,7 +546,7 @@ func refused(t *testing.T, content []byte, want string) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "restored")
-	_, err := backup.Restore(t.Context(), path, dir, nil)
+	_, err := backup.Restore(t.Context(), path, dir, "", nil)
 	if err == nil {
 		t.Fatal("there is no error")
 	}
@@ -635,7 +636,7 @@ func TestSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), path, dir, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	before, err := local.Open(t.Context(), dir)
@@ -643,9 +644,12 @@ func TestSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer before.Close()
-	changes, err := backup.Since(t.Context(), before.Catalog, data.Catalog)
+	changes, complete, err := backup.Since(t.Context(), before.Catalog, data.Catalog)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !complete {
+		t.Error("the changes are not complete")
 	}
 	var got []string
 	for _, c := range changes {
@@ -654,8 +658,88 @@ func TestSince(t *testing.T) {
 	if diff := cmp.Diff([]string{"withdraw modules/acme/vpc/aws 1.0.0: a leak"}, got); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
-	none, err := backup.Since(t.Context(), data.Catalog, before.Catalog)
+	none, complete, err := backup.Since(t.Context(), data.Catalog, before.Catalog)
 	if err != nil || len(none) != 0 {
 		t.Errorf("the earlier state has the changes %v, %v", none, err)
 	}
+	if complete {
+		t.Error("the changes of an earlier state count as complete")
+	}
+}
+
+// A withdrawal counts even if the trail has lost it. The result is then not
+// complete if another entry cannot be read.
+func TestSinceWithoutTrail(t *testing.T) {
+	t.Parallel()
+	data := filled(t, 2)
+	path := written(t, data)
+	w := publish.Withdrawer{Catalog: data.Catalog, Objects: data, By: "ada"}
+	if _, err := w.Withdraw(t.Context(), vpc, registry.Version{Major: 1}, "a leak"); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		`DELETE FROM items WHERE pk LIKE 'audit/%' AND CAST(data AS TEXT) LIKE '%"withdraw"%'`,
+		`UPDATE items SET data = x'7b' WHERE sk = (SELECT max(sk) FROM items WHERE pk LIKE 'audit/%')`,
+	} {
+		db, err := sql.Open("sqlite", filepath.Join(data.Dir, "larder.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := db.ExecContext(t.Context(), statement)
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := result.RowsAffected(); err != nil || n != 1 {
+			t.Fatalf("%s changes %d rows: %v", statement, n, err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := backup.Restore(t.Context(), path, dir, data.ID(), nil); err != nil {
+		t.Fatal(err)
+	}
+	before, err := local.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	changes, complete, err := backup.Since(t.Context(), before.Catalog, data.Catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(changes) != 1 || changes[0].Action != registry.AuditWithdraw || changes[0].Detail != "a leak" {
+		t.Errorf("the changes are %+v", changes)
+	}
+	if complete {
+		t.Error("the changes count as complete")
+	}
+}
+
+// A backup of another registry is refused, and leaves nothing.
+func TestRestoreOfAnotherRegistry(t *testing.T) {
+	t.Parallel()
+	path := written(t, filled(t, 1))
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := backup.Restore(t.Context(), path, dir, filled(t, 1).ID(), nil); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("the error is %v, want ErrInvalid", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
+	}
+}
+
+// If the folder is a link to another folder, the link stays.
+func TestRestoreToLink(t *testing.T) {
+	t.Parallel()
+	path, parent := written(t, filled(t, 1)), t.TempDir()
+	volume, link := filepath.Join(parent, "volume"), filepath.Join(parent, "link")
+	if err := errors.Join(os.Mkdir(volume, 0o700), os.Symlink(volume, link)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Restore(t.Context(), path, link, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if target, err := os.Readlink(link); err != nil || target != volume {
+		t.Errorf("the link leads to %q: %v", target, err)
+	}
+	verified(t, volume)
 }

@@ -103,14 +103,18 @@ func read(in io.Reader, visit visitor) (m Manifest, err error) {
 // isMalformed reports whether an error means that a tar file breaks off or is
 // not one.
 func isMalformed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, tar.ErrHeader)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isMalformedHeader(err)
+}
+
+func isMalformedHeader(err error) bool {
+	return errors.Is(err, tar.ErrHeader) || errors.Is(err, tar.ErrFieldTooLong)
 }
 
 // unreadable returns the error for a malformed tar file. It returns errors of
 // other origins as they are.
 func unreadable(err error) error {
 	switch {
-	case errors.Is(err, tar.ErrHeader):
+	case isMalformedHeader(err):
 		return damaged("it is not a valid tar file")
 	case isMalformed(err):
 		return damaged("its end is missing")

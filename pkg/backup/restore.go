@@ -17,15 +17,20 @@ import (
 )
 
 // Restore makes a folder with the registry of a backup. The folder must not
-// exist, or be empty. It appears complete, or not at all. reporter may be nil.
+// exist, or be empty. It appears complete, or not at all. If dir is a link to a
+// folder, the link stays. If id is not empty, it must be the ID of the registry
+// in the backup. reporter may be nil.
 //
-// It returns [registry.ErrExists] if the folder has content, and otherwise the
+// It returns [registry.ErrExists] if the folder has content,
+// [registry.ErrInvalid] for a backup of another registry, and otherwise the
 // errors of [Check].
-func Restore(ctx context.Context, file, dir string, reporter progress.Reporter) (Manifest, error) {
-	return restore(ctx, file, dir, reporter, func() {})
+func Restore(ctx context.Context, file, dir, id string, reporter progress.Reporter) (Manifest, error) {
+	return restore(ctx, file, dir, id, reporter, func() {})
 }
 
-func restore(ctx context.Context, file, dir string, reporter progress.Reporter, step func()) (m Manifest, err error) {
+func restore(
+	ctx context.Context, file, dir, id string, reporter progress.Reporter, step func(),
+) (m Manifest, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot restore %s: %w", file, registry.DiskFull(err))
@@ -33,6 +38,14 @@ func restore(ctx context.Context, file, dir string, reporter progress.Reporter, 
 	}()
 	if dir, err = filepath.Abs(dir); err != nil {
 		return m, err
+	}
+	if _, err := os.Lstat(dir); err == nil {
+		linked, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return m, registry.WithHint(regularfile.Unreadable(dir, err),
+				"If it is a link to a volume, mount the volume, and make the folder.")
+		}
+		dir = linked
 	}
 	if found, err := local.HasContent(dir); err != nil {
 		return m, regularfile.Unreadable(dir, err)
@@ -52,6 +65,10 @@ func restore(ctx context.Context, file, dir string, reporter progress.Reporter, 
 	defer func() { _ = os.RemoveAll(temporary) }()
 	if m, err = unpack(ctx, file, temporary, reporter, step); err != nil {
 		return m, err
+	}
+	if id != "" && m.Registry != id {
+		return m, registry.WithHint(fmt.Errorf("%w backup: it is of another registry", registry.ErrInvalid),
+			"Check --previous, or leave it out.")
 	}
 	step()
 	if err := check(ctx, temporary, m.Registry); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,11 @@ The exit code is 1 if the restored registry has faults.`,
 				reporter, stop = shown, shown.stop
 			}
 			defer stop()
-			m, err := backup.Restore(ctx, args[0], p.dir, reporter)
+			id := ""
+			if later != nil {
+				id = later.ID()
+			}
+			m, err := backup.Restore(ctx, args[0], p.dir, id, reporter)
 			if err != nil {
 				return nil, err
 			}
@@ -99,7 +104,7 @@ func (c *cli) restored(
 	defer func() { err = errors.Join(err, data.Close()) }()
 	v := restoreView{Data: data.Dir, Backup: newBackedUp(m), Again: []again{}, compared: later != nil}
 	if v.compared {
-		if err := v.compare(ctx, data.Catalog, later.Catalog); err != nil {
+		if err := v.compare(ctx, data.Catalog, later); err != nil {
 			return nil, err
 		}
 	}
@@ -125,6 +130,10 @@ type restoreView struct {
 	// Again are changes after the backup that protect the registry and must be
 	// made again. It is empty without --previous.
 	Again []again `json:"again"`
+	// Complete is true if Again has all such changes. It is false without
+	// --previous, or if the lost registry has records or audit entries that are
+	// damaged or missing.
+	Complete bool `json:"complete"`
 	// OtherChanges is the number of other changes after the backup, such as
 	// publishes. It is 0 without --previous.
 	OtherChanges int `json:"other_changes"`
@@ -137,10 +146,10 @@ type restoreView struct {
 // again is a change that must be made again.
 type again struct {
 	At time.Time `json:"at"`
-	// Action is the action in the audit trail: withdraw, revoke-token or
-	// remove-key.
+	// Action is the action in the audit trail: withdraw, revoke-token, remove-key
+	// or set-policy.
 	Action registry.AuditAction `json:"action"`
-	// Subject is the path of a module or provider, a key or a token.
+	// Subject is the path of a module or provider, a key, a token or the policy.
 	Subject string `json:"subject"`
 	// Version is the withdrawn version.
 	Version *registry.Version `json:"version,omitempty"`
@@ -151,12 +160,19 @@ type again struct {
 }
 
 // compare finds the changes that later has and restored has not.
-func (v *restoreView) compare(ctx context.Context, restored, later *catalog.Catalog) error {
-	changes, err := backup.Since(ctx, restored, later)
+func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, later *local.Data) error {
+	changes, complete, err := backup.Since(ctx, restored, later.Catalog)
 	if err != nil {
 		return err
 	}
-	for _, e := range changes {
+	v.Complete = complete
+	for i, e := range changes {
+		if e.Action == registry.AuditSetPolicy && !slices.ContainsFunc(changes[i+1:], setsPolicy) {
+			v.Again = append(v.Again, again{At: e.At, Action: e.Action, Subject: e.Subject, Command: fmt.Sprintf(
+				"larder mirror policy show --quiet --store %s > policy.hcl && larder mirror policy set policy.hcl --store %s",
+				quoted(later.Dir), quoted(v.Data))})
+			continue
+		}
 		command, err := commandAgain(ctx, restored, e)
 		if err != nil {
 			return err
@@ -173,6 +189,9 @@ func (v *restoreView) compare(ctx context.Context, restored, later *catalog.Cata
 	}
 	return nil
 }
+
+// setsPolicy reports whether an entry sets the policy of the mirror.
+func setsPolicy(e registry.AuditEntry) bool { return e.Action == registry.AuditSetPolicy }
 
 // commandAgain returns the command that makes a change again, or "" if nobody
 // needs the change for protection.
@@ -220,13 +239,17 @@ func (v restoreView) text(p page) {
 			"Withdraw and revoke them again before you serve the registry. " +
 			"With the folder of the lost registry, --previous lists them.")
 		return
-	case len(v.Again) == 0:
+	case len(v.Again) == 0 && v.Complete:
 		p.println("\nNothing was withdrawn or revoked after that time.")
-	default:
+	case len(v.Again) > 0:
 		p.println("\nRun these commands before you serve the registry:\n")
 		for _, a := range v.Again {
 			p.printf("  %s\n", a.Command)
 		}
+	}
+	if !v.Complete {
+		p.println("\nThere may be more: the lost registry has damaged or missing records or audit entries, or it is older " +
+			"than the backup. Compare the versions, tokens and keys of both before you serve the registry.")
 	}
 	if v.OtherChanges > 0 {
 		p.println("\nThe backup lacks %s, such as publishes. `larder audit` on the lost registry lists them.",
