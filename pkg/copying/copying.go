@@ -207,7 +207,9 @@ type Report struct {
 }
 
 // Copy copies the wanted versions. It continues with the other versions if one
-// fails. The error then contains the first error, and the report has all.
+// fails. The error then contains the first error, and the report has all. If ctx
+// ends, Copy returns its error and a report of the versions that were copied
+// before.
 func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 	var report Report
 	var jobs []*job
@@ -224,13 +226,13 @@ func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 		jobs = append(jobs, selected...)
 	}
 	c.run(ctx, jobs)
-	if err := ctx.Err(); err != nil {
-		return report, err
-	}
-	if !c.DryRun {
+	if !c.DryRun && ctx.Err() == nil {
 		c.deprecate(ctx, jobs)
 	}
 	for _, j := range jobs {
+		if j.Status == "" || j.Err != nil && ctx.Err() != nil {
+			continue // interrupted
+		}
 		report.Results = append(report.Results, j.Result)
 		if j.Err != nil {
 			problems = append(problems, j.Err)
@@ -241,6 +243,8 @@ func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 	})
 	report.Notes = c.notes(jobs)
 	switch total := len(report.Results); {
+	case ctx.Err() != nil:
+		return report, ctx.Err()
 	case len(problems) == 0:
 		return report, nil
 	case total == 1:

@@ -156,7 +156,7 @@ func whole(addresses ...registry.Address) (all []copying.Wanted) {
 }
 
 // Everything of a Larder is copied once: bytes, descriptions and deprecations.
-func TestCopy(t *testing.T) {
+func TestCopyOnce(t *testing.T) {
 	t.Parallel()
 	ctx, vpc := t.Context(), module(t, "acme/vpc/aws")
 	from, to := newStore(t, "dev.example.com"), newStore(t, "prod.example.com")

@@ -214,3 +214,101 @@ func TestKilledCopy(t *testing.T) {
 		t.Errorf("the copies in the trail of the origin (-want +got):\n%s", diff)
 	}
 }
+
+func TestCopyArguments(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		f    copyFlags
+		want []string
+		err  string
+	}{
+		"all versions": {[]string{"acme/vpc/aws", "acme/note"}, copyFlags{}, []string{"acme/vpc/aws", "acme/note"}, ""},
+		"versions after their address": {
+			[]string{"acme/vpc/aws", "1.0.0", "v1.1.0", "acme/note"}, copyFlags{},
+			[]string{"acme/vpc/aws 1.0.0", "acme/vpc/aws 1.1.0", "acme/note"}, "",
+		},
+		"new names": {
+			[]string{"acme/vpc/aws", "hashicorp/random"},
+			copyFlags{rename: []string{"acme/vpc/aws=net/vpc/google", "hashicorp/random=acme/random"}},
+			[]string{"acme/vpc/aws as net/vpc/google", "hashicorp/random as acme/random"}, "",
+		},
+		"version first":    {[]string{"1.0.0", "acme/vpc/aws"}, copyFlags{}, nil, "invalid address"},
+		"mirrored":         {[]string{"registry.example.com/acme/note/x"}, copyFlags{}, nil, "invalid address"},
+		"other host":       {[]string{"registry.example.com/acme/note"}, copyFlags{}, nil, "host of another registry"},
+		"not a version":    {[]string{"acme/vpc/aws", "latest"}, copyFlags{}, nil, "invalid version"},
+		"wrong constraint": {[]string{"acme/vpc/aws"}, copyFlags{constraint: "latest"}, nil, "--versions"},
+		"both":             {[]string{"acme/vpc/aws", "1.0.0"}, copyFlags{constraint: "~> 1.0"}, nil, "--versions cannot be"},
+		"another type": {
+			[]string{"acme/note"}, copyFlags{rename: []string{"acme/note=acme/pad"}}, nil, "must keep its type",
+		},
+		"another kind": {
+			[]string{"acme/note"}, copyFlags{rename: []string{"acme/note=acme/note/aws"}}, nil, "one is a module",
+		},
+		"name of another": {
+			[]string{"acme/note"}, copyFlags{rename: []string{"acme/pen=net/pen"}}, nil, "acme/pen, which is not copied",
+		},
+		"no name": {[]string{"acme/note"}, copyFlags{rename: []string{"acme/note"}}, nil, "OLD=NEW"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wanted, err := parseWanted(c.args, c.f)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("the error is %v, want %q", err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, w := range wanted {
+				text := w.Address.String()
+				if w.As.String() != text {
+					text += " as " + w.As.String()
+				}
+				if w.Exact != nil {
+					text += " " + w.Exact.String()
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("wanted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A word after --from or --to names a context, a URL, a store or a host.
+func TestNamedRegistries(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", config)
+	writeFiles(t, filepath.Join(config, "larder"), map[string]string{
+		"config.json": `{"contexts": {"dev": {"store": "./dev-data"}, "prod.example": {"registry": "https://prod.example.com"}}}`,
+	})
+	c := &cli{}
+	for word, want := range map[string]string{
+		"dev":                          "./dev-data",
+		"prod.example":                 "https://prod.example.com",
+		"https://registry.example.com": "https://registry.example.com",
+		"registry.example.com":         "https://registry.example.com",
+		"127.0.0.1:8443":               "https://127.0.0.1:8443",
+		"stack:larder":                 "stack:larder",
+		"./data":                       "./data",
+		"dir:data":                     "data",
+	} {
+		p, err := c.named(word)
+		if err != nil {
+			t.Errorf("%s: %v", word, err)
+		}
+		if p.name != want {
+			t.Errorf("%s is %s, want %s", word, p.name, want)
+		}
+	}
+	for _, word := range []string{"staging", "http://registry.example.com", "stack:", "a b.example.com"} {
+		if p, err := c.named(word); err == nil {
+			t.Errorf("%s is %s, want an error", word, p.name)
+		}
+	}
+}
