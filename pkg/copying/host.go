@@ -262,12 +262,20 @@ func (h *Host) signed(
 	return signing.ParseSums(sums.Bytes())
 }
 
-// protocols returns protocols as Larder records them, as MAJOR.MINOR.
+// protocols returns protocols as Larder records them, as MAJOR.MINOR. The client
+// has parsed them before.
 func protocols(served []string) []string {
 	if len(served) == 0 {
-		return []string{"5.0"} // what clients assume
+		return []string{"5.0"} // as clients assume
 	}
-	return served
+	all := make([]string, len(served))
+	for i, text := range served {
+		v, err := registry.ParseVersion(text)
+		if all[i] = fmt.Sprintf("%d.%d", v.Major, v.Minor); err != nil {
+			all[i] = text
+		}
+	}
+	return all
 }
 
 // fetchPackage fetches a package of SHA256SUMS.

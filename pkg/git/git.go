@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,28 @@ const maxOutput = 64 << 20
 // If git fails, the error is registry.ErrInvalid and contains its last line on
 // standard error. Never pass a secret in args, which other users can list.
 func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
+	return run(ctx, dir, append(os.Environ(), env...), args...)
+}
+
+// RunAlone is like [Run], but ignores the variables that name a repository. Git
+// sets them for hooks.
+func RunAlone(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
+	own := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(local, name)
+	})
+	return run(ctx, dir, append(own, env...), args...)
+}
+
+// local are the variables of `git rev-parse --local-env-vars`, without those of
+// settings.
+var local = []string{
+	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
+	"GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY",
+	"GIT_PREFIX", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
+}
+
+func run(ctx context.Context, dir string, environ []string, args ...string) ([]byte, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
 		return nil, registry.WithHint(registry.Errorf(ErrMissing, "cannot run git: %w", registry.ErrNotFound),
@@ -35,7 +58,7 @@ func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte,
 	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // callers separate options from other arguments
 	cmd.Dir = dir
-	cmd.Env = append(append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C"), env...)
+	cmd.Env = append(environ, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that git removes its locks
 	cmd.WaitDelay = 5 * time.Second
 	out, messages := &bounded{limit: maxOutput}, &bounded{limit: 64 << 10, drop: true}

@@ -38,7 +38,7 @@ func (c CopiedFrom) Check() error {
 				ErrInvalid, maxCopied)
 		}
 	}
-	if !IsPlain(strings.ReplaceAll(c.Source, ":", "")) || strings.Count(c.Source, "/") < 2 {
+	if strings.ContainsAny(c.Source, " ?#@\\") || strings.Count(c.Source, "/") < 2 {
 		return fmt.Errorf("%w origin of a copy: the source %.100q is not HOST/NAMESPACE/…", ErrInvalid, c.Source)
 	}
 	return nil

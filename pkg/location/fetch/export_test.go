@@ -1,4 +1,6 @@
 package fetch
 
 // SetLimits lowers the bounds for tests.
-func SetLimits(bytes int64, files int) { maxBytes, maxFiles = bytes, files }
+func SetLimits(bytes int64, files, directory int) {
+	maxBytes, maxFiles, maxDirectory = bytes, files, directory
+}

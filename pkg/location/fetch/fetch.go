@@ -36,6 +36,9 @@ var (
 	maxBytes int64 = 1 << 30
 	// maxFiles bounds the files of an archive or a commit.
 	maxFiles = 100_000
+	// maxDirectory bounds the directory of a zip, which is read into memory, in
+	// bytes.
+	maxDirectory = 16 << 20
 )
 
 // maxHops is how often a location can lead to another one.

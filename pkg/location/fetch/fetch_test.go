@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -26,7 +27,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/ulikunitz/xz"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/location/fetch"
@@ -45,14 +45,15 @@ type origin struct {
 var served = &origin{files: map[string][]byte{}, handlers: map[string]http.HandlerFunc{}}
 
 const (
-	testBytes = 4 << 20
-	testFiles = 200
+	testBytes     = 4 << 20
+	testFiles     = 200
+	testDirectory = 256 << 10
 )
 
 // TestMain starts the origin, because git reads its authority from the
 // environment.
 func TestMain(m *testing.M) {
-	fetch.SetLimits(testBytes, testFiles)
+	fetch.SetLimits(testBytes, testFiles, testDirectory)
 	dir, err := os.MkdirTemp("", "larder-fetch-test-*")
 	if err != nil {
 		panic(err)
@@ -253,17 +254,6 @@ func TestArchives(t *testing.T) {
 	t.Parallel()
 	packed := gzipped(t, tarOf(t, module...))
 	sum := sha256.Sum256(packed)
-	var xzed bytes.Buffer
-	out, err := xz.NewWriter(&xzed)
-	if err == nil {
-		_, err = out.Write(tarOf(t, module...))
-	}
-	if err == nil {
-		err = out.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		file, content, suffix string
 		want                  map[string]string
@@ -272,7 +262,6 @@ func TestArchives(t *testing.T) {
 		"tar.gz":              {"x.tar.gz", string(packed), "", whole, false},
 		"tgz by the query":    {"x", string(packed), "?archive=tgz", whole, false},
 		"zip":                 {"x.zip", string(zipOf(t, module...)), "", whole, false},
-		"tar.xz":              {"x.txz", xzed.String(), "", whole, false},
 		"folder":              {"x.tar.gz", string(packed), "//modules/vpc", vpc, false},
 		"checksum":            {"x.tar.gz", string(packed), "?checksum=sha256:" + hex.EncodeToString(sum[:]), whole, false},
 		"plain URL, a zip":    {"x", string(zipOf(t, module...)), "", whole, true},
@@ -331,6 +320,24 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// directoryOf returns a zip with a directory of a size in bytes, whose entries
+// have no files.
+func directoryOf(size int) []byte {
+	const entry, end = 46, 22
+	packed := make([]byte, 0, size+end)
+	for len(packed)+entry <= size {
+		packed = append(packed, "PK\x01\x02"...)
+		packed = append(packed, make([]byte, entry-4)...)
+	}
+	count := uint16(0xffff) // readers do not rely on it
+	packed = append(packed, "PK\x05\x06\x00\x00\x00\x00"...)
+	for range 2 {
+		packed = binary.LittleEndian.AppendUint16(packed, count)
+	}
+	packed = binary.LittleEndian.AppendUint32(packed, uint32(len(packed)-12))
+	return append(packed, 0, 0, 0, 0, 0, 0)
+}
+
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	many := make([]entry, testFiles+1)
@@ -365,6 +372,8 @@ func TestHostileArchives(t *testing.T) {
 		"text":           {"x.tar.gz", []byte("<html>sign in</html>")},
 		"broken off":     {"x.tar.gz", gzipped(t, tarOf(t, module...))[:60]},
 		"one file":       {"x.gz", gzipped(t, []byte("# vpc"))},
+		"xz":             {"x.tar.xz", []byte("\xfd7zXZ\x00")},
+		"huge directory": {"x.zip", directoryOf(2 * testDirectory)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -519,6 +528,10 @@ func TestHostileGit(t *testing.T) {
 			git("init", "--quiet", "modules/vpc/sub")
 			git("-C", "modules/vpc/sub", "commit", "--quiet", "--allow-empty", "--message=first")
 		}, "//modules/vpc?ref=v1.0.0", "is a submodule"},
+		"Git LFS": {func(dir string, _ func(args ...string)) {
+			pointer := "version https://git-lfs.github.com/spec/v1\noid sha256:" + strings.Repeat("ab", 32) + "\nsize 12\n"
+			_ = os.WriteFile(filepath.Join(dir, "modules", "vpc", "large.bin"), []byte(pointer), 0o600)
+		}, "//modules/vpc?ref=v1.0.0", "large.bin is in Git LFS"},
 		"link out of the folder": {func(dir string, _ func(args ...string)) {
 			_ = os.Symlink("/etc", filepath.Join(dir, "modules", "etc"))
 		}, "//modules/etc?ref=v1.0.0", "there is no folder modules/etc"},
@@ -561,6 +574,29 @@ func TestGitRunsNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the filter ran: %v", err)
+	}
+}
+
+// In a hook of another repository, that repository does not change.
+func TestGitInHook(t *testing.T) {
+	path := repository(t, nil)
+	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"} {
+		t.Setenv(name, filepath.Join(t.TempDir(), "missing"))
+	}
+	t.Setenv("GIT_CONFIG_COUNT", "1")
+	t.Setenv("GIT_CONFIG_KEY_0", "http.userAgent")
+	t.Setenv("GIT_CONFIG_VALUE_0", "settings of CI")
+	dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git?ref=v1.0.0"), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole, tree(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"} {
+		if _, err := os.Stat(os.Getenv(name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("git wrote to %s: %v", name, err)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/location"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -50,10 +51,34 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	if err == nil {
 		_, err = g.run("--work-tree="+dir, "checkout", "--quiet", "--force", "--detach", commit)
 	}
+	if err == nil {
+		err = checkLargeFiles(filepath.Join(dir, filepath.FromSlash(at.Folder)))
+	}
 	if err != nil {
 		return fmt.Errorf("cannot fetch %s: %w", shown(at.URL), err)
 	}
 	return nil
+}
+
+// checkLargeFiles returns an error if a file of a folder is a pointer of Git
+// LFS. The content of such files would come from a server that the repository
+// names.
+func checkLargeFiles(dir string) error {
+	const beginning, largest = "version https://git-lfs.github.com/spec/", 1 << 10
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil //nolint:nilerr // the caller notices a missing folder
+		}
+		if info, err := e.Info(); err != nil || info.Size() > largest {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err == nil && strings.HasPrefix(string(content), beginning) {
+			name, _ := filepath.Rel(dir, path)
+			err = invalidTree("%s is in Git LFS, which is not fetched", printable.Mark(name, 200))
+		}
+		return err
+	})
 }
 
 // settings returns the environment of git. It lets git use only https and ssh,
@@ -90,9 +115,12 @@ func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []str
 			}
 		}
 	}
-	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(config)))
+	// CI services pass settings of their own in the same way.
+	first, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
+	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(first+len(config)))
 	for i, c := range config {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, c[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, c[1]))
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", first+i, c[0]),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", first+i, c[1]))
 	}
 	return env, closeProxy, nil
 }
@@ -105,7 +133,7 @@ type gitRun struct {
 }
 
 func (g gitRun) run(args ...string) ([]byte, error) {
-	return git.Run(g.ctx, g.dir, append(g.env, "GIT_DIR="+g.dir), args...)
+	return git.RunAlone(g.ctx, g.dir, append(g.env, "GIT_DIR="+g.dir), args...)
 }
 
 // fetch fetches the commit of a location, and returns its hash.
@@ -204,7 +232,7 @@ func (g gitRun) check(commit, folder string) error {
 		inFolder := folder == "" || strings.HasPrefix(name, folder+"/") || name == folder
 		if fields[1] == "commit" {
 			if inFolder {
-				return invalidTree("%s is a submodule, which is not fetched", name)
+				return invalidTree("%s is a submodule, which is not fetched", printable.Mark(name, 200))
 			}
 			continue
 		}

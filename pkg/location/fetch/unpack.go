@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"compress/bzip2"
 	"compress/gzip"
 	"context"
@@ -15,8 +16,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-
-	"github.com/ulikunitz/xz"
 
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/printable"
@@ -38,7 +37,7 @@ func sniff(in io.ReaderAt) string {
 	head := make([]byte, 6)
 	n, _ := in.ReadAt(head, 0) // a shorter file has none of the types
 	for _, t := range []struct{ magic, kind string }{
-		{"PK", "zip"}, {"\x1f\x8b", "tar.gz"}, {"BZh", "tar.bz2"}, {"\xfd7zXZ\x00", "tar.xz"},
+		{"PK", "zip"}, {"\x1f\x8b", "tar.gz"}, {"BZh", "tar.bz2"},
 	} {
 		if bytes.HasPrefix(head[:n], []byte(t.magic)) {
 			return t.kind
@@ -64,13 +63,9 @@ func (u *unpacker) unpack(kind string, packed *os.File) error {
 		}
 	case "tar.bz2", "tar.tbz2":
 		err = u.tar(bzip2.NewReader(in))
-	case "tar.xz", "txz":
-		var plain *xz.Reader
-		if plain, err = (xz.ReaderConfig{DictCap: maxDictionary}).NewReader(in); err == nil {
-			err = u.tar(plain)
-		}
 	default:
-		return invalid("it is not an archive with several files")
+		return registry.WithHint(invalid("its type %s is not supported", printable.Mark(cmp.Or(kind, "unknown"), 20)),
+			"Modules can be copied from zip, tar.gz and tar.bz2.")
 	}
 	switch {
 	case err == nil && u.files == 0:
@@ -80,9 +75,6 @@ func (u *unpacker) unpack(kind string, packed *os.File) error {
 	}
 	return invalid("%s", printable.Mark(err.Error(), 200))
 }
-
-// maxDictionary bounds the memory for unpacking xz, in bytes.
-const maxDictionary = 64 << 20
 
 // isLocal reports whether an error is of this machine's disk.
 func isLocal(err error) bool {
@@ -125,11 +117,27 @@ func (u *unpacker) tar(plain io.Reader) error {
 	}
 }
 
+// directory reads a zip, but at most left bytes until it is opened.
+type directory struct {
+	io.ReaderAt
+	left   int
+	opened bool
+}
+
+func (d *directory) ReadAt(b []byte, offset int64) (int, error) {
+	if d.left -= len(b); d.left < 0 && !d.opened {
+		return 0, errTooLarge()
+	}
+	return d.ReaderAt.ReadAt(b, offset)
+}
+
 func (u *unpacker) zip(packed io.ReaderAt, size int64) error {
-	in, err := zip.NewReader(packed, size)
+	d := &directory{ReaderAt: packed, left: maxDirectory}
+	in, err := zip.NewReader(d, size)
 	if err != nil {
 		return err
 	}
+	d.opened = true
 	for _, f := range in.File {
 		if err := u.zipped(f); err != nil {
 			return err
