@@ -155,6 +155,10 @@ type Copier struct {
 	DryRun bool
 	// Progress may be nil.
 	Progress progress.Reporter
+
+	// denied has the errors of the target by the paths of addresses to which the
+	// caller may not publish.
+	denied sync.Map
 }
 
 // Status is what happened to a version.
@@ -401,20 +405,30 @@ func (c *Copier) one(ctx context.Context, j *job) (err error) {
 		j.Status = Copied
 		return nil
 	}
-	if err := c.publish(ctx, j, from); err != nil {
-		if errors.Is(err, registry.ErrWithdrawn) {
-			j.Status, j.Reason = Skipped, "withdrawn in "+c.Target.Name()
-			return nil
-		}
-		return err
+	if denied, ok := c.denied.Load(j.As.Path()); ok {
+		err, _ = denied.(error)
+		return err // nothing is fetched in vain
 	}
-	return c.record(ctx, j)
+	err = c.publish(ctx, j, from)
+	_, ofOrigin := errors.AsType[*OriginError](err)
+	switch {
+	case err == nil:
+		return c.record(ctx, j)
+	case errors.Is(err, registry.ErrWithdrawn):
+		j.Status, j.Reason = Skipped, "withdrawn in "+c.Target.Name()
+		if ofOrigin {
+			j.Reason = "withdrawn in " + c.Origin.Name()
+		}
+		return nil
+	case !ofOrigin && (errors.Is(err, registry.ErrForbidden) || errors.Is(err, registry.ErrUnauthenticated)):
+		c.denied.Store(j.As.Path(), err)
+	}
+	return err
 }
 
 // unchanged reports whether the target has the content of the origin. If the
 // origin has no digests, a version that was copied from there counts as
-// unchanged. unchanged returns registry.ErrExists for
-// other content.
+// unchanged. unchanged returns registry.ErrExists for other content.
 func (c *Copier) unchanged(j *job, published Version, from registry.CopiedFrom) (bool, error) {
 	same, known := j.origin.sameContent(published)
 	switch {
