@@ -41,9 +41,14 @@ type imitation struct {
 	// source is where the form of the response is described.
 	source string
 	// status, header and body are the response to the request for a download. In
-	// them, ORIGIN is the URL of the registry.
+	// them, ORIGIN is the URL of the registry, OTHER that of another host, and
+	// COMMIT the commit of the version.
 	status       int
 	header, body string
+	// services is the URL of the modules in the discovery document, by default
+	// /api/modules/. If closed, the document needs a token too.
+	services string
+	closed   bool
 	// next is the X-Terraform-Get header of a second response, below /next/.
 	next string
 }
@@ -56,8 +61,9 @@ var imitations = map[string]imitation{
 		status: http.StatusOK, body: `{"location": "git::ORIGIN/git/.git?ref=vVERSION"}`,
 	},
 	"Terraform's registry": {
-		source: "https://developer.hashicorp.com/terraform/internals/module-registry-protocol",
-		status: http.StatusNoContent, header: "git::ORIGIN/git/.git?ref=vVERSION",
+		source: "https://developer.hashicorp.com/terraform/internals/module-registry-protocol; " +
+			"the ref is a commit for kube-hetzner/kube-hetzner/hcloud 2.19.2",
+		status: http.StatusNoContent, header: "git::ORIGIN/git/.git?ref=COMMIT",
 	},
 	"GitLab": {
 		source: "https://docs.gitlab.com/api/packages/terraform-modules",
@@ -88,6 +94,34 @@ var imitations = map[string]imitation{
 		source: "OpenTofu 1.12, internal/registry/client.go: use_registry_credentials",
 		status: http.StatusOK, body: `{"location": "/files/VERSION/download", "use_registry_credentials": false}`,
 	},
+	"archive on another host": {
+		source: "HCP Terraform: a URL below archivist.terraform.io/v1/object/ in a public test, package autocloud_sdk",
+		status: http.StatusNoContent, header: "OTHER/files/VERSION/object?archive=tgz",
+	},
+	"services on another host": {
+		source:   "Spacelift: https://github.com/infracost/docs, docs/integrations/spacelift.md",
+		services: "OTHER/api/modules/",
+		status:   http.StatusNoContent, header: "ORIGIN/files/VERSION/module.tar.gz",
+	},
+	"services with a full URL": {
+		source:   "Artifactory: https://github.com/bridgecrewio/checkov/issues/5154",
+		services: "ORIGIN/api/modules/",
+		status:   http.StatusNoContent, header: "ORIGIN/files/VERSION/module.zip",
+	},
+	"nrkno/terraform-registry": {
+		source: "https://github.com/nrkno/terraform-registry, pkg/registry/registry.go at 00f4b01 " +
+			"and pkg/store/github/github.go at 035a95e",
+		closed: true,
+		status: http.StatusNoContent, header: "git::ORIGIN/git/.git?ref=vVERSION",
+	},
+	"citizen": {
+		source: "https://github.com/outsideris/citizen, routes/download.js at 0612aae",
+		status: http.StatusNoContent, header: "/files/VERSION/module.tar.gz",
+	},
+	"old Terralist": {
+		source: "https://github.com/terralist/terralist, internal/server/controllers/module.go at b7311f0",
+		status: http.StatusOK, header: "ORIGIN/files/VERSION/module.zip", body: `{"errors": []}`,
+	},
 	"redirect of the archive": {
 		source: "https://github.com/hashicorp/go-getter: HTTP redirects are followed",
 		status: http.StatusNoContent, header: "ORIGIN/redirect/VERSION/module.tar.gz",
@@ -98,6 +132,7 @@ var imitations = map[string]imitation{
 type foreign struct {
 	*httptest.Server
 	imitation
+	other  *httptest.Server // the same registry with another host
 	mu     sync.Mutex
 	tokens map[string]bool // paths that received a credential
 	git    http.Handler
@@ -123,8 +158,16 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case r.URL.Path == "/.well-known/terraform.json":
+		if f.closed && r.Header.Get("Authorization") != "Bearer "+foreignToken {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"modules.v1": "/api/modules/", "providers.v1": "/api/providers/"}`)
+		modules := "/api/modules/"
+		if f.services != "" {
+			modules = f.in(f.services, "")
+		}
+		_, _ = fmt.Fprintf(w, `{"modules.v1": %q, "providers.v1": "/api/providers/"}`, modules)
 	case parts[0] == "api" && r.Header.Get("Authorization") != "Bearer "+foreignToken:
 		w.WriteHeader(http.StatusUnauthorized)
 	case strings.HasPrefix(r.URL.Path, "/api/modules/acme/vpc/aws/versions"):
@@ -146,7 +189,13 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *foreign) in(text, version string) string {
-	return strings.NewReplacer("ORIGIN", f.URL, "VERSION", version).Replace(text)
+	other := f.URL
+	if f.other != nil {
+		other = f.other.URL
+	}
+	return strings.NewReplacer(
+		"ORIGIN", f.URL, "OTHER", other, "VERSION", version, "COMMIT", commits[version],
+	).Replace(text)
 }
 
 func (f *foreign) locate(w http.ResponseWriter, version string) {
@@ -187,8 +236,11 @@ func serveArchive(w io.Writer, version, name string) {
 }
 
 // repository is a Git repository with a tag for each version. It is empty if git
-// is not installed.
-var repository string
+// is not installed. commits has the commit of each version.
+var (
+	repository string
+	commits    = map[string]string{}
+)
 
 // authority is the certificate authority of all imitations.
 var authority string
@@ -246,6 +298,11 @@ func makeRepository(dir string) error {
 		if err != nil {
 			return err
 		}
+		head, err := os.ReadFile(filepath.Join(dir, ".git", "refs", "heads", "main"))
+		if err != nil {
+			return err
+		}
+		commits[version] = strings.TrimSpace(string(head))
 	}
 	return nil
 }
@@ -267,6 +324,8 @@ func (s imitation) run(t *testing.T) *foreign {
 			Env: []string{"GIT_PROJECT_ROOT=" + repository, "GIT_HTTP_EXPORT_ALL=1"},
 		}
 	}
+	f.other = httptest.NewTLSServer(f)
+	t.Cleanup(f.other.Close)
 	f.Server = httptest.NewTLSServer(f)
 	t.Cleanup(f.Close)
 	return f
