@@ -304,9 +304,11 @@ func (c *Copier) choose(ctx context.Context, w Wanted) (selected []*job, skipped
 		}
 	}
 	if len(selected) == 0 && len(skipped) == 0 {
-		what := "version that meets " + w.Constraint
+		what := "versions"
 		if w.Exact != nil {
 			what = "version " + w.Exact.String()
+		} else if w.Constraint != "" {
+			what = "version that meets " + w.Constraint
 		}
 		return nil, nil, registry.WithHint(
 			fmt.Errorf("cannot copy %s: %s has no %s: %w", w.Address, c.Origin.Name(), what, registry.ErrNotFound),
@@ -318,7 +320,7 @@ func (c *Copier) choose(ctx context.Context, w Wanted) (selected []*job, skipped
 // newest describes the newest version of a listing, for a hint.
 func newest(l Listing) string {
 	if len(l.Versions) == 0 {
-		return "It has no versions."
+		return "Some registries list no versions to a caller who may not read them. Check the credential."
 	}
 	return "Its newest version is " + l.Versions[0].Number.String() + "."
 }
