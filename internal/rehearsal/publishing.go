@@ -156,6 +156,24 @@ func (p publisher) giveUp(ctx context.Context, path string, a protocol.Announcem
 	return nil
 }
 
+// promote records twice that version 1.0.0 at a path was copied to another
+// registry. It returns an error unless the audit trail has that once.
+func (p publisher) promote(ctx context.Context, path string) error {
+	_, address, _ := strings.Cut(path, "/")
+	target := protocol.Copy{Target: "prod.example.com/" + address}
+	for range 2 {
+		at := protocol.PublishPath + path + "/1.0.0/copies"
+		if err := p.send(ctx, http.MethodPut, at, p.token, target, nil, http.StatusNoContent); err != nil {
+			return err
+		}
+	}
+	trail, err := p.Larder(ctx, "audit", address, "--json")
+	if n := strings.Count(trail, "to "+target.Target); err == nil && n != 1 {
+		err = fmt.Errorf("the audit trail has the copy to %s %d times:\n%s", target.Target, n, trail)
+	}
+	return err
+}
+
 // publishedBy returns an error unless there is one version at an address, with
 // this publisher in its record.
 func (r *Registry) publishedBy(ctx context.Context, address string, want registry.Publisher) error {
@@ -250,6 +268,9 @@ func publishModuleScenario(ctx context.Context, r *Registry) error {
 	if err != nil {
 		return err
 	}
+	if err := p.promote(ctx, path); err != nil {
+		return err
+	}
 	return r.installModule(ctx, address, "1.0.0", "published")
 }
 
@@ -296,6 +317,7 @@ func publishProviderScenario(ctx context.Context, r *Registry) error {
 	err = errors.Join(
 		r.get(ctx, "/v1/"+path+"/versions", p.token, http.StatusForbidden),
 		r.publishedBy(ctx, address, r.tokenNamed("provider-publisher")),
+		p.promote(ctx, path),
 	)
 	if err != nil {
 		return err
