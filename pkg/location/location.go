@@ -205,7 +205,11 @@ func parseGit(u *url.URL) (l Location, err error) {
 	}
 	query.Del("ref")
 	query.Del("depth") // how much history clients fetch
-	u.RawQuery, u.Fragment, u.RawFragment = query.Encode(), "", ""
+	if len(query) > 0 {
+		// It may be a secret, which must not be an argument of git.
+		return Location{}, refused("the URL of its repository has a query")
+	}
+	u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = "", false, "", ""
 	l.URL, l.Git = u, true
 	return l, nil
 }
@@ -225,6 +229,8 @@ func checkURL(u *url.URL, git bool) error {
 			"For git, use a credential helper of git. For an archive, use a presigned URL.")
 	case user != "" && !git || strings.HasPrefix(user, "-"):
 		return refused("its URL contains a user")
+	case user != "" && user != "git" && u.Scheme == "https":
+		return registry.WithHint(refused("its URL contains a user, which can be a token"), "Use a credential helper of git.")
 	}
 	return nil
 }
@@ -240,13 +246,15 @@ func cutFolder(u *url.URL) (string, error) {
 		return "", nil
 	}
 	u.Path, u.RawPath = before, ""
-	folder = strings.Trim(folder, "/")
+	if folder = strings.Trim(folder, "/"); folder == "" {
+		return "", nil
+	}
 	for part := range strings.SplitSeq(folder, "/") {
 		if part == "." || part == ".." || strings.ContainsAny(part, "*?[\\\x00") || !printable.Is(part) {
 			return "", refused("its folder //%s is not a path within it", printable.Mark(folder, 100))
 		}
 	}
-	return folder, nil
+	return path.Clean(folder), nil
 }
 
 // sums has the lengths of checksums in bytes.
