@@ -67,7 +67,8 @@ type ModuleLocation struct {
 }
 
 // ModuleLocation requests the location of a version. As in OpenTofu, a location
-// in the body takes precedence over one in the header.
+// in the body takes precedence over one in the header. The exception is one that
+// requires the credential, because Terraform gets the version from the header.
 //
 // Source: module registry protocol, "Download Source Code for a Specific Module
 // Version". OpenTofu 1.12 reads use_registry_credentials.
@@ -85,9 +86,11 @@ func (s *Service) ModuleLocation(ctx context.Context, m registry.Module, v regis
 		Credential *bool  `json:"use_registry_credentials"`
 	}
 	// Terraform does not read the body, so it can be anything beside a header.
-	if len(a.body) > 0 && a.decode(&body) == nil && body.Location != "" {
+	isBody := len(a.body) > 0 && a.decode(&body) == nil && body.Location != ""
+	requires := isBody && body.Credential != nil && *body.Credential
+	if isBody && (!requires || l.Reference == "") {
 		l.Reference, l.Direct = body.Location, body.Credential != nil
-		l.Credential = l.Direct && *body.Credential
+		l.Credential = requires
 	}
 	if l.Reference == "" || len(l.Reference) > maxURL {
 		return ModuleLocation{}, fmt.Errorf("cannot locate %s %s: %w response of %s: it has no location of the module",

@@ -122,6 +122,11 @@ var imitations = map[string]imitation{
 		source: "https://github.com/terralist/terralist, internal/server/controllers/module.go at b7311f0",
 		status: http.StatusOK, header: "ORIGIN/files/VERSION/module.zip", body: `{"errors": []}`,
 	},
+	"credential at a plain URL, and a header for Terraform": {
+		source: "OpenTofu 1.12, internal/registry/client.go: use_registry_credentials",
+		status: http.StatusOK, body: `{"location": "/nowhere", "use_registry_credentials": true}`,
+		header: "/files/VERSION/module.tar.gz",
+	},
 	"redirect of the archive": {
 		source: "https://github.com/hashicorp/go-getter: HTTP redirects are followed",
 		status: http.StatusNoContent, header: "ORIGIN/redirect/VERSION/module.tar.gz",
