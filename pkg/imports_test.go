@@ -185,7 +185,7 @@ var rules = []rule{
 		"pkg/doctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/signing",
-			"pkg/admission",
+			"pkg/admission", "pkg/location",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -200,6 +200,7 @@ var rules = []rule{
 			"pkg/archive",
 			"pkg/signing",
 			"pkg/admission",
+			"pkg/location",
 			"pkg/doctor",
 			"pkg/httpapi",
 			"pkg/openid",

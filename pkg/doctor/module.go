@@ -17,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/location"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -217,7 +218,7 @@ func (e *examination) resolve(name string, at *url.URL, l located) *pack {
 	query.Del("checksum")
 	u.RawQuery = query.Encode()
 	if p.kind == "" {
-		p.kind = archiveType(u.Path)
+		p.kind = location.TypeOf(u.Path)
 	}
 	switch {
 	case strings.ContainsAny(p.folder, "*?["):
@@ -228,7 +229,7 @@ func (e *examination) resolve(name string, at *url.URL, l located) *pack {
 			"name the folder itself, or pack the module at the root",
 		)
 		return nil
-	case !slices.Contains(archiveTypes, p.kind):
+	case !slices.Contains(location.Types, p.kind):
 		e.wrong(name, "GET "+e.shown(u),
 			"the location does not look like an archive, so clients add a query to it, which makes a presigned URL invalid",
 			"give the file a name that ends with .tar.gz, or add archive=tar.gz after the signature")

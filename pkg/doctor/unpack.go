@@ -15,20 +15,6 @@ import (
 	"strings"
 )
 
-// archiveTypes are the file extensions, and values of archive=, that clients
-// recognize as archives.
-var archiveTypes = []string{"zip", "tar.gz", "tgz", "tar.bz2", "tar.tbz2", "tar.xz", "txz", "bz2", "gz", "xz"}
-
-// archiveType returns the longest extension of a path that clients recognize.
-func archiveType(p string) (kind string) {
-	for _, t := range archiveTypes {
-		if strings.HasSuffix(path.Base(p), "."+t) && len(t) > len(kind) {
-			kind = t
-		}
-	}
-	return kind
-}
-
 // sniff returns the type of a file by its first bytes, or "". OpenTofu uses it
 // if the name does not matter.
 func sniff(in io.ReaderAt) string {
