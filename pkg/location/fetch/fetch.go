@@ -41,6 +41,10 @@ var (
 	maxDirectory = 16 << 20
 )
 
+// maxParts bounds the average number of parts of a path. An archive of a few
+// kilobytes can otherwise have millions of folders.
+const maxParts = 10
+
 // maxHops is how often a location can lead to another one.
 const maxHops = 10
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -344,6 +346,8 @@ func TestHostileArchives(t *testing.T) {
 	for i := range many {
 		many[i].name = fmt.Sprintf("f%d", i)
 	}
+	wrongChecksum := gzipped(t, tarOf(t, module...))
+	wrongChecksum[len(wrongChecksum)-8] ^= 0xff
 	for name, c := range map[string]struct {
 		file    string
 		content []byte
@@ -369,11 +373,14 @@ func TestHostileArchives(t *testing.T) {
 		"bomb":           {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)}))},
 		"bomb of a zip":  {"x.zip", zipOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)})},
 		"too large":      {"x.tar.gz", make([]byte, testBytes+1)},
-		"text":           {"x.tar.gz", []byte("<html>sign in</html>")},
-		"broken off":     {"x.tar.gz", gzipped(t, tarOf(t, module...))[:60]},
-		"one file":       {"x.gz", gzipped(t, []byte("# vpc"))},
-		"xz":             {"x.tar.xz", []byte("\xfd7zXZ\x00")},
-		"huge directory": {"x.zip", directoryOf(2 * testDirectory)},
+		"deep folders": {"x.tar.gz", gzipped(t, tarOf(t,
+			entry{name: strings.Repeat("a/", 10*testFiles) + "f"}))},
+		"wrong checksum of gzip": {"x.tar.gz", wrongChecksum},
+		"text":                   {"x.tar.gz", []byte("<html>sign in</html>")},
+		"broken off":             {"x.tar.gz", gzipped(t, tarOf(t, module...))[:60]},
+		"one file":               {"x.gz", gzipped(t, []byte("# vpc"))},
+		"xz":                     {"x.tar.xz", []byte("\xfd7zXZ\x00")},
+		"huge directory":         {"x.zip", directoryOf(2 * testDirectory)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -535,6 +542,13 @@ func TestHostileGit(t *testing.T) {
 		"link out of the folder": {func(dir string, _ func(args ...string)) {
 			_ = os.Symlink("/etc", filepath.Join(dir, "modules", "etc"))
 		}, "//modules/etc?ref=v1.0.0", "there is no folder modules/etc"},
+		"deep folders": {func(dir string, _ func(args ...string)) {
+			deep := filepath.Join(dir, strings.Repeat("a/", 100))
+			_ = os.MkdirAll(deep, 0o700)
+			for i := range testFiles / 8 {
+				_ = os.WriteFile(filepath.Join(deep, fmt.Sprintf("f%d", i)), nil, 0o600)
+			}
+		}, "?ref=v1.0.0", "folders"},
 		"large file": {func(dir string, _ func(args ...string)) {
 			_ = os.WriteFile(filepath.Join(dir, "large"), make([]byte, testBytes+1), 0o600)
 		}, "?ref=v1.0.0", "bytes"},
@@ -555,25 +569,56 @@ func TestHostileGit(t *testing.T) {
 	}
 }
 
-// Hooks and filters of a repository do not run.
-func TestGitRunsNothing(t *testing.T) {
-	t.Parallel()
+// Filters of this machine do not run on the files of a repository, and its line
+// endings do not apply.
+func TestGitOfThisMachine(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
+	config := filepath.Join(t.TempDir(), "config")
+	text := "[core]\n\tautocrlf = true\n[filter \"own\"]\n\tsmudge = touch " + ran + "\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	path := repository(t, func(dir string, _ func(args ...string)) {
-		attributes := []byte("* filter=evil\n")
-		if err := os.WriteFile(filepath.Join(dir, ".gitattributes"), attributes, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		config := []byte("[filter \"evil\"]\n\tsmudge = touch " + ran + "\n")
-		if err := os.WriteFile(filepath.Join(dir, ".gitconfig"), config, 0o600); err != nil {
+		attributes := []byte("*.sh filter=own\n")
+		if err := os.WriteFile(filepath.Join(dir, "modules", "vpc", ".gitattributes"), attributes, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	})
-	if _, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"), t.TempDir()); err != nil {
+	t.Setenv("GIT_CONFIG_GLOBAL", config)
+	dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git//modules/vpc"), t.TempDir())
+	if err != nil {
 		t.Fatal(err)
+	}
+	want := maps.Clone(vpc)
+	want[".gitattributes"] = "*.sh filter=own\n"
+	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+		t.Error(diff)
 	}
 	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the filter ran: %v", err)
+	}
+}
+
+// git uses the command for ssh of this machine, which can contain the key.
+func TestGitOverSSH(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("LEFT OUT: the command is for a shell of Unix")
+	}
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("LEFT OUT: git is not installed")
+	}
+	ran := filepath.Join(t.TempDir(), "ran")
+	config := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(config, []byte("[core]\n\tsshCommand = \"touch "+ran+"; false\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GIT_CONFIG_GLOBAL", config)
+	_, err := fetcher(t).Folder(t.Context(), at(t, "git::ssh://git@127.0.0.1/repo.git"), t.TempDir())
+	if !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("the error is %v, want ErrInvalid", err)
+	}
+	if _, err := os.Stat(ran); err != nil {
+		t.Errorf("the command did not run: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -45,6 +46,9 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	defer end()
 	g := gitRun{ctx: ctx, dir: repository, env: settings}
 	commit, err := g.fetch(at)
+	// The fetch needs the configuration of this machine for credentials and keys.
+	// What follows must not run its filters on untrusted files.
+	g.env = append(g.env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
 	if err == nil {
 		err = g.check(commit, at.Folder)
 	}
@@ -52,7 +56,7 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 		_, err = g.run("--work-tree="+dir, "checkout", "--quiet", "--force", "--detach", commit)
 	}
 	if err == nil {
-		err = checkLargeFiles(filepath.Join(dir, filepath.FromSlash(at.Folder)))
+		err = checkLargeFiles(dir, at.Folder)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot fetch %s: %w", shown(at.URL), err)
@@ -63,18 +67,24 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 // checkLargeFiles returns an error if a file of a folder is a pointer of Git
 // LFS. The content of such files would come from a server that the repository
 // names.
-func checkLargeFiles(dir string) error {
+//
+// It follows no links out of dir, and ignores a missing folder.
+func checkLargeFiles(dir, folder string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	const beginning, largest = "version https://git-lfs.github.com/spec/", 1 << 10
-	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
+	return fs.WalkDir(root.FS(), path.Clean(folder), func(name string, e fs.DirEntry, err error) error {
+		if e == nil || err != nil || !e.Type().IsRegular() {
 			return nil //nolint:nilerr // the caller notices a missing folder
 		}
 		if info, err := e.Info(); err != nil || info.Size() > largest {
 			return err
 		}
-		content, err := os.ReadFile(path)
+		content, err := root.ReadFile(name)
 		if err == nil && strings.HasPrefix(string(content), beginning) {
-			name, _ := filepath.Rel(dir, path)
 			err = invalidTree("%s is in Git LFS, which is not fetched", printable.Mark(name, 200))
 		}
 		return err
@@ -86,16 +96,19 @@ func checkLargeFiles(dir string) error {
 func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []string, closeProxy func(), err error) {
 	config := [][2]string{
 		{"core.hooksPath", os.DevNull}, {"core.fsmonitor", "false"}, {"core.protectNTFS", "true"},
-		{"core.protectHFS", "true"}, {"submodule.recurse", "false"}, {"fetch.recurseSubmodules", "false"},
+		{"core.protectHFS", "true"}, {"core.autocrlf", "false"}, {"core.eol", "lf"}, {"submodule.recurse", "false"}, {"fetch.recurseSubmodules", "false"},
 		{"http.followRedirects", "initial"}, {"gc.auto", "0"}, {"maintenance.auto", "false"},
 	}
-	env = []string{"GIT_ALLOW_PROTOCOL=https:ssh", "GIT_LFS_SKIP_SMUDGE=1"}
+	env = []string{"GIT_ALLOW_PROTOCOL=https:ssh"}
 	closeProxy = func() {}
 	if at.URL.Scheme == "ssh" {
 		if err := f.Client.CheckHost(ctx, at.URL.Hostname()); err != nil {
 			return nil, nil, err
 		}
-		if os.Getenv("GIT_SSH_COMMAND") == "" && os.Getenv("GIT_SSH") == "" {
+		// These two and core.sshCommand, which the variable would override, can
+		// contain the key.
+		_, own := git.RunAlone(ctx, "", nil, "config", "--get", "core.sshCommand")
+		if own != nil && os.Getenv("GIT_SSH_COMMAND") == "" && os.Getenv("GIT_SSH") == "" {
 			env = append(env, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
 		}
 	} else {
@@ -219,15 +232,17 @@ func (g gitRun) check(commit, folder string) error {
 	if err != nil {
 		return err
 	}
-	files, size := 0, int64(0)
+	files, parts, size := 0, 0, int64(0)
 	for entry := range bytes.SplitSeq(out, []byte{0}) {
 		about, name, found := strings.Cut(string(entry), "\t")
 		if !found {
 			continue
 		}
 		fields := strings.Fields(about) // mode, type, hash, size
-		if files++; files > maxFiles || len(fields) != 4 {
-			return invalidTree("it has more than %d files", maxFiles)
+		files++
+		parts += 1 + strings.Count(name, "/")
+		if files > maxFiles || parts > maxParts*maxFiles || len(fields) != 4 {
+			return invalidTree("it has more than %d files or folders", maxFiles)
 		}
 		inFolder := folder == "" || strings.HasPrefix(name, folder+"/") || name == folder
 		if fields[1] == "commit" {

@@ -28,6 +28,7 @@ type unpacker struct {
 	ctx   context.Context //nolint:containedctx // of one call
 	root  *os.Root
 	files int
+	parts int // of all paths
 	bytes int64
 }
 
@@ -96,7 +97,8 @@ func (u *unpacker) tar(plain io.Reader) error {
 		case rest.N <= 0:
 			return errTooLarge()
 		case errors.Is(err, io.EOF):
-			return nil
+			_, err = io.Copy(io.Discard, rest) // the checksum comes last
+			return err
 		case err != nil:
 			return err
 		}
@@ -172,7 +174,9 @@ func (u *unpacker) zipped(f *zip.File) error {
 // place returns the path of an entry, and makes its folder.
 func (u *unpacker) place(name string) (string, error) {
 	clean := path.Clean(name)
-	if u.files++; u.files > maxFiles {
+	u.files++
+	u.parts += 1 + strings.Count(clean, "/")
+	if u.files > maxFiles || u.parts > maxParts*maxFiles {
 		return "", errTooLarge()
 	}
 	if !filepath.IsLocal(filepath.FromSlash(clean)) || strings.ContainsAny(name, "\\\x00") || len(name) > 4<<10 {
@@ -247,5 +251,5 @@ func (u *unpacker) outside(name string, err error) error {
 }
 
 func errTooLarge() error {
-	return invalid("it has more than %d files or more than %d bytes", maxFiles, maxBytes)
+	return invalid("it has more than %d files or folders, or more than %d bytes", maxFiles, maxBytes)
 }
