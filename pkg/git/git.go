@@ -69,11 +69,22 @@ func run(ctx context.Context, dir string, environ []string, args ...string) ([]b
 		return nil, ctx.Err()
 	case out.full:
 		return nil, fmt.Errorf("%w repository: the output of git %s has more than %d bytes",
-			registry.ErrInvalid, args[0], maxOutput)
+			registry.ErrInvalid, subcommand(args), maxOutput)
 	case err != nil:
-		return nil, fmt.Errorf("%w repository: git %s failed: %s", registry.ErrInvalid, args[0], reason(messages, err))
+		return nil, fmt.Errorf("%w repository: git %s failed: %s", registry.ErrInvalid, subcommand(args),
+			reason(messages, err))
 	}
 	return out.Bytes(), nil
+}
+
+// subcommand returns the first argument that is not an option of git itself.
+func subcommand(args []string) string {
+	for i, arg := range args {
+		if !strings.HasPrefix(arg, "-") && (i == 0 || args[i-1] != "-c") {
+			return arg
+		}
+	}
+	return ""
 }
 
 // reason returns the last line that git printed, or else the error.

@@ -54,9 +54,10 @@ type Module struct {
 }
 
 // Has reports whether a file, named relative to the root of the repository, is
-// in the folder of the module.
+// in the folder of the module. If the folder is a submodule, Git lists it like a
+// file.
 func (m Module) Has(file string) bool {
-	return m.Path == "." || strings.HasPrefix(file, m.Path+"/")
+	return m.Path == "." || file == m.Path || strings.HasPrefix(file, m.Path+"/")
 }
 
 // block is a block of the file.

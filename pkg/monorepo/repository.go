@@ -1,6 +1,7 @@
 package monorepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ type Repository struct {
 // registry.ErrNotFound if there is none, or if this machine has no git. It
 // returns registry.ErrInvalid if git does not trust the owner of the repository.
 func Open(ctx context.Context, dir string) (*Repository, error) {
-	out, err := git.Run(ctx, dir, nil, "rev-parse", "--show-toplevel", "--absolute-git-dir")
+	out, err := git.RunAlone(ctx, dir, nil, "rev-parse", "--show-toplevel", "--absolute-git-dir")
 	if errors.Is(err, registry.ErrInvalid) {
 		reason := strings.TrimPrefix(err.Error(), registry.ErrInvalid.Error()+" repository: ")
 		if _, trust, isOthers := strings.Cut(reason, "git config --global"); isOthers {
@@ -46,9 +47,36 @@ func Open(ctx context.Context, dir string) (*Repository, error) {
 	return &Repository{Root: filepath.FromSlash(lines[0]), gitDir: filepath.FromSlash(lines[1])}, nil
 }
 
-// run runs git in the checkout.
+// PathOf returns the path of a folder, relative to the root of the repository and
+// with slashes.
+func (r *Repository) PathOf(dir string) (string, error) {
+	full, err := filepath.Abs(dir)
+	if err == nil {
+		full, err = filepath.EvalSymlinks(full)
+	}
+	root, rootErr := filepath.EvalSymlinks(r.Root)
+	if err := cmp.Or(err, rootErr); err != nil {
+		return "", regularfile.Unreadable(dir, err)
+	}
+	path, err := filepath.Rel(root, full)
+	return filepath.ToSlash(path), err
+}
+
+// run runs git in the checkout. In a hook, the index is that of the hook.
 func (r *Repository) run(ctx context.Context, args ...string) ([]byte, error) {
-	return git.Run(ctx, r.Root, nil, args...)
+	env := []string{"GIT_DIR=" + r.gitDir, "GIT_WORK_TREE=" + r.Root}
+	if index := os.Getenv("GIT_INDEX_FILE"); index != "" && os.Getenv("GIT_DIR") != "" && r.isOfHook(index) {
+		env = append(env, "GIT_INDEX_FILE="+index)
+	}
+	return git.RunAlone(ctx, r.Root, env, args...)
+}
+
+// isOfHook reports whether an index is one of this repository.
+func (r *Repository) isOfHook(index string) bool {
+	if !filepath.IsAbs(index) {
+		index = filepath.Join(r.Root, index)
+	}
+	return strings.HasPrefix(index, r.gitDir+string(filepath.Separator))
 }
 
 // ReadModules returns the modules in the file of a folder. It returns
@@ -70,8 +98,16 @@ func (r *Repository) Tags(ctx context.Context) ([]string, error) {
 	return r.tags(ctx)
 }
 
-// TagsAtHead returns the names of the tags of the commit that is checked out.
+// TagsAtHead returns the names of the tags of the commit that is checked out. It
+// returns registry.ErrInvalid if there is no commit.
 func (r *Repository) TagsAtHead(ctx context.Context) ([]string, error) {
+	if _, err := r.commit(ctx, "HEAD"); err != nil {
+		if errors.Is(err, registry.ErrInvalid) {
+			err = registry.WithHint(fmt.Errorf("%w repository: it has no commits", registry.ErrInvalid),
+				"Commit the modules, and create a tag.")
+		}
+		return nil, err
+	}
 	return r.tags(ctx, "--points-at=HEAD")
 }
 
@@ -94,10 +130,12 @@ func (r *Repository) HasTag(ctx context.Context, name string) (bool, error) {
 	return slices.Contains(all, name), err
 }
 
-// Edited reports whether the folders of modules differ from the commit that is
-// checked out, not counting ignored files.
+// Edited reports whether the folders of modules, or the file that lists them,
+// differ from the commit that is checked out. It does not count ignored files.
 func (r *Repository) Edited(ctx context.Context, modules []Module) (bool, error) {
-	args := []string{"--no-optional-locks", "--literal-pathspecs", "status", "--porcelain", "--"}
+	args := []string{
+		"--no-optional-locks", "--literal-pathspecs", "status", "--porcelain", "--untracked-files=normal", "--", FileName,
+	}
 	for _, m := range modules {
 		args = append(args, m.Path)
 	}
@@ -121,6 +159,9 @@ func (r *Repository) IsShallow(ctx context.Context) (bool, error) {
 // It returns registry.ErrInvalid if there is no such revision, or no common
 // ancestor.
 func (r *Repository) ChangedSince(ctx context.Context, revision string, modules []Module) ([]Module, error) {
+	if _, err := r.commit(ctx, "HEAD"); errors.Is(err, registry.ErrInvalid) && revision == "HEAD" {
+		return modules, nil // before the first commit
+	}
 	base, err := r.mergeBase(ctx, revision)
 	if err != nil {
 		return nil, err
@@ -229,22 +270,38 @@ func (w *Worktree) Extract(ctx context.Context, r Release) (dir string, err erro
 }
 
 // readTree puts the files of a commit into the worktree. The same files have the
-// same bytes on every system.
+// same bytes on every system, except for the filters that Git has configured
+// there, such as Git LFS. It returns registry.ErrInvalid if git cannot do it, for
+// example without a filter that is required.
 func (w *Worktree) readTree(ctx context.Context, commit string) error {
 	w.commit = ""
-	_, err := git.Run(ctx, w.files(), []string{
+	_, err := git.RunAlone(ctx, w.files(), []string{
 		"GIT_DIR=" + w.repository.gitDir, "GIT_WORK_TREE=" + w.files(), "GIT_INDEX_FILE=" + filepath.Join(w.dir, "index"),
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1",
 	},
 		"-c", "core.hooksPath="+w.hooks(), "-c", "core.autocrlf=false", "-c", "core.eol=lf",
+		"-c", "core.attributesFile="+os.DevNull, "-c", "core.symlinks=true",
 		"-c", "core.sparseCheckout=false", "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false",
 		"-c", "submodule.recurse=false", "read-tree", "--reset", "-u", commit)
-	if errors.Is(err, registry.ErrInvalid) { // for example a full disk, or a missing filter
-		return fmt.Errorf("cannot extract the files of the commit %s: %s", commit, err.Error())
+	if errors.Is(err, registry.ErrInvalid) {
+		// The files and the index can be those of both commits.
+		reset := errors.Join(os.RemoveAll(w.files()), os.Mkdir(w.files(), 0o700), w.removeIndex())
+		return cmp.Or(reset, fmt.Errorf("cannot extract the files of the commit %s: %w", commit, err))
 	}
 	if err == nil {
 		w.commit = commit
 	}
 	return err
+}
+
+// removeIndex removes the index, and the lock that an interrupted git leaves.
+func (w *Worktree) removeIndex() error {
+	for _, name := range []string{"index", "index.lock"} {
+		if err := os.Remove(filepath.Join(w.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // folder returns the folder at a path of the worktree. It must not leave the
@@ -255,6 +312,9 @@ func (w *Worktree) folder(path string) (string, error) {
 		return "", regularfile.Unreadable(w.files(), err)
 	}
 	defer root.Close()
+	if err := checkLinks(root, path); err != nil {
+		return "", err
+	}
 	info, err := root.Stat(filepath.FromSlash(path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -266,4 +326,28 @@ func (w *Worktree) folder(path string) (string, error) {
 		return "", fmt.Errorf("%w module: %s is not a folder in the tag", registry.ErrInvalid, path)
 	}
 	return filepath.Join(w.files(), filepath.FromSlash(path)), nil
+}
+
+// CheckPath returns registry.ErrInvalid if the path of a module, relative to a
+// root, leads through a symbolic link. Changes of its files would go unnoticed.
+func CheckPath(root, path string) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return regularfile.Unreadable(root, err)
+	}
+	defer r.Close()
+	return checkLinks(r, path)
+}
+
+func checkLinks(root *os.Root, path string) error {
+	parts := strings.Split(path, "/")
+	for i := range parts {
+		at := strings.Join(parts[:i+1], "/")
+		info, err := root.Lstat(filepath.FromSlash(at))
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return registry.WithHint(fmt.Errorf("%w module: its path leads through the symbolic link %s", registry.ErrInvalid, at),
+				"Write the path without links.")
+		}
+	}
+	return nil
 }

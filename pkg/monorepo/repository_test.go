@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -269,7 +268,6 @@ func TestExtractInvalid(t *testing.T) {
 	git(t, r.Root, "tag", "v1.0.0")
 	git(t, r.Root, "tag", "tree", "HEAD^{tree}")
 	w := worktree(t, r)
-	valid := []string{"link inside"}
 	for name, release := range map[string]monorepo.Release{
 		"no such tag":    {Module: monorepo.Module{Path: "a"}, TagName: "v9.0.0"},
 		"a branch":       {Module: monorepo.Module{Path: "a"}, TagName: "main"},
@@ -282,12 +280,6 @@ func TestExtractInvalid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.Extract(t.Context(), release)
-			if slices.Contains(valid, name) {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
 			if !errors.Is(err, registry.ErrInvalid) {
 				t.Errorf("got error %v, want ErrInvalid", err)
 			}
@@ -302,5 +294,76 @@ func TestOpenInvalid(t *testing.T) {
 		if _, err := monorepo.Open(t.Context(), dir); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("%s: got error %v, want ErrNotFound", name, err)
 		}
+	}
+}
+
+// A filter that fails does not stop the tags after it.
+func TestExtractAfterFilter(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, map[string]string{"a/main.tf": "# one\n"})
+	git(t, r.Root, "tag", "v1.0.0")
+	git(t, r.Root, "config", "filter.broken.clean", "cat")
+	git(t, r.Root, "config", "filter.broken.smudge", "false")
+	git(t, r.Root, "config", "filter.broken.required", "true")
+	attributes := filepath.Join(r.Root, ".gitattributes")
+	if err := os.WriteFile(attributes, []byte("*.bin filter=broken\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.Root, "a", "x.bin"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	git(t, r.Root, "add", ".")
+	git(t, r.Root, "commit", "--quiet", "--message=two")
+	git(t, r.Root, "tag", "v1.1.0")
+	w := worktree(t, r)
+	for _, step := range []struct {
+		tag    string
+		failed bool
+	}{{"v1.0.0", false}, {"v1.1.0", true}, {"v1.0.0", false}} {
+		_, err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: step.tag})
+		if step.failed != errors.Is(err, registry.ErrInvalid) || !step.failed && err != nil {
+			t.Errorf("%s: %v", step.tag, err)
+		}
+	}
+}
+
+// Variables that git sets for the hooks of another repository do not matter.
+func TestOpenInHook(t *testing.T) {
+	r, other := newRepository(t, map[string]string{"a/main.tf": ""}), newRepository(t, map[string]string{"b": ""})
+	git(t, other.Root, "tag", "v9.0.0")
+	t.Setenv("GIT_DIR", filepath.Join(other.Root, ".git"))
+	t.Setenv("GIT_INDEX_FILE", filepath.Join(other.Root, ".git", "index"))
+	found, err := monorepo.Open(t.Context(), filepath.Join(r.Root, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Root != r.Root {
+		t.Errorf("the root is %s, want %s", found.Root, r.Root)
+	}
+	tags, err := found.Tags(t.Context())
+	if err != nil || len(tags) > 0 {
+		t.Errorf("the tags are %v, %v", tags, err)
+	}
+	if edited, err := found.Edited(t.Context(), []monorepo.Module{{Path: "a"}}); err != nil || edited {
+		t.Errorf("edited is %v, %v", edited, err)
+	}
+}
+
+// Before the first commit, everything has changed since HEAD.
+func TestNoCommits(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	git(t, dir, "init", "--quiet")
+	r, err := monorepo.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := []monorepo.Module{{Path: "a"}}
+	changed, err := r.ChangedSince(t.Context(), "HEAD", modules)
+	if diff := cmp.Diff(modules, changed); err != nil || diff != "" {
+		t.Errorf("changed: %v\n%s", err, diff)
+	}
+	if _, err := r.TagsAtHead(t.Context()); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("the tags: %v, want ErrInvalid", err)
 	}
 }

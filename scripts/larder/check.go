@@ -41,6 +41,12 @@ changed.`,
 			dir := "."
 			if len(args) > 0 {
 				dir = args[0]
+			} else if since != "" {
+				repository, err := monorepo.Open(ctx, dir)
+				if err != nil {
+					return nil, err
+				}
+				dir = repository.Root
 			}
 			return c.check(ctx, dir, since)
 		}),
@@ -73,7 +79,13 @@ func (c *cli) check(ctx context.Context, dir, since string) (view, error) {
 	}
 	var failed []error
 	for _, m := range modules {
-		one, err := checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path)
+		var one checkedModule
+		err := monorepo.CheckPath(dir, m.Path)
+		if err == nil {
+			one, err = checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path)
+		} else {
+			one = checkedModule{Path: m.Path, Status: "invalid", Problems: allProblems(err)}
+		}
 		if err != nil && !errors.Is(err, registry.ErrInvalid) {
 			return nil, err
 		}

@@ -154,7 +154,7 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 			}
 			var tag string
 			if len(args) < 3 {
-				m.Version, tag, err = taggedVersion(ctx, m)
+				tag, err = setTaggedVersion(ctx, &m)
 			} else {
 				m.Version, err = registry.ParseTag(args[2])
 			}

@@ -68,6 +68,9 @@ func (c *cli) publishTags(ctx context.Context, flags tagFlags) (view, error) {
 	if flags.allTags && c.flags.Changed("tag") {
 		return nil, registry.WithHint(usagef("--tag and --all-tags exclude each other"), "Use only one of them.")
 	}
+	if c.flags.Changed("tag") && flags.tag == "" {
+		return nil, usagef("--tag is empty")
+	}
 	to, err := c.anyPlace()
 	if err != nil {
 		return nil, err
@@ -216,6 +219,13 @@ func noRelease(modules []monorepo.Module, ignored []monorepo.Ignored, flags tagF
 			err = registry.Errorf(registry.ErrInvalid, "%w (and %s)", err,
 				english.Plural(more, "other tag", "other tags"))
 		}
+	}
+	if flags.tag != "" {
+		patterns := make([]string, min(len(modules), 5))
+		for i := range patterns {
+			patterns[i] = modules[i].Tag
+		}
+		hint = "Tags are named by the modules, such as " + strings.Join(patterns, ", ") + "."
 	}
 	return registry.WithHint(err, "%s", hint)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -13,32 +14,42 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// taggedVersion returns the version of a module that a tag of the checked out
-// commit names, and this tag. If the repository's larder.hcl lists the module,
-// the tag must match its pattern. Otherwise the tag is v1.2.3 or 1.2.3.
-func taggedVersion(ctx context.Context, m releases.Module) (registry.Version, string, error) {
-	fail := func(reason, hint string) (registry.Version, string, error) {
-		return registry.Version{}, "", registry.WithHint(usagef("VERSION is missing, and %s", reason), "%s", hint)
+// setTaggedVersion sets the version of a module to the one that a tag of the
+// checked out commit names, and returns this tag. If the repository's larder.hcl
+// lists the module, the tag must match its pattern, the folder must be that of
+// the module, and the description is that of the module. Otherwise the tag is
+// v1.2.3 or 1.2.3. The files must be those of the commit.
+func setTaggedVersion(ctx context.Context, m *releases.Module) (string, error) {
+	fail := func(reason, hint string) (string, error) {
+		return "", registry.WithHint(usagef("VERSION is missing, and %s", reason), "%s", hint)
 	}
 	const name = "Name the version, such as 1.0.0."
 	repository, err := monorepo.Open(ctx, m.Dir)
 	if errors.Is(err, registry.ErrNotFound) {
-		return fail("the folder "+m.Dir+" is in no Git repository", name)
+		return fail("the folder "+m.Dir+" is not in a Git repository", name)
 	}
 	if err != nil {
-		return registry.Version{}, "", err
+		return "", err
+	}
+	path, err := repository.PathOf(m.Dir)
+	if err != nil {
+		return "", err
 	}
 	all, err := monorepo.ReadModules(ctx, repository.Root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return registry.Version{}, "", err
+		return "", err
 	}
 	patterns := []monorepo.Module{{Address: m.Address, Tag: "v*"}, {Address: m.Address, Tag: "*"}}
 	if i := slices.IndexFunc(all, func(one monorepo.Module) bool { return one.Address == m.Address }); i >= 0 {
 		patterns = all[i : i+1]
+		if all[i].Path != path {
+			return fail(monorepo.FileName+" lists "+m.Address.String()+" in the folder "+all[i].Path+", not in "+path, name)
+		}
+		m.Description = cmp.Or(m.Description, all[i].Description)
 	}
 	tags, err := repository.TagsAtHead(ctx)
 	if err != nil {
-		return registry.Version{}, "", err
+		return "", err
 	}
 	var found []monorepo.Release
 	for _, tag := range tags {
@@ -50,11 +61,20 @@ func taggedVersion(ctx context.Context, m releases.Module) (registry.Version, st
 	case 0:
 		return fail("no tag of the checked out commit matches "+patterns[0].Tag+" with a version", name)
 	case 1:
-		return found[0].Version, found[0].TagName, nil
+		edited, err := repository.Edited(ctx, []monorepo.Module{{Path: path}})
+		if err != nil {
+			return "", err
+		}
+		if edited {
+			return fail("the folder differs from the tag "+printable.Escape(found[0].TagName),
+				"Commit the changes and create a tag, or name the version.")
+		}
+		m.Version = found[0].Version
+		return found[0].TagName, nil
 	}
 	names := make([]string, len(found))
 	for i, release := range found {
 		names[i] = printable.Escape(release.TagName)
 	}
-	return fail("several tags of the checked out commit name one: "+strings.Join(names, ", "), name)
+	return fail("several tags of the checked out commit name a version: "+strings.Join(names, ", "), name)
 }
