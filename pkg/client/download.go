@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/opentofu/svchost/svcauth"
+
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -29,6 +31,32 @@ var ErrTooLarge = errors.New("too large")
 func (c *Client) Download(
 	ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int64)),
 ) error {
+	return c.download(ctx, address, "", w, limit, begin)
+}
+
+// Download is [Client.Download] with the credential of the service's host. The
+// URL must have the same host and port as the service. It returns
+// registry.ErrInvalid otherwise, because the credential is for no other server.
+func (s *Service) Download(
+	ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int64)),
+) error {
+	target, err := url.Parse(address)
+	if err != nil || origin(target) != origin(s.URL) || !isPrivate(target) {
+		return registry.Errorf(registry.ErrInvalid,
+			"the registry requires its credential for a file of another server, to which it is not sent")
+	}
+	token, _, err := s.client.config.token(ctx, s.host)
+	if err != nil {
+		return err
+	}
+	return s.client.download(ctx, address, token, w, limit, begin)
+}
+
+// download is [Client.Download] with a token, which can be empty.
+func (c *Client) download(
+	ctx context.Context, address, token string, w io.Writer, limit int64,
+	begin func(size int64) (received func(int64)),
+) error {
 	// The error would quote the URL.
 	target, err := url.Parse(address)
 	if err != nil || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "" || target.User != nil {
@@ -46,6 +74,9 @@ func (c *Client) Download(
 	// Bytes are hashed and counted as they are stored, so the transport must
 	// not decompress them.
 	request.Header.Set("Accept-Encoding", "identity")
+	if token != "" {
+		svcauth.HostCredentialsToken(token).PrepareRequest(request.Request)
+	}
 	response, err := c.send(c.downloads, request, retry(true), func() { idle.Reset(c.idle) })
 	if err != nil {
 		return what.connectionError(ctx, err)

@@ -61,9 +61,9 @@ type ModuleLocation struct {
 	// Direct means that the reference is a plain URL. Otherwise it has the syntax
 	// of go-getter.
 	Direct bool
-	// Credential means that clients send the registry's credential to the
-	// location.
-	Credential bool
+	// Service is set if clients send the registry's credential to the location.
+	// It then downloads the archive.
+	Service *Service
 }
 
 // ModuleLocation requests the location of a version. As in OpenTofu, a location
@@ -90,7 +90,9 @@ func (s *Service) ModuleLocation(ctx context.Context, m registry.Module, v regis
 	requires := isBody && body.Credential != nil && *body.Credential
 	if isBody && (!requires || l.Reference == "") {
 		l.Reference, l.Direct = body.Location, body.Credential != nil
-		l.Credential = requires
+		if requires {
+			l.Service = s
+		}
 	}
 	if l.Reference == "" || len(l.Reference) > maxURL {
 		return ModuleLocation{}, fmt.Errorf("cannot locate %s %s: %w response of %s: it has no location of the module",

@@ -127,6 +127,10 @@ var imitations = map[string]imitation{
 		status: http.StatusOK, body: `{"location": "/nowhere", "use_registry_credentials": true}`,
 		header: "/files/VERSION/module.tar.gz",
 	},
+	"credential at a plain URL": {
+		source: "OpenTofu 1.12, internal/registry/client.go: use_registry_credentials",
+		status: http.StatusOK, body: `{"location": "/api/files/VERSION/download", "use_registry_credentials": true}`,
+	},
 	"redirect of the archive": {
 		source: "https://github.com/hashicorp/go-getter: HTTP redirects are followed",
 		status: http.StatusNoContent, header: "ORIGIN/redirect/VERSION/module.tar.gz",
@@ -179,6 +183,8 @@ func (f *foreign) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"modules": [{"versions": [{"version": "1.0.0"}, {"version": "v1.1.0"}, {"version": "1.2.3.4"}]}]}`)
 	case strings.HasPrefix(r.URL.Path, "/api/modules/acme/vpc/aws/"):
 		f.locate(w, parts[5])
+	case parts[0] == "api" && parts[1] == "files":
+		serveArchive(w, parts[2], parts[3])
 	case parts[0] == "next":
 		w.Header().Set("X-Terraform-Get", f.in(f.next, parts[1]))
 		w.WriteHeader(http.StatusNoContent)
@@ -439,6 +445,27 @@ func TestOrigins(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A credential is not sent to another host, although the registry requires it.
+func TestCredentialForAnotherHost(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/api/files/VERSION/download", "/files/VERSION/download"} {
+		f := imitation{
+			status: http.StatusOK, body: `{"location": "OTHER` + path + `", "use_registry_credentials": true}`,
+		}.run(t)
+		c := copying.Copier{Origin: f.origin(t), Target: copying.StoreTarget{Store: newStore(t, "prod.example.com")}}
+		if _, err := c.Copy(t.Context(), whole(module(t, "acme/vpc/aws"))); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("the error is %v, want ErrInvalid", err)
+		}
+		f.mu.Lock()
+		for path := range f.tokens {
+			if strings.Contains(path, "/files/") {
+				t.Errorf("%s received a credential", path)
+			}
+		}
+		f.mu.Unlock()
 	}
 }
 

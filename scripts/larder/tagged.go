@@ -15,10 +15,12 @@ import (
 )
 
 // setTaggedVersion sets the version of a module to the one that a tag of the
-// checked out commit names, and returns this tag. If the repository's larder.hcl
-// lists the module, the tag must match its pattern, the folder must be that of
-// the module, and the description is that of the module. Otherwise the tag is
-// v1.2.3 or 1.2.3. The files must be those of the commit.
+// checked out commit names, and returns this tag. The files must be those of the
+// commit.
+//
+// If the repository's larder.hcl lists the module, the tag must match its
+// pattern, and the folder must be its own. Then the module gets its description
+// too. Otherwise the tag is v1.2.3 or 1.2.3.
 func setTaggedVersion(ctx context.Context, m *releases.Module) (string, error) {
 	fail := func(reason, hint string) (string, error) {
 		return "", registry.WithHint(usagef("VERSION is missing, and %s", reason), "%s", hint)

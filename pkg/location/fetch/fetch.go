@@ -67,7 +67,7 @@ func (f *Fetcher) Folder(ctx context.Context, from client.ModuleLocation, dir st
 	if at.Git {
 		err = f.clone(ctx, at, dir)
 	} else {
-		err = f.unpack(ctx, at, dir)
+		err = f.unpack(ctx, from, at, dir)
 	}
 	if err != nil {
 		return "", err
@@ -100,16 +100,11 @@ func (f *Fetcher) File(ctx context.Context, from client.ModuleLocation, w io.Wri
 	if at.Git || at.Folder != "" {
 		return fmt.Errorf("%w location of the module: it is not an archive of this module", registry.ErrInvalid)
 	}
-	return f.download(ctx, at, w)
+	return f.download(ctx, from, at, w)
 }
 
 // find parses a location, and follows those that lead to others.
 func (f *Fetcher) find(ctx context.Context, from client.ModuleLocation) (location.Location, error) {
-	if from.Credential {
-		return location.Location{}, registry.WithHint(
-			fmt.Errorf("%w location of the module: the registry requires its credential there", registry.ErrInvalid),
-			"Larder sends a credential only to its own registry's protocols.")
-	}
 	folder := ""
 	for range maxHops {
 		at, err := location.Parse(from.Reference, from.Base, from.Direct)
@@ -136,13 +131,18 @@ func (f *Fetcher) find(ctx context.Context, from client.ModuleLocation) (locatio
 }
 
 // download writes the bytes of an archive to w, and compares their checksum.
-func (f *Fetcher) download(ctx context.Context, at location.Location, w io.Writer) error {
+func (f *Fetcher) download(
+	ctx context.Context, from client.ModuleLocation, at location.Location, w io.Writer,
+) error {
 	sum := hashOf(at.Checksum.Algorithm)
 	if sum != nil {
 		w = io.MultiWriter(w, sum)
 	}
-	end := func() {}
-	err := f.Client.Download(ctx, at.URL.String(), w, maxBytes, func(size int64) (received func(int64)) {
+	end, do := func() {}, f.Client.Download
+	if from.Service != nil {
+		do = from.Service.Download
+	}
+	err := do(ctx, at.URL.String(), w, maxBytes, func(size int64) (received func(int64)) {
 		received, end = progress.Or(f.Progress).Transfer("fetching an archive of "+at.URL.Host, size)
 		return received
 	})
@@ -171,7 +171,9 @@ func hashOf(algorithm string) hash.Hash {
 }
 
 // unpack fetches an archive and unpacks it into dir.
-func (f *Fetcher) unpack(ctx context.Context, at location.Location, dir string) (err error) {
+func (f *Fetcher) unpack(
+	ctx context.Context, from client.ModuleLocation, at location.Location, dir string,
+) (err error) {
 	packed, err := os.CreateTemp("", "larder-archive-*")
 	if err != nil {
 		return registry.DiskFull(err)
@@ -181,7 +183,7 @@ func (f *Fetcher) unpack(ctx context.Context, at location.Location, dir string) 
 		err = errors.Join(err, packed.Close())
 		_ = os.Remove(packed.Name())
 	}()
-	if err := f.download(ctx, at, packed); err != nil {
+	if err := f.download(ctx, from, at, packed); err != nil {
 		return registry.DiskFull(err)
 	}
 	kind := at.Type

@@ -41,7 +41,6 @@ type origin struct {
 	mu       sync.Mutex
 	files    map[string][]byte
 	handlers map[string]http.HandlerFunc
-	tokens   []string // credentials that arrived
 }
 
 var served = &origin{files: map[string][]byte{}, handlers: map[string]http.HandlerFunc{}}
@@ -79,9 +78,6 @@ func TestMain(m *testing.M) {
 
 func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o.mu.Lock()
-	if token := r.Header.Get("Authorization"); token != "" {
-		o.tokens = append(o.tokens, token)
-	}
 	file, isFile := o.files[r.URL.Path]
 	var handler http.HandlerFunc
 	for path, h := range o.handlers {
@@ -429,21 +425,6 @@ func TestEndlessElsewhere(t *testing.T) {
 	_, err := fetcher(t).Folder(t.Context(), at(t, path+"vpc"), t.TempDir())
 	if !errors.Is(err, registry.ErrInvalid) || hops > 20 {
 		t.Errorf("after %d requests the error is %v, want ErrInvalid", hops, err)
-	}
-}
-
-// No credential of the registry leaves its protocols.
-func TestCredentials(t *testing.T) {
-	t.Parallel()
-	l := at(t, put(t, "x.tar.gz", gzipped(t, tarOf(t, module...))))
-	l.Direct, l.Credential = true, true
-	if _, err := fetcher(t).Folder(t.Context(), l, t.TempDir()); !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("the error is %v, want ErrInvalid", err)
-	}
-	served.mu.Lock()
-	defer served.mu.Unlock()
-	if len(served.tokens) > 0 {
-		t.Errorf("there were %d credentials", len(served.tokens))
 	}
 }
 
