@@ -595,7 +595,7 @@ func (c *Copier) deprecateVersion(ctx context.Context, j *job) error {
 func (c *Copier) notes(jobs []*job) []string {
 	for _, j := range jobs {
 		if j.recordErr != nil {
-			return []string{fmt.Sprintf("%s does not record these copies, because %s", c.Origin.Name(), reason(j.recordErr))}
+			return []string{fmt.Sprintf("%s does not record these copies: %s", c.Origin.Name(), reason(j.recordErr))}
 		}
 	}
 	return nil

@@ -99,6 +99,10 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 	if err != nil {
 		return nil, err
 	}
+	if f.addKeys && to.host != "" {
+		return nil, registry.WithHint(usagef("--add-keys needs the store of the target, but %s is its URL", to),
+			"Name the store, or add the keys with `larder key add` and remove --add-keys.")
+	}
 	if from.host == to.host && from.stack == to.stack && sameFolder(from.dir, to.dir) {
 		return nil, usagef("the origin and the target are the same registry, %s", to.name)
 	}

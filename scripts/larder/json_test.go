@@ -189,6 +189,7 @@ var jsonRuns = []struct {
 	{"copy", "acme/vpc/aws 9.9.9 --from local --to ./new", exitNotFound},
 	{"copy", "acme/vpc/aws --from {served} --to ./new", exitFailed},
 	{"copy", "acme/vpc/aws --to ./new", exitUsage},
+	{"copy", "acme/inventory --from local --to https://{served} --add-keys", exitUsage},
 	{"copy", "acme/vpc/aws --from local --to local", exitUsage},
 	{"copy", "acme/vpc/aws --from nothing", exitUsage},
 	{"copy", "acme/inventory --from local --to ./new --rename acme/inventory=acme/stock", exitUsage},
