@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -46,7 +47,14 @@ changed.`,
 				if err != nil {
 					return nil, err
 				}
-				dir = repository.Root
+				path, err := repository.PathOf(".")
+				if err != nil {
+					return nil, err
+				}
+				// The root is as many folders above as the path has parts.
+				if path != "." {
+					dir = strings.Repeat("../", strings.Count(path, "/")) + ".."
+				}
 			}
 			return c.check(ctx, dir, since)
 		}),
