@@ -81,6 +81,9 @@ type Target interface {
 	Trusts(ctx context.Context, namespace string, key registry.SigningKey) error
 	// AddKey adds a key to a namespace, unless it has it.
 	AddKey(ctx context.Context, namespace string, key registry.SigningKey) error
+	// Deprecation returns why all versions are deprecated, or "". It returns "" as
+	// well if the caller may not read that.
+	Deprecation(ctx context.Context, a registry.Address) (string, error)
 	// Deprecate deprecates a version, or all versions if v is nil.
 	Deprecate(ctx context.Context, a registry.Address, v *registry.Version, message string, hide bool) error
 }
@@ -554,10 +557,8 @@ func (c *Copier) deprecate(ctx context.Context, jobs []*job) {
 	}
 	for _, path := range order {
 		all := byAddress[path]
-		if first := all[0]; first.all != "" && hasCopies(all) {
-			if err := c.Target.Deprecate(ctx, first.As, nil, first.all, false); err != nil {
-				first.fail(err)
-			}
+		if err := c.deprecateAll(ctx, all); err != nil {
+			all[0].fail(err)
 		}
 		for _, j := range all {
 			if err := c.deprecateVersion(ctx, j); err != nil {
@@ -567,10 +568,22 @@ func (c *Copier) deprecate(ctx context.Context, jobs []*job) {
 	}
 }
 
-// hasCopies reports whether a version was copied now.
-func hasCopies(all []*job) bool {
-	return slices.ContainsFunc(all, func(j *job) bool { return j.Status == Copied })
+// deprecateAll copies the deprecation of all versions of an address, unless the
+// target has one.
+func (c *Copier) deprecateAll(ctx context.Context, jobs []*job) error {
+	first := jobs[0]
+	if first.all == "" || !slices.ContainsFunc(jobs, (*job).inTarget) {
+		return nil
+	}
+	existing, err := c.Target.Deprecation(ctx, first.As)
+	if err != nil || existing != "" {
+		return err
+	}
+	return c.Target.Deprecate(ctx, first.As, nil, first.all, false)
 }
+
+// inTarget reports whether the target has the version now.
+func (j *job) inTarget() bool { return j.Status == Copied || j.Status == Unchanged }
 
 // fail marks a version as failed because of its deprecation.
 func (j *job) fail(err error) {
@@ -578,13 +591,14 @@ func (j *job) fail(err error) {
 	j.Status, j.Err, j.Reason = Failed, fmt.Errorf("%s %s: %w", j.Address, j.Version, err), reason(err)
 }
 
+// deprecateVersion copies the deprecation of a version. It does not replace one
+// of a version that the target had before.
 func (c *Copier) deprecateVersion(ctx context.Context, j *job) error {
-	message, hide := j.origin.Deprecated, j.origin.Hidden
-	done := j.Status == Copied || j.Status == Unchanged
-	if !done || message == "" || message == j.all || message == j.target.Deprecated && hide == j.target.Hidden {
+	message, existing := j.origin.Deprecated, j.target.Deprecated
+	if !j.inTarget() || message == "" || message == j.all || existing != "" && existing != j.all {
 		return nil
 	}
-	if err := c.Target.Deprecate(ctx, j.As, &j.number, message, hide); err != nil {
+	if err := c.Target.Deprecate(ctx, j.As, &j.number, message, j.origin.Hidden); err != nil {
 		return err
 	}
 	j.Deprecated = message

@@ -195,6 +195,9 @@ func TestCopyOnce(t *testing.T) {
 	if summary.Deprecated != "use acme/stock" {
 		t.Errorf("the provider has the deprecation %q", summary.Deprecated)
 	}
+	// The deprecations of the target's operator stay.
+	deprecate(t, to.Catalog.Modules, vpc, "1.0.0", "use acme/net/aws", false)
+	deprecate(t, to.Catalog.Providers, inventory, "", "use acme/store", false)
 	before := trail(t, to) + trail(t, from)
 	report, err = c.Copy(ctx, whole(vpc, inventory))
 	if err != nil {

@@ -371,6 +371,19 @@ func (h *HostTarget) AddKey(_ context.Context, namespace string, key registry.Si
 		"The registry's operator adds key %s with `larder key add %s FILE`.", key.ID, namespace)
 }
 
+// Deprecation implements [Target]. It returns the deprecation of the latest
+// version.
+func (h *HostTarget) Deprecation(ctx context.Context, a registry.Address) (string, error) {
+	if h.Metadata == nil {
+		return "", nil
+	}
+	message, err := h.Metadata.Deprecation(ctx, a)
+	if errors.Is(err, registry.ErrForbidden) || errors.Is(err, registry.ErrNotFound) {
+		return "", nil
+	}
+	return message, err
+}
+
 // Deprecate implements [Target].
 func (h *HostTarget) Deprecate(
 	ctx context.Context, a registry.Address, v *registry.Version, message string, hide bool,

@@ -101,7 +101,7 @@ func (r registries) run(ctx context.Context, p *process, wanted []copying.Wanted
 }
 
 // newRegistries returns an origin with a deprecated version of a module and a
-// version of a provider, and an empty target.
+// version of a deprecated provider, and an empty target.
 func newRegistries(t *testing.T) registries {
 	t.Helper()
 	var r registries
@@ -110,6 +110,7 @@ func newRegistries(t *testing.T) registries {
 	publishModule(t, r.from, "1.0.0", "one")
 	deprecate(t, r.from.Catalog.Modules, module(t, "acme/vpc/aws"), "1.0.0", "use acme/net/aws", false)
 	publishProvider(t, r.from, "1.0.0")
+	deprecate(t, r.from.Catalog.Providers, inventory, "", "use acme/stock", false)
 	return r
 }
 
@@ -136,12 +137,13 @@ func TestKilled(t *testing.T) {
 				compareModules(t, r.from, r.to, module(t, "acme/vpc/aws"))
 				compareProviders(t, r.from, r.to)
 				for text, s := range map[string]copying.Store{
-					"copy modules/acme/vpc/aws 1.0.0":        r.from,
-					"copy providers/acme/inventory 1.0.0":    r.from,
-					"publish modules/acme/vpc/aws 1.0.0":     r.to,
-					"publish providers/acme/inventory 1.0.0": r.to,
-					"deprecate modules/acme/vpc/aws 1.0.0":   r.to,
-					"add-key keys/acme/" + signer(t).ID:      r.to,
+					"copy modules/acme/vpc/aws 1.0.0":          r.from,
+					"copy providers/acme/inventory 1.0.0":      r.from,
+					"publish modules/acme/vpc/aws 1.0.0":       r.to,
+					"publish providers/acme/inventory 1.0.0":   r.to,
+					"deprecate modules/acme/vpc/aws 1.0.0":     r.to,
+					"deprecate providers/acme/inventory <nil>": r.to,
+					"add-key keys/acme/" + signer(t).ID:        r.to,
 				} {
 					if n := strings.Count(trail(t, s), text); n != 1 {
 						t.Errorf("the trail of %s has %q %d times", s.Host, text, n)

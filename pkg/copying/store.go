@@ -193,6 +193,22 @@ func (s StoreTarget) AddKey(ctx context.Context, namespace string, key registry.
 	return err
 }
 
+// Deprecation implements [Target].
+func (s StoreTarget) Deprecation(ctx context.Context, a registry.Address) (string, error) {
+	var summary registry.Summary
+	var err error
+	switch a := a.(type) {
+	case registry.Module:
+		summary, err = s.Catalog.Modules.Summary(ctx, a)
+	case registry.Provider:
+		summary, err = s.Catalog.Providers.Summary(ctx, a)
+	}
+	if errors.Is(err, registry.ErrNotFound) {
+		err = nil // no version is listed
+	}
+	return summary.Deprecated, err
+}
+
 // Deprecate implements [Target].
 func (s StoreTarget) Deprecate(
 	ctx context.Context, a registry.Address, v *registry.Version, message string, hide bool,
