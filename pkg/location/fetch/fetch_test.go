@@ -31,6 +31,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/location/fetch"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -432,6 +433,13 @@ func TestEndlessElsewhere(t *testing.T) {
 // path. change can add to it before the commit.
 func repository(t *testing.T, change func(dir string, git func(args ...string))) string {
 	t.Helper()
+	path, _ := repositoryIn(t, change)
+	return path
+}
+
+// repositoryIn is repository, and also returns its folder.
+func repositoryIn(t *testing.T, change func(dir string, git func(args ...string))) (served, folder string) {
+	t.Helper()
 	program, err := exec.LookPath("git")
 	if err != nil {
 		t.Skip("LEFT OUT: git is not installed")
@@ -473,12 +481,23 @@ func repository(t *testing.T, change func(dir string, git func(args ...string)))
 		Path: filepath.Join(strings.TrimSpace(string(out)), "git-http-backend"), Root: path,
 		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"},
 	}
-	return handle(t, backend.ServeHTTP)
+	return handle(t, backend.ServeHTTP), dir
+}
+
+// gitOutput returns the output of git in a repository.
+func gitOutput(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	out, err := git.RunAlone(t.Context(), dir, nil, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func TestGit(t *testing.T) {
 	t.Parallel()
-	path := repository(t, nil)
+	path, repo := repositoryIn(t, nil)
+	commit := gitOutput(t, repo, "rev-parse", "HEAD")
 	for name, c := range map[string]struct {
 		suffix string
 		want   map[string]string
@@ -489,6 +508,8 @@ func TestGit(t *testing.T) {
 		"folder":             {"//modules/vpc?ref=v1.0.0", vpc},
 		"tag with a slash":   {"//modules/vpc?ref=vpc/v1.0.0&depth=1", vpc},
 		"path of a checkout": {"//modules/vpc?ref=refs/tags/v1.0.0", vpc},
+		"commit":             {"?ref=" + commit, whole},
+		"abbreviated commit": {"//modules/vpc?ref=" + commit[:8], vpc},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -497,6 +518,29 @@ func TestGit(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.want, tree(t, dir)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Some repositories are only folders of a web server.
+func TestGitWithoutServer(t *testing.T) {
+	t.Parallel()
+	_, repo := repositoryIn(t, nil)
+	gitOutput(t, repo, "update-server-info")
+	files := http.FileServer(http.Dir(filepath.Join(repo, ".git")))
+	path := handle(t, http.StripPrefix("/handled/"+t.Name()+"/repo.git", files).ServeHTTP)
+	for name, suffix := range map[string]string{
+		"default branch": "", "tag": "?ref=v1.0.0", "commit": "?ref=" + gitOutput(t, repo, "rev-parse", "HEAD"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+"repo.git"+suffix), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(whole, tree(t, dir)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -632,7 +676,7 @@ func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	packed := put(t, "x.tar.gz", gzipped(t, tarOf(t, module...)))
 	redirect := handle(t, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusFound)
+		http.Redirect(w, r, "https://169.254.169.254/latest/meta-data", http.StatusFound)
 	})
 	public := client.New(nil, "larder/test", nil).Confine(t.Context(), "")
 	for name, c := range map[string]struct {
@@ -653,8 +697,8 @@ func TestPrivateAddresses(t *testing.T) {
 			c.client.Wait = time.Millisecond
 			f := &fetch.Fetcher{Client: c.client}
 			_, err := f.Folder(t.Context(), at(t, c.reference), t.TempDir())
-			if err == nil || errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, client.ErrRefusedAddress) {
-				t.Errorf("the error is %v, want a refusal", err)
+			if !errors.Is(err, client.ErrRefusedAddress) {
+				t.Errorf("the error is %v, want ErrRefusedAddress", err)
 			}
 		})
 	}

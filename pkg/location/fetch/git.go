@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,11 +13,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/location"
 	"github.com/larder-registry/larder/pkg/printable"
@@ -30,13 +33,14 @@ const gitTimeout = 10 * time.Minute
 // clone fetches a commit of a repository, and checks it out into dir. It does not
 // fetch submodules. Without a ref, the commit is that of the default branch.
 func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
+		fmt.Errorf("it takes more than %s: %w", gitTimeout, registry.ErrUnavailable))
 	defer cancel()
-	settings, closeProxy, err := f.settings(ctx, at)
+	settings, p, err := f.settings(ctx, at)
 	if err != nil {
 		return err
 	}
-	defer closeProxy()
+	defer p.close()
 	repository, err := os.MkdirTemp("", "larder-git-*")
 	if err != nil {
 		return registry.DiskFull(err)
@@ -46,6 +50,9 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	defer end()
 	g := gitRun{ctx: ctx, dir: repository, env: settings}
 	commit, err := g.fetch(at)
+	if err != nil && p.refused() != nil {
+		err = p.refused()
+	}
 	// The fetch needs the configuration of this machine for credentials and keys.
 	// What follows must not run its filters on untrusted files.
 	g.env = append(g.env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
@@ -93,14 +100,16 @@ func checkLargeFiles(dir, folder string) error {
 
 // settings returns the environment of git. It lets git use only https and ssh,
 // runs no hooks, and connects only to addresses that the client permits.
-func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []string, closeProxy func(), err error) {
+//
+// The caller closes the proxy, which can be nil.
+func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []string, p *proxy, err error) {
 	config := [][2]string{
 		{"core.hooksPath", os.DevNull}, {"core.fsmonitor", "false"}, {"core.protectNTFS", "true"},
-		{"core.protectHFS", "true"}, {"core.autocrlf", "false"}, {"core.eol", "lf"}, {"submodule.recurse", "false"}, {"fetch.recurseSubmodules", "false"},
+		{"core.protectHFS", "true"}, {"core.autocrlf", "false"}, {"core.eol", "lf"},
+		{"submodule.recurse", "false"}, {"fetch.recurseSubmodules", "false"},
 		{"http.followRedirects", "initial"}, {"gc.auto", "0"}, {"maintenance.auto", "false"},
 	}
 	env = []string{"GIT_ALLOW_PROTOCOL=https:ssh"}
-	closeProxy = func() {}
 	if at.URL.Scheme == "ssh" {
 		if err := f.Client.CheckHost(ctx, at.URL.Hostname()); err != nil {
 			return nil, nil, err
@@ -116,16 +125,16 @@ func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []str
 		if err != nil {
 			return nil, nil, err
 		}
+		bypass := []string{"no_proxy"} // redirects use the proxy too
 		if !proxied {
-			address, stop, err := f.proxy(ctx)
-			if err != nil {
+			if p, err = f.proxy(ctx); err != nil {
 				return nil, nil, err
 			}
-			closeProxy = stop
-			config = append(config, [2]string{"http.proxy", "http://" + address})
-			for _, name := range []string{"https_proxy", "http_proxy", "all_proxy", "no_proxy"} {
-				env = append(env, name+"=", strings.ToUpper(name)+"=")
-			}
+			config = append(config, [2]string{"http.proxy", "http://" + p.address})
+			bypass = append(bypass, "https_proxy", "http_proxy", "all_proxy")
+		}
+		for _, name := range bypass {
+			env = append(env, name+"=", strings.ToUpper(name)+"=")
 		}
 	}
 	// CI services pass settings of their own in the same way.
@@ -135,7 +144,7 @@ func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []str
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", first+i, c[0]),
 			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", first+i, c[1]))
 	}
-	return env, closeProxy, nil
+	return env, p, nil
 }
 
 // gitRun runs git in a bare repository.
@@ -145,8 +154,13 @@ type gitRun struct {
 	env []string
 }
 
+// run returns the cause of its context's end, if it has ended.
 func (g gitRun) run(args ...string) ([]byte, error) {
-	return git.RunAlone(g.ctx, g.dir, append(g.env, "GIT_DIR="+g.dir), args...)
+	out, err := git.RunAlone(g.ctx, g.dir, append(g.env, "GIT_DIR="+g.dir), args...)
+	if err != nil && g.ctx.Err() != nil {
+		err = context.Cause(g.ctx)
+	}
+	return out, err
 }
 
 // fetch fetches the commit of a location, and returns its hash.
@@ -161,35 +175,40 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	defer watching.Wait()
 	defer cancel(nil)
 	watched := gitRun{ctx, g.dir, g.env}
-	wanted := at.Ref
-	if wanted == "" {
-		wanted = "HEAD"
+	url, ref := at.URL.String(), cmp.Or(at.Ref, "HEAD")
+	_, err = watched.run("fetch", "--quiet", "--no-tags", "--depth=1", "--", url, ref)
+	if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "shallow") {
+		// A repository in a folder of a web server cannot send less than its history.
+		_, err = watched.run("fetch", "--quiet", "--no-tags", "--", url, ref)
 	}
-	out := func(err error) error {
-		if cause := context.Cause(ctx); errors.Is(cause, registry.ErrInvalid) {
-			return cause
-		}
-		return err
-	}
-	const shallow = "--depth=1"
-	if _, err = watched.run("fetch", "--quiet", "--no-tags", shallow, "--", at.URL.String(), wanted); err == nil {
+	switch {
+	case err == nil:
 		return g.parse("FETCH_HEAD")
-	}
-	if ctx.Err() != nil || at.Ref == "" {
-		return "", out(err)
+	case ctx.Err() != nil:
+		return "", err
+	case !isHash.MatchString(ref):
+		if strings.Contains(err.Error(), "couldn't find remote ref") {
+			err = noCommit(ref)
+		}
+		return "", err
 	}
 	// A server may not let clients fetch a commit by its hash, and a hash may be
 	// abbreviated. So fetch everything.
-	_, all := watched.run("fetch", "--quiet", "--", at.URL.String(), "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-	if all != nil {
-		return "", out(all)
+	_, err = watched.run("fetch", "--quiet", "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+	if err != nil {
+		return "", err
 	}
-	commit, missing := g.parse(at.Ref)
-	if missing != nil {
-		return "", fmt.Errorf("%w location of the module: the repository has no branch, tag or commit %s",
-			registry.ErrInvalid, at.Ref)
+	if commit, err = g.parse(ref); err != nil {
+		return "", noCommit(ref)
 	}
 	return commit, nil
+}
+
+// isHash matches the hash of a commit, which can be abbreviated.
+var isHash = regexp.MustCompile(`^[0-9a-f]{4,64}$`)
+
+func noCommit(ref string) error {
+	return fmt.Errorf("%w location of the module: the repository has no branch, tag or commit %s", registry.ErrInvalid, ref)
 }
 
 // parse returns the hash of the commit with a name.
@@ -263,32 +282,60 @@ func invalidTree(format string, args ...any) error {
 	return fmt.Errorf("%w commit: %s", registry.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// proxy serves HTTP CONNECT on this machine until stop is called. It connects
-// only to addresses that the client permits, whatever git looks up or is
-// redirected to.
-func (f *Fetcher) proxy(ctx context.Context) (address string, stop func(), err error) {
+// proxy serves HTTP CONNECT on this machine. It connects only to addresses that
+// the client permits, whatever git looks up or is redirected to.
+type proxy struct {
+	address string
+	server  *http.Server
+	client  *client.Client
+
+	mu  sync.Mutex
+	err error // the first error of a connection
+}
+
+// proxy starts a proxy. The caller closes it.
+func (f *Fetcher) proxy(ctx context.Context) (*proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	server := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method != http.MethodConnect {
-				http.Error(w, "only https", http.StatusForbidden)
-				return
-			}
-			out, err := f.Client.Dial(ctx, r.Host)
-			if err != nil {
-				http.Error(w, "refused", http.StatusForbidden)
-				return
-			}
-			defer func() { _ = out.Close() }() // the tunnel has ended
-			tunnel(w, out)
-		}),
+	p := &proxy{address: listener.Addr().String(), client: f.Client}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = p.server.Serve(listener) }() // it ends with close
+	return p, nil
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect {
+		http.Error(w, "only https", http.StatusForbidden)
+		return
 	}
-	go func() { _ = server.Serve(listener) }() // it ends with stop
-	return listener.Addr().String(), func() { _ = server.Close() }, nil
+	out, err := p.client.Dial(r.Context(), r.Host)
+	if err != nil {
+		p.mu.Lock()
+		p.err = cmp.Or(p.err, err)
+		p.mu.Unlock()
+		http.Error(w, "refused", http.StatusForbidden)
+		return
+	}
+	defer func() { _ = out.Close() }() // the tunnel has ended
+	tunnel(w, out)
+}
+
+// refused returns why the proxy has not connected to an address, or nil.
+func (p *proxy) refused() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+func (p *proxy) close() {
+	if p != nil {
+		_ = p.server.Close()
+	}
 }
 
 // tunnel copies bytes in both directions until one side ends.
