@@ -104,6 +104,7 @@ func TestCopiedFromCheck(t *testing.T) {
 		"a query":            func(c *registry.CopiedFrom) { c.Source += "?token=1" },
 		"a line break":       func(c *registry.CopiedFrom) { c.PublishedBy.Name = "carol\npublish" },
 		"an escape sequence": func(c *registry.CopiedFrom) { c.PublishedBy.Subject = "\x1b[2J" },
+		"a long source":      func(c *registry.CopiedFrom) { c.Source += strings.Repeat("a", 256) },
 		"a long text":        func(c *registry.CopiedFrom) { c.PublishedBy.RunURL = strings.Repeat("a", 2<<10) },
 	} {
 		t.Run(name, func(t *testing.T) {

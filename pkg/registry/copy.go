@@ -10,7 +10,7 @@ import (
 )
 
 // CopiedFrom describes where a version was copied from. The publisher of the
-// copy states it, and nothing verifies it. So no decision may depend on it.
+// copy states it, and nothing verifies it. So it must not grant anything.
 type CopiedFrom struct {
 	// Source is the address in the other registry: HOST/NAMESPACE/NAME/SYSTEM,
 	// or HOST/NAMESPACE/TYPE for a provider. If its host is unknown, the name of
@@ -22,9 +22,9 @@ type CopiedFrom struct {
 	PublishedBy Publisher `json:"published_by,omitzero"`
 }
 
-// maxCopied bounds all texts of a [CopiedFrom] together, in bytes. With them, the
-// record of a version still fits into 4 KB.
-const maxCopied = 1 << 10
+// maxCopied bounds all texts of a [CopiedFrom] together, and maxSource bounds the
+// source, in bytes.
+const maxCopied, maxSource = 1 << 10, 256
 
 // Check returns ErrInvalid if a text is too long or not printable.
 func (c CopiedFrom) Check() error {
@@ -37,6 +37,9 @@ func (c CopiedFrom) Check() error {
 			return fmt.Errorf("%w origin of a copy: its texts must be printable and have at most %d bytes together",
 				ErrInvalid, maxCopied)
 		}
+	}
+	if len(c.Source) > maxSource {
+		return fmt.Errorf("%w origin of a copy: the source has more than %d bytes", ErrInvalid, maxSource)
 	}
 	if strings.ContainsAny(c.Source, " ?#@\\") || strings.Count(c.Source, "/") < 2 {
 		return fmt.Errorf("%w origin of a copy: the source %.100q is not HOST/NAMESPACE/…", ErrInvalid, c.Source)
@@ -57,7 +60,7 @@ func (c CopiedFrom) String() string {
 }
 
 // MaxCopies is the largest number of copies that a record lists.
-const MaxCopies = 20
+const MaxCopies = 10
 
 // addCopy adds the address of a copy to those of a record. If there are too
 // many, it drops the oldest one. It reports whether the copy is new.
