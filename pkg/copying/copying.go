@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/progress"
@@ -200,6 +201,9 @@ type Result struct {
 	// recorded reports whether the origin has recorded the copy. recordErr is why
 	// it has not.
 	recordErr error
+	// unverified means that the version counts as unchanged, because it was copied
+	// before and the origin has no digests.
+	unverified bool
 
 	number registry.Version
 	origin Version // as described
@@ -444,7 +448,8 @@ func (c *Copier) unchanged(j *job, published Version, from registry.CopiedFrom) 
 			fmt.Errorf("%w in %s with other content", registry.ErrExists, c.Target.Name()),
 			"A published version cannot change. Find out which of the two registries has the right one.")
 	}
-	return published.CopiedFrom != nil && published.CopiedFrom.Source == from.Source, nil
+	j.unverified = published.CopiedFrom != nil && published.CopiedFrom.Source == from.Source
+	return j.unverified, nil
 }
 
 // publish fetches and publishes a version.
@@ -606,11 +611,20 @@ func (c *Copier) deprecateVersion(ctx context.Context, j *job) error {
 }
 
 // notes returns the notes about the whole copy.
-func (c *Copier) notes(jobs []*job) []string {
+func (c *Copier) notes(jobs []*job) (notes []string) {
+	unverified := 0
 	for _, j := range jobs {
-		if j.recordErr != nil {
-			return []string{fmt.Sprintf("%s does not record these copies: %s", c.Origin.Name(), reason(j.recordErr))}
+		if j.Status == Unchanged && j.unverified {
+			unverified++
 		}
 	}
-	return nil
+	if unverified > 0 {
+		notes = append(notes, fmt.Sprintf("%s copied before and not compared, since %s has no digests",
+			english.Plural(unverified, "version was", "versions were"), c.Origin.Name()))
+	}
+	at := slices.IndexFunc(jobs, func(j *job) bool { return j.recordErr != nil })
+	if at >= 0 {
+		notes = append(notes, fmt.Sprintf("%s does not record these copies: %s", c.Origin.Name(), reason(jobs[at].recordErr)))
+	}
+	return notes
 }
