@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -121,6 +122,9 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 		})
 	})
 	reporter.stop()
+	if errors.Is(err, client.ErrRefusedAddress) {
+		err = registry.WithHint(err, "If it is a server of your own, permit its network with `--network`.")
+	}
 	v.set(report)
 	return partialView(v, len(v.Versions), err)
 }
@@ -165,13 +169,28 @@ func parseWanted(args []string, f copyFlags) ([]copying.Wanted, error) {
 		if !isRenamed {
 			as = a
 		}
-		delete(renamed, a.Path())
 		all = append(all, copying.Wanted{Address: a, As: as, Constraint: f.constraint})
 	}
-	for path := range renamed {
-		return nil, usagef("--rename names %s, which is not copied", strings.SplitN(path, "/", 2)[1])
+	return all, checkNames(all, renamed)
+}
+
+// checkNames returns an error if two addresses get the same name, or if a renamed
+// address is not wanted.
+func checkNames(all []copying.Wanted, renamed map[string]registry.Address) error {
+	unused := maps.Clone(renamed)
+	sources := make(map[string]registry.Address, len(all)) // by the paths of the names
+	for _, w := range all {
+		delete(unused, w.Address.Path())
+		other, found := sources[w.As.Path()]
+		if found && other.Path() != w.Address.Path() {
+			return usagef("%s and %s would both be copied to %s", other, w.Address, w.As)
+		}
+		sources[w.As.Path()] = w.Address
 	}
-	return all, nil
+	for path := range unused {
+		return usagef("--rename names %s, which is not copied", strings.SplitN(path, "/", 2)[1])
+	}
+	return nil
 }
 
 // parseCopied parses the address of a module or a provider.
@@ -214,6 +233,8 @@ func parseRenames(texts []string) (map[string]registry.Address, error) {
 		case p.Type != q.Type:
 			return nil, registry.WithHint(usagef("--rename %s: a provider must keep its type", quoted(text)),
 				"Its signed files have the type in their names.")
+		case renamed[from.Path()] != nil:
+			return nil, usagef("--rename names %s twice", from)
 		}
 		renamed[from.Path()] = to
 	}

@@ -233,6 +233,18 @@ func TestCopyArguments(t *testing.T) {
 			copyFlags{rename: []string{"acme/vpc/aws=net/vpc/google", "hashicorp/random=acme/random"}},
 			[]string{"acme/vpc/aws as net/vpc/google", "hashicorp/random as acme/random"}, "",
 		},
+		"a new name for a repeated address": {
+			[]string{"acme/vpc/aws", "1.0.0", "acme/vpc/aws", "1.1.0"}, copyFlags{rename: []string{"acme/vpc/aws=net/vpc/aws"}},
+			[]string{"acme/vpc/aws as net/vpc/aws 1.0.0", "acme/vpc/aws as net/vpc/aws 1.1.0"}, "",
+		},
+		"two new names": {
+			[]string{"acme/note"}, copyFlags{rename: []string{"acme/note=net/note", "acme/note=org/note"}}, nil,
+			"--rename names acme/note twice",
+		},
+		"one new name for two": {
+			[]string{"acme/note", "net/note"}, copyFlags{rename: []string{"acme/note=net/note"}}, nil,
+			"acme/note and net/note would both be copied to net/note",
+		},
 		"version first":    {[]string{"1.0.0", "acme/vpc/aws"}, copyFlags{}, nil, "invalid address"},
 		"mirrored":         {[]string{"registry.example.com/acme/note/x"}, copyFlags{}, nil, "invalid address"},
 		"other host":       {[]string{"registry.example.com/acme/note"}, copyFlags{}, nil, "host of another registry"},
