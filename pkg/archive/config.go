@@ -26,17 +26,20 @@ var blocks = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 	{Type: "data", LabelNames: []string{"type", "name"}},
 }}
 
-// checkConfig parses a configuration file with the clients' parser. It returns
-// registry.ErrInvalid with the file and the line, or the error of ctx.
-func checkConfig(ctx context.Context, parser *safehcl.Parser, name string, source []byte) error {
+// checkConfig parses a configuration file with the clients' parser, and returns
+// its calls of other folders. It returns registry.ErrInvalid with the file and
+// the line, or the error of ctx.
+func checkConfig(ctx context.Context, parser *safehcl.Parser, name string, source []byte) (found []Call, err error) {
 	parse := parser.Parse
 	if strings.HasSuffix(name, ".json") {
 		parse = parser.ParseJSON
 	}
 	file, err := parse(ctx, name, source)
 	if err == nil {
-		_, _, problems := file.Body.PartialContent(blocks)
-		err = safehcl.FirstError(name, problems)
+		content, _, problems := file.Body.PartialContent(blocks)
+		if err = safehcl.FirstError(name, problems); err == nil {
+			return calls(name, content), nil
+		}
 	}
 	if problem, ok := errors.AsType[*safehcl.Error](err); ok {
 		err = fmt.Errorf("%w module: %w", registry.ErrInvalid, problem)
@@ -44,5 +47,5 @@ func checkConfig(ctx context.Context, parser *safehcl.Parser, name string, sourc
 			err = registry.WithHint(err, "%s", problem.Hint)
 		}
 	}
-	return err
+	return nil, err
 }

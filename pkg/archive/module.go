@@ -33,6 +33,9 @@ type Module struct {
 	// configuration and READMEs in the root, and in the folders directly below
 	// modules/ and examples/. The value is nil if a file exceeds a limit.
 	Sources map[string][]byte
+	// Calls are the module blocks whose source is a path, by the folder of their
+	// configuration.
+	Calls map[string][]Call
 }
 
 // Folders returns the folders with configuration that a module block can use as
@@ -115,7 +118,8 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 	}
 	m.ContentSHA256 = content.sum()
 	m.Sources = s.documented()
-	return m, checkConfigs(ctx, m.Files, s.configs)
+	m.Calls, err = checkConfigs(ctx, m.Files, s.configs)
+	return m, err
 }
 
 // readTar returns the files of a tar and the content of its sources.
@@ -182,18 +186,19 @@ func hasExtension(name string) bool {
 }
 
 // checkConfigs checks that there is configuration and that it parses. It
-// returns the first problem of each file.
+// returns the calls by their folders, or the first problem of each file.
 //
 // Configuration at any depth below modules/ counts, because clients install
 // //modules/a/b in the same way as //modules/a.
-func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) error {
+func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) (map[string][]Call, error) {
 	names := slices.Sorted(maps.Keys(configs))
 	if len(names) == 0 {
-		return errNoConfig(files)
+		return nil, errNoConfig(files)
 	}
 	if len(configs) > maxConfigFiles {
-		return invalidModule("it has more than %d files of configuration", maxConfigFiles)
+		return nil, invalidModule("it has more than %d files of configuration", maxConfigFiles)
 	}
+	found := make(map[string][]Call)
 	var parser safehcl.Parser
 	var problems registry.Problems
 	for _, name := range names {
@@ -201,15 +206,18 @@ func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) 
 		if _, hidden := configs[tofuTwin(name)]; hidden {
 			continue
 		}
-		err := checkConfig(ctx, &parser, name, configs[name])
+		local, err := checkConfig(ctx, &parser, name, configs[name])
 		if err := problems.Add(err); err != nil {
-			return err
+			return nil, err
+		}
+		if folder := path.Dir(name); len(local) > 0 {
+			found[folder] = append(found[folder], local...)
 		}
 		if problem, ok := errors.AsType[*safehcl.Error](err); ok && problem.Line == 0 {
 			break // the limits on all files reject the remaining files too
 		}
 	}
-	return problems.Err("")
+	return found, problems.Err("")
 }
 
 // tofuTwin returns the name of the file that OpenTofu reads instead of a .tf or

@@ -178,7 +178,7 @@ func TestModule(t *testing.T) {
 	}
 	want := archive.Module{
 		SHA256: r.SHA256, ContentSHA256: r.ContentSHA256, Size: r.Size, Files: stored.Files,
-		Sources: map[string][]byte{"main.tf": []byte("# a\n")},
+		Sources: map[string][]byte{"main.tf": []byte("# a\n")}, Calls: map[string][]archive.Call{},
 	}
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Errorf("stored archive: (-want +got)\n%s", diff)

@@ -131,6 +131,9 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	moved, end := progress.Or(p.Progress).Transfer("checking "+shown, size)
 	defer end()
 	found, err := archive.ReadModule(ctx, progress.Reader(m.packed, moved))
+	if err == nil && from.Archive == "" {
+		err = found.CheckCalls()
+	}
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
@@ -222,6 +223,40 @@ func TestModuleProblems(t *testing.T) {
 		t.Errorf("the problems are those of %q", all.What)
 	}
 	recordProblems(t, golden.New(t), all.Problems, m.Dir)
+}
+
+// TestModuleWithCallOutside checks that a folder is not published if it calls
+// another one, and that a packed module is copied as it is.
+func TestModuleWithCallOutside(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	content := []byte("module \"network\" {\n  source = \"../network\"\n}\n")
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := releases.Module{
+		Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: registry.Version{Major: 1},
+	}
+	_, err := releases.Preparer{}.Module(t.Context(), m)
+	const want = "cannot publish acme/vpc/aws 1.0.0: invalid module: main.tf:2 calls ../network, " +
+		"which is outside of the published folder"
+	if err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+	packed, err := os.Create(filepath.Join(t.TempDir(), "vpc.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	if _, err := archive.Pack(t.Context(), dir, archive.Options{}, packed); err != nil {
+		t.Fatal(err)
+	}
+	m.Dir, m.Archive = "", packed.Name()
+	prepared, err := releases.Preparer{}.Module(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared.Close()
 }
 
 // TestPassphraseProblem checks that ErrPassphrase is only returned if there are

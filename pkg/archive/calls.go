@@ -1,0 +1,90 @@
+package archive
+
+import (
+	"path"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/safehcl"
+)
+
+// Call is a module block whose source is a path.
+type Call struct {
+	// File and Line are where the source is.
+	File string
+	Line int
+	// Source is as it is written, such as ./modules/vpc.
+	Source string
+}
+
+// sourceOnly is the part of a module block that calls needs.
+var sourceOnly = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "source"}}}
+
+// calls returns the module blocks with a path in a file of configuration. It
+// leaves out sources with variables, which OpenTofu allows.
+func calls(name string, content *hcl.BodyContent) (found []Call) {
+	for _, b := range content.Blocks.OfType("module") {
+		body, _, _ := b.Body.PartialContent(sourceOnly)
+		if body == nil || body.Attributes["source"] == nil {
+			continue
+		}
+		value, ok := safehcl.Literal(body.Attributes["source"].Expr)
+		if !ok || value.IsNull() || value.Type() != cty.String {
+			continue
+		}
+		source := value.AsString()
+		if strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") {
+			found = append(found, Call{name, body.Attributes["source"].Range.Start.Line, source})
+		}
+	}
+	return found
+}
+
+// CheckCalls returns registry.ErrInvalid if a module block of an installable
+// folder has a source outside of the module, or in a folder that is missing.
+// Clients cannot install such a module. Installable folders are the root, those
+// directly below modules/, and those that they call.
+func (m Module) CheckCalls() error {
+	exists := map[string]bool{".": true}
+	for _, f := range m.Files {
+		for dir := path.Dir(f.Path); !exists[dir]; dir = path.Dir(dir) {
+			exists[dir] = true
+		}
+	}
+	var folders []string
+	for _, folder := range m.Folders() {
+		if folder == "." || path.Dir(folder) == "modules" {
+			folders = append(folders, folder)
+		}
+	}
+	var problems registry.Problems
+	called := make(map[string]bool)
+	for i := 0; i < len(folders); i++ {
+		for _, c := range m.Calls[folders[i]] {
+			target := path.Join(folders[i], c.Source)
+			if err := c.check(target, exists[target]); err != nil {
+				_ = problems.Add(err) // it is ErrInvalid
+			} else if !called[target] {
+				called[target] = true
+				folders = append(folders, target)
+			}
+		}
+	}
+	return problems.Err("")
+}
+
+// check checks a call of a folder of the module.
+func (c Call) check(folder string, exists bool) error {
+	if folder == ".." || strings.HasPrefix(folder, "../") {
+		return registry.WithHint(invalidModule("%s:%d calls %s, which is outside of the published folder",
+			c.File, c.Line, c.Source), "Call it by its address in a registry, or publish a folder that contains both.")
+	}
+	if !exists {
+		return registry.WithHint(invalidModule("%s:%d calls %s, which has no files", c.File, c.Line, c.Source),
+			"Check the path, and whether .terraformignore excludes it.")
+	}
+	return nil
+}
