@@ -43,7 +43,8 @@ type Origin interface {
 	// Module fetches a version of a module into an empty folder. The result has
 	// the Dir or the Archive to publish, and nothing else.
 	Module(ctx context.Context, m registry.Module, v Version, dir string) (releases.Module, error)
-	// Provider fetches the release of a provider into an empty folder.
+	// Provider fetches the SHA256SUMS and the signature of a provider into an empty
+	// folder, and verifies the signature.
 	Provider(ctx context.Context, p registry.Provider, v Version, dir string) (Release, error)
 	// AddCopy records in the origin that a version was copied to a target. It
 	// returns [ErrNoTrail] if the origin is not a Larder.
@@ -131,11 +132,13 @@ func (v Version) sameContent(other Version) (same, known bool) {
 	return false, v.SHA256 != "" && other.SHA256 != "" && v.Content == ""
 }
 
-// Release is a fetched release of a provider.
+// Release is a release of a provider.
 type Release struct {
 	Protocols []string
 	// Key is the public key that signed the release.
 	Key registry.SigningKey
+	// Packages fetches the packages into the folder of the SHA256SUMS.
+	Packages func(ctx context.Context) error
 }
 
 // Wanted is a module or a provider to copy.
@@ -155,7 +158,8 @@ type Copier struct {
 	Target Target
 	// AddKeys adds the keys of copied providers to their namespaces.
 	AddKeys bool
-	// DryRun reports what would be copied. It fetches no modules and no packages.
+	// DryRun reports what would be copied. It fetches no modules and no packages,
+	// but verifies the signatures of providers.
 	DryRun bool
 	// Progress may be nil.
 	Progress progress.Reporter
@@ -410,10 +414,6 @@ func (c *Copier) one(ctx context.Context, j *job) (err error) {
 	case !errors.Is(err, registry.ErrNotFound):
 		return err
 	}
-	if c.DryRun {
-		j.Status = Copied
-		return nil
-	}
 	if denied, ok := c.denied.Load(j.As.Path()); ok {
 		err, _ = denied.(error)
 		return err // nothing is fetched in vain
@@ -452,15 +452,20 @@ func (c *Copier) unchanged(j *job, published Version, from registry.CopiedFrom) 
 	return j.unverified, nil
 }
 
-// publish fetches and publishes a version.
+// publish fetches and publishes a version. A dry run ends before that.
 func (c *Copier) publish(ctx context.Context, j *job, from registry.CopiedFrom) (err error) {
+	m, isModule := j.Address.(registry.Module)
+	if isModule && c.DryRun {
+		j.Status = Copied
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "larder-copy-*")
 	if err != nil {
 		return registry.DiskFull(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	progress.Or(c.Progress).Step(fmt.Sprintf("fetching %s %s", j.Address, j.Version))
-	if m, isModule := j.Address.(registry.Module); isModule {
+	if isModule {
 		return c.publishModule(ctx, j, m, from, dir)
 	}
 	p, _ := j.Address.(registry.Provider) // the caller has parsed one of both
@@ -501,13 +506,22 @@ func (c *Copier) publishProvider(
 	if err != nil {
 		return ofOrigin(err)
 	}
-	if c.AddKeys {
-		err = c.Target.AddKey(ctx, as.Namespace, release.Key)
-	} else {
-		err = c.Target.Trusts(ctx, as.Namespace, release.Key)
+	if !c.AddKeys {
+		if err := c.Target.Trusts(ctx, as.Namespace, release.Key); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
+	if c.DryRun {
+		j.Status = Copied
+		return nil
+	}
+	if err := release.Packages(ctx); err != nil {
+		return ofOrigin(err)
+	}
+	if c.AddKeys {
+		if err := c.Target.AddKey(ctx, as.Namespace, release.Key); err != nil {
+			return err
+		}
 	}
 	result, err := c.Target.Provider(ctx, releases.Provider{
 		Dir: dir, Address: as, Protocols: release.Protocols, CopiedFrom: &from,

@@ -391,14 +391,23 @@ func TestDryRun(t *testing.T) {
 	publishModule(t, from, "1.0.0", "one")
 	publishModule(t, from, "1.1.0", "two")
 	publishModule(t, to, "1.0.0", "one")
+	publishProvider(t, from, "1.0.0")
 	before := trail(t, from) + trail(t, to)
-	c := copying.Copier{Origin: from, Target: copying.StoreTarget{Store: to}, DryRun: true}
-	report, err := c.Copy(t.Context(), whole(vpc))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"acme/vpc/aws 1.1.0 copied", "acme/vpc/aws 1.0.0 unchanged"}, shown(report)); diff != "" {
-		t.Errorf("the report (-want +got):\n%s", diff)
+	for addKeys, provider := range map[bool]string{
+		true: "copied", false: "failed: invalid signature: key " + signer(t).ID + " (" + signer(t).Owner +
+			"), which signed it, is not a key of namespace acme. If you trust this key, add it with `--add-keys`.",
+	} {
+		c := copying.Copier{Origin: from, Target: copying.StoreTarget{Store: to}, DryRun: true, AddKeys: addKeys}
+		report, err := c.Copy(t.Context(), whole(vpc, inventory))
+		if (err == nil) != addKeys {
+			t.Errorf("with AddKeys %v the error is %v", addKeys, err)
+		}
+		want := []string{
+			"acme/vpc/aws 1.1.0 copied", "acme/vpc/aws 1.0.0 unchanged", "acme/inventory 1.0.0 " + provider,
+		}
+		if diff := cmp.Diff(want, shown(report)); diff != "" {
+			t.Errorf("the report with AddKeys %v (-want +got):\n%s", addKeys, diff)
+		}
 	}
 	if diff := cmp.Diff(before, trail(t, from)+trail(t, to)); diff != "" {
 		t.Errorf("the trails change:\n%s", diff)

@@ -171,7 +171,7 @@ func (h *Host) Module(ctx context.Context, m registry.Module, v Version, dir str
 	return releases.Module{Archive: to}, err
 }
 
-// Provider implements [Origin]. It fetches all packages of SHA256SUMS.
+// Provider implements [Origin]. Packages fetches all packages of SHA256SUMS.
 func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir string) (r Release, err error) {
 	service, err := h.client.Service(ctx, h.host, "providers.v1")
 	if err != nil {
@@ -193,16 +193,19 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	if err != nil {
 		return r, err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for _, sum := range sums {
-		platform, isPackage := packagePlatform(p, v.Number, sum.Filename)
-		if !isPackage {
-			continue
+	r.Packages = func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(parallel)
+		for _, sum := range sums {
+			platform, isPackage := packagePlatform(p, v.Number, sum.Filename)
+			if !isPackage {
+				continue
+			}
+			group.Go(func() error { return h.fetchPackage(ctx, service, p, v.Number, platform, sum, dir) })
 		}
-		group.Go(func() error { return h.fetchPackage(ctx, service, p, v.Number, platform, sum, dir) })
+		return group.Wait()
 	}
-	return r, group.Wait()
+	return r, nil
 }
 
 // packagePlatform returns the platform in the name of a package.

@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -499,11 +500,13 @@ func TestProviderOrigin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	signer := signer(t)
 	for name, c := range map[string]struct {
 		change func(document map[string]any)
 		want   string
 	}{
-		"release": {func(map[string]any) {}, "acme/inventory 1.0.0 copied"},
+		"untrusted key": {nil, "acme/inventory 1.0.0 failed: invalid signature: key " + signer.ID},
+		"release":       {func(map[string]any) {}, "acme/inventory 1.0.0 copied"},
 		"no keys": {func(d map[string]any) { delete(d, "signing_keys") },
 			"acme/inventory 1.0.0 failed: invalid release: ORIGIN names no key that signed it."},
 		"another digest": {func(d map[string]any) { d["shasum"] = strings.Repeat("ab", 32) },
@@ -514,6 +517,7 @@ func TestProviderOrigin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &foreign{tokens: map[string]bool{}}
+			var zips atomic.Int32
 			f.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 				switch {
@@ -534,11 +538,16 @@ func TestProviderOrigin(t *testing.T) {
 							map[string]any{"ascii_armor": string(key.Public)},
 						}},
 					}
-					c.change(d)
+					if c.change != nil {
+						c.change(d)
+					}
 					_ = json.NewEncoder(w).Encode(d)
 				case parts[0] == "release":
 					http.Redirect(w, r, "/stored/"+parts[1], http.StatusFound)
 				case parts[0] == "stored":
+					if strings.HasSuffix(parts[1], ".zip") {
+						zips.Add(1)
+					}
 					http.ServeFile(w, r, filepath.Join(release.Dir, parts[1]))
 				default:
 					f.ServeHTTP(w, r)
@@ -546,8 +555,13 @@ func TestProviderOrigin(t *testing.T) {
 			}))
 			t.Cleanup(f.Close)
 			to := newStore(t, "prod.example.com")
-			copier := copying.Copier{Origin: f.origin(t), Target: copying.StoreTarget{Store: to}, AddKeys: true}
+			copier := copying.Copier{
+				Origin: f.origin(t), Target: copying.StoreTarget{Store: to}, AddKeys: c.change != nil,
+			}
 			report, _ := copier.Copy(t.Context(), whole(inventory)) // the report has the error
+			if n := zips.Load(); c.change == nil && n > 0 {
+				t.Errorf("%d packages were fetched, although their key is not trusted", n)
+			}
 			want := strings.ReplaceAll(c.want, "ORIGIN", strings.TrimPrefix(f.URL, "https://"))
 			if got := shown(report); len(got) != 1 || !strings.HasPrefix(got[0], want) {
 				t.Errorf("the report is %q, want %q", got, want)

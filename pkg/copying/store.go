@@ -94,7 +94,8 @@ func (s Store) Module(ctx context.Context, m registry.Module, v Version, dir str
 	return releases.Module{Archive: to}, s.fetch(ctx, record.Archive(), to)
 }
 
-// Provider implements [Origin].
+// Provider implements [Origin]. Publishing has verified the signature. Packages
+// also fetches the SHA256SUMS and the signature.
 func (s Store) Provider(ctx context.Context, p registry.Provider, v Version, dir string) (Release, error) {
 	record, err := s.Catalog.Providers.Get(ctx, p, v.Number)
 	if err != nil {
@@ -109,12 +110,15 @@ func (s Store) Provider(ctx context.Context, p registry.Provider, v Version, dir
 		return Release{}, fmt.Errorf("%w release: %s no longer has the key %s, which signed it",
 			registry.ErrInvalid, s.Host, record.SigningKey)
 	}
-	for _, f := range record.Files() {
-		if err := s.fetch(ctx, f, filepath.Join(dir, path.Base(f.Object))); err != nil {
-			return Release{}, err
+	packages := func(ctx context.Context) error {
+		for _, f := range record.Files() {
+			if err := s.fetch(ctx, f, filepath.Join(dir, path.Base(f.Object))); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return Release{Protocols: record.Protocols, Key: keys[at]}, nil
+	return Release{Protocols: record.Protocols, Key: keys[at], Packages: packages}, nil
 }
 
 // fetch writes an object to a file, and compares its digest.
