@@ -98,7 +98,7 @@ type Listing struct {
 	Withdrawn []registry.Version
 	// Other are versions that Larder cannot publish, such as 1.2.3.4.
 	Other []string
-	// Deprecated is why all versions are deprecated. Only a store has it.
+	// Deprecated is why all versions are deprecated.
 	Deprecated string
 }
 

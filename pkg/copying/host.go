@@ -99,20 +99,23 @@ func (h *Host) Versions(ctx context.Context, a registry.Address) (l Listing, err
 		return l, errKind(a)
 	}
 	if h.metadata != nil {
-		l.Withdrawn, err = h.withdrawn(ctx, a)
+		l.Withdrawn, l.Deprecated, err = lifecycle(ctx, h.metadata, a)
 	}
 	return l, err
 }
 
-// withdrawn returns the withdrawn versions of an address of a Larder.
-func (h *Host) withdrawn(ctx context.Context, a registry.Address) ([]registry.Version, error) {
+// lifecycle returns the withdrawn versions of an address of a Larder, and why all
+// versions are deprecated.
+func lifecycle(
+	ctx context.Context, from *metadataclient.Client, a registry.Address,
+) (withdrawn []registry.Version, deprecated string, err error) {
 	if m, isModule := a.(registry.Module); isModule {
-		d, err := h.metadata.Module(ctx, m, nil)
-		return d.Withdrawn, err
+		d, err := from.Module(ctx, m, nil)
+		return d.Withdrawn, d.AllDeprecated, err
 	}
 	p, _ := a.(registry.Provider)
-	d, err := h.metadata.Provider(ctx, p, nil)
-	return d.Withdrawn, err
+	d, err := from.Provider(ctx, p, nil)
+	return d.Withdrawn, d.AllDeprecated, err
 }
 
 // Describe implements [Origin].
@@ -374,13 +377,12 @@ func (h *HostTarget) AddKey(_ context.Context, namespace string, key registry.Si
 		"The registry's operator adds key %s with `larder key add %s FILE`.", key.ID, namespace)
 }
 
-// Deprecation implements [Target]. It returns the deprecation of the latest
-// version.
+// Deprecation implements [Target].
 func (h *HostTarget) Deprecation(ctx context.Context, a registry.Address) (string, error) {
 	if h.Metadata == nil {
 		return "", nil
 	}
-	message, err := h.Metadata.Deprecation(ctx, a)
+	_, message, err := lifecycle(ctx, h.Metadata, a)
 	if errors.Is(err, registry.ErrForbidden) || errors.Is(err, registry.ErrNotFound) {
 		return "", nil
 	}

@@ -79,8 +79,9 @@ func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 		},
 		Providers: []string{}, Versions: oldestFirst(details.Versions), PublishedBy: record.PublishedBy,
 		SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
-		Copies:    protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
-		Withdrawn: append([]registry.Version{}, systems[at].Withdrawn...),
+		Copies:        protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
+		AllDeprecated: systems[at].Deprecated,
+		Withdrawn:     append([]registry.Version{}, systems[at].Withdrawn...),
 	}
 	for _, s := range systems {
 		if access.CanRead(r.Context(), string(search.Modules)+s.Address) {
@@ -147,9 +148,10 @@ func (h *handler) provider(w http.ResponseWriter, r *http.Request) error {
 		},
 		Versions: oldestFirst(details.Versions), Docs: []string{}, Protocols: record.Protocols,
 		Packages: []protocol.ProviderFile{}, SigningKey: record.SigningKey, PublishedBy: record.PublishedBy,
-		SumsSHA256: record.Sums.SHA256,
-		Copies:     protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
-		Withdrawn:  append([]registry.Version{}, summary.Withdrawn...),
+		SumsSHA256:    record.Sums.SHA256,
+		Copies:        protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
+		AllDeprecated: summary.Deprecated,
+		Withdrawn:     append([]registry.Version{}, summary.Withdrawn...),
 	}
 	if d.Protocols == nil {
 		d.Protocols = []string{}

@@ -105,6 +105,9 @@ type ModuleDetail struct {
 	// Size is the size of the archive in bytes.
 	Size int64 `json:"size"`
 	Copies
+	// AllDeprecated is why all versions are deprecated. It is missing if they are
+	// not.
+	AllDeprecated string `json:"all_deprecated,omitempty"`
 	// Withdrawn are the withdrawn versions of the module, the newest first.
 	Withdrawn []registry.Version `json:"withdrawn"`
 }
@@ -155,6 +158,9 @@ type ProviderDetail struct {
 	// SumsSHA256 is the digest of SHA256SUMS.
 	SumsSHA256 string `json:"sums_sha256"`
 	Copies
+	// AllDeprecated is why all versions are deprecated. It is missing if they are
+	// not.
+	AllDeprecated string `json:"all_deprecated,omitempty"`
 	// Withdrawn are the withdrawn versions of the provider, the newest first.
 	Withdrawn []registry.Version `json:"withdrawn"`
 }

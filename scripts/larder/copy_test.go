@@ -31,7 +31,7 @@ func copied(t *testing.T, printed string) (all []string) {
 	return all
 }
 
-// trailOf returns the entries of an audit trail about copies, the oldest first.
+// trailOf returns the entries of an audit trail about copies and deprecations.
 func trailOf(t *testing.T, data string) (all []string) {
 	t.Helper()
 	var v auditView
@@ -39,7 +39,7 @@ func trailOf(t *testing.T, data string) (all []string) {
 		t.Fatal(err)
 	}
 	for _, e := range v.Entries {
-		if e.Action == "copy" || strings.Contains(e.Detail, "copied from") {
+		if e.Action == "copy" || e.Action == "deprecate" || strings.Contains(e.Detail, "copied from") {
 			detail, _, _ := strings.Cut(steady(e.Detail), " at DATE")
 			all = append(all, fmt.Sprintf("%s %s %s %s: %s", e.By, e.Action, e.Subject, e.Version, detail))
 		}
@@ -63,6 +63,7 @@ func TestPromotion(t *testing.T) {
 	dev.publish(t, "acme/note", "1.0.0", here, platforms()[1])
 	publishModule(t, dev.data, "acme/vpc/aws", "1.0.0", output("first"))
 	publishModule(t, dev.data, "acme/vpc/aws", "1.2.0", output("promoted"))
+	larder(t, "deprecate", "acme/note", "--message", "use acme/pen", "--store", "dir:"+dev.data)
 	promoter := func(s *server, name string) string {
 		return credentials(s.Host, token(t, s.data, "--name", name,
 			"--scope", "publish:*/acme/**", "--scope", "read:**"))
@@ -78,14 +79,16 @@ func TestPromotion(t *testing.T) {
 	if diff := cmp.Diff([]string{"acme/vpc/aws 1.2.0 unchanged", "acme/note 1.0.0 unchanged"}, again); diff != "" {
 		t.Errorf("the second copy (-want +got):\n%s", diff)
 	}
+	user := whoamiName(t)
 	if diff := cmp.Diff([]string{
+		user + " deprecate providers/acme/note <nil>: use acme/pen",
 		"token dev-ci copy modules/acme/vpc/aws 1.2.0: to HOST/acme/vpc/aws",
 		"token dev-ci copy providers/acme/note 1.0.0: to HOST/acme/note",
 	}, trailOf(t, dev.data)); diff != "" {
 		t.Errorf("the trail of the origin (-want +got):\n%s", diff)
 	}
-	user := whoamiName(t)
 	if diff := cmp.Diff([]string{
+		"token prod-ci deprecate providers/acme/note <nil>: use acme/pen",
 		"token prod-ci publish modules/acme/vpc/aws 1.2.0: copied from HOST/acme/vpc/aws, published by " + user,
 		"token prod-ci publish providers/acme/note 1.0.0: copied from HOST/acme/note, published by " + user,
 	}, trailOf(t, prod.data)); diff != "" {
