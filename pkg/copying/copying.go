@@ -167,6 +167,8 @@ type Copier struct {
 	// denied has the errors of the target by the paths of addresses to which the
 	// caller may not publish.
 	denied sync.Map
+	// addingKey lets one version add a key that several need.
+	addingKey sync.Mutex
 }
 
 // Status is what happened to a version.
@@ -198,8 +200,10 @@ type Result struct {
 	// SHA256 is the digest of the module's archive or of the provider's
 	// SHA256SUMS in the target. It is empty if that is not known.
 	SHA256 string
-	// Deprecated is set if the deprecation was copied now.
+	// Deprecated is set if the deprecation was copied now. Hidden means that it
+	// hides the version too.
 	Deprecated string
+	Hidden     bool
 	// Notes describe what differs from the original.
 	Notes []string
 	// recorded reports whether the origin has recorded the copy. recordErr is why
@@ -241,8 +245,8 @@ func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 		jobs = append(jobs, selected...)
 	}
 	c.run(ctx, jobs)
-	if !c.DryRun && ctx.Err() == nil {
-		c.deprecate(ctx, jobs)
+	if ctx.Err() == nil {
+		report.Notes = c.deprecate(ctx, jobs)
 	}
 	for _, j := range jobs {
 		if j.Status == "" || j.Err != nil && ctx.Err() != nil {
@@ -256,7 +260,7 @@ func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 	slices.SortStableFunc(report.Results, func(a, b Result) int {
 		return cmp.Or(strings.Compare(a.Address.Path(), b.Address.Path()), registry.CompareVersions(b.number, a.number))
 	})
-	report.Notes = c.notes(jobs)
+	report.Notes = append(report.Notes, c.notes(jobs)...)
 	switch total := len(report.Results); {
 	case ctx.Err() != nil:
 		return report, ctx.Err()
@@ -272,6 +276,8 @@ func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 // job is a version to copy.
 type job struct {
 	Result
+	// exact means that the version is wanted by its number.
+	exact bool
 	// all is why all versions are deprecated.
 	all string
 }
@@ -290,7 +296,7 @@ func (c *Copier) choose(ctx context.Context, w Wanted) (selected []*job, skipped
 	}
 	for _, v := range listing.Versions {
 		if matches(v.Number) {
-			selected = append(selected, &job{all: listing.Deprecated, Result: Result{
+			selected = append(selected, &job{exact: w.Exact != nil, all: listing.Deprecated, Result: Result{
 				Address: w.Address, As: w.As, Version: v.Number.String(), number: v.Number, origin: v,
 			}})
 		}
@@ -301,13 +307,17 @@ func (c *Copier) choose(ctx context.Context, w Wanted) (selected []*job, skipped
 		})
 	}
 	for _, v := range listing.Withdrawn {
-		if matches(v) {
-			if w.Exact != nil {
-				return nil, nil, fmt.Errorf("cannot copy %s %s: it is %w in %s", w.Address, v, registry.ErrWithdrawn,
-					c.Origin.Name())
-			}
-			skip(v, v.String(), "withdrawn in "+c.Origin.Name())
+		if !matches(v) {
+			continue
 		}
+		where := c.Origin.Name()
+		if _, err := c.Target.Published(ctx, w.As, v); err == nil {
+			where += ", but not in " + c.Target.Name()
+		}
+		if w.Exact != nil {
+			return nil, nil, fmt.Errorf("cannot copy %s %s: it is %w in %s", w.Address, v, registry.ErrWithdrawn, where)
+		}
+		skip(v, v.String(), "withdrawn in "+where)
 	}
 	if w.Exact == nil {
 		for _, text := range listing.Other {
@@ -400,8 +410,7 @@ func (c *Copier) one(ctx context.Context, j *job) (err error) {
 	published, err := c.Target.Published(ctx, j.As, j.number)
 	switch {
 	case errors.Is(err, registry.ErrWithdrawn):
-		j.Status, j.Reason = Skipped, "withdrawn in "+c.Target.Name()
-		return nil
+		return j.withdrawn(c.Target.Name())
 	case err == nil:
 		unchanged, err := c.unchanged(j, published, from)
 		if err != nil {
@@ -423,16 +432,24 @@ func (c *Copier) one(ctx context.Context, j *job) (err error) {
 	switch {
 	case err == nil:
 		return c.record(ctx, j)
+	case errors.Is(err, registry.ErrWithdrawn) && ofOrigin:
+		return j.withdrawn(c.Origin.Name())
 	case errors.Is(err, registry.ErrWithdrawn):
-		j.Status, j.Reason = Skipped, "withdrawn in "+c.Target.Name()
-		if ofOrigin {
-			j.Reason = "withdrawn in " + c.Origin.Name()
-		}
-		return nil
+		return j.withdrawn(c.Target.Name())
 	case !ofOrigin && (errors.Is(err, registry.ErrForbidden) || errors.Is(err, registry.ErrUnauthenticated)):
 		c.denied.Store(j.As.Path(), err)
 	}
 	return err
+}
+
+// withdrawn skips a version that a registry has withdrawn. It returns an error if
+// the version is wanted by its number.
+func (j *job) withdrawn(host string) error {
+	if j.exact {
+		return fmt.Errorf("%w in %s", registry.ErrWithdrawn, host)
+	}
+	j.Status, j.Reason = Skipped, "withdrawn in "+host
+	return nil
 }
 
 // unchanged reports whether the target has the content of the origin. If the
@@ -495,6 +512,11 @@ func (c *Copier) publishModule(
 	for _, e := range result.Excluded {
 		j.Notes = append(j.Notes, "excluded "+e.String())
 	}
+	for _, source := range result.Sources {
+		if host, _, _ := strings.Cut(source, "/"); strings.EqualFold(host, c.Origin.Name()) {
+			j.Notes = append(j.Notes, fmt.Sprintf("it uses %s, which clients still install from there", source))
+		}
+	}
 	return nil
 }
 
@@ -519,7 +541,7 @@ func (c *Copier) publishProvider(
 		return ofOrigin(err)
 	}
 	if c.AddKeys {
-		if err := c.Target.AddKey(ctx, as.Namespace, release.Key); err != nil {
+		if err := c.addKey(ctx, as.Namespace, release.Key); err != nil {
 			return err
 		}
 	}
@@ -534,6 +556,12 @@ func (c *Copier) publishProvider(
 		SHA256: r.Sums.SHA256, Deprecated: r.Deprecated, CopiedFrom: r.CopiedFrom,
 	})
 	return nil
+}
+
+func (c *Copier) addKey(ctx context.Context, namespace string, key registry.SigningKey) error {
+	c.addingKey.Lock()
+	defer c.addingKey.Unlock()
+	return c.Target.AddKey(ctx, namespace, key)
 }
 
 // settle sets the result of a publish.
@@ -563,9 +591,10 @@ func (c *Copier) record(ctx context.Context, j *job) error {
 	return fmt.Errorf("it is copied, but %s does not record that: %w", c.Origin.Name(), err)
 }
 
-// deprecate copies deprecations. It runs after all versions are published,
-// since the only version of a module cannot be hidden.
-func (c *Copier) deprecate(ctx context.Context, jobs []*job) {
+// deprecate copies deprecations, and returns notes about those of all versions.
+// It runs after all versions are published, since the only version of a module
+// cannot be hidden.
+func (c *Copier) deprecate(ctx context.Context, jobs []*job) (notes []string) {
 	byAddress := make(map[string][]*job)
 	var order []string
 	for _, j := range jobs {
@@ -576,8 +605,12 @@ func (c *Copier) deprecate(ctx context.Context, jobs []*job) {
 	}
 	for _, path := range order {
 		all := byAddress[path]
-		if err := c.deprecateAll(ctx, all); err != nil {
+		note, err := c.deprecateAll(ctx, all)
+		if err != nil {
 			all[0].fail(err)
+		}
+		if note != "" {
+			notes = append(notes, note)
 		}
 		for _, j := range all {
 			if err := c.deprecateVersion(ctx, j); err != nil {
@@ -585,20 +618,25 @@ func (c *Copier) deprecate(ctx context.Context, jobs []*job) {
 			}
 		}
 	}
+	return notes
 }
 
 // deprecateAll copies the deprecation of all versions of an address, unless the
 // target has one.
-func (c *Copier) deprecateAll(ctx context.Context, jobs []*job) error {
+func (c *Copier) deprecateAll(ctx context.Context, jobs []*job) (note string, err error) {
 	first := jobs[0]
 	if first.all == "" || !slices.ContainsFunc(jobs, (*job).inTarget) {
-		return nil
+		return "", nil
 	}
 	existing, err := c.Target.Deprecation(ctx, first.As)
 	if err != nil || existing != "" {
-		return err
+		return "", err
 	}
-	return c.Target.Deprecate(ctx, first.As, nil, first.all, false)
+	if c.DryRun {
+		return fmt.Sprintf("%s would be deprecated: %s", first.As, first.all), nil
+	}
+	return fmt.Sprintf("%s is deprecated now: %s", first.As, first.all),
+		c.Target.Deprecate(ctx, first.As, nil, first.all, false)
 }
 
 // inTarget reports whether the target has the version now.
@@ -617,10 +655,12 @@ func (c *Copier) deprecateVersion(ctx context.Context, j *job) error {
 	if !j.inTarget() || message == "" || message == j.all || existing != "" && existing != j.all {
 		return nil
 	}
-	if err := c.Target.Deprecate(ctx, j.As, &j.number, message, j.origin.Hidden); err != nil {
-		return err
+	if !c.DryRun {
+		if err := c.Target.Deprecate(ctx, j.As, &j.number, message, j.origin.Hidden); err != nil {
+			return err
+		}
 	}
-	j.Deprecated = message
+	j.Deprecated, j.Hidden = message, j.origin.Hidden
 	return nil
 }
 

@@ -186,6 +186,9 @@ func TestCopyOnce(t *testing.T) {
 	}, shown(report)); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{"acme/inventory is deprecated now: use acme/stock"}, report.Notes); diff != "" {
+		t.Errorf("the notes (-want +got):\n%s", diff)
+	}
 	compareModules(t, from, to, vpc)
 	compareProviders(t, from, to)
 	summary, err := to.Catalog.Providers.Summary(ctx, inventory)
@@ -384,6 +387,79 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// A version that is withdrawn in one of the registries is skipped. It is an error
+// if it is wanted by its number.
+func TestWithdrawn(t *testing.T) {
+	t.Parallel()
+	vpc, from, to := module(t, "acme/vpc/aws"), newStore(t, "dev.example.com"), newStore(t, "prod.example.com")
+	for _, v := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+		publishModule(t, from, v, v)
+	}
+	c := copying.Copier{Origin: from, Target: copying.StoreTarget{Store: to}}
+	if _, err := c.Copy(t.Context(), whole(vpc)); err != nil {
+		t.Fatal(err)
+	}
+	withdraw(t, from, vpc, "1.0.0")
+	withdraw(t, to, vpc, "1.1.0")
+	want := map[string]string{
+		"":      "",
+		"1.0.0": "cannot copy acme/vpc/aws 1.0.0: it is withdrawn in dev.example.com, but not in prod.example.com",
+		"1.1.0": "acme/vpc/aws 1.1.0: withdrawn in prod.example.com",
+	}
+	for _, dry := range []bool{false, true} {
+		c.DryRun = dry
+		for version, text := range want {
+			wanted := copying.Wanted{Address: vpc, As: vpc}
+			if version != "" {
+				v := number(t, version)
+				wanted.Exact = &v
+			}
+			report, err := c.Copy(t.Context(), []copying.Wanted{wanted})
+			if version != "" {
+				if !errors.Is(err, registry.ErrWithdrawn) || err.Error() != text {
+					t.Errorf("the error for %s is %v, want %s", version, err, text)
+				}
+				continue
+			}
+			if diff := cmp.Diff([]string{
+				"acme/vpc/aws 1.2.0 unchanged",
+				"acme/vpc/aws 1.1.0 skipped: withdrawn in prod.example.com",
+				"acme/vpc/aws 1.0.0 skipped: withdrawn in dev.example.com, but not in prod.example.com",
+			}, shown(report)); diff != "" || err != nil {
+				t.Errorf("the report with the error %v (-want +got):\n%s", err, diff)
+			}
+		}
+	}
+}
+
+// A copy that uses modules and providers of the origin has a note.
+func TestUsesOfOrigin(t *testing.T) {
+	t.Parallel()
+	from, to, dir := newStore(t, "dev.example.com"), newStore(t, "prod.example.com"), t.TempDir()
+	content := []byte("terraform {\n  required_providers {\n    inventory = { source = \"DEV.example.com/acme/inventory\" }\n" +
+		"    random = { source = \"hashicorp/random\" }\n  }\n}\n" +
+		"module \"subnet\" {\n  source = \"dev.example.com/acme/subnet/aws\"\n}\n")
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vpc := module(t, "acme/vpc/aws")
+	m := releases.Module{Dir: dir, Address: vpc, Version: number(t, "1.0.0")}
+	if _, err := from.Publisher.Module(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	c := copying.Copier{Origin: from, Target: copying.StoreTarget{Store: to}}
+	report, err := c.Copy(t.Context(), whole(vpc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{
+		"it uses DEV.example.com/acme/inventory, which clients still install from there",
+		"it uses dev.example.com/acme/subnet/aws, which clients still install from there",
+	}, report.Results[0].Notes); diff != "" {
+		t.Errorf("the notes (-want +got):\n%s", diff)
+	}
+}
+
 // A dry run changes neither registry.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
@@ -392,6 +468,7 @@ func TestDryRun(t *testing.T) {
 	publishModule(t, from, "1.1.0", "two")
 	publishModule(t, to, "1.0.0", "one")
 	publishProvider(t, from, "1.0.0")
+	deprecate(t, from.Catalog.Modules, vpc, "1.0.0", "use 1.1.0", true)
 	before := trail(t, from) + trail(t, to)
 	for addKeys, provider := range map[bool]string{
 		true: "copied", false: "failed: invalid signature: key " + signer(t).ID + " (" + signer(t).Owner +
@@ -403,7 +480,8 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("with AddKeys %v the error is %v", addKeys, err)
 		}
 		want := []string{
-			"acme/vpc/aws 1.1.0 copied", "acme/vpc/aws 1.0.0 unchanged", "acme/inventory 1.0.0 " + provider,
+			"acme/vpc/aws 1.1.0 copied", "acme/vpc/aws 1.0.0 unchanged, deprecated: use 1.1.0",
+			"acme/inventory 1.0.0 " + provider,
 		}
 		if diff := cmp.Diff(want, shown(report)); diff != "" {
 			t.Errorf("the report with AddKeys %v (-want +got):\n%s", addKeys, diff)

@@ -328,7 +328,8 @@ type HostTarget struct {
 	// Metadata reads published versions. It may be nil.
 	Metadata *metadataclient.Client
 
-	unreadable sync.Map // addresses that the credential may not read
+	unreadable sync.Map // by path: the credential may not read the address
+	withdrawn  sync.Map // by path: the withdrawn versions
 }
 
 // Name implements [Target].
@@ -341,11 +342,32 @@ func (h *HostTarget) Published(ctx context.Context, a registry.Address, v regist
 		return Version{}, registry.ErrNotFound
 	}
 	found, err := describe(ctx, h.Metadata, a, v)
-	if errors.Is(err, registry.ErrForbidden) {
+	switch {
+	case errors.Is(err, registry.ErrForbidden):
 		h.unreadable.Store(a.Path(), true)
 		return Version{}, registry.ErrNotFound
+	case errors.Is(err, registry.ErrNotFound):
+		return Version{}, h.missing(ctx, a, v)
 	}
 	return found, err
+}
+
+// missing returns registry.ErrWithdrawn for a version that was withdrawn, and
+// registry.ErrNotFound otherwise.
+func (h *HostTarget) missing(ctx context.Context, a registry.Address, v registry.Version) error {
+	found, known := h.withdrawn.Load(a.Path())
+	if !known {
+		withdrawn, _, err := lifecycle(ctx, h.Metadata, a)
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		found = withdrawn
+		h.withdrawn.Store(a.Path(), found)
+	}
+	if withdrawn, _ := found.([]registry.Version); slices.ContainsFunc(withdrawn, v.Same) {
+		return registry.ErrWithdrawn
+	}
+	return registry.ErrNotFound
 }
 
 // Module implements [Target].

@@ -45,6 +45,8 @@ type ModuleResult struct {
 	Excluded []archive.Excluded
 	// Notes describe what is missing in the documentation.
 	Notes []string
+	// Sources are the sources of its module blocks and providers.
+	Sources []string
 }
 
 // PreparedModule is a module that is ready to be published.
@@ -146,7 +148,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	if err != nil {
 		return err
 	}
-	m.Notes = document.Notes
+	m.Notes, m.Sources = document.Notes, document.Sources
 	m.setDocument(document)
 	name := ArchiveName(m.Address)
 	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)

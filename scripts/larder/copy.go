@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -416,6 +417,8 @@ type copiedVersion struct {
 	SHA256 string `json:"sha256,omitempty"`
 	// Deprecated is set if the deprecation was copied now.
 	Deprecated string `json:"deprecated,omitempty"`
+	// Hidden means that this deprecation hides the version too.
+	Hidden bool `json:"hidden,omitempty"`
 	// Notes describe what differs from the original, such as excluded files.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -426,7 +429,7 @@ func (v *copyView) set(r copying.Report) {
 	for i, one := range r.Results {
 		v.Versions[i] = copiedVersion{
 			Address: one.Address.String(), Version: one.Version, Status: one.Status, Reason: one.Reason,
-			SHA256: one.SHA256, Deprecated: one.Deprecated, Notes: one.Notes,
+			SHA256: one.SHA256, Deprecated: one.Deprecated, Hidden: one.Hidden, Notes: one.Notes,
 		}
 		if one.As.String() != one.Address.String() {
 			v.Versions[i].As = one.As.String()
@@ -439,17 +442,22 @@ func (v copyView) text(p page) {
 	var rows [][]string
 	for _, one := range v.Versions {
 		count[one.Status]++
-		reason := one.Reason
+		reasons := slices.Clone(one.Notes)
 		switch {
-		case one.Status == copying.Unchanged, one.Version == "" && len(v.Versions) == 1: // the error follows
-			continue
+		case one.Hidden:
+			reasons = append(reasons, "hidden: "+one.Deprecated)
 		case one.Deprecated != "":
-			reason = "deprecated: " + one.Deprecated
-		case len(one.Notes) > 0:
-			reason = strings.Join(one.Notes, "; ")
+			reasons = append(reasons, "deprecated: "+one.Deprecated)
+		case one.Reason != "":
+			reasons = append(reasons, one.Reason)
+		}
+		failedAlone := one.Version == "" && len(v.Versions) == 1 // the error follows
+		if failedAlone || one.Status == copying.Unchanged && len(reasons) == 0 {
+			continue
 		}
 		rows = append(rows, []string{
-			cmp.Or(one.As, one.Address), cmp.Or(one.Version, "-"), v.shown(one.Status), printable.Escape(reason),
+			cmp.Or(one.As, one.Address), cmp.Or(one.Version, "-"), v.shown(one.Status),
+			printable.Escape(strings.Join(reasons, "; ")),
 		})
 	}
 	p.Table([]terminal.Column{{Title: "ADDRESS"}, versionColumn, {Title: "STATUS"}, reasonColumn}, rows)

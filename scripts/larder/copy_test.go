@@ -94,6 +94,13 @@ func TestPromotion(t *testing.T) {
 	}, trailOf(t, prod.data)); diff != "" {
 		t.Errorf("the trail of the copy (-want +got):\n%s", diff)
 	}
+	// A version that the target has withdrawn is not copied.
+	publishModule(t, prod.data, "acme/vpc/aws", "1.0.0", output("first"))
+	larder(t, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "leaked", "--yes", "--store", "dir:"+prod.data)
+	all := copied(t, p.run(t, 0, nil, "copy", "acme/vpc/aws", "--from", dev.Host, "--dry-run", "--json"))
+	if diff := cmp.Diff([]string{"acme/vpc/aws 1.2.0 unchanged", "acme/vpc/aws 1.0.0 skipped"}, all); diff != "" {
+		t.Errorf("the dry run (-want +got):\n%s", diff)
+	}
 	clients.Each(t, func(t *testing.T, c clients.Client) {
 		got := make(map[string][]string)
 		for _, s := range []*server{dev.server, prod} {

@@ -3,6 +3,7 @@ package extract
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/docs"
@@ -20,6 +21,9 @@ type Document struct {
 	// Notes describe what is missing in the documentation. There are at most 20,
 	// and each is one line of at most 300 bytes.
 	Notes []string
+	// Sources are the sources of the module blocks and of the providers of the
+	// module, sorted. They leave out those of examples.
+	Sources []string
 }
 
 // shownNotes is the largest number of notes of a Document, and shownNote the
@@ -52,7 +56,22 @@ func Encode(ctx context.Context, name string, files map[string][]byte) (Document
 	case err != nil:
 		return Document{Notes: []string{Failed}}, nil
 	}
-	return Document{Data: data, Words: docs.Words(found, registry.MaxWords), Notes: Notes(found)}, nil
+	return Document{
+		Data: data, Words: docs.Words(found, registry.MaxWords), Notes: Notes(found), Sources: sources(found),
+	}, nil
+}
+
+func sources(d docs.Documentation) (all []string) {
+	for _, folder := range append([]docs.Folder{d.Root}, d.Submodules...) {
+		for _, m := range folder.Dependencies {
+			all = append(all, m.Source)
+		}
+		for _, p := range folder.ProviderDependencies {
+			all = append(all, p.Source)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Notes returns the notes of documentation for a [Document].
