@@ -26,7 +26,7 @@ const maxOutput = 64 << 20
 // Run runs git in a folder, and returns its standard output. env is added to
 // the environment of this process. git never prompts.
 //
-// If git fails, the error is registry.ErrInvalid and contains its last line on
+// If git fails, the error is registry.ErrInvalid and contains the reason from
 // standard error. Never pass a secret in args, which other users can list.
 func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
 	return run(ctx, dir, append(os.Environ(), env...), args...)
@@ -87,13 +87,20 @@ func subcommand(args []string) string {
 	return ""
 }
 
-// reason returns the last line that git printed, or else the error.
+// reason returns why git failed by what it printed, or else the error. That is
+// the line with "fatal:" after the one before it, which can be of ssh, or else the
+// last line.
 func reason(messages *bounded, err error) string {
-	lines := strings.Split(strings.TrimSpace(messages.String()), "\n")
-	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
-		return printable.Mark(last, 300)
+	lines := strings.FieldsFunc(strings.TrimSpace(messages.String()), func(r rune) bool { return r == '\n' || r == '\r' })
+	if len(lines) == 0 {
+		return err.Error()
 	}
-	return err.Error()
+	text := lines[len(lines)-1]
+	at := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "fatal:") })
+	if at >= 0 {
+		text = strings.Join(lines[max(0, at-1):at+1], ": ")
+	}
+	return printable.Mark(strings.TrimSpace(text), 300)
 }
 
 // bounded is a buffer with a limit.

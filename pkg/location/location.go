@@ -60,8 +60,8 @@ func TypeOf(p string) (found string) {
 const maxReference = 8 << 10
 
 // Parse parses a location. Relative locations refer to base, the URL of the
-// request. direct means that the location is a plain URL
-// without the syntax of go-getter.
+// request. direct means that the location is a plain URL without the syntax of
+// go-getter.
 //
 // Errors are registry.ErrInvalid. They never contain a query or a password.
 func Parse(reference string, base *url.URL, direct bool) (Location, error) {
@@ -132,7 +132,7 @@ func expand(reference string) string {
 }
 
 // sshForm matches USER@HOST:PATH, the form of ssh without a scheme.
-var sshForm = regexp.MustCompile(`^([A-Za-z0-9_]+)@([A-Za-z0-9._-]+):([^/].*)$`)
+var sshForm = regexp.MustCompile(`^([A-Za-z0-9_]+)@([A-Za-z0-9._-]+):/?([^/].*)$`)
 
 func expandSSH(reference string) string {
 	if match := sshForm.FindStringSubmatch(reference); match != nil {
@@ -179,9 +179,12 @@ func parseArchive(u *url.URL) (l Location, err error) {
 	if l.Checksum, err = parseChecksum(query.Get("checksum")); err != nil {
 		return Location{}, err
 	}
-	query.Del("archive")
-	query.Del("checksum")
-	u.RawQuery, u.Fragment, u.RawFragment = query.Encode(), "", ""
+	if query.Has("archive") || query.Has("checksum") {
+		query.Del("archive")
+		query.Del("checksum")
+		u.RawQuery = query.Encode()
+	}
+	u.Fragment, u.RawFragment = "", ""
 	l.URL = u
 	return l, nil
 }
@@ -245,16 +248,17 @@ func cutFolder(u *url.URL) (string, error) {
 	if !found {
 		return "", nil
 	}
-	u.Path, u.RawPath = before, ""
+	u.Path = before
+	u.RawPath, _, _ = strings.Cut(u.RawPath, "//")
 	if folder = strings.Trim(folder, "/"); folder == "" {
 		return "", nil
 	}
 	for part := range strings.SplitSeq(folder, "/") {
-		if part == "." || part == ".." || strings.ContainsAny(part, "*?[\\\x00") || !printable.Is(part) {
+		if part == ".." || strings.ContainsAny(part, "*?[\\\x00") || !printable.Is(part) {
 			return "", refused("its folder //%s is not a path within it", printable.Mark(folder, 100))
 		}
 	}
-	return path.Clean(folder), nil
+	return strings.TrimPrefix(path.Clean("/"+folder), "/"), nil
 }
 
 // sums has the lengths of checksums in bytes.

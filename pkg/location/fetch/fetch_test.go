@@ -634,13 +634,13 @@ func TestGitOverSSH(t *testing.T) {
 	}
 	ran := filepath.Join(t.TempDir(), "ran")
 	config := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(config, []byte("[core]\n\tsshCommand = \"touch "+ran+"; false\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("[core]\n\tsshCommand = \"touch "+ran+"; echo Permission denied. >&2; false\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("GIT_CONFIG_GLOBAL", config)
 	_, err := fetcher(t).Folder(t.Context(), at(t, "git::ssh://git@127.0.0.1/repo.git"), t.TempDir())
-	if !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("the error is %v, want ErrInvalid", err)
+	if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "Permission denied.: fatal: ") {
+		t.Errorf("the error is %v, want ErrInvalid with the message of ssh", err)
 	}
 	if _, err := os.Stat(ran); err != nil {
 		t.Errorf("the command did not run: %v", err)

@@ -183,7 +183,10 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	}
 	switch {
 	case err == nil:
-		return g.parse("FETCH_HEAD")
+		if commit, err = g.parse("FETCH_HEAD"); err != nil {
+			return "", noCommit(ref)
+		}
+		return commit, nil
 	case ctx.Err() != nil:
 		return "", err
 	case !isHash.MatchString(ref):
