@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,6 +78,20 @@ func (r *Repository) isOfHook(index string) bool {
 		index = filepath.Join(r.Root, index)
 	}
 	return strings.HasPrefix(index, r.gitDir+string(filepath.Separator))
+}
+
+// Modules returns the modules in the file of the commit that is checked out. If
+// the commit has no such file, it returns those of the checkout, with the errors
+// of [ReadModules].
+func (r *Repository) Modules(ctx context.Context) ([]Module, error) {
+	text, err := r.run(ctx, "cat-file", "blob", "HEAD:"+FileName)
+	if errors.Is(err, registry.ErrInvalid) {
+		return ReadModules(ctx, r.Root)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Parse(ctx, FileName, text)
 }
 
 // ReadModules returns the modules in the file of a folder. It returns
@@ -274,6 +289,15 @@ func (w *Worktree) Extract(ctx context.Context, r Release) (dir string, err erro
 // there, such as Git LFS. It returns registry.ErrInvalid if git cannot do it, for
 // example without a filter that is required.
 func (w *Worktree) readTree(ctx context.Context, commit string) error {
+	if w.commit != "" {
+		same, err := w.sameAttributes(ctx, commit)
+		if err == nil && !same {
+			err = w.empty()
+		}
+		if err != nil {
+			return err
+		}
+	}
 	w.commit = ""
 	_, err := git.RunAlone(ctx, w.files(), []string{
 		"GIT_DIR=" + w.repository.gitDir, "GIT_WORK_TREE=" + w.files(), "GIT_INDEX_FILE=" + filepath.Join(w.dir, "index"),
@@ -285,13 +309,30 @@ func (w *Worktree) readTree(ctx context.Context, commit string) error {
 		"-c", "submodule.recurse=false", "read-tree", "--reset", "-u", commit)
 	if errors.Is(err, registry.ErrInvalid) {
 		// The files and the index can be those of both commits.
-		reset := errors.Join(os.RemoveAll(w.files()), os.Mkdir(w.files(), 0o700), w.removeIndex())
-		return cmp.Or(reset, fmt.Errorf("cannot extract the files of the commit %s: %w", commit, err))
+		return cmp.Or(w.empty(), fmt.Errorf("cannot extract the files of the commit %s: %w", commit, err))
 	}
 	if err == nil {
 		w.commit = commit
 	}
 	return err
+}
+
+// sameAttributes reports whether a commit has the same attributes of files as the
+// one in the worktree. Otherwise git would not rewrite files that differ only in
+// their attributes, such as their line endings.
+func (w *Worktree) sameAttributes(ctx context.Context, commit string) (bool, error) {
+	out, err := w.repository.run(ctx, "diff-tree", "-r", "--name-only", "--no-renames", "-z", w.commit, commit, "--")
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		if path.Base(name) == ".gitattributes" {
+			return false, nil
+		}
+	}
+	return true, err
+}
+
+// empty removes all files and the index.
+func (w *Worktree) empty() error {
+	return errors.Join(os.RemoveAll(w.files()), os.Mkdir(w.files(), 0o700), w.removeIndex())
 }
 
 // removeIndex removes the index, and the lock that an interrupted git leaves.

@@ -327,6 +327,33 @@ func TestExtractAfterFilter(t *testing.T) {
 	}
 }
 
+// The files of a tag do not depend on the tag before it, if only their attributes
+// changed.
+func TestExtractAfterOtherAttributes(t *testing.T) {
+	t.Parallel()
+	r := newRepository(t, map[string]string{"a/run.ps1": "one\ntwo\n"})
+	git(t, r.Root, "tag", "v1.0.0")
+	write(t, r.Root, map[string]string{"a/.gitattributes": "*.ps1 text eol=crlf\n"})
+	commit(t, r.Root)
+	git(t, r.Root, "tag", "v1.1.0")
+	w := worktree(t, r)
+	for _, step := range []struct{ tag, want string }{
+		{"v1.0.0", "one\ntwo\n"}, {"v1.1.0", "one\r\ntwo\r\n"}, {"v1.0.0", "one\ntwo\n"},
+	} {
+		dir, err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: step.tag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "run.ps1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, string(got)); diff != "" {
+			t.Errorf("the file of %s (-want +got):\n%s", step.tag, diff)
+		}
+	}
+}
+
 // Variables that git sets for the hooks of another repository do not matter.
 func TestOpenInHook(t *testing.T) {
 	r, other := newRepository(t, map[string]string{"a/main.tf": ""}), newRepository(t, map[string]string{"b": ""})

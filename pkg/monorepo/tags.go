@@ -48,10 +48,10 @@ func overlap(a, b string) bool {
 	if !startsAlike || !endsAlike {
 		return false
 	}
-	if moreStart != "" {
-		return moreStart[0] >= '0' && moreStart[0] <= '9'
+	if moreStart != "" && (moreStart[0] < '0' || moreStart[0] > '9') {
+		return false
 	}
-	return !strings.ContainsFunc(moreEnd, func(r rune) bool {
+	return !strings.ContainsFunc(moreStart+moreEnd, func(r rune) bool {
 		isInVersion := r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune(".+-", r)
 		return !isInVersion
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
@@ -137,7 +138,8 @@ changes. ` + "`larder list`, `search` and `show`" + ` print it.
 
 Without a version, the command uses a Git tag of the checked out commit. If the
 repository's larder.hcl lists the module, the tag must match the pattern there.
-Otherwise the tag must be like v1.2.3 or 1.2.3.
+Otherwise the tag must be like v1.2.3 or 1.2.3. The published files are those of
+the commit.
 
 Publishing the same content again changes nothing and succeeds. If the version
 exists with other content, the publish fails with exit code 4. An interrupted
@@ -154,11 +156,12 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 			}
 			var tag string
 			if len(args) < 3 {
-				tag, err = setTaggedVersion(ctx, &m)
-			} else {
-				m.Version, err = registry.ParseTag(args[2])
-			}
-			if err != nil {
+				var files *monorepo.Worktree
+				if tag, files, err = useTag(ctx, &m); err != nil {
+					return nil, err
+				}
+				defer func() { err = errors.Join(err, files.Close()) }()
+			} else if m.Version, err = registry.ParseTag(args[2]); err != nil {
 				return nil, err
 			}
 			to, err := c.anyPlace()

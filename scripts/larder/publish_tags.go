@@ -35,11 +35,11 @@ contains the working directory. The file lists the modules of the repository:
   }
 
 The command publishes each version that a tag of the checked out commit names.
-It publishes the files of that commit, and not those of the checkout. With --tag
-it publishes the version of another tag. With --all-tags it publishes the
-versions of all tags, as the present larder.hcl lists the modules. A version
-that is already published with the same content is unchanged, and the command
-succeeds. It never changes your checkout and runs no Git hooks.
+It publishes the files of that commit, and not those of the checkout, and uses
+the larder.hcl of that commit. With --tag it publishes the version of another
+tag, and with --all-tags the versions of all tags. Then it uses the larder.hcl
+on disk. A version that is already published with the same content is unchanged,
+and the command succeeds. It never changes your checkout and runs no Git hooks.
 
 If some versions cannot be published, the command publishes the others, and then
 fails with exit code 3 or 4. With --all-tags, a withdrawn version stays
@@ -75,7 +75,7 @@ func (c *cli) publishTags(ctx context.Context, flags tagFlags) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	repository, modules, err := openMonorepo(ctx)
+	repository, modules, err := openMonorepo(ctx, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +133,9 @@ func prepareOnly(ctx context.Context, m releases.Module) (releases.ModuleResult,
 }
 
 // openMonorepo returns the repository that contains the working directory, and
-// its modules.
-func openMonorepo(ctx context.Context) (*monorepo.Repository, []monorepo.Module, error) {
+// its modules. They are those of the commit that is checked out if it is the one
+// to publish, and otherwise those on disk.
+func openMonorepo(ctx context.Context, flags tagFlags) (*monorepo.Repository, []monorepo.Module, error) {
 	const otherwise = "To publish one folder, use `larder publish module DIR NAMESPACE/NAME/SYSTEM VERSION`."
 	repository, err := monorepo.Open(ctx, ".")
 	if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
@@ -143,7 +144,12 @@ func openMonorepo(ctx context.Context) (*monorepo.Repository, []monorepo.Module,
 	if err != nil {
 		return nil, nil, err
 	}
-	modules, err := monorepo.ReadModules(ctx, repository.Root)
+	var modules []monorepo.Module
+	if flags.allTags || flags.tag != "" {
+		modules, err = monorepo.ReadModules(ctx, repository.Root)
+	} else {
+		modules, err = repository.Modules(ctx)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, registry.WithHint(registry.Errorf(registry.ErrNotFound, "the repository has no %s at its root",
 			monorepo.FileName), "Add it as in `larder publish --help`. %s", otherwise)

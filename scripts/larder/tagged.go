@@ -14,16 +14,17 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
-// setTaggedVersion sets the version of a module to the one that a tag of the
-// checked out commit names, and returns this tag. The files must be those of the
-// commit.
+// useTag sets the version of a module to the one that a tag of the checked out
+// commit names. It sets the folder to a temporary one with the files of this
+// commit. The folder of the checkout must not differ, except for ignored files.
+// useTag returns the tag, and the worktree, which the caller closes.
 //
 // If the repository's larder.hcl lists the module, the tag must match its
 // pattern, and the folder must be its own. Then the module gets its description
 // too. Otherwise the tag is v1.2.3 or 1.2.3.
-func setTaggedVersion(ctx context.Context, m *releases.Module) (string, error) {
-	fail := func(reason, hint string) (string, error) {
-		return "", registry.WithHint(usagef("VERSION is missing, and %s", reason), "%s", hint)
+func useTag(ctx context.Context, m *releases.Module) (string, *monorepo.Worktree, error) {
+	fail := func(reason, hint string) (string, *monorepo.Worktree, error) {
+		return "", nil, registry.WithHint(usagef("VERSION is missing, and %s", reason), "%s", hint)
 	}
 	const name = "Name the version, such as 1.0.0."
 	repository, err := monorepo.Open(ctx, m.Dir)
@@ -31,15 +32,15 @@ func setTaggedVersion(ctx context.Context, m *releases.Module) (string, error) {
 		return fail("the folder "+m.Dir+" is not in a Git repository", name)
 	}
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	path, err := repository.PathOf(m.Dir)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	all, err := monorepo.ReadModules(ctx, repository.Root)
+	all, err := repository.Modules(ctx)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return "", nil, err
 	}
 	patterns := []monorepo.Module{{Address: m.Address, Tag: "v*"}, {Address: m.Address, Tag: "*"}}
 	if i := slices.IndexFunc(all, func(one monorepo.Module) bool { return one.Address == m.Address }); i >= 0 {
@@ -51,7 +52,7 @@ func setTaggedVersion(ctx context.Context, m *releases.Module) (string, error) {
 	}
 	tags, err := repository.TagsAtHead(ctx)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	var found []monorepo.Release
 	for _, tag := range tags {
@@ -65,14 +66,22 @@ func setTaggedVersion(ctx context.Context, m *releases.Module) (string, error) {
 	case 1:
 		edited, err := repository.Edited(ctx, []monorepo.Module{{Path: path}})
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		if edited {
 			return fail("the folder differs from the tag "+printable.Escape(found[0].TagName),
 				"Commit the changes and create a tag, or name the version.")
 		}
+		found[0].Path = path
+		worktree, err := repository.Worktree()
+		if err != nil {
+			return "", nil, err
+		}
 		m.Version = found[0].Version
-		return found[0].TagName, nil
+		if m.Dir, err = worktree.Extract(ctx, found[0]); err != nil {
+			return "", nil, errors.Join(err, worktree.Close())
+		}
+		return found[0].TagName, worktree, nil
 	}
 	names := make([]string, len(found))
 	for i, release := range found {
