@@ -98,9 +98,9 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 		return refuse(hint, "%w", err)
 	}
 	if len(keys) == 0 {
-		return refuse("Add the public key first.", "there is no key to verify it with")
+		return refuse("Add its public key first, with `larder key add`.", "there is no key to verify it with")
 	}
-	return refuse("Add its public key, or sign with one of these.", "the key is not one of %s", strings.Join(ids, ", "))
+	return refuse("Add its public key with `larder key add`, or sign with one of these.", "the key is not one of %s", strings.Join(ids, ", "))
 }
 
 // Issuer returns the ID of the key that a binary detached signature names,
