@@ -678,7 +678,9 @@ func TestPrivateAddresses(t *testing.T) {
 	redirect := handle(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "https://169.254.169.254/latest/meta-data", http.StatusFound)
 	})
-	public := client.New(nil, "larder/test", nil).Confine(t.Context(), "")
+	public := client.New(nil, "larder/test", nil)
+	public.Wait = time.Millisecond
+	public = public.Confine(t.Context(), "")
 	for name, c := range map[string]struct {
 		client    *client.Client
 		reference string
@@ -694,7 +696,6 @@ func TestPrivateAddresses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.client.Wait = time.Millisecond
 			f := &fetch.Fetcher{Client: c.client}
 			_, err := f.Folder(t.Context(), at(t, c.reference), t.TempDir())
 			if !errors.Is(err, client.ErrRefusedAddress) {
