@@ -1,6 +1,7 @@
 package pagetest_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/hostile"
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -100,7 +102,8 @@ func number(minor, patch int) registry.Version {
 	return registry.Version{Major: 1, Minor: uint64(minor), Patch: uint64(patch)}
 }
 
-// publish publishes a module from files, as the command line does.
+// publish packs and publishes a module from files. It leaves out what only the
+// command line checks, as an attacker would.
 func (a *attacked) publish(name string, v registry.Version, files map[string]string) error {
 	a.t.Helper()
 	dir := a.t.TempDir()
@@ -113,7 +116,13 @@ func (a *attacked) publish(name string, v registry.Version, files map[string]str
 		Catalog: a.data.Catalog, Objects: a.data.Objects, By: registry.Publisher{Kind: registry.PublisherUser, Name: "eve"},
 		Now: func() time.Time { return published },
 	}
-	_, err := p.Module(a.t.Context(), releases.Module{Dir: dir, Address: module(name), Version: v})
+	var packed bytes.Buffer
+	if _, err := archive.Pack(a.t.Context(), dir, archive.Options{}, &packed); err != nil {
+		return err
+	}
+	path := filepath.Join(a.t.TempDir(), name+".tar.gz")
+	a.must(os.WriteFile(path, packed.Bytes(), 0o600))
+	_, err := p.Module(a.t.Context(), releases.Module{Archive: path, Address: module(name), Version: v})
 	return err
 }
 

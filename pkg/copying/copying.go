@@ -635,8 +635,10 @@ func (c *Copier) deprecateAll(ctx context.Context, jobs []*job) (note string, er
 	if c.DryRun {
 		return fmt.Sprintf("%s would be deprecated: %s", first.As, first.all), nil
 	}
-	return fmt.Sprintf("%s is deprecated now: %s", first.As, first.all),
-		c.Target.Deprecate(ctx, first.As, nil, first.all, false)
+	if err := c.Target.Deprecate(ctx, first.As, nil, first.all, false); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s is deprecated now: %s", first.As, first.all), nil
 }
 
 // inTarget reports whether the target has the version now.

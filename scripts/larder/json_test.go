@@ -183,7 +183,7 @@ var jsonRuns = []struct {
 	{"publish provider", "./dist acme/inventory", 0},
 	{"publish provider", "./dist newcomer/inventory", exitInvalid},
 	{"publish provider", "./mirror acme/inventory", exitInvalid},
-	{"copy", "acme/vpc/aws acme/inventory --from local --to ./new --dry-run", 0},
+	{"copy", "acme/vpc/aws acme/inventory --from local --to ./new --dry-run --add-keys", 0},
 	{"copy", "acme/vpc/aws acme/inventory --from local --to ./new", exitInvalid}, // a key is missing
 	{"copy", "acme/vpc/aws acme/inventory --from local --to ./new --add-keys", 0},
 	{"copy", "acme/vpc/aws 9.9.9 --from local --to ./new", exitNotFound},
