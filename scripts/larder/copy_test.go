@@ -177,7 +177,9 @@ func TestKilledCopy(t *testing.T) {
 		want = append(want, version)
 	}
 	copies := func(to string) *exec.Cmd {
-		return exec.CommandContext(t.Context(), "larder", "copy", "acme/vpc/aws", "--from", from, "--to", to, "--json")
+		cmd := exec.CommandContext(t.Context(), "larder", "copy", "acme/vpc/aws", "--from", from, "--to", to, "--json")
+		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // a killed copy leaves folders
+		return cmd
 	}
 	begin := time.Now()
 	if out, err := copies(newData(t)).CombinedOutput(); err != nil {
