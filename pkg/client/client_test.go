@@ -646,10 +646,17 @@ func TestRetryAfterDeadline(t *testing.T) {
 	}
 }
 
+// hang waits until the client gives up, and then closes the connection: a
+// response could still reach the client while it closes its side.
+func hang(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
 func TestAttemptTimesOut(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	w := newWorld(t, hang)
 	c := w.client(t)
 	c.SetTimes(time.Second, time.Millisecond, 30*time.Millisecond)
 	service, err := c.ServiceAt("https://registry.example.com/")
@@ -925,9 +932,9 @@ func TestDownload(t *testing.T) {
 		"idle": {answer: func(w http.ResponseWriter, r *http.Request, _ int32) {
 			_, _ = io.WriteString(w, "content")
 			w.(http.Flusher).Flush()
-			<-r.Context().Done()
+			hang(w, r)
 		}, err: registry.ErrUnavailable, attempts: 1, idle: true},
-		"idle from the start": {answer: func(_ http.ResponseWriter, r *http.Request, _ int32) { <-r.Context().Done() },
+		"idle from the start": {answer: func(w http.ResponseWriter, r *http.Request, _ int32) { hang(w, r) },
 			err: registry.ErrUnavailable, attempts: 1, idle: true},
 		"slow but steady": {answer: func(w http.ResponseWriter, _ *http.Request, _ int32) {
 			for range 100 { // in total longer than the idle timeout

@@ -141,9 +141,9 @@ func TestUploadOfABrokenFile(t *testing.T) {
 func TestUploadThatStops(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) {
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
+		hang(w, r)
 	})
 	c := w.client(t)
 	c.SetTimes(50*time.Millisecond, time.Millisecond, time.Second)

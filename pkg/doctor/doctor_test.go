@@ -291,7 +291,7 @@ func hang(part string) func(string, http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.Contains(r.URL.Path, part) {
 				<-r.Context().Done()
-				return
+				panic(http.ErrAbortHandler) // a response could still arrive
 			}
 			next.ServeHTTP(w, r)
 		})

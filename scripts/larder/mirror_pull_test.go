@@ -401,6 +401,7 @@ func TestPullThroughInterrupted(t *testing.T) {
 		if !answers.Load() && strings.HasSuffix(r.URL.Path, "/versions") {
 			waiting <- struct{}{}
 			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // a response could still arrive
 		}
 		w.WriteHeader(status)
 		_, _ = w.Write(body)
@@ -439,6 +440,7 @@ func (o *origin) paused(t *testing.T) (proxy *httptest.Server, downloads, goOn c
 			select {
 			case <-goOn:
 			case <-r.Context().Done():
+				panic(http.ErrAbortHandler) // the rest could still arrive
 			}
 		}
 		_, _ = w.Write(body)

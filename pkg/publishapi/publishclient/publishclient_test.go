@@ -664,11 +664,11 @@ func TestInterrupted(t *testing.T) {
 	m := release(t)
 	f.record = recorded(m)
 	ctx, cancel := context.WithCancel(t.Context())
-	f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
+	f.fault = func(kind string, n int, _ http.ResponseWriter, r *http.Request) bool {
 		if kind == "inspect "+m.Files[0].Name && n == 1 {
 			cancel()
 			<-r.Context().Done()
-			return true
+			panic(http.ErrAbortHandler) // a response could still arrive
 		}
 		return false
 	}
@@ -706,6 +706,10 @@ func TestInterrupted(t *testing.T) {
 		if kind == "commit" {
 			cancel()
 			<-r.Context().Done()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.committed = true
+			panic(http.ErrAbortHandler) // a response could still arrive
 		}
 		return false
 	}
