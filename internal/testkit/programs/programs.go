@@ -4,7 +4,9 @@ package programs
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -36,12 +38,19 @@ func InCheckout(name string) (string, error) {
 }
 
 // FreeAddress returns a loopback address with a port that no process listens
-// on.
+// on. The port is random and below those that systems give to connections and to
+// listeners on port 0. Thus, the address stays free until a server uses it.
 func FreeAddress(ctx context.Context) (string, error) {
+	const first, last, attempts = 20000, 31999, 100
 	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var err error
+	for range attempts {
+		var l net.Listener
+		port := first + rand.IntN(last-first+1)
+		l, err = config.Listen(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", err
 }
