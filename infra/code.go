@@ -3,12 +3,14 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/larder-registry/larder/pkg/git"
 )
 
 // packFunction writes the deployment package of a function: a zip file with its
@@ -56,8 +58,12 @@ func packFunction(dist, name string) (path, digest string, err error) {
 // leaves out the commit, so that a stack changes with releases and not with
 // each commit.
 func sourceRelease() string {
-	describe := []string{"describe", "--tags", "--match", "v*", "--abbrev=0"}
-	out, err := exec.Command("git", describe...).Output() //nolint:noctx // it takes milliseconds
+	ctx := context.Background() // it takes milliseconds
+	var out []byte
+	checkout, err := git.Open(ctx, ".")
+	if err == nil {
+		out, err = checkout.Run(ctx, "describe", "--tags", "--match", "v*", "--abbrev=0")
+	}
 	if err != nil {
 		return "unknown"
 	}

@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -368,7 +371,7 @@ var rules = []rule{
 		publishing(
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
-			"pkg/session", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics", "pkg/admission",
+			"pkg/session", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics", "pkg/admission", "pkg/git",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
 	},
@@ -497,6 +500,24 @@ func TestLambdaHasOneImporter(t *testing.T) {
 				i, "github.com/aws/aws-lambda-go",
 			) && name != "pkg/lambdahttp" && name != testkit+"lambda" && name != "internal/bench" {
 				t.Errorf("%s imports %s", name, i)
+			}
+		}
+	}
+}
+
+// Only pkg/git starts git, so that git never obeys a repository of a stranger.
+// Other packages may not even name the program.
+func TestGitHasOneStarter(t *testing.T) {
+	t.Parallel()
+	starts := regexp.MustCompile(`(Command|CommandContext|LookPath|run)\([^)]*"git"`)
+	for name, p := range list(t) {
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join("..", name, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := starts.Find(text); found != nil && name != "pkg/git" {
+				t.Errorf("%s/%s starts git: %s", name, file, found)
 			}
 		}
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/larder-registry/larder/pkg/git"
 )
 
 const (
@@ -87,7 +89,11 @@ func run(ctx context.Context, args []string) error {
 
 // head returns the checked out commit, and its time in seconds since 1970.
 func head(ctx context.Context) (commit, date string, err error) {
-	out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%H %ct").Output()
+	var out []byte
+	checkout, err := git.Open(ctx, ".")
+	if err == nil {
+		out, err = checkout.Run(ctx, "log", "-1", "--format=%H %ct")
+	}
 	if err != nil {
 		return "", "", fmt.Errorf("cannot read the commit: %w", err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -149,9 +150,12 @@ func (r *Rehearsal) check(ctx context.Context) error {
 	if r.Older == "" {
 		return nil
 	}
-	if out, err := exec.CommandContext(ctx, "git", "-C", r.Checkout, "cat-file", "-e",
-		r.Older+":infra/cdk.json").CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot deploy commit %s of this checkout: %s", r.Older, bytes.TrimSpace(out))
+	checkout, err := git.Open(ctx, r.Checkout)
+	if err == nil {
+		_, err = checkout.Run(ctx, "cat-file", "-e", r.Older+":infra/cdk.json")
+	}
+	if err != nil {
+		return fmt.Errorf("cannot deploy commit %s of this checkout: %w", r.Older, err)
 	}
 	return nil
 }
@@ -337,6 +341,10 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if err != nil {
 			return err
 		}
+		history, err := git.Open(ctx, d.Checkout)
+		if err != nil {
+			return err
+		}
 		tar := filepath.Join(d.scratch, "older.tar")
 		if err := os.RemoveAll(checkout); err != nil {
 			return err
@@ -345,7 +353,7 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if err := os.MkdirAll(checkout, 0o700); err != nil {
 			return err
 		}
-		if _, err := d.run(ctx, d.Checkout, nil, "git", "archive", "--output", tar, d.Older); err != nil {
+		if _, err := history.Run(ctx, "archive", "--output", tar, d.Older); err != nil {
 			return err
 		}
 		if _, err := d.run(ctx, checkout, nil, "tar", "-xf", tar); err != nil {

@@ -1,4 +1,8 @@
-// Package git runs the program git.
+// Package git runs the program git. It obeys nothing that a repository of a
+// stranger says: no program that its configuration names, and no repository
+// that lies among its files.
+//
+// Only this package starts git.
 package git
 
 import (
@@ -9,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,42 +28,36 @@ var ErrMissing = errors.New("git is not installed")
 // maxOutput bounds the output of git, in bytes.
 const maxOutput = 64 << 20
 
-// Run runs git in a folder, and returns its standard output. env is added to
-// the environment of this process. git never prompts.
-//
-// If git fails, the error is registry.ErrInvalid and contains the reason from
-// standard error. Never pass a secret in args, which other users can list.
-func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
-	return run(ctx, dir, append(os.Environ(), env...), args...)
+// Setting is a setting of git and its value.
+type Setting struct{ Key, Value string }
+
+// safe are settings for all commands. They override those of the user and of a
+// repository. Without them, the configuration of a repository could name
+// programs that git runs.
+var safe = []Setting{
+	{"safe.bareRepository", "explicit"},
+	{"core.fsmonitor", "false"}, {"core.sparseCheckout", "false"}, {"core.hooksPath", os.DevNull}, {"diff.external", ""},
+	{"core.protectNTFS", "true"}, {"core.protectHFS", "true"},
+	{"submodule.recurse", "false"}, {"gc.auto", "0"}, {"maintenance.auto", "false"},
 }
 
-// RunAlone is like [Run], but ignores the variables that name a repository. Git
-// sets them for hooks.
-func RunAlone(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
-	own := slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		name, _, _ := strings.Cut(variable, "=")
-		return slices.Contains(local, name)
-	})
-	return run(ctx, dir, append(own, env...), args...)
+// call is how git is run.
+type call struct {
+	dir      string
+	passed   []string // the beginnings of variables of git that are passed on
+	environ  []string
+	settings []Setting // in addition to the safe ones
 }
 
-// local are the variables of `git rev-parse --local-env-vars`, without those of
-// settings.
-var local = []string{
-	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
-	"GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY",
-	"GIT_PREFIX", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
-}
-
-func run(ctx context.Context, dir string, environ []string, args ...string) ([]byte, error) {
+// run returns the standard output. If git fails, the error is a *failure.
+func (c call) run(ctx context.Context, args ...string) ([]byte, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
 		return nil, registry.WithHint(registry.Errorf(ErrMissing, "cannot run git: %w", registry.ErrNotFound),
 			"Install git.")
 	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // callers separate options from other arguments
-	cmd.Dir = dir
-	cmd.Env = append(environ, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	cmd.Dir, cmd.Env = c.dir, c.env()
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that git removes its locks
 	cmd.WaitDelay = 5 * time.Second
 	out, messages := &bounded{limit: maxOutput}, &bounded{limit: 64 << 10, drop: true}
@@ -69,31 +68,70 @@ func run(ctx context.Context, dir string, environ []string, args ...string) ([]b
 		return nil, ctx.Err()
 	case out.full:
 		return nil, fmt.Errorf("%w repository: the output of git %s has more than %d bytes",
-			registry.ErrInvalid, subcommand(args), maxOutput)
+			registry.ErrInvalid, args[0], maxOutput)
 	case err != nil:
-		return nil, fmt.Errorf("%w repository: git %s failed: %s", registry.ErrInvalid, subcommand(args),
-			reason(messages, err))
+		return nil, &failure{args[0], messages.String(), err}
 	}
 	return out.Bytes(), nil
 }
 
-// subcommand returns the first argument that is not an option of git itself.
-func subcommand(args []string) string {
-	for i, arg := range args {
-		if !strings.HasPrefix(arg, "-") && (i == 0 || args[i-1] != "-c") {
-			return arg
-		}
+// env returns the environment of git. Git sets variables for hooks that name a
+// repository, and others name programs. So almost none of them is passed on.
+func (c call) env() []string {
+	environ := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		variable = strings.ToUpper(variable) // as Windows compares names
+		return strings.HasPrefix(variable, "GIT_") &&
+			!slices.ContainsFunc(c.passed, func(start string) bool { return strings.HasPrefix(variable, start) })
+	})
+	environ = append(environ, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_EDITOR=false",
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0",
+		// A configuration can make git fetch missing objects, with any program.
+		"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
+	first := 0
+	if slices.Contains(c.passed, settingsCount) {
+		first, _ = strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
 	}
-	return ""
+	settings := append(slices.Clone(safe), c.settings...)
+	environ = append(environ, settingsCount+strconv.Itoa(first+len(settings)))
+	for i, s := range settings {
+		environ = append(environ, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", first+i, s.Key),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", first+i, s.Value))
+	}
+	return append(environ, c.environ...)
 }
+
+const settingsCount = "GIT_CONFIG_COUNT="
+
+var (
+	// usersOwn are variables with settings of the user, for example of a CI service.
+	usersOwn = []string{
+		"GIT_CONFIG_GLOBAL=", "GIT_CONFIG_SYSTEM=", "GIT_CONFIG_NOSYSTEM=", settingsCount, "GIT_CONFIG_KEY_",
+		"GIT_CONFIG_VALUE_",
+	}
+	// forServers are those with which git connects to servers, in addition.
+	forServers = append(slices.Clone(usersOwn), "GIT_ASKPASS=", "GIT_SSH=", "GIT_SSH_", "GIT_SSL_", "GIT_HTTP_",
+		"GIT_PROXY_")
+)
+
+// failure is an error of git. It is registry.ErrInvalid.
+type failure struct {
+	subcommand, messages string
+	err                  error
+}
+
+func (f *failure) Error() string {
+	return fmt.Sprintf("%v repository: git %s failed: %s", registry.ErrInvalid, f.subcommand, f.reason())
+}
+
+func (f *failure) Unwrap() error { return registry.ErrInvalid }
 
 // reason returns why git failed by what it printed, or else the error. That is
 // the line with "fatal:" after the one before it, which can be of ssh, or else the
 // last line.
-func reason(messages *bounded, err error) string {
-	lines := strings.FieldsFunc(strings.TrimSpace(messages.String()), func(r rune) bool { return r == '\n' || r == '\r' })
+func (f *failure) reason() string {
+	lines := strings.FieldsFunc(strings.TrimSpace(f.messages), func(r rune) bool { return r == '\n' || r == '\r' })
 	if len(lines) == 0 {
-		return err.Error()
+		return f.err.Error()
 	}
 	text := lines[len(lines)-1]
 	at := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "fatal:") })

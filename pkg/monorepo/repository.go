@@ -19,33 +19,14 @@ import (
 
 // Repository is a Git repository with a checkout. Create one with [Open].
 type Repository struct {
-	// Root is the absolute path of the checkout.
-	Root string
-	// gitDir is the absolute path of the repository's own folder.
-	gitDir string
+	*git.Repository
 }
 
-// Open returns the repository that contains a folder. It returns
-// registry.ErrNotFound if there is none, or if this machine has no git. It
-// returns registry.ErrInvalid if git does not trust the owner of the repository.
+// Open returns the repository that contains a folder, with the errors of
+// [git.Open].
 func Open(ctx context.Context, dir string) (*Repository, error) {
-	out, err := git.RunAlone(ctx, dir, nil, "rev-parse", "--show-toplevel", "--absolute-git-dir")
-	if errors.Is(err, registry.ErrInvalid) {
-		reason := strings.TrimPrefix(err.Error(), registry.ErrInvalid.Error()+" repository: ")
-		if _, trust, isOthers := strings.Cut(reason, "git config --global"); isOthers {
-			return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid,
-				"cannot use the Git repository: another user owns its folder"), "To trust it, run `git config --global%s`.", trust)
-		}
-		return nil, registry.Errorf(registry.ErrNotFound, "cannot find a Git repository: %s", reason)
-	}
-	if err != nil {
-		return nil, err
-	}
-	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if len(lines) != 2 {
-		return nil, fmt.Errorf("%w repository: the path of the checkout has a line break", registry.ErrInvalid)
-	}
-	return &Repository{Root: filepath.FromSlash(lines[0]), gitDir: filepath.FromSlash(lines[1])}, nil
+	r, err := git.Open(ctx, dir)
+	return &Repository{r}, err
 }
 
 // PathOf returns the path of a folder, relative to the root of the repository and
@@ -63,28 +44,11 @@ func (r *Repository) PathOf(dir string) (string, error) {
 	return filepath.ToSlash(path), err
 }
 
-// run runs git in the checkout. In a hook, the index is that of the hook.
-func (r *Repository) run(ctx context.Context, args ...string) ([]byte, error) {
-	env := []string{"GIT_DIR=" + r.gitDir, "GIT_WORK_TREE=" + r.Root}
-	if index := os.Getenv("GIT_INDEX_FILE"); index != "" && os.Getenv("GIT_DIR") != "" && r.isOfHook(index) {
-		env = append(env, "GIT_INDEX_FILE="+index)
-	}
-	return git.RunAlone(ctx, r.Root, env, args...)
-}
-
-// isOfHook reports whether an index is one of this repository.
-func (r *Repository) isOfHook(index string) bool {
-	if !filepath.IsAbs(index) {
-		index = filepath.Join(r.Root, index)
-	}
-	return strings.HasPrefix(index, r.gitDir+string(filepath.Separator))
-}
-
 // Modules returns the modules in the file of the commit that is checked out. If
 // the commit has no such file, it returns those of the checkout, with the errors
 // of [ReadModules].
 func (r *Repository) Modules(ctx context.Context) ([]Module, error) {
-	text, err := r.run(ctx, "cat-file", "blob", "HEAD:"+FileName)
+	text, err := r.Run(ctx, "cat-file", "blob", "HEAD:"+FileName)
 	if errors.Is(err, registry.ErrInvalid) {
 		return ReadModules(ctx, r.Root)
 	}
@@ -128,7 +92,7 @@ func (r *Repository) TagsAtHead(ctx context.Context) ([]string, error) {
 
 func (r *Repository) tags(ctx context.Context, options ...string) ([]string, error) {
 	args := append([]string{"for-each-ref", "--format=%(refname)"}, options...)
-	out, err := r.run(ctx, append(args, tagPrefix)...)
+	out, err := r.Run(ctx, append(args, tagPrefix)...)
 	if err != nil {
 		return nil, err
 	}
@@ -146,22 +110,30 @@ func (r *Repository) HasTag(ctx context.Context, name string) (bool, error) {
 }
 
 // Edited reports whether the folders of modules, or the file that lists them,
-// differ from the commit that is checked out. It does not count ignored files.
-func (r *Repository) Edited(ctx context.Context, modules []Module) (bool, error) {
-	args := []string{
-		"--no-optional-locks", "--literal-pathspecs", "status", "--porcelain", "--untracked-files=normal", "--", FileName,
+// differ from the commit that is checked out. It does not count ignored files. It
+// compares all bytes, because the index can say that a file has not changed.
+func (r *Repository) Edited(ctx context.Context, modules []Module) (edited bool, err error) {
+	dir, err := os.MkdirTemp("", "larder-index-")
+	if err != nil {
+		return false, fmt.Errorf("cannot create a temporary folder: %w", err)
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	index := filepath.Join(dir, "index")
+	if _, err := r.RunIn(ctx, r.Root, index, "read-tree", "HEAD"); err != nil {
+		return false, err
+	}
+	args := []string{"status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--", FileName}
 	for _, m := range modules {
-		args = append(args, m.Path)
+		args = append(args, ":(literal)"+m.Path)
 	}
-	out, err := r.run(ctx, args...)
+	out, err := r.RunIn(ctx, r.Root, index, args...)
 	return len(out) > 0, err
 }
 
 // IsShallow reports whether the repository lacks a part of its history, and so
 // perhaps tags.
 func (r *Repository) IsShallow(ctx context.Context) (bool, error) {
-	out, err := r.run(ctx, "rev-parse", "--is-shallow-repository")
+	out, err := r.Run(ctx, "rev-parse", "--is-shallow-repository")
 	return strings.TrimSpace(string(out)) == "true", err
 }
 
@@ -181,11 +153,11 @@ func (r *Repository) ChangedSince(ctx context.Context, revision string, modules 
 	if err != nil {
 		return nil, err
 	}
-	tracked, err := r.run(ctx, "--no-optional-locks", "diff", "--name-only", "--no-renames", "--no-ext-diff", "-z", base, "--")
+	tracked, err := r.Run(ctx, "diff", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty", "-z", base, "--")
 	if err != nil {
 		return nil, err
 	}
-	untracked, err := r.run(ctx, "ls-files", "--others", "--exclude-standard", "-z")
+	untracked, err := r.Run(ctx, "ls-files", "--others", "--exclude-standard", "-z")
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +165,7 @@ func (r *Repository) ChangedSince(ctx context.Context, revision string, modules 
 	var before []Module
 	if slices.Contains(files, FileName) {
 		// Without the file, or with an invalid one, all modules differ.
-		text, _ := r.run(ctx, "cat-file", "blob", base+":"+FileName)
+		text, _ := r.Run(ctx, "cat-file", "blob", base+":"+FileName)
 		if before, err = Parse(ctx, FileName, text); err != nil && ctx.Err() != nil {
 			return nil, err
 		}
@@ -216,7 +188,7 @@ func (r *Repository) mergeBase(ctx context.Context, revision string) (string, er
 		return "", registry.WithHint(fmt.Errorf("%w revision %.200q: there is no such commit", registry.ErrInvalid, revision),
 			"Fetch it, for example with `git fetch origin main`, and use origin/main.")
 	}
-	base, err := r.run(ctx, "merge-base", commit, "HEAD")
+	base, err := r.Run(ctx, "merge-base", commit, "HEAD")
 	if !errors.Is(err, registry.ErrInvalid) && err != nil {
 		return "", err
 	}
@@ -230,46 +202,54 @@ func (r *Repository) mergeBase(ctx context.Context, revision string) (string, er
 
 // commit returns the hash of a commit.
 func (r *Repository) commit(ctx context.Context, revision string) (string, error) {
-	out, err := r.run(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	out, err := r.Run(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	return strings.TrimSpace(string(out)), err
 }
 
 // Worktree is a temporary folder with the files of one commit. Create one with
 // [Repository.Worktree].
 //
-// It has an index of its own. So the repository has no trace of it, even if the
-// process is killed.
+// It has a repository of its own, with the objects of the other one. So that one
+// has no trace of it, even if the process is killed, and none of its settings
+// applies, such as filters.
 type Worktree struct {
 	repository *Repository
-	dir        string // has the folder of the files, the index, and an empty folder for hooks
+	dir        string // has the folder of the files, the own repository and the index
+	own        *git.Repository
 	commit     string // whose files it has; empty at first
 }
 
 // Worktree returns a new, empty worktree. The caller closes it.
-func (r *Repository) Worktree() (*Worktree, error) {
+func (r *Repository) Worktree(ctx context.Context) (*Worktree, error) {
 	dir, err := os.MkdirTemp("", "larder-worktree-")
 	if err != nil {
 		return nil, fmt.Errorf("cannot create a temporary folder: %w", err)
 	}
 	w := &Worktree{repository: r, dir: dir}
-	for _, name := range []string{w.files(), w.hooks()} {
+	own := filepath.Join(dir, "git")
+	for _, name := range []string{w.files(), own} {
 		if err := os.Mkdir(name, 0o700); err != nil {
 			return nil, errors.Join(fmt.Errorf("cannot create a temporary folder: %w", err), w.Close())
 		}
+	}
+	if w.own, err = git.Init(ctx, own, r.Repository); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
 func (w *Worktree) files() string { return filepath.Join(w.dir, "files") }
 
-func (w *Worktree) hooks() string { return filepath.Join(w.dir, "hooks") }
+func (w *Worktree) index() string { return filepath.Join(w.dir, "index") }
 
 // Close removes the worktree.
 func (w *Worktree) Close() error { return os.RemoveAll(w.dir) }
 
 // Extract puts the files of a release into the worktree, as a checkout of its
-// tag would. It runs no hooks. It returns the folder of the module. It returns
-// registry.ErrInvalid if the tag has no such folder, or is not that of a commit.
+// tag would without filters. It returns the folder of the module. It returns
+// registry.ErrInvalid if the tag has no such folder, if it is not that of a commit,
+// or if files of the folder are not in the commit, because they are in Git LFS or in
+// a submodule.
 func (w *Worktree) Extract(ctx context.Context, r Release) (dir string, err error) {
 	commit, err := w.repository.commit(ctx, tagPrefix+r.TagName)
 	if errors.Is(err, registry.ErrInvalid) {
@@ -281,13 +261,15 @@ func (w *Worktree) Extract(ctx context.Context, r Release) (dir string, err erro
 	if err != nil {
 		return "", err
 	}
-	return w.folder(r.Path)
+	if dir, err = w.folder(r.Path); err != nil {
+		return "", err
+	}
+	return dir, w.own.CheckFolder(ctx, commit, w.files(), r.Path)
 }
 
 // readTree puts the files of a commit into the worktree. The same files have the
-// same bytes on every system, except for the filters that Git has configured
-// there, such as Git LFS. It returns registry.ErrInvalid if git cannot do it, for
-// example without a filter that is required.
+// same bytes on every system. It returns registry.ErrInvalid if git cannot do it,
+// for example without an object.
 func (w *Worktree) readTree(ctx context.Context, commit string) error {
 	if w.commit != "" {
 		same, err := w.sameAttributes(ctx, commit)
@@ -299,17 +281,11 @@ func (w *Worktree) readTree(ctx context.Context, commit string) error {
 		}
 	}
 	w.commit = ""
-	_, err := git.RunAlone(ctx, w.files(), []string{
-		"GIT_DIR=" + w.repository.gitDir, "GIT_WORK_TREE=" + w.files(), "GIT_INDEX_FILE=" + filepath.Join(w.dir, "index"),
-		"GIT_NO_REPLACE_OBJECTS=1", "GIT_ATTR_NOSYSTEM=1",
-	},
-		"-c", "core.hooksPath="+w.hooks(), "-c", "core.autocrlf=false", "-c", "core.eol=lf",
-		"-c", "core.attributesFile="+os.DevNull, "-c", "core.symlinks=true",
-		"-c", "core.sparseCheckout=false", "-c", "core.splitIndex=false", "-c", "core.fsmonitor=false",
-		"-c", "submodule.recurse=false", "read-tree", "--reset", "-u", commit)
+	_, err := w.own.RunIn(ctx, w.files(), w.index(), "read-tree", "--reset", "-u", commit)
 	if errors.Is(err, registry.ErrInvalid) {
 		// The files and the index can be those of both commits.
-		return cmp.Or(w.empty(), fmt.Errorf("cannot extract the files of the commit %s: %w", commit, err))
+		return cmp.Or(w.empty(), registry.WithHint(fmt.Errorf("cannot extract the files of the commit %s: %w", commit, err),
+			"If the clone is partial, fetch all files with `git fetch --refetch --no-filter`."))
 	}
 	if err == nil {
 		w.commit = commit
@@ -321,7 +297,7 @@ func (w *Worktree) readTree(ctx context.Context, commit string) error {
 // one in the worktree. Otherwise git would not rewrite files that differ only in
 // their attributes, such as their line endings.
 func (w *Worktree) sameAttributes(ctx context.Context, commit string) (bool, error) {
-	out, err := w.repository.run(ctx, "diff-tree", "-r", "--name-only", "--no-renames", "-z", w.commit, commit, "--")
+	out, err := w.own.Run(ctx, "diff-tree", "-r", "--name-only", "--no-renames", "-z", w.commit, commit, "--")
 	for name := range strings.SplitSeq(string(out), "\x00") {
 		if path.Base(name) == ".gitattributes" {
 			return false, nil
@@ -337,8 +313,8 @@ func (w *Worktree) empty() error {
 
 // removeIndex removes the index, and the lock that an interrupted git leaves.
 func (w *Worktree) removeIndex() error {
-	for _, name := range []string{"index", "index.lock"} {
-		if err := os.Remove(filepath.Join(w.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range []string{w.index(), w.index() + ".lock"} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -2,9 +2,11 @@ package monorepo_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -228,7 +230,7 @@ func TestExtract(t *testing.T) {
 
 func worktree(t *testing.T, r *monorepo.Repository) *monorepo.Worktree {
 	t.Helper()
-	w, err := r.Worktree()
+	w, err := r.Worktree(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,33 +299,69 @@ func TestOpenInvalid(t *testing.T) {
 	}
 }
 
-// A filter that fails does not stop the tags after it.
-func TestExtractAfterFilter(t *testing.T) {
+// A tag that cannot be extracted does not stop the tags after it, and has no file
+// of the tag before it.
+func TestExtractAfterFailure(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t, map[string]string{"a/main.tf": "# one\n"})
 	git(t, r.Root, "tag", "v1.0.0")
-	git(t, r.Root, "config", "filter.broken.clean", "cat")
-	git(t, r.Root, "config", "filter.broken.smudge", "false")
-	git(t, r.Root, "config", "filter.broken.required", "true")
-	attributes := filepath.Join(r.Root, ".gitattributes")
-	if err := os.WriteFile(attributes, []byte("*.bin filter=broken\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(r.Root, "a", "x.bin"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	git(t, r.Root, "add", ".")
-	git(t, r.Root, "commit", "--quiet", "--message=two")
+	write(t, r.Root, map[string]string{"a/other.tf": "# lost\n"})
+	commit(t, r.Root)
 	git(t, r.Root, "tag", "v1.1.0")
+	lost := filepath.Join(r.Root, ".git", "objects", "b0", "ac0e5e9ae11dc9ca263c3c1795916594f2e206")
+	if err := os.Remove(lost); err != nil {
+		t.Fatal(err)
+	}
 	w := worktree(t, r)
 	for _, step := range []struct {
 		tag    string
 		failed bool
 	}{{"v1.0.0", false}, {"v1.1.0", true}, {"v1.0.0", false}} {
-		_, err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: step.tag})
-		if step.failed != errors.Is(err, registry.ErrInvalid) || !step.failed && err != nil {
-			t.Errorf("%s: %v", step.tag, err)
+		dir, err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: step.tag})
+		if step.failed {
+			if !errors.Is(err, registry.ErrInvalid) {
+				t.Errorf("%s: got error %v, want ErrInvalid", step.tag, err)
+			}
+			continue
 		}
+		if err != nil {
+			t.Fatalf("%s: %v", step.tag, err)
+		}
+		if diff := cmp.Diff(map[string]string{"main.tf": "# one\n"}, read(t, dir)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.tag, diff)
+		}
+	}
+}
+
+// The extracted files are those of the commit's objects. No filter of the
+// repository or of the user runs.
+func TestExtractWithoutFilters(t *testing.T) {
+	r := newRepository(t, map[string]string{
+		"a/main.tf": "# one\n", "a/.gitattributes": "*.tf filter=own\n*.bin filter=user\n", "a/x.bin": "x\n",
+	})
+	git(t, r.Root, "tag", "v1.0.0")
+	ran := filepath.Join(t.TempDir(), "ran")
+	config := filepath.Join(t.TempDir(), "config")
+	write(t, filepath.Dir(config), map[string]string{"config": "[filter \"user\"]\n\tsmudge = touch " + ran + "\n"})
+	git(t, r.Root, "config", "filter.own.smudge", "touch "+ran)
+	git(t, r.Root, "config", "filter.own.required", "true")
+	t.Setenv("GIT_CONFIG_GLOBAL", config)
+	reopened, err := monorepo.Open(t.Context(), r.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := worktree(t, reopened).Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: "v1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"main.tf": "# one\n", ".gitattributes": "*.tf filter=own\n*.bin filter=user\n", "x.bin": "x\n",
+	}
+	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a filter ran: %v", err)
 	}
 }
 
@@ -351,6 +389,30 @@ func TestExtractAfterOtherAttributes(t *testing.T) {
 		if diff := cmp.Diff(step.want, string(got)); diff != "" {
 			t.Errorf("the file of %s (-want +got):\n%s", step.tag, diff)
 		}
+	}
+}
+
+// The path of a repository can have any characters but line breaks.
+func TestExtractOddPath(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("LEFT OUT: Windows has no such paths")
+	}
+	dir := filepath.Join(t.TempDir(), `a:b "c" \n ü;`)
+	write(t, dir, map[string]string{"a/main.tf": "# one\n"})
+	git(t, dir, "init", "--quiet")
+	commit(t, dir)
+	git(t, dir, "tag", "v1.0.0")
+	r, err := monorepo.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := worktree(t, r).Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: "v1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"main.tf": "# one\n"}, read(t, got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

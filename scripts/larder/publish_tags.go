@@ -268,7 +268,7 @@ func (c *cli) publishReleases(
 	ctx context.Context, repository *monorepo.Repository, found []monorepo.Release, flags tagFlags, v publishedTagsView,
 	do func(context.Context, releases.Module) (releases.ModuleResult, error),
 ) (_ view, err error) {
-	worktree, err := repository.Worktree()
+	worktree, err := repository.Worktree(ctx)
 	if err != nil {
 		return nil, err
 	}

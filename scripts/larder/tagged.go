@@ -28,7 +28,7 @@ func useTag(ctx context.Context, m *releases.Module) (string, *monorepo.Worktree
 	}
 	const name = "Name the version, such as 1.0.0."
 	repository, err := monorepo.Open(ctx, m.Dir)
-	if errors.Is(err, registry.ErrNotFound) {
+	if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
 		return fail("the folder "+m.Dir+" is not in a Git repository", name)
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func useTag(ctx context.Context, m *releases.Module) (string, *monorepo.Worktree
 				"Commit the changes and create a tag, or name the version.")
 		}
 		found[0].Path = path
-		worktree, err := repository.Worktree()
+		worktree, err := repository.Worktree(ctx)
 		if err != nil {
 			return "", nil, err
 		}

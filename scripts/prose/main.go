@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/larder-registry/larder/pkg/git"
 )
 
 func main() {
@@ -51,9 +53,13 @@ func check(ctx context.Context, vale string, files []string) ([]string, error) {
 		return nil, err
 	}
 	if len(files) == 0 {
-		out, err := exec.CommandContext(ctx, "git", "ls-files", "*.go", "*.md", ":!*/testdata/*", ":!*/templates/*").Output()
+		checkout, err := git.Open(ctx, ".")
 		if err != nil {
-			return nil, fmt.Errorf("git ls-files: %w", err)
+			return nil, err
+		}
+		out, err := checkout.Run(ctx, "ls-files", "*.go", "*.md", ":!*/testdata/*", ":!*/templates/*")
+		if err != nil {
+			return nil, err
 		}
 		files = strings.Fields(string(out))
 	}

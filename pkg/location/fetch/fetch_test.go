@@ -487,7 +487,11 @@ func repositoryIn(t *testing.T, change func(dir string, git func(args ...string)
 // gitOutput returns the output of git in a repository.
 func gitOutput(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out, err := git.RunAlone(t.Context(), dir, nil, args...)
+	repository, err := git.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := repository.Run(t.Context(), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -621,6 +625,36 @@ func TestGitOfThisMachine(t *testing.T) {
 	}
 	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the filter ran: %v", err)
+	}
+}
+
+// A repository among the files of another one is nothing but files.
+func TestGitEmbedded(t *testing.T) {
+	t.Parallel()
+	ran := filepath.Join(t.TempDir(), "ran")
+	embedded := map[string]string{
+		"HEAD": "ref: refs/heads/main\n", "objects/x": "", "refs/x": "",
+		"config": "[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch " + ran + "\n",
+	}
+	want := maps.Clone(vpc)
+	maps.Copy(want, embedded)
+	path := repository(t, func(dir string, _ func(args ...string)) {
+		for name, text := range embedded {
+			file := filepath.Join(dir, "modules", "vpc", filepath.FromSlash(name))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git//modules/vpc"), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a program ran: %v", err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -22,7 +21,6 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/location"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -36,7 +34,7 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fmt.Errorf("it takes more than %s: %w", gitTimeout, registry.ErrUnavailable))
 	defer cancel()
-	settings, p, err := f.settings(ctx, at)
+	environ, settings, p, err := f.settings(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -48,22 +46,25 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	defer func() { err = errors.Join(err, os.RemoveAll(repository)) }()
 	_, end := progress.Or(f.Progress).Transfer("fetching "+shown(at.URL), 0)
 	defer end()
-	g := gitRun{ctx: ctx, dir: repository, env: settings}
+	g := gitRun{ctx: ctx, dir: repository, environ: environ, settings: settings}
+	if g.repository, err = git.Init(ctx, repository, nil); err != nil {
+		return err
+	}
 	commit, err := g.fetch(at)
 	if err != nil && p.refused() != nil {
 		err = p.refused()
 	}
-	// The fetch needs the configuration of this machine for credentials and keys.
-	// What follows must not run its filters on untrusted files.
-	g.env = append(g.env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
 	if err == nil {
-		err = g.check(commit, at.Folder)
+		err = g.check(commit)
 	}
 	if err == nil {
-		_, err = g.run("--work-tree="+dir, "checkout", "--quiet", "--force", "--detach", commit)
+		_, err = g.repository.RunIn(ctx, dir, filepath.Join(repository, "index"), "checkout", "--quiet", "--force", "--detach", commit)
 	}
 	if err == nil {
-		err = checkLargeFiles(dir, at.Folder)
+		err = g.repository.CheckFolder(ctx, commit, dir, at.Folder)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot fetch %s: %w", shown(at.URL), err)
@@ -71,92 +72,48 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	return nil
 }
 
-// checkLargeFiles returns an error if a file of a folder is a pointer of Git
-// LFS. The content of such files would come from a server that the repository
-// names.
-//
-// It follows no links out of dir, and ignores a missing folder.
-func checkLargeFiles(dir, folder string) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	const beginning, largest = "version https://git-lfs.github.com/spec/", 1 << 10
-	return fs.WalkDir(root.FS(), path.Clean(folder), func(name string, e fs.DirEntry, err error) error {
-		if e == nil || err != nil || !e.Type().IsRegular() {
-			return nil //nolint:nilerr // the caller notices a missing folder
-		}
-		if info, err := e.Info(); err != nil || info.Size() > largest {
-			return err
-		}
-		content, err := root.ReadFile(name)
-		if err == nil && strings.HasPrefix(string(content), beginning) {
-			err = invalidTree("%s is in Git LFS, which is not fetched", printable.Mark(name, 200))
-		}
-		return err
-	})
-}
-
-// settings returns the environment of git. It lets git use only https and ssh,
-// runs no hooks, and connects only to addresses that the client permits.
+// settings returns what git needs to connect. It connects only to addresses that
+// the client permits.
 //
 // The caller closes the proxy, which can be nil.
-func (f *Fetcher) settings(ctx context.Context, at location.Location) (env []string, p *proxy, err error) {
-	config := [][2]string{
-		{"core.hooksPath", os.DevNull}, {"core.fsmonitor", "false"}, {"core.protectNTFS", "true"},
-		{"core.protectHFS", "true"}, {"core.autocrlf", "false"}, {"core.eol", "lf"},
-		{"submodule.recurse", "false"}, {"fetch.recurseSubmodules", "false"},
-		{"http.followRedirects", "initial"}, {"gc.auto", "0"}, {"maintenance.auto", "false"},
-	}
-	env = []string{"GIT_ALLOW_PROTOCOL=https:ssh"}
+func (f *Fetcher) settings(ctx context.Context, at location.Location) (
+	environ []string, settings []git.Setting, p *proxy, err error,
+) {
+	settings = []git.Setting{{Key: "fetch.recurseSubmodules", Value: "false"}, {Key: "http.followRedirects", Value: "initial"}}
 	if at.URL.Scheme == "ssh" {
-		if err := f.Client.CheckHost(ctx, at.URL.Hostname()); err != nil {
-			return nil, nil, err
-		}
-		// These two and core.sshCommand, which the variable would override, can
-		// contain the key.
-		_, own := git.RunAlone(ctx, "", nil, "config", "--get", "core.sshCommand")
-		if own != nil && os.Getenv("GIT_SSH_COMMAND") == "" && os.Getenv("GIT_SSH") == "" {
-			env = append(env, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
-		}
-	} else {
-		proxied, err := f.Client.Proxied(at.URL)
-		if err != nil {
-			return nil, nil, err
-		}
-		bypass := []string{"no_proxy"} // redirects use the proxy too
-		if !proxied {
-			if p, err = f.proxy(ctx); err != nil {
-				return nil, nil, err
-			}
-			config = append(config, [2]string{"http.proxy", "http://" + p.address})
-			bypass = append(bypass, "https_proxy", "http_proxy", "all_proxy")
-		}
-		for _, name := range bypass {
-			env = append(env, name+"=", strings.ToUpper(name)+"=")
-		}
+		return nil, settings, nil, f.Client.CheckHost(ctx, at.URL.Hostname())
 	}
-	// CI services pass settings of their own in the same way.
-	first, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
-	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(first+len(config)))
-	for i, c := range config {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", first+i, c[0]),
-			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", first+i, c[1]))
+	proxied, err := f.Client.Proxied(at.URL)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return env, p, nil
+	bypass := []string{"no_proxy"} // redirects use the proxy too
+	if !proxied {
+		if p, err = f.proxy(ctx); err != nil {
+			return nil, nil, nil, err
+		}
+		settings = append(settings, git.Setting{Key: "http.proxy", Value: "http://" + p.address})
+		bypass = append(bypass, "https_proxy", "http_proxy", "all_proxy")
+	}
+	for _, name := range bypass {
+		environ = append(environ, name+"=", strings.ToUpper(name)+"=")
+	}
+	return environ, settings, p, nil
 }
 
-// gitRun runs git in a bare repository.
+// gitRun fetches into a repository of its own.
 type gitRun struct {
-	ctx context.Context //nolint:containedctx // of one call
-	dir string
-	env []string
+	ctx        context.Context //nolint:containedctx // of one call
+	dir        string
+	repository *git.Repository
+	environ    []string
+	settings   []git.Setting
 }
 
-// run returns the cause of its context's end, if it has ended.
+// run runs git with a connection. It returns the cause of its context's end, if it
+// has ended.
 func (g gitRun) run(args ...string) ([]byte, error) {
-	out, err := git.RunAlone(g.ctx, g.dir, append(g.env, "GIT_DIR="+g.dir), args...)
+	out, err := g.repository.RunOnline(g.ctx, g.environ, g.settings, args...)
 	if err != nil && g.ctx.Err() != nil {
 		err = context.Cause(g.ctx)
 	}
@@ -165,8 +122,13 @@ func (g gitRun) run(args ...string) ([]byte, error) {
 
 // fetch fetches the commit of a location, and returns its hash.
 func (g gitRun) fetch(at location.Location) (commit string, err error) {
-	if _, err := g.run("init", "--quiet", "--bare"); err != nil {
-		return "", err
+	if at.URL.Scheme == "ssh" {
+		// These two, and the setting that the variable would override, can contain the
+		// key.
+		_, missing := g.run("config", "--get", "core.sshCommand")
+		if missing != nil && os.Getenv("GIT_SSH_COMMAND") == "" && os.Getenv("GIT_SSH") == "" {
+			g.environ = append(g.environ, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
+		}
 	}
 	ctx, cancel := context.WithCancelCause(g.ctx)
 	defer cancel(nil)
@@ -174,7 +136,8 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	watching.Go(func() { g.watch(ctx, cancel) })
 	defer watching.Wait()
 	defer cancel(nil)
-	watched := gitRun{ctx, g.dir, g.env}
+	watched := g
+	watched.ctx = ctx
 	url, ref := at.URL.String(), cmp.Or(at.Ref, "HEAD")
 	_, err = watched.run("fetch", "--quiet", "--no-tags", "--depth=1", "--", url, ref)
 	if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "shallow") {
@@ -216,7 +179,7 @@ func noCommit(ref string) error {
 
 // parse returns the hash of the commit with a name.
 func (g gitRun) parse(name string) (string, error) {
-	out, err := g.run("rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	out, err := g.repository.Run(g.ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	return strings.TrimSpace(string(out)), err
 }
 
@@ -248,9 +211,9 @@ func (g gitRun) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// check checks the files of a commit before they are checked out.
-func (g gitRun) check(commit, folder string) error {
-	out, err := g.run("ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", commit)
+// check checks the sizes of a commit before its files are checked out.
+func (g gitRun) check(commit string) error {
+	out, err := g.repository.Run(g.ctx, "ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", commit)
 	if err != nil {
 		return err
 	}
@@ -266,11 +229,7 @@ func (g gitRun) check(commit, folder string) error {
 		if files > maxFiles || parts > maxParts*maxFiles || len(fields) != 4 {
 			return invalidTree("it has more than %d files or folders", maxFiles)
 		}
-		inFolder := folder == "" || strings.HasPrefix(name, folder+"/") || name == folder
 		if fields[1] == "commit" {
-			if inFolder {
-				return invalidTree("%s is a submodule, which is not fetched", printable.Mark(name, 200))
-			}
 			continue
 		}
 		n, err := strconv.ParseInt(fields[3], 10, 64)

@@ -1,0 +1,213 @@
+package git
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// Repository is a Git repository. Get one with [Open] or [Init].
+type Repository struct {
+	// Root is the absolute path of the checkout. It is empty for a repository of
+	// [Init].
+	Root string
+
+	dir     string // the repository's own folder
+	objects string // the folder of its objects
+	format  string // of its hashes, such as sha1
+	call    call
+}
+
+// Open returns the repository whose checkout contains a folder. Git itself finds
+// it, and so checks its owner.
+//
+// It returns registry.ErrNotFound if there is none, or [ErrMissing]. It returns
+// registry.ErrInvalid if another user owns the repository, if it lies among the
+// files of a checkout, or if git is too old.
+func Open(ctx context.Context, dir string) (*Repository, error) {
+	if err := checkVersion(ctx); err != nil {
+		return nil, err
+	}
+	out, err := call{dir: dir, passed: usersOwn}.run(ctx, "rev-parse", "--path-format=absolute",
+		"--absolute-git-dir", "--git-path", "objects", "--show-object-format", "--show-toplevel")
+	if failed, ok := errors.AsType[*failure](err); ok {
+		return nil, failed.toOpen()
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(lines) != 4 {
+		return nil, fmt.Errorf("%w repository: the path of the checkout has a line break", registry.ErrInvalid)
+	}
+	r := &Repository{Root: filepath.FromSlash(lines[3]), dir: lines[0], objects: lines[1], format: lines[2]}
+	if err := r.checkPlace(ctx); err != nil {
+		return nil, err
+	}
+	r.call = call{dir: r.Root, passed: usersOwn, environ: []string{"GIT_DIR=" + r.dir, "GIT_WORK_TREE=" + lines[3]}}
+	if index := os.Getenv("GIT_INDEX_FILE"); index != "" && os.Getenv("GIT_DIR") != "" && r.isOfHook(index) {
+		r.call.environ = append(r.call.environ, "GIT_INDEX_FILE="+index)
+	}
+	r.call.settings, err = r.withoutDrivers(ctx)
+	return r, err
+}
+
+// toOpen returns the error of [Open] if git refuses a repository or finds none.
+func (f *failure) toOpen() error {
+	if _, trust, isOthers := strings.Cut(f.messages, "git config --global"); isOthers {
+		command, _, _ := strings.Cut(trust, "\n")
+		return registry.WithHint(registry.Errorf(registry.ErrInvalid,
+			"cannot use the Git repository: another user owns its folder"), "To trust it, run `git config --global%s`.", command)
+	}
+	if strings.Contains(f.messages, "safe.bareRepository") {
+		return embedded()
+	}
+	return registry.Errorf(registry.ErrNotFound, "cannot find a Git repository: %s", f.reason())
+}
+
+func embedded() error {
+	return registry.WithHint(registry.Errorf(registry.ErrInvalid,
+		"cannot use the Git repository: it lies among the files of a folder, where anyone can put one"),
+		"Remove the files HEAD, config, objects and refs from the folder if they should not be there.")
+}
+
+// checkPlace returns registry.ErrInvalid if the repository's own folder is among
+// the files of a checkout. A file .git can name such a folder.
+func (r *Repository) checkPlace(ctx context.Context) error {
+	if slices.Contains(strings.Split(r.dir, "/"), ".git") {
+		return nil // git takes no folder of this name into a commit
+	}
+	parent := call{dir: filepath.Dir(filepath.FromSlash(r.dir)), passed: usersOwn}
+	_, err := parent.run(ctx, "rev-parse", "--show-toplevel")
+	if failed, ok := errors.AsType[*failure](err); ok {
+		if failed.err = failed.toOpen(); errors.Is(failed.err, registry.ErrNotFound) {
+			return nil
+		}
+		return failed.err
+	}
+	if err != nil {
+		return err
+	}
+	return embedded()
+}
+
+// isOfHook reports whether an index is one of this repository. Git names it for a
+// hook.
+func (r *Repository) isOfHook(index string) bool {
+	if !filepath.IsAbs(index) {
+		index = filepath.Join(r.Root, index)
+	}
+	return strings.HasPrefix(index, filepath.FromSlash(r.dir)+string(filepath.Separator))
+}
+
+// withoutDrivers returns settings that turn off the filters and the programs for
+// differences that the configuration names.
+func (r *Repository) withoutDrivers(ctx context.Context) (settings []Setting, err error) {
+	const maxDrivers = 1000
+	out, err := r.call.run(ctx, "config", "--null", "--name-only", "--get-regexp", `^(filter|diff)\..*\.[a-z]+$`)
+	if failed, ok := errors.AsType[*failure](err); ok && failed.messages == "" {
+		return nil, nil // there are none
+	}
+	for key := range bytes.SplitSeq(out, []byte{0}) {
+		value := ""
+		switch name := string(key[bytes.LastIndexByte(key, '.')+1:]); name {
+		case "required":
+			value = "false"
+		case "clean", "smudge", "process", "textconv", "command":
+		default:
+			continue
+		}
+		settings = append(settings, Setting{string(key), value})
+	}
+	if len(settings) > maxDrivers {
+		return nil, fmt.Errorf("%w repository: its configuration has more than %d filters", registry.ErrInvalid, maxDrivers)
+	}
+	return settings, err
+}
+
+// Init creates a bare repository in an empty folder. If from is not nil, the
+// repository also has the objects of from, but none of its settings. Neither has it
+// those of the user.
+func Init(ctx context.Context, dir string, from *Repository) (*Repository, error) {
+	if err := checkVersion(ctx); err != nil {
+		return nil, err
+	}
+	r := &Repository{dir: dir}
+	r.call = call{
+		dir: dir,
+		environ: []string{
+			"GIT_DIR=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
+		},
+		settings: []Setting{{"core.attributesFile", os.DevNull}, {"core.autocrlf", "false"}, {"core.eol", "lf"}},
+	}
+	args := []string{"init", "--quiet", "--bare", "--template="}
+	if from != nil {
+		args = append(args, "--object-format="+from.format)
+		r.call.environ = append(r.call.environ, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(from.objects))
+	}
+	_, err := r.Run(ctx, args...)
+	return r, err
+}
+
+// quoted quotes a path in a list of paths of git.
+func quoted(path string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
+}
+
+// Run runs git, and returns its standard output. The first argument is the
+// subcommand. git does not connect to other machines.
+//
+// If git fails, the error is registry.ErrInvalid and contains the reason from
+// standard error. Never pass a secret in args, which other users can list.
+func (r *Repository) Run(ctx context.Context, args ...string) ([]byte, error) {
+	return r.call.run(ctx, args...)
+}
+
+// RunIn is like [Repository.Run], but for the checkout in a folder, with the index
+// at a path.
+func (r *Repository) RunIn(ctx context.Context, checkout, index string, args ...string) ([]byte, error) {
+	c := r.call
+	c.dir, c.environ = checkout, append(slices.Clone(c.environ), "GIT_WORK_TREE="+checkout, "GIT_INDEX_FILE="+index)
+	return c.run(ctx, args...)
+}
+
+// RunOnline is like [Repository.Run] in a repository of [Init], but git can
+// connect to servers by https and ssh, with the settings of the user and more.
+func (r *Repository) RunOnline(ctx context.Context, environ []string, settings []Setting, args ...string) ([]byte, error) {
+	c := call{dir: r.dir, passed: forServers, settings: settings}
+	c.environ = append([]string{"GIT_DIR=" + r.dir, "GIT_ALLOW_PROTOCOL=https:ssh"}, environ...)
+	return c.run(ctx, args...)
+}
+
+// versionPattern matches the version of git, such as 2.39 of 2.39.5.
+var versionPattern = regexp.MustCompile(`^git version (\d+)\.(\d+)`)
+
+// checkVersion returns registry.ErrInvalid if git does not know
+// safe.bareRepository, which Git 2.38 introduced.
+func checkVersion(ctx context.Context) error {
+	out, err := call{}.run(ctx, "version")
+	if err != nil {
+		return err
+	}
+	found := versionPattern.FindSubmatch(out)
+	if found == nil {
+		return registry.Errorf(registry.ErrInvalid, "cannot use git: its version is unknown")
+	}
+	major, majorErr := strconv.Atoi(string(found[1]))
+	minor, minorErr := strconv.Atoi(string(found[2]))
+	if errors.Join(majorErr, minorErr) != nil || major < 2 || major == 2 && minor < 38 {
+		return registry.WithHint(registry.Errorf(registry.ErrInvalid,
+			"cannot use git %s.%s: it obeys repositories among the files of a folder", found[1], found[2]),
+			"Install Git 2.38 or later.")
+	}
+	return nil
+}
