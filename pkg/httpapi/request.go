@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -30,6 +31,8 @@ func ReadJSON(r *http.Request, limit int64, into any) error {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return unreadable(err, "the body arrives too slowly")
 	case err != nil:
 		return unreadable(err, "the body cannot be read")
 	case int64(len(body)) > limit:

@@ -2,8 +2,11 @@ package local
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -24,12 +27,17 @@ const (
 	// writeTimeout is how long a client may take to read one write of the server,
 	// of at most 32 KiB. It does not limit a whole download.
 	writeTimeout = time.Minute
+	// bodyTimeout is how long a client may take to send bodyPart bytes of a
+	// request's body, or the rest of the body. It does not limit a whole upload.
+	bodyTimeout = 20 * time.Second
+	bodyPart    = 32 << 10
 )
 
-// limits bound the resources of clients that do not read their responses.
+// limits bound the resources of clients that do not read their responses, or
+// do not send their requests.
 type limits struct {
 	connections int
-	// client is the maximum number of open connections of one address.
+	// client is the maximum number of open connections of one client.
 	client int
 	write  time.Duration
 }
@@ -52,9 +60,17 @@ func (o Options) limits() (limits, error) {
 	return lim, nil
 }
 
+// Bound is for other servers of the registry. It limits a server to a number of
+// connections, as [Options.MaxConnections] does, and returns the listener that
+// the server must serve.
+func Bound(server *http.Server, inner net.Listener, connections int) net.Listener {
+	return limits{connections, connections * 3 / 4, writeTimeout}.apply(server, inner)
+}
+
 // apply sets the limits of a server, and returns the listener that it must
 // serve. If all connections are in use, a new one closes the one that has been
-// idle for longest. If all of them have a running request, new ones wait.
+// idle for longest. If all of them have a running request, new ones wait. A
+// connection is also idle while it waits for the body of a request.
 //
 // If a client has its maximum of connections, a new one closes the one of this
 // client that has been idle for longest. If all of them have a running request,
@@ -68,37 +84,110 @@ func (lim limits) apply(server *http.Server, inner net.Listener) *boundedListene
 	}
 	l.changed = sync.NewCond(&l.mu)
 	server.ConnState = l.track
+	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, timed(conn))
+	}
 	server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
-	server.Handler = lim.timeStreams(server.Handler)
+	server.Handler = l.timeRequests(server.Handler)
 	return l
 }
 
-// timeStreams sets a deadline for each write to an HTTP/2 stream. A stream can
-// wait for its client without a write to the connection.
-func (lim limits) timeStreams(next http.Handler) http.Handler {
+type connKey struct{}
+
+// timed returns the connection that the listener has accepted.
+func timed(conn net.Conn) *timedConn {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	c, _ := conn.(*timedConn)
+	return c
+}
+
+// timeRequests sets a deadline for each read of a body, and for each write to an
+// HTTP/2 stream. A stream can wait for its client without a write to the
+// connection.
+func (l *boundedListener) timeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 2 {
-			w = &timedStream{w, http.NewResponseController(w), lim.write}
+		c, _ := r.Context().Value(connKey{}).(*timedConn)
+		l.begin(c)
+		t := &timedRequest{
+			ResponseWriter: w, control: http.NewResponseController(w), conn: c, stream: r.ProtoMajor == 2,
+			left: bodyTimeout, complete: r.Body == http.NoBody,
 		}
-		next.ServeHTTP(w, r)
+		defer func() { l.end(c, !t.complete) }() // the server reads the rest of the body
+		if !t.complete {
+			body := r.Body
+			r = r.WithContext(r.Context()) // the server compares the body of its own request
+			r.Body = &timedBody{body, t}
+			t.extend()
+		}
+		next.ServeHTTP(t, r)
 	})
 }
 
-type timedStream struct {
+// timedRequest is a request that is being served.
+type timedRequest struct {
 	http.ResponseWriter
-	controller *http.ResponseController
-	timeout    time.Duration
+	control *http.ResponseController
+	conn    *timedConn
+	stream  bool // of HTTP/2
+
+	complete bool          // the handler has read the body
+	left     time.Duration // for the rest of a part of the body
+	received int           // bytes of this part
+	deadline time.Time     // the last one that was set
 }
 
-func (s *timedStream) Write(b []byte) (int, error) {
-	if err := s.controller.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
-		return 0, err
+func (t *timedRequest) Write(b []byte) (int, error) {
+	l := t.conn.listener
+	if t.stream {
+		if err := t.control.SetWriteDeadline(time.Now().Add(l.limits.write)); err != nil {
+			return 0, err
+		}
+	} else if !t.complete {
+		// The server reads the rest of the body before it sends anything.
+		l.await(t.conn)
+		defer l.proceed(t.conn)
 	}
-	return s.ResponseWriter.Write(b)
+	return t.ResponseWriter.Write(b)
 }
 
 // Unwrap lets [http.ResponseController] reach the stream.
-func (s *timedStream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (t *timedRequest) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// extend sets the deadline for the next part of the body, if it differs much
+// from the last one. Only the time in which the handler waits for the client
+// counts.
+func (t *timedRequest) extend() {
+	if deadline := time.Now().Add(t.left); deadline.Sub(t.deadline) > bodyTimeout/20 {
+		t.deadline = deadline
+		_ = t.control.SetReadDeadline(deadline) // the connections of this package have deadlines
+	}
+}
+
+// timedBody is the body of a request.
+type timedBody struct {
+	io.ReadCloser
+	request *timedRequest
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	t := b.request
+	t.extend()
+	begin := time.Now()
+	t.conn.listener.await(t.conn)
+	n, err := b.ReadCloser.Read(p)
+	t.conn.listener.proceed(t.conn)
+	t.left -= time.Since(begin)
+	if t.received += n; t.received >= bodyPart {
+		t.received, t.left = 0, bodyTimeout
+	}
+	if errors.Is(err, io.EOF) && !t.complete {
+		t.complete = true
+		_ = t.control.SetReadDeadline(time.Time{}) // the handler may take its time
+	}
+	return n, err
+}
 
 // boundedListener limits the number of accepted connections.
 type boundedListener struct {
@@ -108,7 +197,7 @@ type boundedListener struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	open     int
-	clients  map[netip.Addr]int // open connections of each address
+	clients  map[netip.Addr]int // open connections of each client
 	rejected int
 	closed   bool
 	waiting  map[*timedConn]time.Time // idle connections, and since when
@@ -130,14 +219,21 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// clientOf returns the address of a connection's client. It returns the zero
-// address for one of this machine: a proxy has the connections of many clients.
+// clientOf returns the address of a connection's client. For IPv6 it is the
+// first one of a network of 64 bits, because one machine can have all of its
+// addresses. It returns the zero address for a client on this machine: a proxy
+// has the connections of many clients.
 func clientOf(c net.Conn) netip.Addr {
-	address, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil || address.Addr().Unmap().IsLoopback() {
+	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
+	address := remote.Addr().Unmap()
+	if err != nil || address.IsLoopback() {
 		return netip.Addr{}
 	}
-	return address.Addr().Unmap()
+	network, err := address.Prefix(min(64, address.BitLen()))
+	if err != nil {
+		return address
+	}
+	return network.Addr()
 }
 
 // admit waits until there is room for a connection, and adds it. It returns
@@ -209,11 +305,8 @@ func (l *boundedListener) counts() (open, limit, rejected int) {
 
 // track is the server's ConnState callback.
 func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	c, ok := conn.(*timedConn)
-	if !ok {
+	c := timed(conn)
+	if c == nil {
 		return
 	}
 	l.mu.Lock()
@@ -222,14 +315,56 @@ func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
 	case http.StateNew:
 		// Accept has added it.
 	case http.StateIdle:
-		if c.dropped {
-			return // it is being closed
-		}
-		l.waiting[c] = time.Now()
-		l.changed.Signal()
+		l.wait(c)
 	default:
 		delete(l.waiting, c)
 	}
+}
+
+// wait makes a connection idle. The caller has locked the listener.
+func (l *boundedListener) wait(c *timedConn) {
+	if c.dropped {
+		return // it is being closed
+	}
+	l.waiting[c] = time.Now()
+	l.changed.Signal()
+}
+
+// begin counts a request of a connection.
+func (l *boundedListener) begin(c *timedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.requests++
+	delete(l.waiting, c)
+}
+
+// end stops counting a request. waits reports whether the server still waits for
+// its body.
+func (l *boundedListener) end(c *timedConn, waits bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.requests--
+	if waits && c.requests == 0 || c.requests > 0 && c.awaiting >= c.requests {
+		l.wait(c)
+	}
+}
+
+// await notes that a request waits for its body. If all requests of the
+// connection do, it is idle.
+func (l *boundedListener) await(c *timedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.awaiting++; c.awaiting >= c.requests {
+		l.wait(c)
+	}
+}
+
+// proceed ends await.
+func (l *boundedListener) proceed(c *timedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.awaiting--
+	delete(l.waiting, c)
 }
 
 // forget removes a connection, which makes room for another.
@@ -258,8 +393,11 @@ type timedConn struct {
 	net.Conn
 	listener *boundedListener
 	client   netip.Addr
-	dropped  bool // the listener's mu protects it
 	forget   sync.Once
+
+	// The listener's mu protects these.
+	dropped            bool
+	requests, awaiting int // requests that are served, and those of them that wait for their body
 
 	mu       sync.Mutex
 	deadline time.Time // the server's own deadline, or zero

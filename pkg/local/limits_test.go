@@ -35,7 +35,8 @@ type limitedServer struct {
 }
 
 // limited serves /large, /small, /late, which writes after the write timeout,
-// and /block, which ends with the test, over TLS.
+// /body, which reads the body of a request, and /block, which ends with the
+// test, over TLS.
 func limited(t *testing.T, listener net.Listener, connections int) (s *httptest.Server, bounded net.Listener) {
 	t.Helper()
 	block := make(chan struct{})
@@ -54,8 +55,12 @@ func limited(t *testing.T, listener net.Listener, connections int) (s *httptest.
 		time.Sleep(3 * shortWrite)
 		_, _ = io.WriteString(w, "late")
 	})
+	mux.HandleFunc("/body", func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprintf(w, "%d bytes, late %v, %v", n, errors.Is(err, os.ErrDeadlineExceeded), err == nil)
+	})
 	mux.HandleFunc("/block", func(http.ResponseWriter, *http.Request) { <-block })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
 	server.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
 	bounded = local.Limit(server, listener, connections, shortWrite)
 	s = &httptest.Server{Listener: bounded, Config: server, EnableHTTP2: true}
@@ -507,23 +512,23 @@ func (s limitedServer) dialFrom(t *testing.T, address string) *tls.Conn {
 func TestGreedyClient(t *testing.T) {
 	t.Parallel()
 	const most = 8 // one client may have 7
-	for name, test := range map[string]struct {
-		address  string
-		rejected int
-	}{
-		"another machine":         {"192.0.2.1", 2 * most},
-		"another machine in IPv6": {"2001:db8::1", 2 * most},
+	const rejected = 2 * most
+	for name, address := range map[string]func(i int) string{
+		"another machine":         func(int) string { return "192.0.2.1" },
+		"another machine in IPv6": func(int) string { return "2001:db8::1" },
+		"a network in IPv6":       func(i int) string { return fmt.Sprintf("2001:db8:0:1:%x::1", i) },
+		"IPv4 in IPv6":            func(i int) string { return []string{"::ffff:192.0.2.1", "192.0.2.1"}[i%2] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := limitedWithin(t, most)
-				for range most - 1 {
-					sendRequest(t, s.dialFrom(t, test.address), "/block")
+				for i := range most - 1 {
+					sendRequest(t, s.dialFrom(t, address(i)), "/block")
 				}
 				synctest.Wait()
-				for range test.rejected {
-					conn := s.dialFrom(t, test.address)
+				for i := range rejected {
+					conn := s.dialFrom(t, address(most+i))
 					if err := conn.HandshakeContext(t.Context()); err == nil {
 						t.Error("the client gets another connection")
 					}
@@ -533,8 +538,8 @@ func TestGreedyClient(t *testing.T) {
 				if body := answer(t, other); body != "small" {
 					t.Errorf("another client: %q", body)
 				}
-				if _, _, rejected := local.Counts(s.bounded); rejected != test.rejected {
-					t.Errorf("%d connections are rejected, want %d", rejected, test.rejected)
+				if _, _, got := local.Counts(s.bounded); got != rejected {
+					t.Errorf("%d connections are rejected, want %d", got, rejected)
 				}
 			})
 		})
@@ -586,4 +591,174 @@ func TestIdleClient(t *testing.T) {
 			t.Errorf("%d connections are rejected", rejected)
 		}
 	})
+}
+
+// Other networks of IPv6 are other clients.
+func TestNetworksAreClients(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const most = 8 // one client may have 7
+		s := limitedWithin(t, most)
+		for i := range most {
+			sendRequest(t, s.dialFrom(t, fmt.Sprintf("2001:db8:0:%x::1", i)), "/block")
+		}
+		synctest.Wait()
+		if _, _, rejected := local.Counts(s.bounded); rejected != 0 {
+			t.Errorf("%d connections are rejected", rejected)
+		}
+	})
+}
+
+// beginBody sends a request and the first byte of its body.
+func beginBody(t *testing.T, conn net.Conn, path string) {
+	t.Helper()
+	_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nx", path)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Connections that hold a body keep nobody out, whether their handler reads the
+// body or the server does.
+func TestHeldBodiesMakeRoom(t *testing.T) {
+	t.Parallel()
+	const most = 8
+	for _, path := range []string{"/body", "/small", "/large"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := limitedWithin(t, most)
+				begin := time.Now()
+				for range 3 * most {
+					beginBody(t, s.dial(t), path)
+					synctest.Wait()
+				}
+				conn := s.dial(t)
+				sendRequest(t, conn, "/small")
+				if body := answer(t, conn); body != "small" || time.Since(begin) > time.Second {
+					t.Errorf("answered %q after %v", body, time.Since(begin))
+				}
+			})
+		})
+	}
+}
+
+// A connection of HTTP/2 makes room only if all of its requests wait for their
+// bodies.
+func TestHeldStreams(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		busy bool
+		want string
+	}{
+		"only a body":       {false, "closed"},
+		"a running request": {true, "open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const most = 2
+				s := limitedWithin(t, most)
+				got := make(chan string, 1)
+				body, send := io.Pipe()
+				go func() {
+					response, err := s.Client().Post(s.URL+"/body", "", body) //nolint:noctx // the server's own client
+					if err != nil {
+						got <- "closed"
+						return
+					}
+					_ = response.Body.Close()
+					got <- "open"
+				}()
+				synctest.Wait()
+				var running sync.WaitGroup
+				if test.busy {
+					running.Go(func() {
+						response, err := s.Client().Get(s.URL + "/late") //nolint:noctx // the server's own client
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_ = response.Body.Close()
+					})
+					synctest.Wait()
+				}
+				for range most {
+					conn := s.dial(t)
+					sendRequest(t, conn, "/small")
+					if body := answer(t, conn); body != "small" {
+						t.Errorf("answered %q", body)
+					}
+				}
+				_ = send.Close()
+				answered := <-got
+				running.Wait()
+				if answered != test.want {
+					t.Errorf("the connection with the body is %s, want %s", answered, test.want)
+				}
+			})
+		})
+	}
+}
+
+// slowBody sends parts of a body, with a pause before each.
+type slowBody struct {
+	parts, size int
+	pause       time.Duration
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if b.parts == 0 {
+		return 0, io.EOF
+	}
+	b.parts--
+	time.Sleep(b.pause)
+	return min(len(p), b.size), nil
+}
+
+// A body that arrives too slowly is ended, and one that arrives at all is not.
+func TestSlowBody(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		body slowBody
+		want string
+		took time.Duration
+	}{
+		"drips":            {slowBody{1000, 1, 1100 * time.Millisecond}, "18 bytes, late true, false", 20 * time.Second},
+		"stops":            {slowBody{2, 20 << 10, time.Hour}, "0 bytes, late true, false", 20 * time.Second},
+		"slow but arrives": {slowBody{100, 4 << 10, 2 * time.Second}, "409600 bytes, late false, true", 200 * time.Second},
+	} {
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			t.Run(name+" "+protocol, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := limitedWithin(t, 100)
+					if protocol == "HTTP/1.1" {
+						transport, _ := s.Client().Transport.(*http.Transport)
+						transport.Protocols = new(http.Protocols)
+						transport.Protocols.SetHTTP1(true)
+						transport.TLSClientConfig.NextProtos = nil
+					}
+					begin, body := time.Now(), test.body
+					response, err := s.Client().Post(s.URL+"/body", "", &body) //nolint:noctx // the server's own client
+					took := time.Since(begin)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer response.Body.Close()
+					if response.Proto != protocol {
+						t.Errorf("the protocol is %s", response.Proto)
+					}
+					got, _ := io.ReadAll(response.Body)
+					if string(got) != test.want {
+						t.Errorf("answered %q, want %q", got, test.want)
+					}
+					if took != test.took {
+						t.Errorf("it took %v, want %v", took, test.took)
+					}
+					time.Sleep(2 * time.Hour) // the client's body ends too
+				})
+			})
+		}
+	}
 }

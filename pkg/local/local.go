@@ -202,8 +202,9 @@ type Options struct {
 	// DefaultMaxConnections.
 	MaxConnections int
 	// MaxClientConnections is the maximum number of open connections of one
-	// address. If 0, it is three quarters of MaxConnections. It does not apply to
-	// clients on this machine, such as a proxy.
+	// client: an IPv4 address, or an IPv6 network of 64 bits. If 0, it is three
+	// quarters of MaxConnections. It does not apply to clients on this machine, such
+	// as a proxy.
 	MaxClientConnections int
 }
 

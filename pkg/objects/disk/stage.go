@@ -190,7 +190,7 @@ func (s *Store) receive(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		err = registry.ErrExists
 	} else {
-		err = s.add(&arriving{body: r.Body, control: http.NewResponseController(w)}, digest, key, s.mark)
+		err = s.add(arriving{r.Body}, digest, key, s.mark)
 	}
 	switch {
 	case errors.Is(err, registry.ErrExists):
@@ -225,23 +225,11 @@ func (s *Store) verifyPut(r *http.Request, key string) (objects.Digest, error) {
 	return objects.Digest{SHA256: hex.EncodeToString(sum), Size: r.ContentLength}, err
 }
 
-// readTimeout is how long a read of a PUT's body may take. The time for the
-// whole body is not limited.
-const readTimeout = time.Minute
+// arriving is the body of a PUT. If it breaks off, the error is
+// registry.ErrInvalid.
+type arriving struct{ body io.Reader }
 
-// arriving is the body of a PUT, with a timeout for each read. If it breaks
-// off, the error is registry.ErrInvalid.
-type arriving struct {
-	body    io.Reader
-	control *http.ResponseController
-	renew   time.Time
-}
-
-func (a *arriving) Read(p []byte) (int, error) {
-	if now := time.Now(); now.After(a.renew) {
-		_ = a.control.SetReadDeadline(now.Add(readTimeout)) // ErrNotSupported means that there is no deadline
-		a.renew = now.Add(readTimeout / 4)
-	}
+func (a arriving) Read(p []byte) (int, error) {
 	n, err := a.body.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w upload: it broke off: %w", registry.ErrInvalid, err)

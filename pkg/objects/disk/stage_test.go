@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -280,15 +279,12 @@ func TestUploadsAtOnce(t *testing.T) {
 	}
 }
 
-// TestSlowUploads checks that an incomplete body leaves nothing, and that a
-// slow one may exceed the server's read timeout.
-func TestSlowUploads(t *testing.T) {
+// TestBrokenUpload checks that an incomplete body leaves nothing.
+func TestBrokenUpload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	server := httptest.NewUnstartedServer(s.Handler())
-	server.Config.ReadTimeout = 200 * time.Millisecond
-	server.Start()
+	server := httptest.NewServer(s.Handler())
 	defer server.Close()
 	s.BaseURL = server.URL
 	const body = "0123456789"
@@ -300,23 +296,19 @@ func TestSlowUploads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dial := func() net.Conn {
-		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", signed.Host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var head bytes.Buffer
-		fmt.Fprintf(&head, "PUT %s HTTP/1.1\r\nHost: %s\r\n", signed.RequestURI(), signed.Host)
-		for name, value := range u.Header {
-			fmt.Fprintf(&head, "%s: %s\r\n", name, value)
-		}
-		fmt.Fprint(&head, "\r\n", body[:4])
-		if _, err := c.Write(head.Bytes()); err != nil {
-			t.Fatal(err)
-		}
-		return c
+	off, err := new(net.Dialer).DialContext(t.Context(), "tcp", signed.Host)
+	if err != nil {
+		t.Fatal(err)
 	}
-	off := dial()
+	var head bytes.Buffer
+	fmt.Fprintf(&head, "PUT %s HTTP/1.1\r\nHost: %s\r\n", signed.RequestURI(), signed.Host)
+	for name, value := range u.Header {
+		fmt.Fprintf(&head, "%s: %s\r\n", name, value)
+	}
+	fmt.Fprint(&head, "\r\n", body[:4])
+	if _, err := off.Write(head.Bytes()); err != nil {
+		t.Fatal(err)
+	}
 	if err := off.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
@@ -327,15 +319,6 @@ func TestSlowUploads(t *testing.T) {
 	off.Close()
 	if has(t, s, "k") || staged(t, dir, "k") {
 		t.Error("half a body is stored")
-	}
-	slow := dial()
-	defer slow.Close()
-	time.Sleep(500 * time.Millisecond)
-	if _, err := io.WriteString(slow, body[4:]); err != nil {
-		t.Error(err)
-	}
-	if answer, err := http.ReadResponse(bufio.NewReader(slow), nil); err != nil || answer.StatusCode != http.StatusOK {
-		t.Errorf("a slow body: %v, %v", answer, err)
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, "unfinished")); err != nil || len(left) != 0 {
 		t.Errorf("unfinished: %v, %v", left, err)
