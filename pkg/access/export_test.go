@@ -65,3 +65,6 @@ func PublisherOf(settings Issuer, verified map[string]any) registry.Publisher {
 	subject, _ := verified["sub"].(string)
 	return (&issuer{Issuer: settings}).publisher(claims{Claims: jwt.Claims{Subject: subject}}, verified)
 }
+
+// SamePerson calls samePerson.
+var SamePerson = samePerson

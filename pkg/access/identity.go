@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/printable"
@@ -67,41 +68,72 @@ func (c *Control) current(ctx context.Context, id Identity) (caller, error) {
 	return c.cached(digest(sum), func() (caller, time.Time, error) { return c.holder(ctx, id) })
 }
 
-// VerifyIDToken returns an error unless a token is a valid ID token of an issuer
-// for a client, with the nonce of its login. Errors are those of [Control.Verify].
-//
-// Source: OpenID Connect Core 1.0, section 3.1.3.7.
-func (c *Control) VerifyIDToken(ctx context.Context, issuer, client, nonce, token string) error {
-	if err := checkCredential(token); err != nil {
-		return fmt.Errorf("ID token: %w", err)
-	}
-	signedBy, all, err := c.signed(ctx, token)
-	if err != nil {
-		return fmt.Errorf("ID token: %w", err)
-	}
-	if err := checkIDToken(signedBy, all, issuer, client, nonce, c.now()); err != nil {
-		return badCredential("ID token of issuer %s: %w", signedBy, err)
-	}
-	return nil
+// Login is what the tokens of a login must match.
+type Login struct {
+	Issuer, Client, Nonce string
 }
 
-func checkIDToken(signedBy string, all map[string]any, issuer, client, nonce string, now time.Time) error {
+// VerifyLogin returns the identity of an access token, as [Control.Verify] does.
+// It returns an error unless the ID token is a valid one of the login, and both
+// are of the same person.
+//
+// Source: OpenID Connect Core 1.0, section 3.1.3.7.
+func (c *Control) VerifyLogin(ctx context.Context, l Login, idToken, accessToken string) (Identity, error) {
+	if err := checkCredential(idToken); err != nil {
+		return Identity{}, fmt.Errorf("ID token: %w", err)
+	}
+	signedBy, all, err := c.signed(ctx, idToken)
+	if err != nil {
+		return Identity{}, fmt.Errorf("ID token: %w", err)
+	}
+	if err := checkIDToken(signedBy, all, l, c.now()); err != nil {
+		return Identity{}, badCredential("ID token of issuer %s: %w", signedBy, err)
+	}
+	id, err := c.Verify(ctx, accessToken)
+	switch {
+	case err != nil:
+		return Identity{}, err
+	case id.Issuer != l.Issuer:
+		return Identity{}, badCredential("the access token is not of issuer %s", l.Issuer)
+	case !samePerson(l.Issuer, all, id.Claims):
+		return Identity{}, badCredential("the access token and the ID token of issuer %s have different subjects", l.Issuer)
+	}
+	return id, nil
+}
+
+// samePerson reports whether two tokens of an issuer are of the same person. The
+// subjects of Microsoft Entra ID differ between applications, but not the
+// object ids.
+//
+// Source: https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference.
+func samePerson(issuer string, one, other map[string]any) bool {
+	claim := "sub"
+	if strings.HasPrefix(issuer, "https://login.microsoftonline.") {
+		claim = "oid"
+	}
+	subject, _ := one[claim].(string)
+	return subject != "" && other[claim] == subject
+}
+
+func checkIDToken(signedBy string, all map[string]any, l Login, now time.Time) error {
 	claimed, err := parseClaims(all)
 	if err != nil {
 		return errors.New("the claims are unreadable")
 	}
-	if signedBy != issuer {
-		return fmt.Errorf("the login is with issuer %s", issuer)
+	if signedBy != l.Issuer {
+		return fmt.Errorf("the login is with issuer %s", l.Issuer)
 	}
-	if err := claimed.validate(issuer, now); err != nil {
+	if err := claimed.validate(l.Issuer, now); err != nil {
 		return err
 	}
 	authorized, found := all["azp"]
 	got, _ := all["nonce"].(string)
 	switch {
-	case !slices.Contains(claimed.Audience, client), found && authorized != client:
+	case !slices.Contains(claimed.Audience, l.Client), found && authorized != l.Client:
 		return errors.New("the token is for another client")
-	case nonce == "" || subtle.ConstantTimeCompare([]byte(got), []byte(nonce)) != 1:
+	case len(claimed.Audience) > 1 && !found:
+		return errors.New("the token has several audiences and does not name its client in azp")
+	case l.Nonce == "" || subtle.ConstantTimeCompare([]byte(got), []byte(l.Nonce)) != 1:
 		return errors.New("the token belongs to another login")
 	}
 	return nil

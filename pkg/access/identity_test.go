@@ -251,7 +251,7 @@ func TestWithoutIdentity(t *testing.T) {
 }
 
 // An ID token counts for one login of one client only.
-func TestVerifyIDToken(t *testing.T) {
+func TestVerifyLogin(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	p, other := newPeople(t), newPeople(t)
@@ -270,6 +270,10 @@ func TestVerifyIDToken(t *testing.T) {
 		"for several":        {p, map[string]any{"aud": []string{"x", "web"}, "azp": "web"}, "n", true},
 		"another client":     {p, map[string]any{"aud": "cli"}, "n", false},
 		"for the registry":   {p, map[string]any{"aud": "a"}, "n", false},
+		"several, no azp":    {p, map[string]any{"aud": []string{"x", "web"}}, "n", false},
+		"another subject":    {p, map[string]any{"sub": "eve"}, "n", false},
+		"no subject":         {p, map[string]any{"sub": nil}, "n", false},
+		"number as subject":  {p, map[string]any{"sub": 1}, "n", false},
 		"given to another":   {p, map[string]any{"aud": []string{"x", "web"}, "azp": "x"}, "n", false},
 		"another nonce":      {p, map[string]any{"nonce": "m"}, "n", false},
 		"no nonce":           {p, map[string]any{"nonce": nil}, "n", false},
@@ -292,7 +296,11 @@ func TestVerifyIDToken(t *testing.T) {
 			if value, found := test.claims["exp"]; found && value == nil {
 				claims["exp"] = json.RawMessage("null")
 			}
-			err := control.VerifyIDToken(t.Context(), p.URL, "web", test.nonce, test.by.token(t, claims))
+			login := access.Login{Issuer: p.URL, Client: "web", Nonce: test.nonce}
+			id, err := control.VerifyLogin(t.Context(), login, test.by.token(t, claims), p.token(t, nil))
+			if (id.Issuer == p.URL) != test.ok {
+				t.Errorf("the identity is of issuer %q", id.Issuer)
+			}
 			if test.ok {
 				if err != nil {
 					t.Error(err)
@@ -307,9 +315,34 @@ func TestVerifyIDToken(t *testing.T) {
 			}
 		})
 	}
-	err := control.VerifyIDToken(t.Context(), p.URL, "web", "n", "larder_"+strings.Repeat("0", 49))
+	login := access.Login{Issuer: p.URL, Client: "web", Nonce: "n"}
+	_, err := control.VerifyLogin(t.Context(), login, "larder_"+strings.Repeat("0", 49), p.token(t, nil))
 	if !errors.Is(err, registry.ErrBadCredential) {
 		t.Errorf("no JWT: %v, want ErrBadCredential", err)
+	}
+}
+
+// The subjects of Entra differ between applications, so its object ids count.
+func TestSamePerson(t *testing.T) {
+	t.Parallel()
+	const entra = "https://login.microsoftonline.com/01234567-89ab-cdef-0123-456789abcdef/v2.0"
+	for name, test := range map[string]struct {
+		issuer  string
+		id, own map[string]any
+		want    bool
+	}{
+		"same subject":    {"https://a.example", map[string]any{"sub": "ada"}, map[string]any{"sub": "ada"}, true},
+		"other subject":   {"https://a.example", map[string]any{"sub": "ada"}, map[string]any{"sub": "eve"}, false},
+		"no subject":      {"https://a.example", map[string]any{}, map[string]any{}, false},
+		"same object":     {entra, map[string]any{"sub": "1", "oid": "ada"}, map[string]any{"sub": "2", "oid": "ada"}, true},
+		"other object":    {entra, map[string]any{"sub": "1", "oid": "ada"}, map[string]any{"sub": "1", "oid": "eve"}, false},
+		"no object":       {entra, map[string]any{"sub": "1"}, map[string]any{"sub": "1"}, false},
+		"not from Entra":  {"https://a.example", map[string]any{"oid": "ada"}, map[string]any{"oid": "ada"}, false},
+		"looks like text": {"https://a.example", map[string]any{"sub": 1.0}, map[string]any{"sub": 1.0}, false},
+	} {
+		if got := access.SamePerson(test.issuer, test.id, test.own); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }
 

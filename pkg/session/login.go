@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -200,14 +201,8 @@ func (s *Sessions) signIn(r *http.Request, l login, code string) (registry.Ident
 				"If this continues, the operator of the registry can find the reason in the log.", unavailable(err),
 		}
 	}
-	issuer := s.flow.Issuer()
-	if err := s.Control.VerifyIDToken(r.Context(), issuer, s.flow.ClientID(), l.Nonce, tokens.ID); err != nil {
-		return registry.Identity{}, untrusted(err)
-	}
-	identity, err := s.Control.Verify(r.Context(), tokens.Access)
-	if err == nil && identity.Issuer != issuer {
-		err = fmt.Errorf("%w: the access token is not of issuer %s", registry.ErrBadCredential, issuer)
-	}
+	login := access.Login{Issuer: s.flow.Issuer(), Client: s.flow.ClientID(), Nonce: l.Nonce}
+	identity, err := s.Control.VerifyLogin(r.Context(), login, tokens.ID, tokens.Access)
 	if err != nil {
 		return registry.Identity{}, untrusted(err)
 	}

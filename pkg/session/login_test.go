@@ -147,6 +147,8 @@ func TestTokensRefused(t *testing.T) {
 		"ID token of client cli": func(i *issuer) { i.id = map[string]any{"aud": "cli"} },
 		"opaque access token":    func(i *issuer) { i.opaque = "opaque" },
 		"token of the registry":  func(i *issuer) { i.opaque = "larder_" + strings.Repeat("0", 49) },
+		"several audiences":      func(i *issuer) { i.id = map[string]any{"aud": []string{"web", "other"}} },
+		"access token of eve":    func(i *issuer) { i.access = map[string]any{"sub": "eve"} },
 		"other audience":         func(i *issuer) { i.access = map[string]any{"aud": "other"} },
 		"ID token as access":     func(i *issuer) { i.access = map[string]any{"aud": "web"} },
 		"access token expired": func(i *issuer) {
