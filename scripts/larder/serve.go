@@ -71,10 +71,11 @@ at 3:00 it checks for new versions of them. See larder help mirror policy set.
 The server counts downloads. See larder usage. It answers health checks at
 /healthz and /readyz without a credential. With --metrics, Prometheus can read
 metrics at /metrics of another address, over plain HTTP and without a
-credential.
+credential. It must name an IP address, localhost, the --host, or a host of
+--metrics-host.
 
---max-connections-per-client does not apply to clients on this machine, such as
-a proxy.
+--max-connections-per-client counts an IPv6 network of 64 bits as one client. It
+does not apply to clients on this machine, such as a proxy.
 
 The server reloads --cert and --key when the files change, and on SIGHUP. It
 renews a certificate of its own authority while it runs. It logs a warning 14
@@ -109,11 +110,13 @@ days before a certificate expires.`,
 	cmd.Flags().StringVar(&o.KeyFile, "key", "", "`FILE` with the certificate's private key, as PEM")
 	cmd.Flags().StringVar(&o.metrics, "metrics", "",
 		"`ADDRESS` and port for Prometheus; a port without an address is one of 127.0.0.1 (default: no metrics)")
+	cmd.Flags().StringSliceVar(&o.metricsHosts, "metrics-host", nil,
+		"`HOST` by which Prometheus may request metrics; can be repeated")
 	cmd.Flags().StringVar(&o.logFormat, "log-format", textFormat, "`FORMAT` of the log: text or json")
 	cmd.Flags().IntVar(&o.MaxConnections, "max-connections", local.DefaultMaxConnections,
 		"maximum number `N` of open connections")
 	cmd.Flags().IntVar(&o.MaxClientConnections, "max-connections-per-client", 0,
-		"maximum number `N` of open connections of one address (default three quarters of --max-connections)")
+		"maximum number `N` of open connections of one client (default three quarters of --max-connections)")
 	return cmd
 }
 
@@ -124,6 +127,8 @@ type serveOptions struct {
 	rules string
 	// metrics is the address for Prometheus. If empty, there are no metrics.
 	metrics string
+	// metricsHosts are further names of that address.
+	metricsHosts []string
 	// logFormat is textFormat or jsonFormat.
 	logFormat string
 }
@@ -233,7 +238,7 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 	if metrics != nil {
 		announcement.Metrics = "http://" + metricsListener.Addr().String() + "/metrics"
 		metrics.Watch(server.Status, worker.Queued)
-		running.Go(func() { metrics.Serve(ctx, metricsListener, log) })
+		running.Go(func() { metrics.Serve(ctx, metricsListener, log, append(o.metricsHosts, o.Host)...) })
 	}
 	if err := c.show(announcement, nil); err != nil {
 		return err

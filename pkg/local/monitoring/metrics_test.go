@@ -3,6 +3,7 @@ package monitoring_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -26,7 +27,7 @@ import (
 func scrape(t *testing.T, m *monitoring.Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:9100/metrics", nil)
 	m.Handler(slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
 		t.Fatalf("GET /metrics: %d %s", w.Code, w.Body)
@@ -142,7 +143,7 @@ func TestNothingElse(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(target, " ")
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, nil))
 		if w.Code != want {
 			t.Errorf("%s: %d, want %d", target, w.Code, want)
 		}
@@ -204,4 +205,51 @@ func TestServe(t *testing.T) {
 	}
 	stop()
 	<-ended
+}
+
+// A name that a stranger chose, which leads to this address, reads nothing.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	h := monitoring.New("v1.2.3").Handler(slog.New(slog.DiscardHandler), "registry.example.com:8443", "larder")
+	for host, want := range map[string]int{
+		"127.0.0.1:9100": 200, "127.0.0.1": 200, "[::1]:9100": 200, "10.1.2.3:9100": 200, "localhost:9100": 200,
+		"LOCALHOST.": 200, "registry.example.com:9100": 200, "larder:9100": 200, "Larder": 200,
+		"evil.example": 421, "evil.example:9100": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example:9100": 421,
+		"registry.example.com.evil.example": 421, "": 421, ":9100": 421,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("%q: %d, want %d", host, w.Code, want)
+		}
+		if leaked := strings.Contains(w.Body.String(), "larder_build_info"); leaked != (want == 200) {
+			t.Errorf("%q: the metrics are in the response: %v", host, leaked)
+		}
+	}
+}
+
+// Connections that clients keep open and do not use keep nobody out.
+func TestIdleReaders(t *testing.T) {
+	t.Parallel()
+	address, _ := monitoring.ParseAddress("0")
+	listener, err := monitoring.Listen(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go monitoring.New("v1").Serve(t.Context(), listener, slog.New(slog.DiscardHandler))
+	get := func() {
+		// Each has a connection of its own, which stays open.
+		client := &http.Client{Transport: &http.Transport{}, Timeout: 4 * time.Second} // less than idle ones may stay
+		response, err := client.Get("http://" + listener.Addr().String() + "/metrics") //nolint:noctx // of this test
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+	}
+	for range 40 {
+		get()
+	}
 }

@@ -8,14 +8,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 
+	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -24,6 +26,8 @@ const (
 	maxReaders = 16
 	// timeout bounds a whole request for the metrics.
 	timeout = 30 * time.Second
+	// idleTimeout is shorter than the usual interval of Prometheus.
+	idleTimeout = 5 * time.Second
 )
 
 // ParseAddress returns the address and port to listen on. A port without
@@ -57,33 +61,48 @@ func Listen(ctx context.Context, address netip.AddrPort) (net.Listener, error) {
 	return listener, nil
 }
 
-// Handler serves the metrics at /metrics, and nothing else.
-func (m *Metrics) Handler(log *slog.Logger) http.Handler {
+// Handler serves the metrics at /metrics, and nothing else. Requests must name
+// an IP address, localhost, or one of the hosts. So no page in a browser can
+// read the metrics with a name of its own that leads to this address.
+func (m *Metrics) Handler(log *slog.Logger, hosts ...string) http.Handler {
 	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError), MaxRequestsInFlight: maxReaders,
 	})
+	hosts = append(hosts, "localhost")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if host := hostname(r.Host); net.ParseIP(host) == nil && !slices.ContainsFunc(hosts, func(known string) bool {
+			return strings.EqualFold(host, hostname(known))
+		}) {
+			http.Error(w, "Use an IP address, localhost, or a name that --metrics-host permits.",
+				http.StatusMisdirectedRequest)
+			return
+		}
 		w.Header().Set("Cache-Control", "no-store")
 		metrics.ServeHTTP(w, r)
 	})
 	return mux
 }
 
-// Serve answers requests for the metrics until ctx ends. It closes the
-// listener.
-func (m *Metrics) Serve(ctx context.Context, listener net.Listener, log *slog.Logger) {
+// hostname returns a host without its port.
+func hostname(host string) string {
+	return strings.TrimSuffix((&url.URL{Host: host}).Hostname(), ".")
+}
+
+// Serve answers requests for the metrics until ctx ends, as [Metrics.Handler]
+// does. It closes the listener.
+func (m *Metrics) Serve(ctx context.Context, listener net.Listener, log *slog.Logger, hosts ...string) {
 	server := &http.Server{
-		Handler:           m.Handler(log),
+		Handler:           m.Handler(log, hosts...),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       timeout,
 		WriteTimeout:      timeout,
-		IdleTimeout:       2 * time.Minute,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelInfo),
 	}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	err := server.Serve(netutil.LimitListener(listener, maxReaders))
+	err := server.Serve(local.Bound(server, listener, maxReaders))
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		log.LogAttrs(ctx, slog.LevelError, "cannot serve metrics", slog.Any("error", err))
 	}
