@@ -180,11 +180,26 @@ func (r *Repository) RunIn(ctx context.Context, checkout, index string, args ...
 	return c.run(ctx, args...)
 }
 
+// Connection is how git connects to servers.
+type Connection struct {
+	// Lends lets git use the credentials and the settings of the user, and ssh.
+	// Otherwise it uses only https, without any of them.
+	Lends bool
+	// Environ has variables, as NAME=value, and Settings more settings.
+	Environ  []string
+	Settings []Setting
+}
+
 // RunOnline is like [Repository.Run] in a repository of [Init], but git can
-// connect to servers by https and ssh, with the settings of the user and more.
-func (r *Repository) RunOnline(ctx context.Context, environ []string, settings []Setting, args ...string) ([]byte, error) {
-	c := call{dir: r.dir, passed: forServers, settings: settings}
-	c.environ = append([]string{"GIT_DIR=" + r.dir, "GIT_ALLOW_PROTOCOL=https:ssh"}, environ...)
+// connect to servers.
+func (r *Repository) RunOnline(ctx context.Context, to Connection, args ...string) ([]byte, error) {
+	c := call{dir: r.dir, passed: forServers, settings: to.Settings}
+	c.environ = append([]string{"GIT_DIR=" + r.dir, "GIT_ALLOW_PROTOCOL=https:ssh"}, to.Environ...)
+	if !to.Lends {
+		c.passed = []string{"GIT_SSL_CAINFO=", "GIT_SSL_CAPATH="}
+		c.environ = append(c.environ, "GIT_ALLOW_PROTOCOL=https", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
+			"GIT_ASKPASS=", "HOME="+r.dir, "USERPROFILE="+r.dir, "XDG_CONFIG_HOME="+r.dir)
+	}
 	return c.run(ctx, args...)
 }
 

@@ -31,6 +31,7 @@ type copyFlags struct {
 	constraint string
 	rename     []string
 	networks   []string
+	allowHosts []string
 	addKeys    bool
 	dryRun     bool
 }
@@ -52,7 +53,8 @@ of the command, or the one that --to names.
 From another Larder, the command copies modules byte for byte, with their
 descriptions and deprecations. Both audit trails record the copy. From any other
 registry, it fetches each module as clients do, from an archive or with git, and
-packs it. The SHA256SUMS and the signature of a provider stay the same. Its
+packs it. If the origin leads to another host, git uses no credentials and keys
+of this machine there, unless --allow-host names the host. The SHA256SUMS and the signature of a provider stay the same. Its
 namespace must have the key: see --add-keys.
 
 Run the command again after an interruption, or for new versions. It does only
@@ -77,6 +79,8 @@ what is missing. It skips and lists withdrawn versions.`,
 		"copy `OLD=NEW`: a module to another address, or a provider to another namespace; can be repeated")
 	cmd.Flags().StringSliceVar(&f.networks, "network", nil,
 		"private `NETWORKS` to which the origin may lead, such as 10.0.0.0/8; can be repeated")
+	cmd.Flags().StringSliceVar(&f.allowHosts, "allow-host", nil,
+		"`HOST` of repositories for which git may use your credentials and keys; can be repeated")
 	cmd.Flags().BoolVar(&f.addKeys, "add-keys", false,
 		"add the keys that signed the copied providers to their namespaces in the target")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be copied without copying it")
@@ -97,6 +101,12 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 	if err != nil {
 		return nil, err
 	}
+	for _, host := range f.allowHosts {
+		if _, err := client.ParseHost(host); err != nil {
+			return nil, registry.WithHint(usagef("--allow-host %s: it is not a host", quoted(host)),
+				"Use the form git.example.com.")
+		}
+	}
 	to, err := c.copyTarget(f.to)
 	if err != nil {
 		return nil, err
@@ -113,8 +123,9 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 	v := copyView{DryRun: f.dryRun, From: from.name, To: to.name}
 	reporter := newProgress(c)
 	copier := copying.Copier{AddKeys: f.addKeys, DryRun: f.dryRun, Progress: reporter}
+	fetcher := &fetch.Fetcher{Hosts: append(f.allowHosts, from.host), Progress: reporter}
 	var report copying.Report
-	err = c.withOrigin(ctx, from, networks, reporter, func(origin copying.Origin) error {
+	err = c.withOrigin(ctx, from, networks, fetcher, reporter, func(origin copying.Origin) error {
 		return c.withTarget(ctx, to, reporter, func(target copying.Target) (err error) {
 			copier.Origin, copier.Target = origin, target
 			v.From, v.To = origin.Name(), target.Name()
@@ -125,6 +136,10 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 	reporter.stop()
 	if errors.Is(err, client.ErrRefusedAddress) {
 		err = registry.WithHint(err, "If it is a server of your own, permit its network with `--network`.")
+	}
+	for _, host := range fetcher.Others() {
+		report.Notes = append(report.Notes, fmt.Sprintf(
+			"modules came from %s, to which %s leads, without a credential", host, v.From))
 	}
 	v.set(report)
 	return partialView(v, len(v.Versions), err)
@@ -330,9 +345,11 @@ func (c *cli) copyStore(ctx context.Context, p place, reporter *steps) (copying.
 	return copying.Store{Host: host, Publisher: publisher}, s.close, nil
 }
 
-// withOrigin calls do with the registry to copy from.
+// withOrigin calls do with the registry to copy from. The fetcher gets its
+// client.
 func (c *cli) withOrigin(
-	ctx context.Context, p place, networks []netip.Prefix, reporter *steps, do func(copying.Origin) error,
+	ctx context.Context, p place, networks []netip.Prefix, fetcher *fetch.Fetcher, reporter *steps,
+	do func(copying.Origin) error,
 ) error {
 	if p.host == "" {
 		s, closeStore, err := c.copyStore(ctx, p, reporter)
@@ -344,7 +361,7 @@ func (c *cli) withOrigin(
 	var failed error
 	err := c.asHost(p.host, client.Identity{Only: c.remote.ciIdentity}, func(credentials *client.Client) error {
 		confined := credentials.Confine(ctx, "https://"+p.host, networks...)
-		fetcher := &fetch.Fetcher{Client: confined, Progress: reporter}
+		fetcher.Client = confined
 		origin, err := copying.OpenHost(ctx, confined, p.host, fetcher, reporter)
 		if err != nil {
 			return err

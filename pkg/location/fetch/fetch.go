@@ -17,10 +17,13 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/location"
@@ -52,8 +55,35 @@ const maxHops = 10
 type Fetcher struct {
 	// Client sends the requests. Confine it if the registry is not trusted.
 	Client *client.Client
+	// Hosts are the hosts for which git may use the credentials and keys of this
+	// machine. It fetches from other hosts without them.
+	Hosts []string
 	// Progress may be nil.
 	Progress progress.Reporter
+
+	mu     sync.Mutex
+	others map[string]bool  // other hosts from which modules came
+	failed map[string]error // by repository: the limit that it exceeded
+}
+
+// Others lists the hosts from which modules came, without those in Hosts.
+func (f *Fetcher) Others() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Sorted(maps.Keys(f.others))
+}
+
+// names reports whether a host is one of Hosts.
+func (f *Fetcher) names(host string) bool {
+	return slices.ContainsFunc(f.Hosts, func(named string) bool { return canonical(named) == canonical(host) })
+}
+
+// canonical returns a host name without its port, in one form.
+func canonical(host string) string {
+	if name, err := client.ParseHost(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
 }
 
 // Folder fetches a module into an empty folder, and returns the folder with the
@@ -71,6 +101,14 @@ func (f *Fetcher) Folder(ctx context.Context, from client.ModuleLocation, dir st
 	}
 	if err != nil {
 		return "", err
+	}
+	if host := at.URL.Hostname(); !f.names(host) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.others == nil {
+			f.others = make(map[string]bool)
+		}
+		f.others[host] = true
 	}
 	return below(dir, at.Folder)
 }

@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -25,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,12 +52,14 @@ const (
 	testBytes     = 4 << 20
 	testFiles     = 200
 	testDirectory = 256 << 10
+	testObjects   = 500
+	testStep      = 20 * time.Second
 )
 
 // TestMain starts the origin, because git reads its authority from the
 // environment.
 func TestMain(m *testing.M) {
-	fetch.SetLimits(testBytes, testFiles, testDirectory)
+	fetch.SetLimits(testBytes, testFiles, testDirectory, testObjects, testStep)
 	dir, err := os.MkdirTemp("", "larder-fetch-test-*")
 	if err != nil {
 		panic(err)
@@ -123,7 +127,7 @@ func fetcher(t *testing.T) *fetch.Fetcher {
 	config := served.Client().Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // of httptest
 	c := client.New(nil, "larder/test", &http.Transport{TLSClientConfig: config.Clone()})
 	c.Wait = time.Millisecond
-	return &fetch.Fetcher{Client: c.Confine(t.Context(), served.URL)}
+	return &fetch.Fetcher{Client: c.Confine(t.Context(), served.URL), Hosts: []string{"127.0.0.1:8443"}}
 }
 
 // at returns a location of the origin.
@@ -598,6 +602,84 @@ func TestHostileGit(t *testing.T) {
 	}
 }
 
+// A few kilobytes with more folders than git can ever list end soon.
+func TestGitBomb(t *testing.T) {
+	t.Parallel()
+	var dir string
+	path, repo := repositoryIn(t, func(in string, _ func(args ...string)) { dir = in })
+	tree := "4b825dc642cb6eb9a060e54bf8d69288fbee4904" // the empty one
+	mktree := func(entries string) string {
+		cmd := exec.CommandContext(t.Context(), "git", "mktree", "--missing")
+		cmd.Dir, cmd.Stdin = dir, strings.NewReader(entries)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	mktree("")
+	for range 12 {
+		var entries strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&entries, "040000 tree %s\tf%d\n", tree, i)
+		}
+		tree = mktree(entries.String())
+	}
+	commit := gitOutput(t, repo, "-c", "user.name=a", "-c", "user.email=a@example.com", "commit-tree", "-m", "bomb", tree)
+	gitOutput(t, repo, "tag", "bomb", commit)
+	f := fetcher(t)
+	_, err := f.Folder(t.Context(), at(t, "git::ORIGIN"+path+".git?ref=bomb"), t.TempDir())
+	if !errors.Is(err, registry.ErrInvalid) { // by its output, or by its time on a slow machine
+		t.Errorf("the error is %v, want ErrInvalid", err)
+	}
+}
+
+// A repository that exceeds a limit is not fetched again in the same run.
+func TestManyObjects(t *testing.T) {
+	t.Parallel()
+	path := repository(t, func(dir string, git func(args ...string)) {
+		for i := range testObjects {
+			_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%d", i)), []byte(rand.Text()), 0o600)
+		}
+	})
+	served.mu.Lock()
+	backend := served.handlers[path]
+	served.mu.Unlock()
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	var requests atomic.Int32
+	handle(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		backend(&stalling{ResponseWriter: w, until: end}, r)
+	})
+	f := fetcher(t)
+	for range 2 {
+		_, err := f.Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"), t.TempDir())
+		if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "more than 500 objects") {
+			t.Errorf("the error is %v, want ErrInvalid for the objects", err)
+		}
+	}
+	if n := requests.Load(); n > 3 { // refs, and one or two for the pack
+		t.Errorf("%d requests were sent", n)
+	}
+}
+
+// stalling sends the beginning of a pack, and its rest much later.
+type stalling struct {
+	http.ResponseWriter
+	until <-chan struct{}
+	sent  int
+}
+
+func (s *stalling) Write(p []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(p)
+	if s.sent += n; s.sent > 8<<10 && err == nil {
+		_ = http.NewResponseController(s.ResponseWriter).Flush()
+		<-s.until
+	}
+	return n, err
+}
+
 // Filters of this machine do not run on the files of a repository, and its line
 // endings do not apply.
 func TestGitOfThisMachine(t *testing.T) {
@@ -731,6 +813,9 @@ func TestPrivateAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fetch.Fetcher{Client: c.client}
+			if c.client == public {
+				f.Hosts = []string{"127.0.0.1", "localhost"} // otherwise ssh looks up nothing
+			}
 			_, err := f.Folder(t.Context(), at(t, c.reference), t.TempDir())
 			if !errors.Is(err, client.ErrRefusedAddress) {
 				t.Errorf("the error is %v, want ErrRefusedAddress", err)
@@ -758,5 +843,130 @@ func TestLeftovers(t *testing.T) {
 	slices.Sort(left)
 	if len(left) > 0 {
 		t.Errorf("there are %v", left)
+	}
+}
+
+// lent gives git of this machine a credential for every host, and returns
+// whether a request had it.
+func lent(t *testing.T, kind string) {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config")
+	t.Setenv("GIT_CONFIG_GLOBAL", config)
+	t.Setenv("HOME", dir)
+	program := filepath.Join(dir, "askpass")
+	texts := map[string]string{config: "", program: "#!/bin/sh\necho larder\n"}
+	switch kind {
+	case "credential helper":
+		texts[config] = "[credential]\n\thelper = \"!echo username=larder; echo password=larder; :\"\n"
+	case "netrc":
+		texts[filepath.Join(dir, ".netrc")] = "default login larder password larder\n"
+	case "header":
+		texts[config] = "[http]\n\textraHeader = \"Authorization: Basic bGFyZGVyOmxhcmRlcg==\"\n"
+	case "header of CI":
+		t.Setenv("GIT_CONFIG_COUNT", "1")
+		t.Setenv("GIT_CONFIG_KEY_0", "http.extraHeader")
+		t.Setenv("GIT_CONFIG_VALUE_0", "Authorization: Basic bGFyZGVyOmxhcmRlcg==")
+	case "other URL":
+		host := strings.TrimPrefix(served.URL, "https://")
+		texts[config] = "[url \"https://larder:larder@" + host + "/\"]\n\tinsteadOf = " + served.URL + "/\n"
+	case "askpass":
+		t.Setenv("GIT_ASKPASS", program)
+	case "askpass of ssh":
+		t.Setenv("SSH_ASKPASS", program)
+	case "askpass of the settings":
+		texts[config] = "[core]\n\taskPass = " + program + "\n"
+	}
+	for name, text := range texts {
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // git runs one of them
+			t.Fatal(err)
+		}
+	}
+}
+
+// Git uses a credential of this machine only for a host that the person named.
+func TestCredentialsOfGit(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("LEFT OUT: the programs are scripts of a shell")
+	}
+	for _, kind := range []string{
+		"credential helper", "netrc", "header", "header of CI", "other URL", "askpass", "askpass of ssh",
+		"askpass of the settings",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			path := repository(t, nil)
+			served.mu.Lock()
+			backend := served.handlers[path]
+			served.mu.Unlock()
+			var asked atomic.Int32
+			handle(t, func(w http.ResponseWriter, r *http.Request) {
+				if user, password, _ := r.BasicAuth(); user != "larder" || password != "larder" {
+					w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				asked.Add(1)
+				backend(w, r)
+			})
+			lent(t, kind)
+			f := fetcher(t)
+			f.Hosts = []string{"registry.example.com", "localhost"}
+			_, err := f.Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"), t.TempDir())
+			if err == nil || !strings.Contains(err.Error(), "127.0.0.1") {
+				t.Errorf("the host is not named: %v, want an error with it", err)
+			}
+			if hint := registry.Hint(err); !strings.Contains(hint, "`--allow-host 127.0.0.1`") {
+				t.Errorf("the hint is %q", hint)
+			}
+			if n := asked.Load(); n != 0 {
+				t.Errorf("%d requests have the credential", n)
+			}
+			if _, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"), t.TempDir()); err != nil {
+				t.Errorf("the host is named: %v", err)
+			}
+		})
+	}
+}
+
+// A public repository on a host that nobody named is fetched, and the host is
+// reported.
+func TestOtherHosts(t *testing.T) {
+	t.Parallel()
+	path := repository(t, nil)
+	f := fetcher(t)
+	f.Hosts = nil
+	if _, err := f.Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"), t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"127.0.0.1"}, f.Others()); diff != "" {
+		t.Error(diff)
+	}
+	named := fetcher(t)
+	if _, err := named.Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"), t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if others := named.Others(); len(others) != 0 {
+		t.Errorf("others are %q", others)
+	}
+}
+
+// A named host cannot lead git to another one with the credentials of this
+// machine, and no key of ssh is used for a host that nobody named.
+func TestLedElsewhere(t *testing.T) {
+	t.Parallel()
+	path := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://localhost:1"+r.URL.Path+"?"+r.URL.RawQuery, http.StatusFound)
+	})
+	for reference, host := range map[string]string{
+		"git::ORIGIN" + path + "a.git": "localhost", "git::ssh://git@git.example.com/a.git": "git.example.com",
+		"git@git.example.com:a/b.git": "git.example.com",
+	} {
+		_, err := fetcher(t).Folder(t.Context(), at(t, reference), t.TempDir())
+		if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), host+", which you did not name") {
+			t.Errorf("%s: %v, want ErrInvalid with %s", reference, err, host)
+		}
+		if hint := registry.Hint(err); !strings.Contains(hint, "`--allow-host "+host+"`") {
+			t.Errorf("%s: the hint is %q", reference, hint)
+		}
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/location"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -28,13 +29,40 @@ import (
 // gitTimeout bounds the time for one repository.
 const gitTimeout = 10 * time.Minute
 
+// The further bounds of a repository. Tests lower them.
+var (
+	// stepTimeout bounds the time in which a fetch must store stepBytes, and the
+	// time of each other command of git. A few kilobytes can otherwise keep git
+	// busy for hours.
+	stepTimeout = 2 * time.Minute
+	// maxObjects bounds the objects of a fetch.
+	maxObjects uint32 = 2_000_000
+)
+
+const stepBytes = 256 << 10
+
 // clone fetches a commit of a repository, and checks it out into dir. It does not
 // fetch submodules. Without a ref, the commit is that of the default branch.
+//
+// git uses the credentials of this machine only for hosts that f names. If a
+// repository exceeds a limit, f does not fetch from it again.
 func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (err error) {
+	f.mu.Lock()
+	err = f.failed[at.URL.String()]
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
-		fmt.Errorf("it takes more than %s: %w", gitTimeout, registry.ErrUnavailable))
+		fmt.Errorf("%w: it takes more than %s: %w", errLimit, gitTimeout, registry.ErrUnavailable))
 	defer cancel()
-	environ, settings, p, err := f.settings(ctx, at)
+	host := at.URL.Hostname()
+	if at.URL.Scheme == "ssh" && !f.names(host) {
+		return fmt.Errorf("cannot fetch %s: %w", shown(at.URL), f.unnamed(host,
+			"%w location of the module: ssh would use a key of this machine for %s, which you did not name",
+			registry.ErrInvalid, host))
+	}
+	connection, p, err := f.connection(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -46,59 +74,77 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	defer func() { err = errors.Join(err, os.RemoveAll(repository)) }()
 	_, end := progress.Or(f.Progress).Transfer("fetching "+shown(at.URL), 0)
 	defer end()
-	g := gitRun{ctx: ctx, dir: repository, environ: environ, settings: settings}
+	g := gitRun{ctx: ctx, dir: repository, connection: connection}
 	if g.repository, err = git.Init(ctx, repository, nil); err != nil {
 		return err
 	}
 	commit, err := g.fetch(at)
-	if err != nil && p.refused() != nil {
-		err = p.refused()
+	switch refused := p.refused(); {
+	case err != nil && refused != nil:
+		err = refused
+	case err != nil && ctx.Err() == nil && !f.names(host) && !errors.Is(err, errLimit) && !errors.Is(err, errNoCommit):
+		err = f.unnamed(host, "%w", err)
 	}
 	if err == nil {
-		err = g.check(commit)
+		err = g.step(func(ctx context.Context) error { return g.checkout(ctx, commit, at.Folder, dir) })
 	}
 	if err == nil {
-		_, err = g.repository.RunIn(ctx, dir, filepath.Join(repository, "index"), "checkout", "--quiet", "--force", "--detach", commit)
+		return nil
 	}
-	if err == nil {
-		err = g.repository.CheckFolder(ctx, commit, dir, at.Folder)
+	err = fmt.Errorf("cannot fetch %s: %w", shown(at.URL), err)
+	if errors.Is(err, errLimit) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.failed == nil {
+			f.failed = make(map[string]error)
+		}
+		f.failed[at.URL.String()] = err
 	}
-	if err != nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot fetch %s: %w", shown(at.URL), err)
-	}
-	return nil
+	return err
 }
 
-// settings returns what git needs to connect. It connects only to addresses that
-// the client permits.
+// errLimit means that a repository exceeds a limit.
+var errLimit = errors.New("over a limit")
+
+// unnamed returns an error with a hint about a host that f does not name.
+func (f *Fetcher) unnamed(host, format string, args ...any) error {
+	return registry.WithHint(fmt.Errorf(format, args...),
+		"No credential was used for %s, because you did not name it. If you trust the module's registry to "+
+			"lead to it, let git use your credentials there with `--allow-host %[1]s`.", host)
+}
+
+// connection returns how git connects. It uses only addresses that the client
+// permits, and the credentials of the user only for hosts that f names.
 //
 // The caller closes the proxy, which can be nil.
-func (f *Fetcher) settings(ctx context.Context, at location.Location) (
-	environ []string, settings []git.Setting, p *proxy, err error,
-) {
-	settings = []git.Setting{{Key: "fetch.recurseSubmodules", Value: "false"}, {Key: "http.followRedirects", Value: "initial"}}
+func (f *Fetcher) connection(ctx context.Context, at location.Location) (c git.Connection, p *proxy, err error) {
+	c.Lends = f.names(at.URL.Hostname())
+	c.Settings = []git.Setting{
+		{Key: "fetch.recurseSubmodules", Value: "false"}, {Key: "http.followRedirects", Value: "initial"},
+		{Key: "fetch.unpackLimit", Value: "1"}, // so that watch sees the pack
+	}
 	if at.URL.Scheme == "ssh" {
-		return nil, settings, nil, f.Client.CheckHost(ctx, at.URL.Hostname())
+		return c, nil, f.Client.CheckHost(ctx, at.URL.Hostname())
 	}
 	proxied, err := f.Client.Proxied(at.URL)
 	if err != nil {
-		return nil, nil, nil, err
+		return c, nil, err
 	}
 	bypass := []string{"no_proxy"} // redirects use the proxy too
 	if !proxied {
-		if p, err = f.proxy(ctx); err != nil {
-			return nil, nil, nil, err
+		if p, err = f.proxy(ctx, c.Lends); err != nil {
+			return c, nil, err
 		}
-		settings = append(settings, git.Setting{Key: "http.proxy", Value: "http://" + p.address})
+		c.Settings = append(c.Settings, git.Setting{Key: "http.proxy", Value: "http://" + p.address})
 		bypass = append(bypass, "https_proxy", "http_proxy", "all_proxy")
+	} else if c.Lends {
+		// Nothing sees whether git is redirected to another host.
+		c.Settings = append(c.Settings, git.Setting{Key: "http.followRedirects", Value: "false"})
 	}
 	for _, name := range bypass {
-		environ = append(environ, name+"=", strings.ToUpper(name)+"=")
+		c.Environ = append(c.Environ, name+"=", strings.ToUpper(name)+"=")
 	}
-	return environ, settings, p, nil
+	return c, p, nil
 }
 
 // gitRun fetches into a repository of its own.
@@ -106,18 +152,41 @@ type gitRun struct {
 	ctx        context.Context //nolint:containedctx // of one call
 	dir        string
 	repository *git.Repository
-	environ    []string
-	settings   []git.Setting
+	connection git.Connection
 }
 
-// run runs git with a connection. It returns the cause of its context's end, if it
-// has ended.
-func (g gitRun) run(args ...string) ([]byte, error) {
-	out, err := g.repository.RunOnline(g.ctx, g.environ, g.settings, args...)
+// online runs git with a connection. It returns the cause of its context's end, if
+// it has ended.
+func (g gitRun) online(args ...string) ([]byte, error) {
+	out, err := g.repository.RunOnline(g.ctx, g.connection, args...)
 	if err != nil && g.ctx.Err() != nil {
 		err = context.Cause(g.ctx)
 	}
 	return out, err
+}
+
+// step runs a function within stepTimeout.
+func (g gitRun) step(do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(g.ctx, stepTimeout,
+		fmt.Errorf("%w: git takes more than %s to read it: %w", errLimit, stepTimeout, registry.ErrInvalid))
+	defer cancel()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// checkout checks the files of a commit, and checks them out into dir.
+func (g gitRun) checkout(ctx context.Context, commit, folder, dir string) error {
+	if err := g.check(ctx, commit); err != nil {
+		return err
+	}
+	index := filepath.Join(g.dir, "index")
+	if _, err := g.repository.RunIn(ctx, dir, index, "checkout", "--quiet", "--force", "--detach", commit); err != nil {
+		return err
+	}
+	return g.repository.CheckFolder(ctx, commit, dir, folder)
 }
 
 // fetch fetches the commit of a location, and returns its hash.
@@ -125,9 +194,9 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	if at.URL.Scheme == "ssh" {
 		// These two, and the setting that the variable would override, can contain the
 		// key.
-		_, missing := g.run("config", "--get", "core.sshCommand")
+		_, missing := g.online("config", "--get", "core.sshCommand")
 		if missing != nil && os.Getenv("GIT_SSH_COMMAND") == "" && os.Getenv("GIT_SSH") == "" {
-			g.environ = append(g.environ, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
+			g.connection.Environ = append(g.connection.Environ, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
 		}
 	}
 	ctx, cancel := context.WithCancelCause(g.ctx)
@@ -139,10 +208,10 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	watched := g
 	watched.ctx = ctx
 	url, ref := at.URL.String(), cmp.Or(at.Ref, "HEAD")
-	_, err = watched.run("fetch", "--quiet", "--no-tags", "--depth=1", "--", url, ref)
+	_, err = watched.online("fetch", "--quiet", "--no-tags", "--depth=1", "--", url, ref)
 	if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "shallow") {
 		// A repository in a folder of a web server cannot send less than its history.
-		_, err = watched.run("fetch", "--quiet", "--no-tags", "--", url, ref)
+		_, err = watched.online("fetch", "--quiet", "--no-tags", "--", url, ref)
 	}
 	switch {
 	case err == nil:
@@ -160,7 +229,7 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	}
 	// A server may not let clients fetch a commit by its hash, and a hash may be
 	// abbreviated. So fetch everything.
-	_, err = watched.run("fetch", "--quiet", "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+	_, err = watched.online("fetch", "--quiet", "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 	if err != nil {
 		return "", err
 	}
@@ -173,47 +242,86 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 // isHash matches the hash of a commit, which can be abbreviated.
 var isHash = regexp.MustCompile(`^[0-9a-f]{4,64}$`)
 
+var errNoCommit = errors.New("the repository has no branch, tag or commit")
+
 func noCommit(ref string) error {
-	return fmt.Errorf("%w location of the module: the repository has no branch, tag or commit %s", registry.ErrInvalid, ref)
+	return fmt.Errorf("%w location of the module: %w %s", registry.ErrInvalid, errNoCommit, ref)
 }
 
 // parse returns the hash of the commit with a name.
-func (g gitRun) parse(name string) (string, error) {
-	out, err := g.repository.Run(g.ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
-	return strings.TrimSpace(string(out)), err
+func (g gitRun) parse(name string) (commit string, err error) {
+	err = g.step(func(ctx context.Context) error {
+		out, err := g.repository.Run(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+		commit = strings.TrimSpace(string(out))
+		return err
+	})
+	return commit, err
 }
 
-// watch ends a fetch that stores more than maxBytes.
+// watch ends a fetch that stores more than maxBytes or maxObjects, or too little
+// for stepTimeout.
 func (g gitRun) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	const interval = 200 * time.Millisecond
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	before, since := int64(0), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		var size int64
-		_ = filepath.WalkDir(filepath.Join(g.dir, "objects"), func(_ string, e fs.DirEntry, err error) error {
-			if err != nil {
-				return nil //nolint:nilerr // git renames files meanwhile
-			}
-			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-				size += info.Size()
-			}
-			return nil
-		})
-		if size > maxBytes {
-			stop(fmt.Errorf("%w repository: it has more than %d bytes", registry.ErrInvalid, maxBytes))
-			return
+		size, objects := g.stored()
+		if size >= before+stepBytes {
+			before, since = size, time.Now()
 		}
+		why := ""
+		switch {
+		case size > maxBytes:
+			why = fmt.Sprintf("it has more than %d bytes", maxBytes)
+		case objects > maxObjects:
+			why = fmt.Sprintf("it has more than %d objects", maxObjects)
+		case time.Since(since) > stepTimeout:
+			why = fmt.Sprintf("git has stored less than %d bytes in %s", stepBytes, stepTimeout)
+		default:
+			continue
+		}
+		stop(fmt.Errorf("%w repository: %w: %s", registry.ErrInvalid, errLimit, why))
+		return
 	}
 }
 
+// stored returns the size of what a fetch has stored, and the number of objects
+// that the headers of its packs announce.
+//
+// Source: https://git-scm.com/docs/pack-format.
+func (g gitRun) stored() (size int64, objects uint32) {
+	_ = filepath.WalkDir(filepath.Join(g.dir, "objects"), func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // git renames files meanwhile
+		}
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			return nil //nolint:nilerr // as above
+		}
+		size += info.Size()
+		if f, err := os.Open(name); err == nil {
+			var header [12]byte
+			if _, err := io.ReadFull(f, header[:]); err == nil && string(header[:4]) == "PACK" {
+				objects = max(objects, binary.BigEndian.Uint32(header[8:]))
+			}
+			_ = f.Close() // it was only read
+		}
+		return nil
+	})
+	return size, objects
+}
+
 // check checks the sizes of a commit before its files are checked out.
-func (g gitRun) check(commit string) error {
-	out, err := g.repository.Run(g.ctx, "ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", commit)
+func (g gitRun) check(ctx context.Context, commit string) error {
+	// With -t it prints folders too. Those without files could otherwise keep it
+	// busy without any output.
+	out, err := g.repository.Run(ctx, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", "--end-of-options", commit)
 	if err != nil {
 		return err
 	}
@@ -224,6 +332,9 @@ func (g gitRun) check(commit string) error {
 			continue
 		}
 		fields := strings.Fields(about) // mode, type, hash, size
+		if fields[1] == "tree" {
+			continue // its files count, with their folders
+		}
 		files++
 		parts += 1 + strings.Count(name, "/")
 		if files > maxFiles || parts > maxParts*maxFiles || len(fields) != 4 {
@@ -249,19 +360,20 @@ func invalidTree(format string, args ...any) error {
 type proxy struct {
 	address string
 	server  *http.Server
-	client  *client.Client
+	fetcher *Fetcher
+	named   bool // connect only to hosts that the fetcher names
 
 	mu  sync.Mutex
 	err error // the first error of a connection
 }
 
 // proxy starts a proxy. The caller closes it.
-func (f *Fetcher) proxy(ctx context.Context) (*proxy, error) {
+func (f *Fetcher) proxy(ctx context.Context, named bool) (*proxy, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{address: listener.Addr().String(), client: f.Client}
+	p := &proxy{address: listener.Addr().String(), fetcher: f, named: named}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = p.server.Serve(listener) }() // it ends with close
 	return p, nil
@@ -272,7 +384,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only https", http.StatusForbidden)
 		return
 	}
-	out, err := p.client.Dial(r.Context(), r.Host)
+	out, err := p.dial(r.Context(), r.Host)
 	if err != nil {
 		p.mu.Lock()
 		p.err = cmp.Or(p.err, err)
@@ -282,6 +394,15 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { _ = out.Close() }() // the tunnel has ended
 	tunnel(w, out)
+}
+
+// dial connects to HOST:PORT. Git may have credentials for the host.
+func (p *proxy) dial(ctx context.Context, address string) (net.Conn, error) {
+	if host := (&url.URL{Host: address}).Hostname(); p.named && !p.fetcher.names(host) {
+		return nil, p.fetcher.unnamed(host, "%w location of the module: it leads git to %s, which you did not name",
+			registry.ErrInvalid, host)
+	}
+	return p.fetcher.Client.Dial(ctx, address)
 }
 
 // refused returns why the proxy has not connected to an address, or nil.
