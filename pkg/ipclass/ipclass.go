@@ -4,6 +4,7 @@ package ipclass
 
 import (
 	"net/netip"
+	"regexp"
 	"strings"
 )
 
@@ -117,4 +118,24 @@ func forms(ip netip.Addr) []netip.Addr {
 		}
 	}
 	return []netip.Addr{ip}
+}
+
+// addresses matches what can be an address, with brackets and a port.
+var addresses = regexp.MustCompile(`\[?[0-9A-Fa-f:.]*[.:][0-9A-Fa-f:.]*(?:[0-9A-Fa-f]|::)\]?(?::\d+)?`)
+
+// Hide replaces the addresses in a text that are not public by …, for readers who
+// must not learn the addresses of a network inside.
+func Hide(text string) string {
+	return addresses.ReplaceAllStringFunc(text, func(found string) string {
+		ip, err := netip.ParseAddr(strings.Trim(found, "[]"))
+		if err != nil {
+			var withPort netip.AddrPort
+			withPort, err = netip.ParseAddrPort(found)
+			ip = withPort.Addr()
+		}
+		if err != nil || Of(ip) == Public {
+			return found
+		}
+		return "…"
+	})
 }

@@ -75,3 +75,20 @@ func TestIn(t *testing.T) {
 		})
 	}
 }
+
+func TestHide(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"10.1.2.3 is an address of a private network":                "… is an address of a private network",
+		"dial tcp 192.168.0.1:443: connect: connection refused":      "dial tcp …: connect: connection refused",
+		"dial tcp [fd00::1]:443: i/o timeout, then [::1]:8443":       "dial tcp …: i/o timeout, then …",
+		"::ffff:10.0.0.1 and fe80::1, and 169.254.169.254.":          "… and …, and ….",
+		"example.com at 8.8.8.8:53 or 2606:4700::1111 has no 1.2.3":  "example.com at 8.8.8.8:53 or 2606:4700::1111 has no 1.2.3",
+		"hashicorp/aws 5.0.0: GET https://a.example/x: 503 at 10:30": "hashicorp/aws 5.0.0: GET https://a.example/x: 503 at 10:30",
+		"GET https://10.0.0.5:8443/v1: 503, https://[fd00::5]/v1":    "GET https://…/v1: 503, https://…/v1",
+	} {
+		if got := ipclass.Hide(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/ipclass"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/requestlog"
@@ -62,13 +63,15 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 		Pulled: contents.Pulled,
 	}
 	statuses := admission.StatusesOf(policy, p, stored, h.now())
-	d.Pull = admission.PullOf(policy, p, stored, statuses)
+	if d.Pull = admission.PullOf(policy, p, stored, statuses); d.Pull != nil {
+		d.Pull.Problem = ipclass.Hide(d.Pull.Problem)
+	}
 	found, err := h.catalog.Mirror.PulledVersions(r.Context(), p, admission.VersionsToExplain(d.Pull, statuses)...)
 	if err != nil {
 		return fmt.Errorf("mirrored provider %s: %w", p, err)
 	}
 	for _, s := range statuses {
-		s.Problem = found[s.Version].Problem
+		s.Problem = ipclass.Hide(found[s.Version].Problem)
 		d.Versions = append(d.Versions, s.Document())
 	}
 	switch {

@@ -144,7 +144,7 @@ func TestMirroredProviderProblems(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []registry.PulledVersion{
-		{Version: version(t, "3.1.0"), Problem: "the daily budget is used up"},
+		{Version: version(t, "3.1.0"), Problem: "10.1.2.3 is an address of a private network"},
 		{Version: version(t, "3.0.0"), Archives: []registry.PulledArchive{{URL: "https://origin.example.net/?secret"}}},
 	} {
 		if err := mirror.SetPulledVersion(t.Context(), p, v, time.Now().Add(time.Hour)); err != nil {
@@ -160,7 +160,7 @@ func TestMirroredProviderProblems(t *testing.T) {
 	for _, v := range got.Versions {
 		problems[v.Version.String()] = v.Problem
 	}
-	want := map[string]string{"3.2.0": "", "3.1.0": "the daily budget is used up", "3.0.0": ""}
+	want := map[string]string{"3.2.0": "", "3.1.0": "… is an address of a private network", "3.0.0": ""}
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}

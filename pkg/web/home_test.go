@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -156,6 +157,36 @@ func TestFirstSteps(t *testing.T) {
 	}
 	contains(t, unescaped(pages.text(t, http.StatusOK, "/login")),
 		"larder token create --name NAME --scope 'read:**' --store DIR.", "!/data")
+}
+
+// Browsers use only TLS for a host whose owner has given a certificate, and not
+// for other servers on this machine.
+func TestStrictTransport(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	const strict = "max-age=31536000"
+	for name, test := range map[string]struct {
+		local *web.Local
+		host  string
+		want  string
+	}{
+		"on AWS":                 {nil, "any.example", strict},
+		"certificate of its own": {&web.Local{}, host, strict},
+		"another name":           {&web.Local{}, "localhost:8443", ""},
+		"own authority":          {&web.Local{CAFile: "/data/ca.pem"}, host, ""},
+	} {
+		h := web.New(web.Options{
+			Catalog: s.catalog, Objects: s.objects, Host: host, Local: test.local,
+			Accounts: session.New(session.Options{Control: access.New(access.Settings{}, s.catalog), Store: s.catalog}),
+		})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/login", nil)
+		r.Host = test.host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Strict-Transport-Security"); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
 }
 
 // The catalog is read once for many pages.

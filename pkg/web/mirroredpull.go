@@ -2,6 +2,7 @@ package web
 
 import (
 	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/ipclass"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -51,7 +52,7 @@ func (e *mirroredEdition) setPull(p registry.MirrorProvider, pull *protocol.Mirr
 	}
 	checked := field{Label: "Last check", Time: pull.CheckedAt}
 	if pull.Problem != "" {
-		o.Fields = append(o.Fields, textField("Last check", "failed: "+pull.Problem))
+		o.Fields = append(o.Fields, textField("Last check", "failed: "+ipclass.Hide(pull.Problem)))
 		checked.Label = "Last success"
 	}
 	for _, f := range []field{checked, {Label: "Last request", Time: pull.RequestedAt}} {

@@ -80,6 +80,9 @@ func New(o Options) http.Handler {
 	mux := httpapi.Mux(h.endpoints()...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSafetyHeaders(w.Header())
+		if h.hasOwnCertificate(r) {
+			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		}
 		mux.ServeHTTP(w, withoutMarkdownSuffix(r))
 	})
 }
@@ -149,6 +152,14 @@ func (h *handler) get(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {
 
 func (h *handler) post(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {
 	return httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodPost, Path: path}, Serve: serve}
+}
+
+// hasOwnCertificate reports whether the owner of the request's host has given a
+// certificate for it. API Gateway always has one. The registry's own authority
+// issues certificates only for loopback addresses, where other servers may need
+// plain HTTP.
+func (h *handler) hasOwnCertificate(r *http.Request) bool {
+	return h.Local == nil || h.Local.CAFile == "" && strings.EqualFold(r.Host, h.Host)
 }
 
 // setSafetyHeaders sets the headers that every response has.
