@@ -384,6 +384,7 @@ var rules = []rule{
 		[]string{modulePath + "pkg/mirroring", modulePath + "pkg/publishapi/publishclient", modulePath + "internal"},
 	},
 	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
+	{testkit + "clock", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{

@@ -27,6 +27,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/httpapi"
@@ -187,8 +188,8 @@ func TestDecisionsAreCached(t *testing.T) {
 	token := store.add("ci", "read:**")
 	bad, _ := access.NewToken()
 	control := access.New(access.Settings{}, store)
-	now := time.Now()
-	access.SetClock(control, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	access.SetClock(control, wall)
 	p := protect(control)
 	for range 3 {
 		p.want(t, 200, path, "Bearer "+token)
@@ -198,9 +199,9 @@ func TestDecisionsAreCached(t *testing.T) {
 		t.Errorf("%d reads for two credentials", n)
 	}
 	clear(store.tokens) // revoked
-	now = now.Add(59 * time.Second)
+	wall.Pass(59 * time.Second)
 	p.want(t, 200, path, "Bearer "+token)
-	now = now.Add(time.Second)
+	wall.Pass(time.Second)
 	p.want(t, 401, path, "Bearer "+token)
 	// A table that fails is not a decision.
 	store.err = registry.ErrUnavailable
@@ -210,16 +211,17 @@ func TestDecisionsAreCached(t *testing.T) {
 	store.tokens[digest] = registry.Token{Name: "other", Scopes: []string{"read:**"}}
 	p.want(t, 200, path, "Bearer "+other)
 	// A clock that is set back does not extend a decision.
-	now = now.Add(-time.Hour)
+	wall.Pass(-time.Hour)
 	delete(store.tokens, digest)
 	p.want(t, 401, path, "Bearer "+other)
-	now = now.Add(time.Hour + time.Second)
+	wall.Pass(time.Hour + time.Second)
 	p.want(t, 401, path, "Bearer "+other)
 	// A token that expires earlier is rejected then.
 	short, digest := access.NewToken()
-	store.tokens[digest] = registry.Token{Name: "short", Scopes: []string{"read:**"}, ExpiresAt: now.Add(10 * time.Second)}
+	ends := wall.Now().Add(10 * time.Second)
+	store.tokens[digest] = registry.Token{Name: "short", Scopes: []string{"read:**"}, ExpiresAt: ends}
 	p.want(t, 200, path, "Bearer "+short)
-	now = now.Add(10 * time.Second)
+	wall.Set(ends)
 	p.want(t, 401, path, "Bearer "+short)
 }
 
@@ -240,16 +242,16 @@ func TestDecisionsEnd(t *testing.T) {
 	} {
 		control := access.New(parse(t, anySubject(i.URL)), &records{})
 		begin := time.Unix(1_800_000_000, 0)
-		now := begin
-		access.SetClock(control, func() time.Time { return now })
+		wall := clock.At(begin)
+		access.SetClock(control, wall)
 		p := protect(control)
-		c := map[string]any{"iss": i.URL, "aud": "a", "sub": name, "exp": now.Add(time.Hour).Unix()}
-		c[test.claim] = now.Add(test.at).Unix()
+		c := map[string]any{"iss": i.URL, "aud": "a", "sub": name, "exp": begin.Add(time.Hour).Unix()}
+		c[test.claim] = begin.Add(test.at).Unix()
 		token := "Bearer " + sign(t, jose.ES256, key, "1", c)
 		p.want(t, test.before, path, token)
-		now = begin.Add(test.turn - 2)
+		wall.Set(begin.Add(test.turn - 2))
 		p.want(t, test.before, path, token)
-		now = begin.Add(test.turn)
+		wall.Set(begin.Add(test.turn))
 		p.want(t, test.after, path, token)
 	}
 }
@@ -275,7 +277,7 @@ func TestFlood(t *testing.T) {
 	i := newIssuer(t, public(&key.PublicKey, "1"))
 	control := access.New(parse(t, strings.Replace(anySubject(i.URL), `"**"`, `"somebody"`, 1)), store)
 	begin := time.Now()
-	access.SetClock(control, func() time.Time { return begin })
+	access.SetClock(control, clock.At(begin))
 	h := control.RequireRead(http.NotFoundHandler())
 	send := func(credential string) int {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
@@ -356,7 +358,7 @@ func TestBadCredentials(t *testing.T) {
 	good, _ := access.NewToken()
 	control := access.New(settings, store)
 	now := time.Unix(1_800_000_000, 0)
-	access.SetClock(control, func() time.Time { return now })
+	access.SetClock(control, clock.At(now))
 	p := protect(control)
 
 	claims := func(change ...any) map[string]any {

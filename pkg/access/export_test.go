@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -28,11 +29,12 @@ func Clocks(c *Control) []func() time.Time {
 	return clocks
 }
 
-// SetClock sets the clock of access control and its issuers.
-func SetClock(c *Control, now func() time.Time) {
-	c.now = now
+// SetClock sets the clock of access control and its issuers. A fetch of an
+// issuer's keys can read it after the request that began the fetch.
+func SetClock(c *Control, to *clock.Clock) {
+	c.now = to.Now
 	for _, i := range c.issuers {
-		i.keys.Clock = now
+		i.keys.Clock = to.Now
 	}
 }
 

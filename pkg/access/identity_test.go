@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -139,22 +140,22 @@ func TestIdentityExpires(t *testing.T) {
 	t.Parallel()
 	p := newPeople(t)
 	control := access.New(parse(t, p.settings("sub", "ada", "read:**")), &records{})
-	now := time.Now()
-	access.SetClock(control, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	access.SetClock(control, wall)
 	id, err := control.Verify(t.Context(), p.token(t, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	now = id.ExpiresAt.Add(-time.Second)
+	wall.Set(id.ExpiresAt.Add(-time.Second))
 	if ok, err := canRead(t, control, id); !ok {
 		t.Errorf("a second before: %v", err)
 	}
-	now = id.ExpiresAt
+	wall.Set(id.ExpiresAt)
 	if _, err := canRead(t, control, id); !errors.Is(err, registry.ErrBadCredential) {
 		t.Errorf("at its expiry: %v, want ErrBadCredential", err)
 	}
 	// Stored claims count even if the expiry beside them is wrong.
-	now = now.Add(time.Hour)
+	wall.Pass(time.Hour)
 	id.ExpiresAt = time.Time{}
 	if _, err := canRead(t, control, id); !errors.Is(err, registry.ErrBadCredential) {
 		t.Errorf("an hour later: %v, want ErrBadCredential", err)
@@ -168,8 +169,8 @@ func TestIdentityOfToken(t *testing.T) {
 	r := &records{}
 	token := r.add("ci", "read:modules/acme")
 	control := access.New(access.Settings{}, r)
-	now := time.Now()
-	access.SetClock(control, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	access.SetClock(control, wall)
 	id, err := control.Verify(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +193,7 @@ func TestIdentityOfToken(t *testing.T) {
 		t.Errorf("%d lookups in a minute", n)
 	}
 	clear(r.tokens)
-	now = now.Add(time.Minute)
+	wall.Pass(time.Minute)
 	if _, err := canRead(t, control, id); !errors.Is(err, registry.ErrBadCredential) {
 		t.Errorf("a minute after it was revoked: %v, want ErrBadCredential", err)
 	}

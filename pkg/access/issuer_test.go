@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/openid"
@@ -29,11 +30,11 @@ import (
 // testIssuer is an issuer for which tests sign tokens.
 type testIssuer struct {
 	*httptest.Server
-	keys    []jose.JSONWebKey
 	down    atomic.Bool
 	fetches atomic.Int64
 	hold    sync.RWMutex // while a test has the lock, the issuer does not respond
-	as      string       // the issuer in its configuration
+	keys    []jose.JSONWebKey
+	as      string // the issuer in its configuration
 }
 
 func newIssuer(t testing.TB, keys ...jose.JSONWebKey) *testIssuer {
@@ -58,6 +59,20 @@ func newIssuer(t testing.TB, keys ...jose.JSONWebKey) *testIssuer {
 	return i
 }
 
+// publish replaces the issuer's keys.
+func (i *testIssuer) publish(keys ...jose.JSONWebKey) {
+	i.hold.Lock()
+	defer i.hold.Unlock()
+	i.keys = keys
+}
+
+// pose replaces the issuer in the issuer's configuration.
+func (i *testIssuer) pose(as string) {
+	i.hold.Lock()
+	defer i.hold.Unlock()
+	i.as = as
+}
+
 func public(key crypto.PublicKey, id string) jose.JSONWebKey {
 	return jose.JSONWebKey{Key: key, KeyID: id, Use: "sig"}
 }
@@ -70,15 +85,15 @@ func TestKeys(t *testing.T) {
 	next, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
 	control := access.New(parse(t, anySubject(i.URL)), &records{})
-	now := time.Now()
-	access.SetClock(control, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	access.SetClock(control, wall)
 	p := protect(control)
 	n := 0
 	token := func(key *ecdsa.PrivateKey, id string) string {
 		n++
 		return "Bearer " + sign(
 			t, jose.ES256, key, id,
-			map[string]any{"iss": i.URL, "aud": "a", "sub": fmt.Sprint(n), "exp": now.Add(1000 * time.Hour).Unix()},
+			map[string]any{"iss": i.URL, "aud": "a", "sub": fmt.Sprint(n), "exp": wall.Now().Add(1000 * time.Hour).Unix()},
 		)
 	}
 	// Unreachable, and without cached keys.
@@ -93,7 +108,7 @@ func TestKeys(t *testing.T) {
 	}
 	i.down.Store(false)
 	p.want(t, 503, path, token(key, "1")) // no second request immediately
-	now = now.Add(10 * time.Second)
+	wall.Pass(10 * time.Second)
 	p.want(t, 200, path, token(key, "1"))
 	before := i.fetches.Load()
 	// Unknown key ids cannot cause repeated fetches.
@@ -105,49 +120,52 @@ func TestKeys(t *testing.T) {
 	}
 	// A new key is accepted a minute after the last fetch. The old one is
 	// rejected once the issuer stops publishing it.
-	i.keys = []jose.JSONWebKey{public(&next.PublicKey, "2")}
-	now = now.Add(time.Minute)
+	i.publish(public(&next.PublicKey, "2"))
+	wall.Pass(time.Minute)
 	p.want(t, 200, path, token(next, "2"))
 	p.want(t, 401, path, token(key, "1"))
 	// While the issuer is down, its keys are used for a day.
 	i.down.Store(true)
-	now = now.Add(23 * time.Hour)
+	wall.Pass(23 * time.Hour)
 	p.want(t, 200, path, token(next, "2"))
-	now = now.Add(time.Hour - time.Second)
+	wall.Pass(time.Hour - time.Second)
 	expired := "Bearer " + sign(
 		t, jose.ES256, next, "2",
-		map[string]any{"iss": i.URL, "aud": "a", "iat": now.Add(-2 * time.Hour).Unix(), "exp": now.Add(-time.Hour).Unix()},
+		map[string]any{
+			"iss": i.URL, "aud": "a",
+			"iat": wall.Now().Add(-2 * time.Hour).Unix(), "exp": wall.Now().Add(-time.Hour).Unix(),
+		},
 	)
 	p.want(t, 401, path, expired)
-	now = now.Add(time.Second)
+	wall.Pass(time.Second)
 	p.want(t, 503, path, token(next, "2"))
 	p.want(t, 401, path, expired) // cached
 	// The configuration of another issuer is rejected.
 	i.down.Store(false)
-	i.as = "https://elsewhere.example.com"
-	now = now.Add(time.Minute)
+	i.pose("https://elsewhere.example.com")
+	wall.Pass(time.Minute)
 	p.want(t, 503, path, token(next, "2"))
 }
 
 // visitors send tokens of an issuer to access control, with a separate clock.
 type visitors struct {
 	*protected
+	*clock.Clock
 	issuer  *testIssuer
 	control *access.Control
-	passed  atomic.Int64 // of the clock
 	sent    atomic.Int64
 }
 
 func visit(t testing.TB, i *testIssuer) *visitors {
 	t.Helper()
-	v := &visitors{issuer: i, control: access.New(parse(t, anySubject(i.URL)), &records{})}
-	access.SetClock(v.control, v.now)
+	v := &visitors{
+		Clock: clock.At(time.Unix(1_800_000_000, 0)), issuer: i,
+		control: access.New(parse(t, anySubject(i.URL)), &records{}),
+	}
+	access.SetClock(v.control, v.Clock)
 	v.protected = protect(v.control)
 	return v
 }
-
-func (v *visitors) now() time.Time       { return time.Unix(1_800_000_000, v.passed.Load()) }
-func (v *visitors) pass(d time.Duration) { v.passed.Add(int64(d)) }
 
 // fetches returns the number of fetches since its last call.
 func (v *visitors) fetches() int64 { return v.issuer.fetches.Swap(0) }
@@ -157,7 +175,7 @@ func (v *visitors) token(t testing.TB, key *ecdsa.PrivateKey, id string) string 
 	return "Bearer " + sign(
 		t, jose.ES256, key, id,
 		map[string]any{
-			"iss": v.issuer.URL, "aud": "a", "sub": fmt.Sprint(v.sent.Add(1)), "exp": v.now().Add(1000 * time.Hour).Unix(),
+			"iss": v.issuer.URL, "aud": "a", "sub": fmt.Sprint(v.sent.Add(1)), "exp": v.Now().Add(1000 * time.Hour).Unix(),
 		},
 	)
 }
@@ -208,28 +226,28 @@ func TestCrowd(t *testing.T) {
 	}
 	v.issuer.down.Store(true)
 	crowd(1, 503, key, "1")
-	v.pass(9 * time.Second)
+	v.Pass(9 * time.Second)
 	crowd(0, 503, key, "1")
 	v.issuer.down.Store(false)
-	v.pass(time.Second)
+	v.Pass(time.Second)
 	crowd(2, 200, key, "1")
-	v.pass(59 * time.Second)
+	v.Pass(59 * time.Second)
 	crowd(0, 401, stranger, "2")
 	crowd(0, 401, stranger, "1")
-	v.pass(time.Second)
+	v.Pass(time.Second)
 	crowd(2, 401, stranger, "2")
 	crowd(0, 401, stranger, "1")
 	crowd(0, 200, key, "1")
 	// If the clock is set back, keys are fetched without waiting.
-	v.pass(-2 * time.Hour)
+	v.Pass(-2 * time.Hour)
 	crowd(2, 200, key, "1")
 	// A day later, with the issuer down, there are ten seconds between two
 	// fetches.
 	v.issuer.down.Store(true)
-	v.pass(time.Hour)
+	v.Pass(time.Hour)
 	crowd(1, 200, key, "1")
 	crowd(0, 401, stranger, "2")
-	v.pass(10 * time.Second)
+	v.Pass(10 * time.Second)
 	crowd(1, 401, stranger, "2")
 }
 
@@ -250,7 +268,7 @@ func TestSlowIssuer(t *testing.T) {
 	v.want(t, 200, path, v.token(t, key, "1"))
 	v.fetches()
 
-	v.pass(time.Minute)
+	v.Pass(time.Minute)
 	v.issuer.hold.Lock()
 	waiting := make(chan int, 1)
 	token := v.token(t, stranger, "2")
@@ -267,7 +285,7 @@ func TestSlowIssuer(t *testing.T) {
 	}
 	v.fetches()
 
-	v.pass(2 * time.Hour)
+	v.Pass(2 * time.Hour)
 	v.issuer.hold.Lock()
 	begin := time.Now()
 	v.want(t, 200, path, v.token(t, key, "1"))
@@ -312,15 +330,15 @@ func TestRotation(t *testing.T) {
 		key, next := newKey(t), newKey(t)
 		v := visit(t, newIssuer(t, public(&key.PublicKey, id)))
 		v.want(t, 200, path, v.token(t, key, id))
-		v.issuer.keys = []jose.JSONWebKey{public(&next.PublicKey, id)}
-		v.pass(30 * time.Second)
+		v.issuer.publish(public(&next.PublicKey, id))
+		v.Pass(30 * time.Second)
 		// It is too early, but that is not cached.
 		early := v.token(t, next, id)
 		v.want(t, 401, path, early)
 		if _, bad := access.Decisions(v.control); bad != 0 {
 			t.Error("a key that is not known yet is remembered as a bad one")
 		}
-		v.pass(30 * time.Second)
+		v.Pass(30 * time.Second)
 		v.want(t, 200, path, early)
 		v.want(t, 401, path, v.token(t, key, id))
 		if n := v.fetches(); n != 4 {
@@ -463,14 +481,14 @@ func TestCheckIssuers(t *testing.T) {
 	good, down, other, empty := newIssuer(t, public(&key.PublicKey, "1")), newIssuer(t, public(&key.PublicKey, "1")),
 		newIssuer(t, public(&key.PublicKey, "1")), newIssuer(t)
 	down.down.Store(true)
-	other.as = "https://elsewhere.example.com"
+	other.pose("https://elsewhere.example.com")
 	settings := access.Settings{}
 	for _, i := range []*testIssuer{good, down, other, empty} {
 		settings.Issuers = append(settings.Issuers, parse(t, anySubject(i.URL)).Issuers...)
 	}
 	control := access.New(settings, &records{})
-	now := time.Now()
-	access.SetClock(control, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	access.SetClock(control, wall)
 	want := map[string]bool{"down": false, "other": true, "empty": false} // unusable
 	names := map[string]string{good.URL: "good", down.URL: "down", other.URL: "other", empty.URL: "empty"}
 	got := make(map[string]bool)
@@ -487,16 +505,11 @@ func TestCheckIssuers(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("unusable issuers (-want +got):\n%s", diff)
 	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if problems := control.CheckIssuers(ended); problems != nil {
-		t.Errorf("an interrupted check reports %v", problems)
-	}
 	p := protect(control)
 	token := func(i *testIssuer, id int) string {
 		return "Bearer " + sign(
 			t, jose.ES256, key, "1",
-			map[string]any{"iss": i.URL, "aud": "a", "sub": fmt.Sprint(id), "exp": now.Add(time.Hour).Unix()},
+			map[string]any{"iss": i.URL, "aud": "a", "sub": fmt.Sprint(id), "exp": wall.Now().Add(time.Hour).Unix()},
 		)
 	}
 	before := good.fetches.Load()
@@ -507,10 +520,22 @@ func TestCheckIssuers(t *testing.T) {
 	p.want(t, 503, path, token(down, 1))
 	p.want(t, 503, path, token(other, 1))
 	down.down.Store(false)
-	other.as = other.URL
-	now = now.Add(10 * time.Second)
+	other.pose(other.URL)
+	wall.Pass(10 * time.Second)
 	p.want(t, 200, path, token(down, 2))
 	p.want(t, 200, path, token(other, 2))
+}
+
+// A check that is interrupted reports nothing.
+func TestCheckIssuersInterrupted(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	i.down.Store(true)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if problems := access.New(parse(t, anySubject(i.URL)), &records{}).CheckIssuers(ended); problems != nil {
+		t.Errorf("it reports %v", problems)
+	}
 }
 
 // A publisher gets an error about the issuer if another attempt cannot succeed.
@@ -521,11 +546,11 @@ func TestUnusableIssuer(t *testing.T) {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
 	control := access.New(parse(t, anySubject(i.URL)), &records{})
-	now := time.Now()
-	access.SetClock(control, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	access.SetClock(control, wall)
 	publish, read := publishBy(t, control), protect(control)
 	token := "Bearer " + sign(
-		t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": "s", "exp": now.Add(time.Hour).Unix()},
+		t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": "s", "exp": wall.Now().Add(time.Hour).Unix()},
 	)
 	for name, test := range map[string]struct {
 		change func()
@@ -533,11 +558,11 @@ func TestUnusableIssuer(t *testing.T) {
 		retry  string
 	}{
 		"down":           {func() { i.down.Store(true) }, "unavailable", "1"},
-		"another issuer": {func() { i.down.Store(false); i.as = "https://b.example.com" }, "issuer", ""},
+		"another issuer": {func() { i.down.Store(false); i.pose("https://b.example.com") }, "issuer", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.change()
-			now = now.Add(time.Minute)
+			wall.Pass(time.Minute)
 			before := errorsOf(publish.log.String())
 			check := func(what string, w *httptest.ResponseRecorder, code, retry string) {
 				t.Helper()

@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/httpapi"
@@ -164,8 +165,8 @@ func TestTokenPublishes(t *testing.T) {
 	t.Parallel()
 	store := &records{}
 	control := access.New(access.Settings{}, store)
-	now := time.Now()
-	access.SetClock(control, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	access.SetClock(control, wall)
 	d := publishBy(t, control)
 	seen := make(map[string]bool)
 	for _, token := range []string{
@@ -206,7 +207,7 @@ func TestTokenPublishes(t *testing.T) {
 		t.Errorf("%q", d.last.Publisher)
 	}
 	clear(store.tokens)
-	now = now.Add(time.Minute)
+	wall.Pass(time.Minute)
 	d.want(t, 401, publishModule, odd)
 }
 
@@ -272,7 +273,7 @@ func publishFrom(t *testing.T, path, rules string, usual map[string]any) *jobs {
 	t.Helper()
 	key := newKey(t)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
-	i.as = i.URL + path
+	i.pose(i.URL + path)
 	now := time.Now()
 	claims := map[string]any{
 		"iss": i.as, "aud": "https://registry.example.com", "jti": "1", "exp": now.Add(5 * time.Minute).Unix(),

@@ -2,14 +2,14 @@ package metadata
 
 import (
 	"net/http"
-	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/pkg/catalog"
 )
 
 // NewAt is New with another clock.
 func NewAt(
-	c *catalog.Catalog, stored Objects, read func(http.Handler) http.Handler, now func() time.Time,
+	c *catalog.Catalog, stored Objects, read func(http.Handler) http.Handler, wall *clock.Clock,
 ) http.Handler {
-	return newHandler(c, stored, now).serve(read)
+	return newHandler(c, stored, wall.Now).serve(read)
 }

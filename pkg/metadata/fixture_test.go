@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -262,8 +263,8 @@ func (s *store) serveWith(read func(http.Handler) http.Handler) server {
 }
 
 // serveAt is like serve, with another clock.
-func (s *store) serveAt(now func() time.Time) server {
-	return logged(metadata.NewAt(catalog.New(s.table), s.objects, access.Everyone, now))
+func (s *store) serveAt(wall *clock.Clock) server {
+	return logged(metadata.NewAt(catalog.New(s.table), s.objects, access.Everyone, wall))
 }
 
 func logged(api http.Handler) server {

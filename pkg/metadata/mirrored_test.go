@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -52,8 +53,8 @@ func states(d protocol.MirroredProvider) (all []string) {
 func TestMirroredProvider(t *testing.T) {
 	t.Parallel()
 	s := withWaiting(t)
-	now := published
-	h := s.serveAt(func() time.Time { return now })
+	wall := clock.At(published)
+	h := s.serveAt(wall)
 	allowed := registry.MirrorRule{Pattern: "*/*/*"}
 	denied := registry.MirrorRule{Pattern: "*/*/*", Deny: true}
 	for _, step := range []struct {
@@ -72,7 +73,7 @@ func TestMirroredProvider(t *testing.T) {
 		{"a policy that denies", 2 * time.Minute, denied, []string{"3.2.0 available"}},
 	} {
 		s.policy(step.rule)
-		now = published.Add(step.after)
+		wall.Set(published.Add(step.after))
 		if diff := cmp.Diff(step.want, states(read[protocol.MirroredProvider](t, h, nullPath))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
@@ -108,7 +109,7 @@ func TestMirroredProviderOfNothing(t *testing.T) {
 				s.put("mirror/"+null, "listing", protocol.Document{})
 				s.put("catalog/mirror", "mirror/"+null, test.entry)
 			}
-			h := s.serveAt(func() time.Time { return published.Add(test.after) })
+			h := s.serveAt(clock.At(published.Add(test.after)))
 			if test.want == nil {
 				if w := h.get(t, nullPath); w.Code != http.StatusNotFound {
 					t.Errorf("status %d, want 404: %s", w.Code, w.Body)
@@ -150,7 +151,7 @@ func TestMirroredProviderDamaged(t *testing.T) {
 				s.put("catalog/mirror", "mirror/"+null, registry.Summary{Address: null, Unlisted: true})
 			}
 			s.put(test.partition, test.sort, protocol.Document("x"))
-			h := s.serveAt(func() time.Time { return published })
+			h := s.serveAt(clock.At(published))
 			w := h.get(t, nullPath)
 			if w.Code != test.status {
 				t.Errorf("status %d, want %d: %s", w.Code, test.status, w.Body)
@@ -184,7 +185,7 @@ func TestMirroredProviderAbsurdTimes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := read[protocol.MirroredProvider](t, s.serveAt(func() time.Time { return published }), nullPath)
+	d := read[protocol.MirroredProvider](t, s.serveAt(clock.At(published)), nullPath)
 	if got := d.Versions[0].AvailableAt; !got.Equal(last) {
 		t.Errorf("4.0.0 is available at %s, want %s", got, last)
 	}

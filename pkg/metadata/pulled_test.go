@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -93,7 +94,7 @@ func TestMirroredProviderPull(t *testing.T) {
 			s := withWaiting(t)
 			s.policy(test.rule)
 			s.pulled(test.found, test.index...)
-			got := read[protocol.MirroredProvider](t, s.serveAt(func() time.Time { return published }), nullPath)
+			got := read[protocol.MirroredProvider](t, s.serveAt(clock.At(published)), nullPath)
 			if diff := cmp.Diff(test.states, states(got)); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
@@ -123,7 +124,7 @@ func TestMirroredProviderOnlyPulled(t *testing.T) {
 			s := newStore(t)
 			s.policy(test.rule)
 			s.pulled(test.found, test.index...)
-			w := s.serveAt(func() time.Time { return published }).get(t, nullPath)
+			w := s.serveAt(clock.At(published)).get(t, nullPath)
 			if w.Code != test.status {
 				t.Errorf("status %d, want %d: %s", w.Code, test.status, w.Body)
 			}
@@ -152,7 +153,7 @@ func TestMirroredProviderProblems(t *testing.T) {
 		}
 	}
 	s.table.Take()
-	got := read[protocol.MirroredProvider](t, s.serveAt(func() time.Time { return published }), nullPath)
+	got := read[protocol.MirroredProvider](t, s.serveAt(clock.At(published)), nullPath)
 	if diff := cmp.Diff("Get Snapshot Snapshot", s.table.Take()); diff != "" {
 		t.Errorf("requests to the table (-want +got):\n%s", diff)
 	}
@@ -178,7 +179,7 @@ func TestMirroredProviderDamagedCache(t *testing.T) {
 			s := withWaiting(t)
 			s.policy(registry.MirrorRule{Pattern: "*/*/*", MinAge: sevenDays.MinAge, Pull: registry.PullOpen})
 			s.put("mirror/pulled", null, data)
-			got := read[protocol.MirroredProvider](t, s.serveAt(func() time.Time { return published }), nullPath)
+			got := read[protocol.MirroredProvider](t, s.serveAt(clock.At(published)), nullPath)
 			if diff := cmp.Diff([]string{"3.3.0 too new", "3.2.0 available"}, states(got)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -13,17 +13,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/registry"
 )
-
-// at serves the API at a time that the test sets.
-func (s *store) at(now *time.Time) http.Handler {
-	return metadata.NewAt(catalog.New(s.table), s.objects, access.Everyone, func() time.Time { return *now })
-}
 
 func list(ctx context.Context, h http.Handler) int {
 	w := httptest.NewRecorder()
@@ -35,8 +31,8 @@ func list(ctx context.Context, h http.Handler) int {
 func TestCache(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
-	now := published
-	h := s.at(&now)
+	wall := clock.At(published)
+	h := s.serveAt(wall)
 	for _, step := range []struct {
 		name   string
 		after  time.Duration
@@ -51,7 +47,7 @@ func TestCache(t *testing.T) {
 		{"the failure is not cached", 0, nil, 200, "Query Query Query"},
 		{"the clock is set back", -time.Hour, nil, 200, "Query Query Query"},
 	} {
-		now = now.Add(step.after)
+		wall.Pass(step.after)
 		s.table.Fail(step.err)
 		s.table.Take()
 		if got := list(t.Context(), h); got != step.status {

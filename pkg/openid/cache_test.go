@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -113,10 +114,10 @@ func TestCached(t *testing.T) {
 func TestCachedClockBack(t *testing.T) {
 	t.Parallel()
 	p := publish()
-	now := time.Unix(1_800_000_000, 0)
-	p.Clock = func() time.Time { return now }
+	wall := clock.At(time.Unix(1_800_000_000, 0))
+	p.Clock = wall.Now
 	p.want(t, 1, true, 1)
-	now = now.Add(-2 * time.Hour)
+	wall.Pass(-2 * time.Hour)
 	p.want(t, 1, true, 1)
 	p.want(t, 1, true, 0)
 }

@@ -2,15 +2,16 @@ package openid
 
 import (
 	"net/http"
-	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/clock"
 )
 
 // ServiceBy is l.Service with the transport and the clock of a test.
-func ServiceBy(l *Login, t http.RoundTripper, now func() time.Time) LoginService {
+func ServiceBy(l *Login, t http.RoundTripper, at *clock.Clock) LoginService {
 	p := NewProvider(l.Issuer)
 	p.Client.Transport = t
 	cached := NewCached("configuration", p.Configuration)
-	cached.Clock = now
+	cached.Clock = at.Now
 	return l.service(p, cached)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -134,7 +135,7 @@ func TestWhereIssuersLead(t *testing.T) {
 			}
 			record(err)
 			login := openid.Login{Issuer: i.URL, Client: "cli"}
-			_, err = openid.ServiceBy(&login, i.Client().Transport, openid.Now)(t.Context())
+			_, err = openid.ServiceBy(&login, i.Client().Transport, clock.At(time.Now()))(t.Context())
 			if (err != nil) != test.login {
 				t.Errorf("login: %v", err)
 			}
@@ -180,8 +181,8 @@ func TestLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now()
-	service := openid.ServiceBy(l, nil, func() time.Time { return now })
+	wall := clock.At(time.Now())
+	service := openid.ServiceBy(l, nil, wall)
 	for range 3 {
 		login, err := service(t.Context())
 		if err != nil {
@@ -198,11 +199,11 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%d fetches", n)
 	}
 	i.down.Store(true)
-	now = now.Add(23 * time.Hour)
+	wall.Pass(23 * time.Hour)
 	if _, err := service(t.Context()); err != nil {
 		t.Error(err)
 	}
-	now = now.Add(time.Hour)
+	wall.Pass(time.Hour)
 	if _, err := service(t.Context()); !errors.Is(err, registry.ErrUnavailable) {
 		t.Error(err)
 	}

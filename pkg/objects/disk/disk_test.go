@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/disk"
@@ -246,16 +246,14 @@ func TestLifetime(t *testing.T) {
 		t.Fatal(err)
 	}
 	signed := time.Now()
-	var now atomic.Pointer[time.Time]
-	now.Store(&signed)
-	s.Now = func() time.Time { return *now.Load() }
+	wall := clock.At(signed)
+	s.Now = wall.Now
 	u, err := s.SignGet(t.Context(), "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for after, want := range map[time.Duration]int{0: 200, time.Hour - 2*time.Second: 200, time.Hour: 403} {
-		later := signed.Add(after)
-		now.Store(&later)
+		wall.Set(signed.Add(after))
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, u, nil)
 		response, err := server.Client().Do(r)
 		if err != nil {
