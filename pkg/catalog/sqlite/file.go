@@ -153,7 +153,7 @@ type file struct {
 	path string
 	// opened is closed after all connections. Closing a file releases all locks
 	// of the process on it, including those of SQLite.
-	opened *os.File
+	opened openedFile
 	info   fs.FileInfo
 	// lastMark is the mark that the header had when it was last read. mark is
 	// the one that it must have as soon as it has one. Either is 0 if the
@@ -165,6 +165,11 @@ type file struct {
 	// there is a connection. It is nil if the table has not read it.
 	log     fs.FileInfo
 	logPath string
+}
+
+type openedFile interface {
+	io.ReaderAt
+	io.Closer
 }
 
 // logEnding is the end of the name of a database's write-ahead log.
@@ -206,10 +211,13 @@ func (f *file) check() error {
 	case !os.SameFile(f.info, info):
 		return &replaced{what: "replaced"}
 	}
+	// Other calls can store a later header while this one reads its own.
+	known := f.known()
 	var h header
-	if _, err = f.opened.ReadAt(h[:], 0); err != nil || !f.fits(&h) {
+	if _, err = f.opened.ReadAt(h[:], 0); err != nil || !known.precedes(&h) {
 		return &replaced{what: "replaced"}
 	}
+	f.learn(known, &h)
 	if f.log == nil {
 		return nil
 	}
@@ -219,28 +227,33 @@ func (f *file) check() error {
 	return nil
 }
 
-// fits reports whether a header can be the current header of the database.
-func (f *file) fits(h *header) bool {
-	written, counter := f.written.Load(), h.counter()
-	if before(counter, written) {
+// known is what a process knows of the header at one moment.
+type known struct{ written, lastMark, mark uint32 }
+
+func (f *file) known() known { return known{f.written.Load(), f.lastMark.Load(), f.mark.Load()} }
+
+// precedes reports whether a header that is read later can be that of the same
+// database.
+func (k known) precedes(h *header) bool {
+	if before(h.counter(), k.written) {
 		return false // an older copy
 	}
-	if counter != written {
-		// If another call has stored a later counter meanwhile, keep that one.
-		f.written.CompareAndSwap(written, counter)
-	}
-	found, last, mark := h.mark(), f.lastMark.Load(), f.mark.Load()
-	if found == last {
-		return true
-	}
+	found := h.mark()
 	// The header receives a new ID later than the table does.
-	if last != 0 || mark != 0 && found != mark {
-		return false
+	return found == k.lastMark || k.lastMark == 0 && (k.mark == 0 || found == k.mark)
+}
+
+// learn stores what a header shows that k did not, unless another call has
+// stored something later meanwhile.
+func (f *file) learn(k known, h *header) {
+	for last := k.written; before(last, h.counter()); last = f.written.Load() {
+		if f.written.CompareAndSwap(last, h.counter()) {
+			break
+		}
 	}
-	if found == mark {
-		f.lastMark.Store(found)
+	if found := h.mark(); found == k.mark {
+		f.lastMark.CompareAndSwap(0, found)
 	}
-	return true
 }
 
 // connector opens connections to the file that was opened. It returns an error

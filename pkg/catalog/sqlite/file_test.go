@@ -167,3 +167,58 @@ func TestReplaced(t *testing.T) {
 		})
 	}
 }
+
+// A check that has read the header of the file before another check, and
+// finishes after it, still finds the same file.
+func TestChecksAtOnce(t *testing.T) {
+	t.Parallel()
+	change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}, Data: []byte("x")}
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, path string)
+		// advance changes the header of the file.
+		advance func(t *testing.T, table *sqlite.Table) error
+	}{
+		"a write": {func(*testing.T, string) {}, func(t *testing.T, table *sqlite.Table) error {
+			return errors.Join(table.Write(t.Context(), change), table.TruncateLog(t.Context()))
+		}},
+		"an ID": {func(t *testing.T, path string) {
+			run(t, path, "DROP TABLE registry")
+			run(t, path, "PRAGMA application_id = 0")
+		}, func(t *testing.T, table *sqlite.Table) error {
+			_, err := table.Adopt(t.Context(), sqlite.NewID())
+			return errors.Join(err, table.TruncateLog(t.Context()))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "larder.db")
+			created, err := sqlite.Create(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := created.Close(); err != nil {
+				t.Fatal(err)
+			}
+			test.prepare(t, path)
+			table := open(t, path)
+			read, resume := sqlite.HoldHeader(table)
+			defer resume()
+			first := make(chan error, 1)
+			go func() { first <- table.Check() }()
+			<-read
+			if err := test.advance(t, table); err != nil {
+				t.Fatal(err)
+			}
+			if err := table.Check(); err != nil {
+				t.Errorf("the second check: %v", err)
+			}
+			resume()
+			if err := <-first; err != nil {
+				t.Errorf("the first check: %v", err)
+			}
+			if err := table.Check(); err != nil {
+				t.Errorf("the third check: %v", err)
+			}
+		})
+	}
+}
