@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
@@ -41,10 +42,16 @@ type Tokens interface {
 
 // Control decides who may read and publish. Create one with [New].
 type Control struct {
+	tokens Tokens
+	now    func() time.Time
+	// rules are never changed, only replaced.
+	rules atomic.Pointer[rules]
+}
+
+// rules are settings in use, with the decisions that follow from them.
+type rules struct {
 	public  []Pattern
-	tokens  Tokens
 	issuers map[string]*issuer
-	now     func() time.Time
 
 	// Good and bad credentials have separate caches, so that many bad ones
 	// cannot evict a good one. A credential without any scope is in the bad
@@ -87,16 +94,30 @@ const (
 
 // New returns the access control for settings.
 func New(s Settings, tokens Tokens) *Control {
-	c := &Control{
-		public: s.Public, tokens: tokens, issuers: make(map[string]*issuer), now: openid.Now,
-		good: ttlcache.New[digest, decision](maxDecisions, cacheTime), bad: ttlcache.New[digest, decision](
-			maxDecisions, cacheTime,
-		),
+	c := &Control{tokens: tokens, now: openid.Now}
+	c.rules.Store(new(rules))
+	c.Apply(s)
+	return c
+}
+
+// Apply replaces the settings. The new ones decide about all requests that come
+// later, including those of sessions, and no earlier decision is used. The keys
+// of an issuer that stays remain cached. It is safe for concurrent use with all
+// other methods.
+func (c *Control) Apply(s Settings) {
+	next := &rules{
+		public: s.Public, issuers: make(map[string]*issuer),
+		good: ttlcache.New[digest, decision](maxDecisions, cacheTime),
+		bad:  ttlcache.New[digest, decision](maxDecisions, cacheTime),
 	}
 	for _, i := range s.Issuers {
-		c.issuers[i.Issuer] = newIssuer(i)
+		if known := c.rules.Load().issuers[i.Issuer]; known != nil {
+			next.issuers[i.Issuer] = &issuer{Issuer: i, provider: known.provider, keys: known.keys}
+		} else {
+			next.issuers[i.Issuer] = newIssuer(i)
+		}
 	}
-	return c
+	c.rules.Store(next)
 }
 
 // RequireRead returns a handler that passes a request to next if the caller may
@@ -161,7 +182,7 @@ func (c *Control) check(r *http.Request) error {
 		return err
 	}
 	what := resource(r.URL.Path)
-	public := covers(c.public, what)
+	public := covers(c.rules.Load().public, what)
 	if credential == "" {
 		if public {
 			return nil
@@ -272,8 +293,9 @@ func (c *Control) authenticate(ctx context.Context, credential string) (caller, 
 // changes, for example because the credential expires. It is the zero time if
 // it never changes.
 func (c *Control) cached(sum digest, decide func() (caller, time.Time, error)) (caller, error) {
-	now := c.now()
-	for _, cached := range []*ttlcache.Cache[digest, decision]{c.good, c.bad} {
+	// A decision by later rules can be cached with these, but not the reverse.
+	now, r := c.now(), c.rules.Load()
+	for _, cached := range []*ttlcache.Cache[digest, decision]{r.good, r.bad} {
 		if d, found := cached.Get(sum, now); found {
 			return d.caller, d.err
 		}
@@ -283,11 +305,11 @@ func (c *Control) cached(sum digest, decide func() (caller, time.Time, error)) (
 	d.caller, changes, d.err = decide()
 	switch {
 	case d.err == nil && len(d.caller.scopes) > 0:
-		c.good.Add(sum, d, now, changes)
+		r.good.Add(sum, d, now, changes)
 	// Anyone with a job at a CI service can get its issuer's tokens for any
 	// audience, without matching a rule.
 	case d.err == nil, errors.Is(d.err, registry.ErrBadCredential) && !errors.Is(d.err, errUnknownKey):
-		c.bad.Add(sum, d, now, changes)
+		r.bad.Add(sum, d, now, changes)
 	}
 	return d.caller, d.err
 }

@@ -23,7 +23,7 @@ const (
 // Clocks returns the clocks of access control and its issuers.
 func Clocks(c *Control) []func() time.Time {
 	clocks := []func() time.Time{c.now}
-	for _, i := range c.issuers {
+	for _, i := range c.rules.Load().issuers {
 		clocks = append(clocks, i.keys.Clock)
 	}
 	return clocks
@@ -33,14 +33,14 @@ func Clocks(c *Control) []func() time.Time {
 // issuer's keys can read it after the request that began the fetch.
 func SetClock(c *Control, to *clock.Clock) {
 	c.now = to.Now
-	for _, i := range c.issuers {
+	for _, i := range c.rules.Load().issuers {
 		i.keys.Clock = to.Now
 	}
 }
 
 // SetTransport sets the transport of requests to issuers.
 func SetTransport(c *Control, t http.RoundTripper) {
-	for _, i := range c.issuers {
+	for _, i := range c.rules.Load().issuers {
 		i.provider.Client.Transport = t
 	}
 }
@@ -48,18 +48,23 @@ func SetTransport(c *Control, t http.RoundTripper) {
 // SetTimeout sets a longer timeout for requests to issuers. Tests can then
 // distinguish callers that wait from others.
 func SetTimeout(c *Control, d time.Duration) {
-	for _, i := range c.issuers {
+	for _, i := range c.rules.Load().issuers {
 		i.provider.Client.Timeout = d
 	}
 }
 
 // Decisions returns the sizes of the caches.
-func Decisions(c *Control) (good, bad int) { return c.good.Len(), c.bad.Len() }
+func Decisions(c *Control) (good, bad int) {
+	r := c.rules.Load()
+	return r.good.Len(), r.bad.Len()
+}
 
 // Forget empties the caches.
 func Forget(c *Control) {
-	empty := New(Settings{}, nil)
-	c.good, c.bad = empty.good, empty.bad
+	empty := New(Settings{}, nil).rules.Load()
+	r := *c.rules.Load()
+	r.good, r.bad = empty.good, empty.bad
+	c.rules.Store(&r)
 }
 
 // PublisherOf returns the publisher of a token with verified claims.

@@ -74,13 +74,13 @@ type IssuerProblem struct {
 // ends, it returns nil.
 func (c *Control) CheckIssuers(ctx context.Context) []IssuerProblem {
 	const parallel = 8
-	issuers := slices.Sorted(maps.Keys(c.issuers))
+	issuers := c.rules.Load().issuers
 	problems := make([]IssuerProblem, len(issuers))
 	var checks errgroup.Group
 	checks.SetLimit(parallel)
-	for n, name := range issuers {
+	for n, name := range slices.Sorted(maps.Keys(issuers)) {
 		checks.Go(func() error {
-			_, err := c.issuers[name].keys.Use(ctx, func([]jose.JSONWebKey) bool { return true })
+			_, err := issuers[name].keys.Use(ctx, func([]jose.JSONWebKey) bool { return true })
 			if missing, ok := errors.AsType[*openid.MissingError](err); ok {
 				err = missing.Err
 			}

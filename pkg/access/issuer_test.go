@@ -550,7 +550,8 @@ func TestUnusableIssuer(t *testing.T) {
 	access.SetClock(control, wall)
 	publish, read := publishBy(t, control), protect(control)
 	token := "Bearer " + sign(
-		t, jose.ES256, key, "1", map[string]any{"iss": i.URL, "aud": "a", "sub": "s", "exp": wall.Now().Add(time.Hour).Unix()},
+		t, jose.ES256, key, "1",
+		map[string]any{"iss": i.URL, "aud": "a", "sub": "s", "exp": wall.Now().Add(time.Hour).Unix()},
 	)
 	for name, test := range map[string]struct {
 		change func()

@@ -141,7 +141,7 @@ func (c *Control) claimant(issuer string, all map[string]any) (_ caller, changes
 
 // issuer returns the issuer of the settings with an identifier.
 func (c *Control) issuer(name string) (*issuer, error) {
-	i := c.issuers[name]
+	i := c.rules.Load().issuers[name]
 	if i == nil {
 		return nil, badCredential("issuer %.100q is not in the access settings", name)
 	}

@@ -58,16 +58,18 @@ func (c *Control) WithBearer(r *http.Request) (_ context.Context, name string, _
 // read what is public. If nothing is public, it returns
 // registry.ErrUnauthenticated.
 func (c *Control) WithoutIdentity(ctx context.Context) (context.Context, error) {
-	if len(c.public) == 0 {
+	public := c.rules.Load().public
+	if len(public) == 0 {
 		return nil, errNoCredential
 	}
-	return context.WithValue(ctx, readerKey{}, &reader{public: c.public}), nil
+	return context.WithValue(ctx, readerKey{}, &reader{public: public}), nil
 }
 
 // with returns the context of an authenticated caller, whom the log names.
 func (c *Control) with(ctx context.Context, who caller) context.Context {
 	requestlog.From(ctx).Caller = who.name
-	return context.WithValue(ctx, readerKey{}, &reader{public: c.public, scopes: who.scopes, identified: true})
+	everyone := c.rules.Load().public
+	return context.WithValue(ctx, readerKey{}, &reader{public: everyone, scopes: who.scopes, identified: true})
 }
 
 // Everyone is like [Control.Identify] for a registry that everyone may read
