@@ -11,9 +11,10 @@ import (
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	const (
-		ci    = `{"issuer": "https://ci.example.com", "audiences": ["a"], "rules": [RULES]}`
-		idp   = `{"issuer": "https://idp.example.com", "audiences": ["a"], "rules": [RULES]}`
-		vpc   = `{"claims": {"ref": "refs/tags/*", "repository": "acme/vpc"}, "scopes": ["publish:modules/acme/vpc/aws", "read:**"]}`
+		ci  = `{"issuer": "https://ci.example.com", "audiences": ["a"], "rules": [RULES]}`
+		idp = `{"issuer": "https://idp.example.com", "audiences": ["a"], "rules": [RULES]}`
+		vpc = `{"claims": {"ref": "refs/tags/*", "repository": "acme/vpc"},
+			"scopes": ["publish:modules/acme/vpc/aws", "read:**"]}`
 		admin = `{"claims": {"groups": "platform"}, "scopes": ["read:**"]}`
 		login = `, "login": {"issuer": "https://idp.example.com", "client": "cli"}`
 	)

@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -11,9 +12,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/local"
-	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -50,9 +49,20 @@ func TestSecretFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	writeAccess := func(secret string) {
+		t.Helper()
+		text := fmt.Sprintf(`{
+			"issuers": [{"issuer": "https://idp.example.com", "audiences": ["a"],
+				"rules": [{"claims": {"groups": "platform"}, "scopes": ["read:**"]}]}],
+			"login": {"issuer": "https://idp.example.com", "client": "cli", "web": {"client": "w", "secretFile": %q}}
+		}`, secret)
+		if err := os.WriteFile(filepath.Join(dir, "access.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, path := range []string{filepath.Join(dir, "missing"), dir, empty} {
-		login := &openid.Login{Web: &openid.WebClient{Client: "w", SecretFile: openid.Place(path)}}
-		o := local.Options{Address: "127.0.0.1:0", Access: &access.Settings{Login: login}}
+		o := local.Options{Address: "127.0.0.1:0", AccessFile: filepath.Join(dir, "access.json")}
+		writeAccess(path)
 		err := o.Check(t.Context())
 		if !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%s: %v is not ErrInvalid", path, err)
@@ -61,7 +71,7 @@ func TestSecretFile(t *testing.T) {
 			t.Errorf("%s: the server listens", path)
 		}
 		texts.Error(t, err, dir, "DIR", filepath.Base(dir), "DIR")
-		login.Web.SecretFile = openid.Place(good)
+		writeAccess(good)
 		if err := o.Check(t.Context()); err != nil {
 			t.Errorf("a good secret: %v", err)
 		}

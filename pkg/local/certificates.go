@@ -18,12 +18,9 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 const (
-	// certificateInterval is how often a running server checks its certificate.
-	certificateInterval = 10 * time.Second
 	// expiryWarning is how long before the expiry of a certificate warnings begin.
 	expiryWarning = 14 * 24 * time.Hour
 	// warningInterval is the interval between warnings.
@@ -31,8 +28,6 @@ const (
 	// ownRenewal is how long before its expiry a certificate by the registry's own
 	// authority is replaced.
 	ownRenewal = 60 * 24 * time.Hour
-	// maxPEM is the maximum size of a certificate or key file in bytes.
-	maxPEM = 1 << 20
 )
 
 // certificateSource reads or creates the certificates of a server.
@@ -55,7 +50,7 @@ type certificates struct {
 	renewals, failures atomic.Int64
 
 	mu     sync.Mutex // held during an update
-	failed string     // the last error, which is logged once
+	failed failure
 	warned time.Time
 }
 
@@ -99,32 +94,21 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current.Load().Certificate, nil
 }
 
-// watch updates the certificate until the context ends.
-func (c *certificates) watch(ctx context.Context) {
-	ticker := time.NewTicker(certificateInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			c.update()
-		}
-	}
-}
-
 // update replaces the certificate if its source has a new one. If the new one
-// is not usable, it logs the error once and leaves the current one in use.
-func (c *certificates) update() {
+// is not usable, it logs the error and leaves the current one in use. It
+// implements [reloaded].
+func (c *certificates) update(context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	current := c.current.Load()
 	next, err := c.source.next(current.Certificate, c.now())
 	switch {
 	case err != nil:
-		if err.Error() != c.failed {
-			c.failed = err.Error()
+		isNew, isDue := c.failed.fail(err, c.now())
+		if isNew {
 			c.failures.Add(1)
+		}
+		if isDue {
 			c.log.Error("cannot use the new certificate, continuing with the current one", slog.Any("error", err),
 				slog.Time("expires", current.expires))
 		}
@@ -136,7 +120,7 @@ func (c *certificates) update() {
 		c.log.Info("using a new certificate", slog.Time("expires", using.expires))
 		fallthrough
 	default:
-		c.failed = ""
+		c.failed = failure{}
 	}
 	c.warn()
 }
@@ -177,7 +161,7 @@ func (f *certificateFiles) advice() string {
 func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certificate, error) {
 	var read [2][]byte
 	for i, path := range []string{f.cert, f.key} {
-		text, err := readPEM(path)
+		text, err := readFile(path)
 		if err != nil {
 			return nil, registry.Errorf(registry.ErrInvalid, "%w", err)
 		}
@@ -205,21 +189,6 @@ func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certifi
 	}
 	f.read = read
 	return &pair, nil
-}
-
-// readPEM reads a regular file of at most maxPEM bytes.
-func readPEM(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, regularfile.Unreadable(path, err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("cannot read %s: it is not a regular file", path)
-	case info.Size() > maxPEM:
-		return nil, fmt.Errorf("cannot read %s: it has more than %d MiB", path, maxPEM>>20)
-	}
-	text, err := os.ReadFile(path)
-	return text, regularfile.Unreadable(path, err)
 }
 
 // ownCertificate issues certificates for a loopback address with the authority

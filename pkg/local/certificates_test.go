@@ -144,7 +144,7 @@ func TestCertificateFiles(t *testing.T) {
 			writeFile(t, f.cert, []byte("x"))
 		}, 1, failure},
 		"too large": {func(t *testing.T, f *certificateFiles) {
-			writeFile(t, f.cert, make([]byte, maxPEM+1))
+			writeFile(t, f.cert, make([]byte, maxFile+1))
 		}, 1, failure},
 		"a folder": {func(t *testing.T, f *certificateFiles) {
 			if err := os.Remove(f.cert); err != nil {
@@ -170,9 +170,9 @@ func TestCertificateFiles(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go c.watch(ctx)
+				go watchFiles(ctx, c)
 				test.change(t, f)
-				time.Sleep(3 * certificateInterval)
+				time.Sleep(3 * reloadInterval)
 				cancel()
 				synctest.Wait()
 				if serial := c.current.Load().Leaf.SerialNumber.Int64(); serial != test.serial {
@@ -240,7 +240,7 @@ func TestCertificateWarnings(t *testing.T) {
 				sleep := func(d time.Duration) (soon, ended int) {
 					log.Reset()
 					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Hour) {
-						c.update()
+						c.update(t.Context())
 					}
 					return strings.Count(log.String(), "level=WARN "), strings.Count(log.String(), "level=ERROR ")
 				}
@@ -292,7 +292,7 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 		begun, serial := time.Now(), c.current.Load().Leaf.SerialNumber
 		for time.Since(begun) < 3630*day {
 			time.Sleep(day)
-			c.update()
+			c.update(t.Context())
 			leaf := c.current.Load().Leaf
 			if _, err := leaf.Verify(x509.VerifyOptions{
 				Roots: roots, DNSName: "127.0.0.1", CurrentTime: time.Now(),
@@ -316,7 +316,7 @@ func TestOwnCertificateIsRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		log.Reset()
-		c.update()
+		c.update(t.Context())
 		if !strings.Contains(log.String(), "level=WARN ") {
 			t.Errorf("the log has no warning: %s", &log)
 		}

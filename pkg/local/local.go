@@ -19,8 +19,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
@@ -33,6 +35,7 @@ import (
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
+	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -110,12 +113,15 @@ func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Clo
 // Otherwise reading requires a credential that rules or the registry's tokens
 // allow. Publishing always requires a credential.
 func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
-	return d.handler(baseURL, "", open, rules, access.New(rules, d.Catalog), log)
+	h, _ := d.handler(baseURL, "", open, rules, access.New(rules, d.Catalog), log)
+	return h
 }
 
+// handler returns the handler of the registry, and a function that makes it use
+// another login.
 func (d *Data) handler(
 	baseURL, caFile string, open bool, rules access.Settings, control *access.Control, log *slog.Logger,
-) http.Handler {
+) (h http.Handler, setLogin func(*openid.Login)) {
 	store := *d.Objects
 	store.BaseURL = baseURL
 	inspector := d.Inspector
@@ -127,24 +133,40 @@ func (d *Data) handler(
 		protect, identify = func(h http.Handler) http.Handler { return h }, access.Everyone
 	}
 	publishing := publishapi.New(d.Catalog, &store, publishapi.AllObjects, inspector, settings.DefaultPublishLimits)
+	var discovered, pages replaceable
+	setLogin = func(login *openid.Login) {
+		discovered.replace(discovery.New(discovery.Larder(), login.Service()))
+		pages.replace(web.New(web.Options{
+			Catalog: d.Catalog, Objects: &store, Host: strings.TrimPrefix(baseURL, "https://"),
+			Accounts: session.New(session.Options{
+				Control: control, Store: d.Catalog, Login: login, Secret: session.FileSecret(login),
+				BaseURL: baseURL, Open: open,
+			}),
+			ClientLogin: login != nil, Now: d.Now,
+			Local: &web.Local{Dir: d.Dir, CAFile: caFile, Open: open},
+		}))
+	}
+	setLogin(rules.Login)
 	return httpapi.Wrap(log, httpapi.Join(
-		httpapi.Service{Routes: discovery.Routes(), Handler: discovery.New(discovery.Larder(), rules.Login.Service())},
+		httpapi.Service{Routes: discovery.Routes(), Handler: &discovered},
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog.Modules, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog.Providers, d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog.Mirror, &store, d.Pulling))},
 		httpapi.Service{Routes: metadata.Routes(), Handler: metadata.New(d.Catalog, &store, identify)},
-		httpapi.Service{Routes: web.Routes(), Handler: web.New(web.Options{
-			Catalog: d.Catalog, Objects: &store, Host: strings.TrimPrefix(baseURL, "https://"),
-			Accounts: session.New(session.Options{
-				Control: control, Store: d.Catalog, Login: rules.Login, Secret: session.FileSecret(rules.Login),
-				BaseURL: baseURL, Open: open,
-			}),
-			ClientLogin: rules.Login != nil, Now: d.Now,
-			Local: &web.Local{Dir: d.Dir, CAFile: caFile, Open: open},
-		})},
+		httpapi.Service{Routes: web.Routes(), Handler: &pages},
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},
-	), d.Observers...)
+	), d.Observers...), setLogin
+}
+
+// replaceable is a handler that can be replaced while it serves.
+type replaceable struct{ current atomic.Pointer[http.Handler] }
+
+func (r *replaceable) replace(h http.Handler) { r.current.Store(&h) }
+
+// ServeHTTP implements [http.Handler].
+func (r *replaceable) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	(*r.current.Load()).ServeHTTP(w, q)
 }
 
 // Server is a registry that listens for requests.
@@ -160,12 +182,15 @@ type Server struct {
 	Open bool
 	// Others are the servers that already served the folder.
 	Others []Running
+	// AccessWarnings are those of [access.Settings.Warnings] at the start.
+	AccessWarnings []string
 
 	dir          string
 	listener     net.Listener
 	connections  *boundedListener
 	server       *http.Server
 	certificates *certificates
+	access       *accessFile
 	watch        func(context.Context)
 	clean        func(context.Context)
 	control      *access.Control
@@ -193,9 +218,10 @@ type Options struct {
 	// PEM. The server reads them again when they change. If empty, the registry's
 	// own authority issues a certificate for a loopback address.
 	CertificateFile, KeyFile string
-	// Access defines who may read in addition to the holders of tokens. If nil,
-	// everyone may read everything on a loopback address.
-	Access *access.Settings
+	// AccessFile has the settings that define who may read and publish in addition
+	// to the holders of tokens. The server reads it again when it changes. If
+	// empty, everyone may read everything on a loopback address.
+	AccessFile string
 	// RequireToken requires a credential on a loopback address too.
 	RequireToken bool
 	// MaxConnections is the maximum number of open connections. If 0, it is
@@ -221,22 +247,6 @@ func (o Options) CheckFlags() error {
 	return err
 }
 
-// checkSecret returns an error if the web client's secret cannot be read.
-func (o Options) checkSecret(ctx context.Context) error {
-	if o.Access == nil {
-		return nil
-	}
-	read := session.FileSecret(o.Access.Login)
-	if read == nil {
-		return nil
-	}
-	if _, err := read(ctx); err != nil {
-		return registry.Errorf(registry.ErrInvalid,
-			"cannot use secretFile %s in login.web of the access settings: %w", o.Access.Login.Web.SecretFile, err)
-	}
-	return nil
-}
-
 // Check returns the errors of [Data.Listen] that do not depend on data, such as
 // an address that is in use.
 func (o Options) Check(ctx context.Context) error {
@@ -253,7 +263,7 @@ func (o Options) Check(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.checkSecret(ctx); err != nil {
+	if _, err := openAccess(ctx, o.AccessFile, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	listener, err := listen(ctx, ip, port)
@@ -282,9 +292,11 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	if err != nil {
 		return nil, err
 	}
-	if err := o.checkSecret(ctx); err != nil {
+	if s.access, err = openAccess(ctx, o.AccessFile, log); err != nil {
 		return nil, err
 	}
+	rules := s.access.settings
+	s.AccessWarnings = rules.Warnings()
 	if s.listener, err = listen(ctx, ip, port); err != nil {
 		return nil, err
 	}
@@ -299,11 +311,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	s.CAFile = caFile
 	// A host name is meant for other machines, possibly through a proxy. Access
 	// settings require credentials.
-	s.Open = ip.IsLoopback() && !o.RequireToken && o.Host == "" && o.Access == nil
-	rules := access.Settings{}
-	if o.Access != nil {
-		rules = *o.Access
-	}
+	s.Open = ip.IsLoopback() && !o.RequireToken && o.Host == "" && o.AccessFile == ""
 	s.Address = s.listener.Addr().String()
 	s.Host = cmp.Or(o.Host, s.Address)
 	s.dir = d.Dir
@@ -311,8 +319,16 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		log.LogAttrs(ctx, slog.LevelWarn, "cannot store the host, which other commands print", slog.Any("error", err))
 	}
 	s.control = access.New(rules, d.Catalog)
+	handler, setLogin := d.handler("https://"+s.Host, s.CAFile, s.Open, rules, s.control, log)
+	s.access.apply = func(ctx context.Context, next access.Settings) {
+		s.control.Apply(next)
+		if !reflect.DeepEqual(next.Login, s.access.settings.Login) {
+			setLogin(next.Login)
+		}
+		go s.logIssuers(ctx)
+	}
 	s.server = &http.Server{
-		Handler:                      s.health.handler(d.handler("https://"+s.Host, s.CAFile, s.Open, rules, s.control, log)),
+		Handler:                      s.health.handler(handler),
 		TLSConfig:                    &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12},
 		DisableGeneralOptionsHandler: true, // OPTIONS * is a request like others
 		ReadHeaderTimeout:            10 * time.Second,
@@ -343,10 +359,13 @@ func ended(err error) error {
 	return err
 }
 
-// ReloadCertificate reads the certificate's files immediately, and not after at
-// most 10 seconds. If they are invalid, the server logs the reason and
-// continues with its certificate.
-func (s *Server) ReloadCertificate() { s.certificates.update() }
+// Reload reads the files of the options immediately, and not after at most a
+// second. If they cannot be used, the server logs the reason and continues with
+// what it has.
+func (s *Server) Reload(ctx context.Context) {
+	s.certificates.update(ctx)
+	s.access.update(ctx)
+}
 
 // Serve answers requests until ctx ends. Then it is not ready any more, and
 // waits up to 5 seconds for running requests.
@@ -356,7 +375,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer cleaning.Wait() // afterwards, the caller can close the database
 	defer stop()
 	defer s.forget(s.dir)
-	go s.certificates.watch(ctx)
+	go watchFiles(ctx, s.certificates, s.access)
 	go s.watch(ctx)
 	cleaning.Go(func() { s.clean(ctx) })
 	go s.logIssuers(ctx)

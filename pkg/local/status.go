@@ -22,6 +22,9 @@ type Status struct {
 	// CertificateRenewals counts the certificates that replaced another, and
 	// CertificateFailures those that could not.
 	CertificateRenewals, CertificateFailures int64
+	// AccessFileValid reports whether the file with the access settings can be
+	// used, or there is none.
+	AccessFileValid bool
 	// DatabaseBytes is the size of the database with its log.
 	DatabaseBytes int64
 	// DiskFree is the free space in bytes for the database and for the objects.
@@ -36,6 +39,7 @@ func (s *Server) Status(ctx context.Context) Status {
 		CertificateExpires:  s.certificates.current.Load().expires,
 		CertificateRenewals: s.certificates.renewals.Load(),
 		CertificateFailures: s.certificates.failures.Load(),
+		AccessFileValid:     s.access.isValid.Load(),
 		DiskFree:            make(map[string]uint64),
 	}
 	status.Connections, status.MaxConnections, status.RejectedConnections = s.connections.counts()

@@ -51,6 +51,7 @@ type server struct {
 	// Address is the address and port on which the server listens.
 	Address string `json:"address"`
 	Created bool   `json:"created"`
+	Metrics string `json:"metrics"`
 	data    string
 	cmd     *exec.Cmd
 	log     *serverLog

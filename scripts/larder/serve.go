@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/contexts"
 	"github.com/larder-registry/larder/pkg/inspection"
@@ -77,9 +75,10 @@ credential. It must name an IP address, localhost, the --host, or a host of
 --max-connections-per-client counts an IPv6 network of 64 bits as one client. It
 does not apply to clients on this machine, such as a proxy.
 
-The server reloads --cert and --key when the files change, and on SIGHUP. It
-renews a certificate of its own authority while it runs. It logs a warning 14
-days before a certificate expires.`,
+The server reloads --cert, --key and --access when the files change, and on
+SIGHUP. If it cannot use a changed file, it logs why and continues with what it
+has. It renews a certificate of its own authority while it runs. It logs a
+warning 14 days before a certificate expires.`,
 		Example: `  larder serve
   larder serve --store ./larder-data --listen 127.0.0.1:8443 --require-token
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 \
@@ -102,7 +101,7 @@ days before a certificate expires.`,
 	cmd.Flags().StringVar(&o.Address, "listen", defaultAddress,
 		"`ADDRESS` and port to listen on; port 0 selects a free port")
 	cmd.Flags().BoolVar(&o.RequireToken, "require-token", false, "require a credential also on a loopback address")
-	cmd.Flags().StringVar(&o.rules, "access", "",
+	cmd.Flags().StringVar(&o.AccessFile, "access", "",
 		"`FILE` with access settings for callers without a larder token; see larder help access")
 	cmd.Flags().StringVar(&o.Host, "host", "", "`HOST` that clients use for the registry, if it is not the address")
 	cmd.Flags().StringVar(&o.CertificateFile, "cert", "",
@@ -123,8 +122,6 @@ days before a certificate expires.`,
 // serveOptions are the options of the command.
 type serveOptions struct {
 	local.Options
-	// rules is the file with access settings, or empty.
-	rules string
 	// metrics is the address for Prometheus. If empty, there are no metrics.
 	metrics string
 	// metricsHosts are further names of that address.
@@ -184,16 +181,6 @@ func (c *cli) folderToServe(data string) (string, error) {
 // serve runs the registry in a folder until it is interrupted.
 func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err error) {
 	log := o.logTo(c.stderr)
-	if o.rules != "" {
-		read, err := readAccess(o.rules)
-		if err != nil {
-			return err
-		}
-		for _, warning := range read.Warnings() {
-			c.warnOnStart(log, o, o.rules+": "+warning)
-		}
-		o.Access = &read
-	}
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // by default it would end the process
 	defer signal.Stop(hangUps)
@@ -228,6 +215,9 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 	if err != nil {
 		return err
 	}
+	for _, warning := range server.AccessWarnings {
+		c.warnOnStart(log, o, o.AccessFile+": "+warning)
+	}
 	for _, warning := range warningsOfOthers(server) {
 		c.warnOnStart(log, o, warning)
 	}
@@ -249,7 +239,7 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 		for {
 			select {
 			case <-hangUps:
-				server.ReloadCertificate()
+				server.Reload(ctx)
 			case <-ctx.Done():
 				return
 			}
@@ -316,22 +306,6 @@ func warningsOfOthers(server *local.Server) (warnings []string) {
 		warnings = append(warnings, text)
 	}
 	return warnings
-}
-
-// readAccess reads an access settings file.
-func readAccess(path string) (access.Settings, error) {
-	text, err := os.ReadFile(path)
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = fmt.Errorf("cannot read %s: %w", path, failed.Err)
-	}
-	if err != nil {
-		return access.Settings{}, registry.Errorf(registry.ErrInvalid, "%w", err)
-	}
-	read, err := access.ParseSettingsFile(path, text)
-	if err != nil && registry.Hint(err) == "" {
-		err = registry.WithHint(err, "Run `larder help access` for a description of the file.")
-	}
-	return read, err
 }
 
 // openToServe opens the registry in a folder. If there is none, it checks the

@@ -129,6 +129,8 @@ var (
 	certificateRenewals = desc("larder_certificate_renewals_total", "New certificates that the server uses.")
 	certificateFailures = desc("larder_certificate_failures_total",
 		"New certificates that the server cannot use.")
+	accessFileValid = desc("larder_access_file_valid",
+		"1 if the server can use its access file or has none, and 0 otherwise.")
 	databaseSize = desc("larder_database_bytes", "Size of the database and of its log.")
 	diskFree     = desc("larder_disk_free_bytes", "Free space for the database and for the objects.", "of")
 	mirrorCopies = desc("larder_mirror_copies", "Mirrored versions that are being copied or wait for it.")
@@ -138,7 +140,7 @@ var (
 func (s *state) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		ready, connections, maxConnections, rejectedConnections, certificateExpiry, certificateRenewals,
-		certificateFailures, databaseSize, diskFree, mirrorCopies,
+		certificateFailures, accessFileValid, databaseSize, diskFree, mirrorCopies,
 	} {
 		to <- d
 	}
@@ -150,20 +152,25 @@ func (s *state) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 	}
 	now := s.status(context.Background())
-	isReady := 0.
-	if now.Ready {
-		isReady = 1
-	}
-	add(ready, prometheus.GaugeValue, isReady)
+	add(ready, prometheus.GaugeValue, number(now.Ready))
 	add(connections, prometheus.GaugeValue, float64(now.Connections))
 	add(maxConnections, prometheus.GaugeValue, float64(now.MaxConnections))
 	add(rejectedConnections, prometheus.CounterValue, float64(now.RejectedConnections))
 	add(certificateExpiry, prometheus.GaugeValue, float64(now.CertificateExpires.Unix()))
 	add(certificateRenewals, prometheus.CounterValue, float64(now.CertificateRenewals))
 	add(certificateFailures, prometheus.CounterValue, float64(now.CertificateFailures))
+	add(accessFileValid, prometheus.GaugeValue, number(now.AccessFileValid))
 	add(databaseSize, prometheus.GaugeValue, float64(now.DatabaseBytes))
 	for of, free := range now.DiskFree {
 		add(diskFree, prometheus.GaugeValue, float64(free), of)
 	}
 	add(mirrorCopies, prometheus.GaugeValue, float64(s.copies()))
+}
+
+// number returns 1 for true, and 0 for false.
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -42,7 +42,8 @@ func watched() *monitoring.Metrics {
 		return local.Status{
 			Ready: true, Connections: 3, MaxConnections: 1024, RejectedConnections: 4,
 			CertificateExpires: time.Unix(1_800_000_000, 0), CertificateRenewals: 5, CertificateFailures: 6,
-			DatabaseBytes: 7, DiskFree: map[string]uint64{"database": 8, "objects": 9},
+			AccessFileValid: true,
+			DatabaseBytes:   7, DiskFree: map[string]uint64{"database": 8, "objects": 9},
 		}
 	}, func() int { return 10 })
 	return m

@@ -1,0 +1,114 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/access"
+)
+
+// A running server uses a changed file within a second. While the file cannot be
+// used, the server has the earlier settings, and logs why, again each hour.
+func TestAccessFile(t *testing.T) {
+	t.Parallel()
+	const first, second = `{"public": ["modules/acme/*"]}`, `{"public": ["modules/acme/vpc"]}`
+	texts := golden.New(t)
+	for name, test := range map[string]struct {
+		change func(t *testing.T, path string)
+		// pattern is the one in use afterwards.
+		pattern string
+		isValid bool
+		// lines is the number of lines that are logged in a second, and later
+		// those in further two hours.
+		lines, later int
+	}{
+		"unchanged": {func(*testing.T, string) {}, "modules/acme/*", true, 0, 0},
+		"changed": {func(t *testing.T, path string) {
+			writeFile(t, path, []byte(second))
+		}, "modules/acme/vpc", true, 3, 0},
+		"other white space": {func(t *testing.T, path string) {
+			writeFile(t, path, []byte(first+"\n"))
+		}, "modules/acme/*", true, 1, 0},
+		"a rule that warns": {func(t *testing.T, path string) {
+			writeFile(t, path, []byte(`{"public": ["modules/acme/*"], "issuers": [{"issuer": "https://ci.example.com",
+				"audiences": ["a"], "rules": [{"claims": {"repository": "acme/vpc"}, "scopes": ["publish:modules/acme/*"]}]}]}`))
+		}, "modules/acme/*", true, 4, 0},
+		"not JSON": {func(t *testing.T, path string) {
+			writeFile(t, path, []byte("{\n  \"public\": [,]\n}"))
+		}, "modules/acme/*", false, 1, 2},
+		"no secret": {func(t *testing.T, path string) {
+			writeFile(t, path, []byte(`{"issuers": [{"issuer": "https://idp.example.com", "audiences": ["a"],
+				"rules": [{"claims": {"groups": "platform"}, "scopes": ["read:**"]}]}],
+				"login": {"issuer": "https://idp.example.com", "client": "cli", "web": {"client": "web",
+				"secretFile": "`+filepath.Join(filepath.Dir(path), "missing")+`"}}}`))
+		}, "modules/acme/*", false, 1, 2},
+		"too large": {func(t *testing.T, path string) {
+			writeFile(t, path, make([]byte, maxFile+1))
+		}, "modules/acme/*", false, 1, 2},
+		"removed": {func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}, "modules/acme/*", false, 1, 2},
+		"removed and back": {func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(reloadInterval * 3 / 2)
+			writeFile(t, path, []byte(first))
+		}, "modules/acme/*", true, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, "access.json")
+			writeFile(t, path, []byte(first))
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				f, err := openAccess(t.Context(), path, newLogger(&log))
+				if err != nil {
+					t.Fatal(err)
+				}
+				inUse := f.settings
+				f.apply = func(_ context.Context, s access.Settings) { inUse = s }
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go watchFiles(ctx, f)
+				test.change(t, path)
+				time.Sleep(reloadInterval)
+				cancel()
+				synctest.Wait()
+				var pattern string
+				for _, p := range inUse.Public {
+					pattern = strings.Join(p, "/")
+				}
+				if pattern != test.pattern {
+					t.Errorf("the settings in use have %s, want %s", pattern, test.pattern)
+				}
+				if got := f.isValid.Load(); got != test.isValid {
+					t.Errorf("valid: %t, want %t", got, test.isValid)
+				}
+				logged := log.String()
+				texts.Text(t, logged, dir, "DIR")
+				for begin := time.Now(); time.Since(begin) < 2*failureInterval; {
+					time.Sleep(time.Minute)
+					f.update(t.Context())
+				}
+				later := strings.TrimPrefix(log.String(), logged)
+				got := [2]int{strings.Count(logged, "\n"), strings.Count(later, "\n")}
+				if diff := cmp.Diff([2]int{test.lines, test.later}, got); diff != "" {
+					t.Errorf("lines in a second and in two hours (-want +got):\n%s%s", diff, &log)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/regularfile"
+)
+
+const (
+	// reloadInterval is how often a running server reads its files again.
+	reloadInterval = time.Second
+	// failureInterval is the interval between log records for the same files
+	// that cannot be used.
+	failureInterval = time.Hour
+	// maxFile is the maximum size of one of these files in bytes.
+	maxFile = 1 << 20
+)
+
+// reloaded is a part of a running server that depends on files. update reads
+// them and uses them if they have changed. If they cannot be used, it logs why
+// and uses what it had.
+type reloaded interface{ update(ctx context.Context) }
+
+// watchFiles updates parts of a server until ctx ends.
+func watchFiles(ctx context.Context, parts ...reloaded) {
+	ticker := time.NewTicker(reloadInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			for _, part := range parts {
+				part.update(ctx)
+			}
+		}
+	}
+}
+
+// failure is why files cannot be used. It is empty if they can.
+type failure struct {
+	text   string
+	logged time.Time
+}
+
+// fail stores an error. It reports whether the error is new, and whether to log
+// it, now or again.
+func (f *failure) fail(err error, now time.Time) (isNew, isDue bool) {
+	isNew = err.Error() != f.text
+	isDue = isNew || now.Sub(f.logged) >= failureInterval
+	if f.text = err.Error(); isDue {
+		f.logged = now
+	}
+	return isNew, isDue
+}
+
+// readFile reads a regular file of at most maxFile bytes.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, regularfile.Unreadable(path, err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("cannot read %s: it is not a regular file", path)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("cannot read %s: it has more than %d MiB", path, maxFile>>20)
+	}
+	text, err := os.ReadFile(path)
+	return text, regularfile.Unreadable(path, err)
+}
