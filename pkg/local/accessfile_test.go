@@ -3,6 +3,9 @@ package local
 import (
 	"bytes"
 	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,5 +113,38 @@ func TestAccessFile(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The pages offer a login that is added to the file of a running server.
+func TestAccessFileLogin(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "access.json")
+	data, _, err := Create(t.Context(), filepath.Join(dir, "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	const idp = `{"public": ["**"], "issuers": [{"issuer": "http://localhost:1", "audiences": ["a"],
+		"rules": [{"claims": {"groups": "platform"}, "scopes": ["read:**"]}]}]LOGIN}`
+	const login = `, "login": {"issuer": "http://localhost:1", "client": "cli", "web": {"client": "web"}}`
+	writeFile(t, path, []byte(strings.Replace(idp, "LOGIN", "", 1)))
+	s, err := data.Listen(t.Context(), Options{Address: "127.0.0.1:0", AccessFile: path}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.listener.Close()
+	for _, step := range []struct {
+		login string
+		want  bool
+	}{{"", false}, {login, true}, {"", false}} {
+		writeFile(t, path, []byte(strings.Replace(idp, "LOGIN", step.login, 1)))
+		s.Reload(t.Context())
+		w := httptest.NewRecorder()
+		s.server.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/login", nil))
+		if got := strings.Contains(w.Body.String(), "localhost:1"); got != step.want {
+			t.Errorf("login %q: the page offers the issuer: %t, want %t", step.login, got, step.want)
+		}
 	}
 }
