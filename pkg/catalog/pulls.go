@@ -195,6 +195,52 @@ func (m Mirror) Leased(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
+// backoff is the item of [Mirror.BackOff].
+type backoff struct {
+	Until       time.Time `json:"until"`
+	WaitSeconds int64     `json:"wait_seconds"`
+}
+
+// backoffMemory is how long after its end a wait still makes the next one longer.
+const backoffMemory = 2 * 24 * time.Hour
+
+// BackOff records that some work failed, and returns the time before which it is
+// not repeated. That is first from now, or twice the last wait, but at most most.
+func (m Mirror) BackOff(ctx context.Context, name string, now time.Time, first, most time.Duration) (
+	until time.Time, err error,
+) {
+	err = update(ctx, m.table, []Key{leaseKey(name)}, func(items []Item) ([]Change, error) {
+		item := items[0]
+		wait := first
+		var last backoff
+		if item.Revision > 0 && decode(item, &last) == nil {
+			if now.Before(last.Until) {
+				until = last.Until // the work had begun before
+				return nil, nil
+			}
+			wait = min(max(first, 2*time.Duration(last.WaitSeconds)*time.Second), most)
+		}
+		until = inWholeSeconds(now.Add(wait))
+		item.Expires = until.Add(backoffMemory)
+		change, err := encode(item, backoff{until, int64(wait.Seconds())})
+		return []Change{change}, err
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cannot record the failure %s: %w", name, err)
+	}
+	return until, nil
+}
+
+// BackedOff reports whether some work that failed must not be repeated yet.
+func (m Mirror) BackedOff(ctx context.Context, name string, now time.Time) (bool, error) {
+	var last backoff
+	err := get(ctx, m.table, leaseKey(name), &last)
+	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+		return false, nil
+	}
+	return err == nil && now.Before(last.Until), err
+}
+
 // Renew extends the lease until a time. If it has expired and another process
 // may have taken it, that is [registry.ErrConflict].
 func (l *Lease) Renew(ctx context.Context, until time.Time) error {
@@ -245,8 +291,9 @@ func (l *Lease) Release(ctx context.Context) error {
 var ErrBudget = errors.New("the daily budget of the mirror is used up")
 
 // SpendPullBudget counts new packages and their bytes for the day of now. A
-// negative number of packages takes back an earlier count. If the budget of the
-// day does not have them, it counts nothing and returns [ErrBudget]. A count that
+// negative number of packages takes back an earlier count, and the bytes then
+// count in any case. If the budget of the day does not have them, it counts
+// nothing and returns [ErrBudget]. A count that
 // cannot be read is [registry.ErrCorrupt], so that nobody stores more that day.
 func (m Mirror) SpendPullBudget(ctx context.Context, budget registry.PullBudget, now time.Time, packages int,
 	bytes int64) error {

@@ -397,6 +397,47 @@ func TestLease(t *testing.T) {
 	})
 }
 
+// Work that fails again and again waits longer each time, up to a maximum.
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, table catalog.Table) {
+		m := catalog.New(table).Mirror
+		begin := time.Now().Truncate(time.Second)
+		now := begin
+		var waits []time.Duration
+		for range 5 {
+			until, err := m.BackOff(t.Context(), "work", now, time.Hour, 6*time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits = append(waits, until.Sub(now))
+			if again, err := m.BackOff(t.Context(), "work", now.Add(time.Minute), time.Hour, 6*time.Hour); err != nil || !again.Equal(until) {
+				t.Errorf("a failure while it waits: until %s, %v, want %s", again, err, until)
+			}
+			for at, want := range map[time.Time]bool{until.Add(-time.Second): true, until: false} {
+				if got, err := m.BackedOff(t.Context(), "work", at); err != nil || got != want {
+					t.Errorf("at %s it waits: %t, %v, want %t", at, got, err, want)
+				}
+			}
+			now = until
+		}
+		want := []time.Duration{time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 6 * time.Hour}
+		if diff := cmp.Diff(want, waits); diff != "" {
+			t.Errorf("the waits (-want +got):\n%s", diff)
+		}
+		if got, err := m.BackedOff(t.Context(), "other", begin); err != nil || got {
+			t.Errorf("other work waits: %t, %v", got, err)
+		}
+		damage(t, table, "mirror/leases/work", "lease", "{")
+		if got, err := m.BackedOff(t.Context(), "work", begin); err != nil || got {
+			t.Errorf("with a damaged item, it waits: %t, %v", got, err)
+		}
+		if until, err := m.BackOff(t.Context(), "work", now, time.Hour, time.Hour); err != nil || !until.Equal(now.Add(time.Hour)) {
+			t.Errorf("with a damaged item, until %s, %v", until, err)
+		}
+	})
+}
+
 // A process that has lost a lease neither renews nor ends that of its successor.
 func TestLostLease(t *testing.T) {
 	t.Parallel()

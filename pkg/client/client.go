@@ -47,6 +47,9 @@ const (
 	// maxAnswer bounds a response of JSON, in bytes. The longest public lists
 	// of versions have about 1 MiB.
 	maxAnswer = 8 << 20
+	// maxDescription bounds a response about a single version, in bytes. It has
+	// room for maxKeys.
+	maxDescription = 1 << 20
 )
 
 // Client sends requests to registries. Create one with [New].
@@ -54,6 +57,9 @@ type Client struct {
 	// Wait is the time before the second attempt. It doubles for each further
 	// attempt. If zero, half a second is used.
 	Wait time.Duration
+	// MinRate is the rate below which a download ends with [ErrSlow]. If zero, a
+	// download may take any time.
+	MinRate Rate
 
 	config    *Config
 	agent     string
@@ -241,16 +247,17 @@ func (s *Service) Parent(name string) (*Service, bool) {
 // after redirects, because clients resolve relative URLs in the response
 // against it.
 func (s *Service) GetJSON(ctx context.Context, path string, into any) (*url.URL, error) {
-	a, err := s.getJSON(ctx, path, into)
+	a, err := s.getJSON(ctx, path, maxAnswer, into)
 	if err != nil {
 		return nil, err
 	}
 	return a.url, nil
 }
 
-// getJSON is like [Service.GetJSON] but returns the whole response.
-func (s *Service) getJSON(ctx context.Context, path string, into any) (*answer, error) {
-	a, err := s.ask(ctx, http.MethodGet, path, nil, true)
+// getJSON is like [Service.GetJSON] but returns the whole response, which has at
+// most limit bytes.
+func (s *Service) getJSON(ctx context.Context, path string, limit int, into any) (*answer, error) {
+	a, err := s.ask(ctx, http.MethodGet, path, nil, true, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +294,7 @@ func (s *Service) Repeat(ctx context.Context, method, path string, body, into an
 }
 
 func (s *Service) do(ctx context.Context, method, path string, body, into any, again bool) (int, error) {
-	a, err := s.ask(ctx, method, path, body, again)
+	a, err := s.ask(ctx, method, path, body, again, maxAnswer)
 	if err != nil {
 		return 0, err
 	}
@@ -315,7 +322,8 @@ type answer struct {
 	body   []byte
 }
 
-func (s *Service) ask(ctx context.Context, method, path string, body any, again bool) (*answer, error) {
+// ask sends a request. The response has at most limit bytes.
+func (s *Service) ask(ctx context.Context, method, path string, body any, again bool, limit int) (*answer, error) {
 	target, err := s.under(path)
 	if err != nil {
 		return nil, err
@@ -351,7 +359,7 @@ func (s *Service) ask(ctx context.Context, method, path string, body any, again 
 	if token != "" {
 		svcauth.HostCredentialsToken(token).PrepareRequest(request.Request)
 	}
-	response, read, err := s.client.exchange(request, again)
+	response, read, err := s.client.exchange(request, again, limit)
 	if err != nil {
 		return nil, a.info.connectionError(ctx, err)
 	}

@@ -1210,3 +1210,145 @@ func TestCodes(t *testing.T) {
 		})
 	}
 }
+
+// A large document is read to its end only when there is room for it.
+func TestOnLarge(t *testing.T) {
+	t.Parallel()
+	full := errors.New("there is no room")
+	for name, test := range map[string]struct {
+		size     int
+		refused  bool
+		reserved int
+		err      error
+	}{
+		"small":               {size: 64 << 10},
+		"large":               {size: 64<<10 + 1, reserved: 1},
+		"large, without room": {size: 64<<10 + 1, refused: true, reserved: 1, err: full},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := `{"versions":[]}`
+			text += strings.Repeat(" ", test.size-len(text))
+			w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, text) })
+			s, err := w.client(t).ServiceAt("https://registry.example.com/v1/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			reserved := 0
+			ctx := client.OnLarge(t.Context(), func(context.Context) error {
+				reserved++
+				if test.refused {
+					return full
+				}
+				return nil
+			})
+			_, _, err = s.ProviderVersions(ctx, registry.Provider{Namespace: "acme", Type: "inventory"})
+			if !errors.Is(err, test.err) {
+				t.Errorf("%v, want %v", err, test.err)
+			}
+			if reserved != test.reserved {
+				t.Errorf("it reserved room %d times, want %d", reserved, test.reserved)
+			}
+			if n := w.requests.Load(); n != 1 {
+				t.Errorf("%d attempts, want 1", n)
+			}
+		})
+	}
+}
+
+// The number of versions of a list and the size of a description are limited.
+func TestProviderLimits(t *testing.T) {
+	t.Parallel()
+	list := func(n int) string {
+		var text strings.Builder
+		text.WriteString(`{"versions":[{"version":"1.0.0"}`)
+		for i := range n - 1 {
+			fmt.Fprintf(&text, `,{"version":"0.0.%d"}`, i)
+		}
+		return text.String() + "]}"
+	}
+	p := registry.Provider{Namespace: "acme", Type: "inventory"}
+	versions := func(s *client.Service) error {
+		_, _, err := s.ProviderVersions(t.Context(), p)
+		return err
+	}
+	for name, test := range map[string]struct {
+		text string
+		ask  func(*client.Service) error
+		err  error
+	}{
+		"most versions":     {list(client.MaxVersions), versions, nil},
+		"too many versions": {list(client.MaxVersions + 1), versions, registry.ErrInvalid},
+		"a long description": {`{"filename":"` + strings.Repeat("x", 1<<20) + `"}`, func(s *client.Service) error {
+			v, err := registry.ParseVersion("1.0.0")
+			if err != nil {
+				return err
+			}
+			_, err = s.ProviderPackage(t.Context(), p, v, registry.Platform{OS: "linux", Arch: "amd64"})
+			return err
+		}, registry.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, test.text) })
+			s, err := w.client(t).ServiceAt("https://registry.example.com/v1/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := test.ask(s); !errors.Is(err, test.err) {
+				t.Errorf("%v, want %v", err, test.err)
+			}
+		})
+	}
+}
+
+// A download that is slower than the minimum rate ends at the end of a window, by
+// a clock that the test sets.
+func TestMinRate(t *testing.T) {
+	t.Parallel()
+	const window = time.Minute
+	rate := client.Rate{Bytes: 600, Window: window}
+	for name, test := range map[string]struct {
+		rate  client.Rate
+		every time.Duration // between two reads
+		bytes []int         // of each read
+		reads int           // that succeed
+		err   error
+	}{
+		"without a rate":           {client.Rate{}, time.Hour, []int{1, 1, 1}, 3, nil},
+		"fast":                     {rate, 10 * time.Second, []int{100, 100, 100, 100, 100, 100, 100}, 7, nil},
+		"just fast enough":         {rate, window, []int{600, 600, 600}, 3, nil},
+		"one byte too few":         {rate, window, []int{600, 599, 600}, 1, client.ErrSlow},
+		"slow after a fast start":  {rate, 30 * time.Second, []int{1000, 1000, 1, 1, 1}, 3, client.ErrSlow},
+		"slow in an open window":   {rate, 59 * time.Second, []int{1}, 1, nil},
+		"a read longer than that":  {rate, 10 * time.Minute, []int{5999}, 0, client.ErrSlow},
+		"fast in a long read":      {rate, 10 * time.Minute, []int{6000}, 1, nil},
+		"a clock that is set back": {rate, -time.Hour, []int{1, 1}, 2, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+			left := test.bytes
+			from := client.Steady(func(b []byte) (int, error) {
+				now = now.Add(test.every)
+				n := left[0]
+				left = left[1:]
+				return n, nil
+			}, test.rate, func() time.Time { return now })
+			reads := 0
+			var err error
+			for range test.bytes {
+				if _, err = from.Read(make([]byte, 10_000)); err != nil {
+					break
+				}
+				reads++
+			}
+			if !errors.Is(err, test.err) {
+				t.Errorf("%v, want %v", err, test.err)
+			}
+			if reads != test.reads {
+				t.Errorf("%d reads succeed, want %d", reads, test.reads)
+			}
+		})
+	}
+}

@@ -26,8 +26,9 @@ var ErrTooLarge = errors.New("too large")
 // function that begin returns each time bytes arrive, with their number.
 //
 // Download repeats the request until the first byte arrives. After that, it
-// returns an error and the caller must start over. A download may take any time
-// as long as bytes arrive.
+// returns an error and the caller must start over. If c has a minimum rate, a
+// slower download is [ErrSlow]. Otherwise it may take any time as long as bytes
+// arrive.
 func (c *Client) Download(
 	ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int64)),
 ) error {
@@ -95,9 +96,10 @@ func (c *Client) download(
 		received = begin(max(response.ContentLength, 0))
 	}
 	var size int64
+	body := steady{Reader: response.Body, rate: c.MinRate, now: time.Now}
 	for buffer := make([]byte, 64<<10); ; {
 		idle.Reset(c.idle)
-		n, err := response.Body.Read(buffer)
+		n, err := body.Read(buffer)
 		idle.Stop() // w may be slow
 		if size += int64(n); size > limit {
 			return tooLarge
@@ -121,6 +123,45 @@ func (c *Client) download(
 			"cannot %s: received %d of %d bytes", what, size, response.ContentLength), "Try again.")
 	}
 	return nil
+}
+
+// ErrSlow means that a download was slower than [Client.MinRate]. The same
+// download would probably be slow again.
+var ErrSlow = errors.New("too slow")
+
+// Rate is a minimum rate of bytes in each window of time.
+type Rate struct {
+	Bytes  int64
+	Window time.Duration
+}
+
+// steady is a reader that returns [ErrSlow] at the end of a window in which too
+// few bytes arrived.
+type steady struct {
+	io.Reader
+	rate     Rate
+	now      func() time.Time
+	begin    time.Time // of the window
+	received int64     // in the window, in bytes
+}
+
+func (s *steady) Read(b []byte) (int, error) {
+	if s.begin.IsZero() {
+		s.begin = s.now().Round(0)
+	}
+	n, err := s.Reader.Read(b)
+	s.received += int64(n)
+	// Round removes the monotonic clock, which stops while a function is frozen.
+	now := s.now().Round(0)
+	took := now.Sub(s.begin)
+	if err != nil || s.rate.Window == 0 || took < s.rate.Window {
+		return n, err
+	}
+	if least := float64(s.rate.Bytes) * took.Seconds() / s.rate.Window.Seconds(); float64(s.received) < least {
+		return n, failed{registry.Errorf(ErrSlow, "only %d bytes arrived in %s", s.received, took.Round(time.Second))}
+	}
+	s.begin, s.received = now, 0
+	return n, nil
 }
 
 // watch returns a context that is canceled when the timer idle expires. Callers
@@ -155,7 +196,7 @@ func (c *Client) Elsewhere(ctx context.Context, address string) (reference strin
 	if err != nil {
 		return "", nil, err
 	}
-	response, _, err := c.exchange(request, true)
+	response, _, err := c.exchange(request, true, maxDescription)
 	if err != nil {
 		return "", nil, what.connectionError(ctx, err)
 	}

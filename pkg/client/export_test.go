@@ -2,6 +2,7 @@ package client
 
 import (
 	"crypto/x509"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -51,4 +52,16 @@ func (c *Client) SetResolver(r *net.Resolver) { c.resolver = r }
 func Untrusted(file, system string) (why, hint string) {
 	_, why = connerror.Explain(x509.UnknownAuthorityError{}, 0)
 	return untrusted(why, file, system)
+}
+
+// MaxVersions is the maximum number of versions that an origin lists.
+const MaxVersions = maxVersions
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(b []byte) (int, error) { return f(b) }
+
+// Steady returns a reader with a minimum rate.
+func Steady(read func([]byte) (int, error), rate Rate, now func() time.Time) io.Reader {
+	return &steady{Reader: readFunc(read), rate: rate, now: now}
 }

@@ -294,7 +294,10 @@ func (a *answer) complaint() complaint {
 // decode decodes the response. Like the CLIs, it ignores anything after the
 // JSON value.
 func (a *answer) decode(into any) error {
-	err := json.NewDecoder(strings.NewReader(string(a.body))).Decode(into)
+	err := json.Unmarshal(a.body, into)
+	if end, ok := errors.AsType[*json.SyntaxError](err); ok && end.Offset > 0 {
+		err = json.Unmarshal(a.body[:end.Offset-1], into) // clients ignore what follows the first value
+	}
 	if err == nil {
 		return nil
 	}

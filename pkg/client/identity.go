@@ -197,7 +197,7 @@ func (i *identity) fetch(ctx context.Context) (string, error) {
 	}
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Authorization", "Bearer "+i.bearer)
-	response, body, err := i.client.exchange(request, true)
+	response, body, err := i.client.exchange(request, true, maxDescription)
 	if err != nil {
 		return "", what.connectionError(ctx, err)
 	}

@@ -73,7 +73,7 @@ type ModuleLocation struct {
 // Source: module registry protocol, "Download Source Code for a Specific Module
 // Version". OpenTofu 1.12 reads use_registry_credentials.
 func (s *Service) ModuleLocation(ctx context.Context, m registry.Module, v registry.Version) (ModuleLocation, error) {
-	a, err := s.ask(ctx, http.MethodGet, m.String()+"/"+v.String()+"/download", nil, true)
+	a, err := s.ask(ctx, http.MethodGet, m.String()+"/"+v.String()+"/download", nil, true, maxDescription)
 	if err != nil {
 		return ModuleLocation{}, err
 	}

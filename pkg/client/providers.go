@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -40,36 +41,82 @@ func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) (
 	found []ProviderVersion, date time.Time, err error,
 ) {
 	var body struct {
-		Versions []struct {
-			Version     string              `json:"version"`
-			Platforms   []registry.Platform `json:"platforms"`
-			PublishedAt publicationTime     `json:"published_at"`
-		} `json:"versions"`
+		Versions offeredVersions `json:"versions"`
 	}
-	a, err := s.getJSON(ctx, p.String()+"/versions", &body)
+	body.Versions = offeredVersions{} // the listing can have none
+	a, err := s.getJSON(ctx, p.String()+"/versions", maxAnswer, &body)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	found = make([]ProviderVersion, 0, len(body.Versions))
-	seen := make(map[string]bool)
-	for _, offered := range body.Versions {
-		version, err := registry.ParseVersion(offered.Version)
-		if err != nil || seen[version.String()] {
-			continue
-		}
-		seen[version.String()] = true
-		v := ProviderVersion{Version: version, PublishedAt: time.Time(offered.PublishedAt)}
-		has := make(map[registry.Platform]bool, len(offered.Platforms))
-		for _, platform := range offered.Platforms {
-			if _, err := registry.ParsePlatform(platform.String()); err == nil && !has[platform] {
-				has[platform] = true
-				v.Platforms = append(v.Platforms, platform)
-			}
-		}
-		found = append(found, v)
+	found = body.Versions
+	if len(found) > maxVersions {
+		return nil, time.Time{}, registry.Errorf(registry.ErrInvalid,
+			"cannot read the response to %s: it has more than %d versions", a.info, maxVersions)
 	}
 	slices.SortFunc(found, func(a, b ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
 	return found, a.date(), nil
+}
+
+// maxVersions is the maximum number of versions that an origin lists.
+const maxVersions = 100_000
+
+// offeredVersions are the valid versions of a listing, but not more than
+// maxVersions+1.
+type offeredVersions []ProviderVersion
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (o *offeredVersions) UnmarshalJSON(text []byte) error {
+	type entry struct {
+		Version     string           `json:"version"`
+		Platforms   offeredPlatforms `json:"platforms"`
+		PublishedAt publicationTime  `json:"published_at"`
+	}
+	*o = offeredVersions{}
+	seen := make(map[string]bool)
+	return decodeEach(text, func(e entry) {
+		version, err := registry.ParseVersion(e.Version)
+		if err != nil || seen[version.String()] || len(*o) > maxVersions {
+			return
+		}
+		seen[version.String()] = true
+		*o = append(*o, ProviderVersion{version, e.Platforms, time.Time(e.PublishedAt)})
+	})
+}
+
+// offeredPlatforms are the valid platforms of a version.
+type offeredPlatforms []registry.Platform
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (o *offeredPlatforms) UnmarshalJSON(text []byte) error {
+	*o = nil
+	has := make(map[registry.Platform]bool)
+	return decodeEach(text, func(p registry.Platform) {
+		if _, err := registry.ParsePlatform(p.String()); err == nil && !has[p] {
+			has[p] = true
+			*o = append(*o, p)
+		}
+	})
+}
+
+// decodeEach decodes the entries of a JSON array one after the other, because an
+// entry of three bytes can need a hundred bytes of memory.
+func decodeEach[T any](text []byte, use func(T)) error {
+	from := json.NewDecoder(bytes.NewReader(text))
+	begin, err := from.Token()
+	if begin == nil || err != nil { // null
+		return err
+	}
+	if begin != json.Delim('[') {
+		return &json.UnmarshalTypeError{}
+	}
+	for from.More() {
+		var entry T
+		if err := from.Decode(&entry); err != nil {
+			return err
+		}
+		use(entry)
+	}
+	return nil
 }
 
 // ProviderPublishedAt requests when a version of a provider was published, as
@@ -82,7 +129,7 @@ func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) (
 func (s *Service) ProviderPublishedAt(ctx context.Context, p registry.Provider, v registry.Version) (
 	time.Time, error,
 ) {
-	a, err := s.ask(ctx, http.MethodGet, p.String()+"/"+v.String(), nil, true)
+	a, err := s.ask(ctx, http.MethodGet, p.String()+"/"+v.String(), nil, true, maxDescription)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -182,7 +229,8 @@ func (s *Service) ProviderPackage(
 			} `json:"gpg_public_keys"`
 		} `json:"signing_keys"`
 	}
-	answered, err := s.GetJSON(ctx, p.String()+"/"+v.String()+"/download/"+platform.OS+"/"+platform.Arch, &body)
+	path := p.String() + "/" + v.String() + "/download/" + platform.OS + "/" + platform.Arch
+	answered, err := s.getJSON(ctx, path, maxDescription, &body)
 	if err != nil {
 		return ProviderPackage{}, err
 	}
@@ -218,7 +266,7 @@ func (s *Service) ProviderPackage(
 		if u.value == "" {
 			return invalid("it lacks %s, which every client needs", u.field)
 		}
-		absolute, ok := resolve(answered, u.value)
+		absolute, ok := resolve(answered.url, u.value)
 		if !ok {
 			return invalid("its %s is not an https or http URL", u.field)
 		}

@@ -28,7 +28,37 @@ const (
 	maxWait = 10 * time.Second
 	// maxRefusal bounds the body of an error response, in bytes.
 	maxRefusal = 64 << 10
+	// smallAnswer is the size of a response, in bytes, up to which it is not
+	// large for [OnLarge].
+	smallAnswer = 64 << 10
 )
+
+type onLarge struct{}
+
+// OnLarge returns a context whose requests call reserve before they read a
+// document of more than 64 KiB to its end. So the caller can limit how many large
+// documents are in memory. The error of reserve is that of the request.
+func OnLarge(ctx context.Context, reserve func(context.Context) error) context.Context {
+	return context.WithValue(ctx, onLarge{}, reserve)
+}
+
+// readDocument reads a document of at most limit bytes.
+func readDocument(ctx context.Context, from io.Reader, limit int) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(from, smallAnswer+1))
+	if err != nil || len(body) <= smallAnswer {
+		return body, err
+	}
+	if reserve, ok := ctx.Value(onLarge{}).(func(context.Context) error); ok {
+		if err := reserve(ctx); err != nil {
+			return nil, failed{err}
+		}
+	}
+	rest, err := io.ReadAll(io.LimitReader(from, int64(limit-len(body)+1)))
+	if body = append(body, rest...); err == nil && len(body) > limit {
+		return nil, failed{registry.Errorf(registry.ErrInvalid, "the answer has more than %d bytes", limit)}
+	}
+	return body, err
+}
 
 func newRequest(ctx context.Context, a requestInfo, payload []byte) (*retryablehttp.Request, error) {
 	var body any
@@ -74,18 +104,16 @@ func (c *Client) send(
 	return response, nil
 }
 
-// exchange sends a request and reads the response. A response that ends early
-// counts as a failed attempt.
-func (c *Client) exchange(request *retryablehttp.Request, again bool) (*http.Response, []byte, error) {
+// exchange sends a request and reads the response of at most limit bytes. A
+// response that ends early counts as a failed attempt.
+func (c *Client) exchange(request *retryablehttp.Request, again bool, limit int) (*http.Response, []byte, error) {
 	var body []byte
 	read := func(response *http.Response) (err error) {
 		if response.StatusCode < 200 || response.StatusCode > 299 {
 			body, _ = io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the status is sufficient
 			return nil
 		}
-		if body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1)); err == nil && len(body) > maxAnswer {
-			return failed{registry.Errorf(registry.ErrInvalid, "the answer has more than %d bytes", maxAnswer)}
-		}
+		body, err = readDocument(request.Context(), response.Body, limit)
 		return err
 	}
 	request.SetResponseHandler(read)
@@ -215,7 +243,7 @@ func (d discoveryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, failed{registry.Errorf(registry.ErrInvalid, "cannot %s: the request is malformed", a)}
 	}
-	response, body, err := d.client.exchange(request, true)
+	response, body, err := d.client.exchange(request, true, maxDescription)
 	if err != nil {
 		return nil, failed{a.connectionError(r.Context(), err)}
 	}

@@ -787,14 +787,16 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		return stored, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var spent int64 // bytes
+	var spent int64          // bytes
+	var fetched atomic.Int64 // bytes
 	if m.spend != nil {
 		if err := m.spend(ctx, len(offers), 0); err != nil {
 			return stored, nil, err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), -len(offers), -spent))
+				unstored := fetched.Load() - spent
+				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), -len(offers), unstored))
 			}
 		}()
 	}
@@ -804,7 +806,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 	for i, o := range offers {
 		group.Go(func() error {
 			path := filepath.Join(dir, o.platform.String()+".zip")
-			found, err := m.receive(downloading, d, o, path)
+			found, err := m.receive(downloading, d, o, path, &fetched)
 			if err == nil {
 				err = satisfy(w.locked, o.platform, found.H1, "zh:"+found.SHA256)
 			}
@@ -834,6 +836,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 			return stored, nil, err
 		}
 		spent = size
+		fetched.Store(0) // all of it was valid
 	}
 	if note, err = d.settle(ctx, v, signed, true); err != nil {
 		return stored, nil, err
@@ -850,8 +853,11 @@ func inspected(platform registry.Platform, filename, path string, found archive.
 	}}
 }
 
-// receive downloads and verifies a package. It retries interrupted transfers.
-func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string) (found archive.Provider, err error) {
+// receive downloads and verifies a package. It retries interrupted transfers, and
+// adds the bytes of all to fetched.
+func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, fetched *atomic.Int64) (
+	found archive.Provider, err error,
+) {
 	// A package must not end the process, which may serve clients.
 	defer func() {
 		if p := recover(); p != nil {
@@ -860,7 +866,7 @@ func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string) 
 	}()
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
-		found, err := m.receiveOnce(ctx, d, o, path)
+		found, err := m.receiveOnce(ctx, d, o, path, fetched)
 		if err == nil || attempt == attempts || !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
 			return found, err
 		}
@@ -878,8 +884,8 @@ type boundedWriter struct {
 }
 
 func (w *boundedWriter) Write(b []byte) (int, error) {
+	w.written += int64(len(b))
 	if w.left != nil {
-		w.written += int64(len(b))
 		if w.left.Add(-int64(len(b))) < 0 {
 			return 0, fmt.Errorf("%w version: its packages together are too large to fetch them for clients",
 				registry.ErrInvalid)
@@ -897,7 +903,7 @@ func (w *boundedWriter) refund() {
 	}
 }
 
-func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path string) (
+func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path string, fetched *atomic.Int64) (
 	found archive.Provider, err error,
 ) {
 	f, err := os.Create(path)
@@ -914,6 +920,7 @@ func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path stri
 	digest := sha256.New()
 	counted := &boundedWriter{Writer: io.MultiWriter(f, digest), left: m.left}
 	defer func() {
+		fetched.Add(counted.written)
 		if err != nil {
 			counted.refund() // the file is not used
 		}

@@ -29,7 +29,9 @@ type Pull struct {
 	MaxBytes int64
 	// Spend is called with the number of packages before they are downloaded, and
 	// with the number of their bytes before they are stored. Its error stops that.
-	// If nothing is stored, it is called with the negative number of packages.
+	// If nothing is stored, it is called with the negative number of packages. The
+	// number of bytes is then that of the downloads, unless all were valid and this
+	// registry failed to store them.
 	Spend func(ctx context.Context, packages int, bytes int64) error
 }
 

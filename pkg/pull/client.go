@@ -19,8 +19,13 @@ func NewClient(userAgent string) *client.Client {
 		TLSHandshakeTimeout: 5 * time.Second,
 	})
 	c.Wait = firstWait
+	c.MinRate = minRate
 	return c
 }
+
+// minRate is the rate below which a download of a package ends. Otherwise, a few
+// slow origins could prevent the copies of all others.
+var minRate = client.Rate{Bytes: 1 << 20, Window: time.Minute}
 
 // firstWait is the time before the second attempt. It is short, because a client
 // of the mirror waits for each request to an origin that is down.

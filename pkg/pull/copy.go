@@ -18,6 +18,7 @@ import (
 )
 
 // The times for which a version is not copied again, unless the policy changes.
+// They double with each failure, but for the budget.
 const (
 	// failedTime is for a version that is not valid, or that the origin has
 	// changed.
@@ -28,8 +29,11 @@ const (
 	// budgetTime is for a version that did not fit into the budget of the day. To
 	// find out, it must be downloaded.
 	budgetTime = time.Hour
-	// slowTime is for a version whose copy takes longer than copyTime.
+	// slowTime is for all versions of a provider whose origin was too slow for one of
+	// them.
 	slowTime = time.Hour
+	// maxFailedTime is the maximum of the others.
+	maxFailedTime = 7 * 24 * time.Hour
 	// lackingTime is how long platforms are not requested again that a mirrored
 	// version lacks at its origin.
 	lackingTime = time.Hour
@@ -44,15 +48,23 @@ const (
 	// nightlyTimeout is the time for the check of one provider in the nightly
 	// run. Then the check ends before its lease, and its result is stored.
 	nightlyTimeout = 8 * time.Second
+	// providerTime is the time for the copies of one provider, in the nightly run
+	// and after a restart. The function that does it on AWS has 15 minutes for all.
+	providerTime = 4 * time.Minute
 )
 
 // errSlow means that an origin did not send a version in time.
 var errSlow = errors.New("the copy was not complete")
 
-// refusal returns the name of a lease that exists while a version is not copied
-// again. It depends on the policy, so that a change of the policy has an effect.
+// refusal returns the name under which the failures of a version are counted. It
+// depends on the policy, so that a change of the policy has an effect.
 func refusal(policy *registry.MirrorPolicy, p registry.MirrorProvider, v registry.Version) string {
 	return fmt.Sprintf("refused/%s/%s/%d", p, v, policy.SetAt.UnixNano())
+}
+
+// slowness is like refusal, for the slow copies of a provider.
+func slowness(policy *registry.MirrorPolicy, p registry.MirrorProvider) string {
+	return fmt.Sprintf("slow/%s/%d", p, policy.SetAt.UnixNano())
 }
 
 // copy mirrors a version, unless that failed a short time ago. If another process
@@ -64,8 +76,10 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	if err != nil || rule.Pull == "" {
 		return err
 	}
-	if refused, err := w.options.Catalog.Mirror.Leased(ctx, refusal(policy, p, v)); refused || err != nil {
-		return err
+	for _, name := range []string{refusal(policy, p, v), slowness(policy, p)} {
+		if refused, err := w.options.Catalog.Mirror.BackedOff(ctx, name, w.options.Now()); refused || err != nil {
+			return err
+		}
 	}
 	until := w.options.Now().Add(w.options.Lease)
 	lease, err := w.options.Catalog.Mirror.TakeLease(ctx, "copy/"+p.String()+"/"+v.String(), until)
@@ -105,8 +119,8 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	lost := stop()
 	w.log(ctx, "copied a version", p, failed, slog.String("version", v.String()),
 		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", w.options.Now().Sub(begin).Milliseconds()))
-	if failed != nil && (lost != nil || errors.Is(ctx.Err(), context.Canceled)) {
-		// That is not an answer of the origin. Another process continues.
+	if failed != nil && (lost != nil || ctx.Err() != nil) {
+		// That is not an answer of the origin. Another process or night continues.
 		return fmt.Errorf("cannot copy %s %s: %w", p, v, cmp.Or(lost, failed))
 	}
 	stored, cancel := storeContext(ctx)
@@ -150,12 +164,13 @@ func (w *Worker) removePending(ctx context.Context, p registry.MirrorProvider, v
 func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
 	p registry.MirrorProvider, v registry.Version, failed error) error {
 	answer := registry.PulledVersion{Version: v, PolicySetAt: policy.SetAt, Problem: problem(failed)}
-	lasts, wasted := registry.PullRetry, true // wasted: the same download would fail again
+	lasts, longest := registry.PullRetry, maxFailedTime
+	wasted, name := true, refusal(policy, p, v) // wasted: the same download would fail again
 	switch {
 	case errors.Is(failed, catalog.ErrBudget):
-		lasts = budgetTime
-	case errors.Is(failed, errSlow):
-		lasts = slowTime
+		lasts, longest = budgetTime, budgetTime
+	case errors.Is(failed, errSlow), errors.Is(failed, client.ErrSlow):
+		lasts, name = slowTime, slowness(policy, p)
 	case errors.Is(failed, client.ErrTooLarge):
 		lasts = tooLargeTime
 	case errors.Is(failed, registry.ErrInvalid), errors.Is(failed, registry.ErrExists):
@@ -169,8 +184,8 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 	}
 	until := w.options.Now().Add(lasts)
 	if wasted {
-		_, err := w.options.Catalog.Mirror.TakeLease(ctx, refusal(policy, p, v), until)
-		if err != nil && !errors.Is(err, registry.ErrExists) {
+		var err error
+		if until, err = w.options.Catalog.Mirror.BackOff(ctx, name, w.options.Now(), lasts, longest); err != nil {
 			return errors.Join(failed, err)
 		}
 	}
@@ -266,9 +281,12 @@ func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, be
 	return nil
 }
 
-// resume copies the versions that clients requested, one after the other. It
-// reports whether it left one to another process, which may have ended.
+// resume copies the versions that clients requested, one after the other, as many
+// as it can in providerTime. It reports whether it left one to another process,
+// which may have ended.
 func (w *Worker) resume(ctx context.Context, p registry.MirrorProvider, pending []registry.Version) (left bool) {
+	ctx, cancel := context.WithTimeout(ctx, providerTime)
+	defer cancel()
 	for _, v := range pending {
 		if ctx.Err() != nil {
 			return left

@@ -12,22 +12,23 @@ import (
 
 // The times that tests wait for.
 const (
-	BudgetTime    = budgetTime
-	DefaultLease  = defaultLease
-	DocumentLease = documentLease
-	OfferTime     = offerTime
-	MaxCopies     = maxCopies
-	MaxIndex      = maxIndex
+	BudgetTime     = budgetTime
+	DefaultLease   = defaultLease
+	DocumentLease  = documentLease
+	OfferTime      = offerTime
+	MaxCopies      = maxCopies
+	NamespaceQueue = namespaceQueue
+	MaxIndex       = maxIndex
 )
+
+// MinRate is the minimum rate of a download.
+var MinRate = minRate
 
 // Once does some work while it has a lease.
 func (w *Worker) Once(ctx context.Context, name string, done func(context.Context) (bool, error),
 	work func(context.Context) error) error {
 	return w.once(ctx, name, done, work)
 }
-
-// Waiting returns how many copies wait or run.
-func (l *Local) Waiting() int { return len(l.queued) }
 
 // IndexOf returns the index.json of versions.
 func IndexOf(versions []registry.Version) (protocol.Document, error) { return indexOf(versions) }

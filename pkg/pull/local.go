@@ -2,7 +2,10 @@ package pull
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,23 +21,33 @@ import (
 type Local struct {
 	worker *Worker
 	ctx    context.Context //nolint:containedctx // copies outlive the requests that start them
-	// running limits the copies at the same time.
-	running chan struct{}
 
-	mu     sync.Mutex // is locked while work begins
-	work   sync.WaitGroup
-	queued map[copyOf]bool // the copies that wait or run
+	mu      sync.Mutex // is locked while work begins
+	work    sync.WaitGroup
+	queue   []protocol.PullRequest // the copies that wait or run, in the order of their requests
+	running map[workID]bool        // the copies that run
+	lookups map[workID]*lookup
 }
 
-// copyOf identifies a copy.
-type copyOf struct{ address, version string }
+// lookup is work that clients wait for.
+type lookup struct {
+	clients int
+	cancel  context.CancelFunc
+	// done is closed at the end. Then response and err are set.
+	done     chan struct{}
+	response protocol.PullResponse
+	err      error
+}
 
 const (
 	// parallelCopies is how many versions are copied at the same time.
-	parallelCopies = 2
-	// maxCopies is how many copies can wait. More are not started: clients
+	parallelCopies = 3
+	// maxCopies is how many copies can wait or run. More are not started: clients
 	// request them again.
 	maxCopies = 200
+	// namespaceCopies and namespaceQueue are the same for one namespace, so that a
+	// slow one does not prevent the copies of others.
+	namespaceCopies, namespaceQueue = 2, 100
 	// nightHour is the hour of the local time in which the nightly check begins.
 	nightHour = 3
 	// wakeUp is the longest time between two reads of the clock.
@@ -43,89 +56,153 @@ const (
 
 // NewLocal returns a worker whose work ends with ctx.
 func NewLocal(ctx context.Context, w *Worker) *Local {
-	return &Local{worker: w, ctx: ctx, running: make(chan struct{}, parallelCopies), queued: make(map[copyOf]bool)}
+	return &Local{worker: w, ctx: ctx, running: make(map[workID]bool), lookups: make(map[workID]*lookup)}
 }
 
-// Do is like [Worker.Do]. If ctx ends before, the work continues, because others
-// wait for it too. It ends with the process.
+// Do is like [Worker.Do]. Clients with the same request wait for the same work. If
+// ctx is canceled, its client has left. When all have left, the work ends. If ctx
+// ends in another way, the work continues until the deadline of the request. It
+// ends with the process.
 func (l *Local) Do(ctx context.Context, request protocol.PullRequest) (protocol.PullResponse, error) {
-	type answer struct {
-		protocol.PullResponse
-		error
-	}
-	answered := make(chan answer, 1)
-	if !l.begin(func() {
-		working, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		defer context.AfterFunc(l.ctx, cancel)()
-		response, err := l.worker.Do(working, request)
-		answered <- answer{response, err}
-	}) {
+	found := l.join(ctx, request)
+	if found == nil {
 		return protocol.PullResponse{}, l.ctx.Err()
 	}
 	select {
-	case a := <-answered:
-		return a.PullResponse, a.error
+	case <-found.done:
+		return found.response, found.err
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			l.leave(workOf(request), found)
+		}
 		return protocol.PullResponse{}, ctx.Err()
+	}
+}
+
+// workID identifies the work of requests.
+type workID struct {
+	action           protocol.PullAction
+	address, version string
+	policySetAt      int64 // in nanoseconds
+}
+
+func workOf(r protocol.PullRequest) workID {
+	return workID{r.Action, r.Address, r.Version, r.PolicySetAt.UnixNano()}
+}
+
+// join adds a client to a look-up, which it begins if there is none. It returns
+// nil if the process ends.
+func (l *Local) join(ctx context.Context, request protocol.PullRequest) *lookup {
+	id := workOf(request)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return nil
+	}
+	found := l.lookups[id]
+	if found == nil {
+		working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		found = &lookup{cancel: cancel, done: make(chan struct{})}
+		l.lookups[id] = found
+		l.work.Go(func() {
+			defer close(found.done)
+			defer cancel()
+			defer context.AfterFunc(l.ctx, cancel)()
+			found.response, found.err = l.worker.Do(working, request)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.forget(id, found)
+		})
+	}
+	found.clients++
+	return found
+}
+
+// leave removes a client from a look-up.
+func (l *Local) leave(id workID, from *lookup) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if from.clients--; from.clients == 0 {
+		from.cancel()
+		l.forget(id, from)
+	}
+}
+
+// forget lets no further client join a look-up. l.mu is locked.
+func (l *Local) forget(id workID, ended *lookup) {
+	if l.lookups[id] == ended {
+		delete(l.lookups, id)
 	}
 }
 
 // Start is like Do, but does not wait. If the copy or too many others wait, or if
 // the process ends, it does nothing.
 func (l *Local) Start(_ context.Context, request protocol.PullRequest) error {
-	wanted := copyOf{request.Address, request.Version}
-	if !l.enqueue(wanted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
 		return nil
 	}
-	if !l.begin(func() {
-		defer l.dequeue(wanted)
-		select {
-		case l.running <- struct{}{}:
-		case <-l.ctx.Done():
-			return
+	same := 0
+	for _, other := range l.queue {
+		if workOf(other) == workOf(request) {
+			return nil
 		}
-		defer func() { <-l.running }()
-		_, _ = l.worker.Do(l.ctx, request) // it is logged, and clients request it again
-	}) {
-		l.dequeue(wanted)
+		if namespaceOf(other.Address) == namespaceOf(request.Address) {
+			same++
+		}
+	}
+	if len(l.queue) < maxCopies && same < namespaceQueue {
+		l.queue = append(l.queue, request)
+		l.next()
 	}
 	return nil
 }
 
-// enqueue adds a copy, unless it waits or runs already, or too many do.
-func (l *Local) enqueue(wanted copyOf) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.queued[wanted] || len(l.queued) >= maxCopies {
-		return false
+// namespaceOf returns the host and the namespace of a provider's address.
+func namespaceOf(address string) string { return path.Dir(address) }
+
+// next begins the first copies that wait, as many as may run. l.mu is locked.
+func (l *Local) next() {
+	running := make(map[string]int) // by namespace
+	for id := range l.running {
+		running[namespaceOf(id.address)]++
 	}
-	l.queued[wanted] = true
-	return true
+	for _, request := range l.queue {
+		key, namespace := workOf(request), namespaceOf(request.Address)
+		if l.ctx.Err() != nil || len(l.running) >= parallelCopies {
+			return
+		}
+		if l.running[key] || running[namespace] >= namespaceCopies {
+			continue
+		}
+		l.running[key] = true
+		running[namespace]++
+		l.work.Go(func() {
+			defer l.end(key)
+			_, _ = l.worker.Do(l.ctx, request) // it is logged, and clients request it again
+		})
+	}
 }
 
-// Queued returns the number of copies that wait or run.
+// end removes a copy that has ended, and begins others.
+func (l *Local) end(key workID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.running, key)
+	l.queue = slices.DeleteFunc(l.queue, func(r protocol.PullRequest) bool { return workOf(r) == key })
+	l.next()
+}
+
+// Queued returns the number of copies that wait or run. None waits any more when
+// the process ends.
 func (l *Local) Queued() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queued)
-}
-
-func (l *Local) dequeue(wanted copyOf) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.queued, wanted)
-}
-
-// begin begins some work, unless the process ends.
-func (l *Local) begin(work func()) (begun bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
-		return false
+		return len(l.running)
 	}
-	l.work.Go(work)
-	return true
+	return len(l.queue)
 }
 
 // Run resumes copies that an earlier process has begun, and checks the origins

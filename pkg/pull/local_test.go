@@ -93,43 +93,31 @@ func TestLocalResumes(t *testing.T) {
 	}
 }
 
-// A client that goes away does not end the work, because others wait for it.
-func TestLocalClientGoes(t *testing.T) {
-	t.Parallel()
-	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
-	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
-		l, stop := s.serve(t)
-		defer stop()
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := l.Do(ctx, protocol.PullRequest{Action: protocol.PullIndex, Address: inventory.String()})
-		if err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		found, err := s.catalog.Mirror.Pulled(t.Context(), inventory)
-		if err != nil {
-			t.Fatalf("what the mirror has found: %v", err)
-		}
-		if len(found.Index) == 0 {
-			t.Error("the mirror has stored no index")
-		}
-	})
-}
-
-// The number of waiting copies has a limit, and two run at the same time. All
-// end with the server: a bubble fails if a goroutine is left.
+// The number of waiting copies has a limit, also for each namespace. Some run at
+// the same time. All end with the server: a bubble fails if a goroutine is left.
 func TestLocalQueue(t *testing.T) {
 	t.Parallel()
 	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
 	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
 		origin.set(func() { origin.hangs[inventory.Hostname] = true })
 		l, stop := s.serve(t)
-		for i := range pull.MaxCopies + 10 {
+		for i := range pull.NamespaceQueue + 10 {
 			start(t, l, fmt.Sprintf("%d.0.0", i))
 		}
 		synctest.Wait()
-		if waiting := l.Waiting(); waiting != pull.MaxCopies {
+		if waiting := l.Queued(); waiting != pull.NamespaceQueue {
+			t.Errorf("%d copies of a namespace wait or run, want %d", waiting, pull.NamespaceQueue)
+		}
+		for i := range pull.MaxCopies {
+			request := protocol.PullRequest{
+				Action: protocol.PullCopy, Address: named(fmt.Sprint("n", i), "p").String(), Version: "1.0.0",
+			}
+			if err := l.Start(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if waiting := l.Queued(); waiting != pull.MaxCopies {
 			t.Errorf("%d copies wait or run, want %d", waiting, pull.MaxCopies)
 		}
 		begin := time.Now()
@@ -139,7 +127,7 @@ func TestLocalQueue(t *testing.T) {
 		}
 		start(t, l, "1.0.0") // after the end
 		synctest.Wait()
-		if waiting := l.Waiting(); waiting != 0 {
+		if waiting := l.Queued(); waiting != 0 {
 			t.Errorf("%d copies wait or run after the end", waiting)
 		}
 		request := protocol.PullRequest{Action: protocol.PullIndex, Address: inventory.String()}

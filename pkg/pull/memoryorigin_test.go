@@ -42,6 +42,26 @@ type memoryOrigin struct {
 	requests map[string]int    // how often, by host and path
 	before   func(page string) // is called before a response, unless nil
 	drips    map[string]bool   // hosts whose packages come one byte every 50 seconds
+	waiting  int               // requests of hosts that never answer
+	stalls   bool              // lists end after the first part, which is not large
+	stalled  int               // responses of which more was read
+}
+
+// stalling is a body that ends with the request instead of its large part.
+type stalling struct {
+	io.Reader
+	origin *memoryOrigin
+	ctx    context.Context //nolint:containedctx // a request's body ends with it
+}
+
+func (s stalling) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	if !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	s.origin.set(func() { s.origin.stalled++ })
+	<-s.ctx.Done()
+	return 0, s.ctx.Err()
 }
 
 // dripping is a body of which one byte comes every 50 seconds.
@@ -156,7 +176,7 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 	page := r.URL.Host + r.URL.Path
 	o.requests[page]++
 	status, hangs := o.fails[r.URL.Host], o.hangs[r.URL.Host]
-	slow := o.slow
+	slow, stalls := o.slow, o.stalls
 	body, found := o.pages[page]
 	before, drips := o.before, o.drips[r.URL.Host] && strings.HasSuffix(page, ".zip")
 	o.mu.Unlock()
@@ -170,7 +190,9 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if hangs {
+		o.set(func() { o.waiting++ })
 		<-r.Context().Done()
+		o.set(func() { o.waiting-- })
 	}
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -188,10 +210,24 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 	if drips {
 		response.Body = io.NopCloser(dripping{bytes.NewReader(body), r.Context()})
 	}
+	if stalls && strings.HasSuffix(page, "/versions") {
+		first := io.LimitReader(neverEnding(' '), 64<<10+1)
+		response.Body, response.ContentLength = io.NopCloser(stalling{first, o, r.Context()}), -1
+	}
 	if status != 0 {
 		response.Body, response.ContentLength = http.NoBody, 0
 	}
 	return response, nil
+}
+
+// neverEnding is a body of one character.
+type neverEnding byte
+
+func (n neverEnding) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(n)
+	}
+	return len(b), nil
 }
 
 func (o *memoryOrigin) set(change func()) {
@@ -256,8 +292,10 @@ func (s setup) workerFor(maxBytes int64) *pull.Worker {
 }
 
 func newWorker(o *memoryOrigin, table catalog.Table, store publish.Objects, maxBytes int64) *pull.Worker {
+	c := client.New(nil, "larder/test", o)
+	c.MinRate = pull.MinRate
 	return pull.New(pull.Options{
-		Catalog: catalog.New(table), Objects: store, Client: client.New(nil, "larder/test", o),
+		Catalog: catalog.New(table), Objects: store, Client: c,
 		Log: slog.New(slog.DiscardHandler), MaxBytes: maxBytes,
 	}).WithClientAsIs()
 }

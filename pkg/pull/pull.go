@@ -58,6 +58,7 @@ type Options struct {
 type Worker struct {
 	options Options
 	from    mirroring.Pull
+	lookups *lookups
 }
 
 // New returns a worker.
@@ -71,7 +72,7 @@ func New(o Options) *Worker {
 	if o.Policies == nil {
 		o.Policies = admission.NewPolicies(o.Catalog, o.Now)
 	}
-	w := &Worker{options: o}
+	w := &Worker{options: o, lookups: newLookups()}
 	w.from = mirroring.Pull{
 		Mirror: &mirroring.Mirror{
 			Catalog: o.Catalog, Objects: o.Objects, Client: o.Client, Now: o.Now,
@@ -123,8 +124,10 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 	if err := w.options.Policies.Refresh(ctx, request.PolicySetAt); err != nil {
 		return protocol.PullResponse{}, err
 	}
+	// A look-up has room before it takes a lease, which others wait for.
 	if request.Action == protocol.PullIndex {
-		return protocol.PullResponse{}, late(ctx, w.index(ctx, p))
+		err := w.lookups.do(ctx, func(ctx context.Context) error { return w.index(ctx, p) })
+		return protocol.PullResponse{}, late(ctx, err)
 	}
 	v, err := registry.ParseVersion(request.Version)
 	if err != nil {
@@ -132,8 +135,12 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 	}
 	switch request.Action {
 	case protocol.PullVersion:
-		startCopy, err := w.version(ctx, p, v)
-		return protocol.PullResponse{Copy: startCopy}, late(ctx, err)
+		var response protocol.PullResponse
+		err := w.lookups.do(ctx, func(ctx context.Context) (err error) {
+			response.Copy, err = w.version(ctx, p, v)
+			return err
+		})
+		return response, late(ctx, err)
 	case protocol.PullCopy:
 		return protocol.PullResponse{}, w.copy(ctx, p, v)
 	}
@@ -210,6 +217,12 @@ func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy
 	if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt) {
 		return err
 	}
+	unknown := len(before.Index) == 0 && !requestedAt.IsZero()
+	if unknown {
+		if err := w.lookups.miss(w.options.Now()); err != nil {
+			return err
+		}
+	}
 	if before.Changes == 0 && before.PolicySetAt.IsZero() {
 		// Without an item, a change could not be noticed.
 		if before, err = w.addPulled(ctx, p); err != nil {
@@ -232,6 +245,9 @@ func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy
 	index, err := indexOf(versions)
 	if err != nil {
 		return err
+	}
+	if unknown && index != nil {
+		w.lookups.hit()
 	}
 	return w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
 		if !requestedAt.IsZero() {
@@ -425,7 +441,10 @@ func isOwnFailure(err error) bool {
 // or the policy is its cause.
 func isAnswer(err error) bool {
 	if errors.Is(err, context.Canceled) {
-		return false // the process ends
+		return false // the process ends, or no client waits any more
+	}
+	if errors.Is(err, errFull) {
+		return false // this registry is the cause
 	}
 	if isOwnFailure(err) {
 		return false // a timeout of the table is one too

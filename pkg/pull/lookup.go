@@ -1,0 +1,109 @@
+package pull
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/client"
+)
+
+// The limits of a process. Many readers can make it look up many providers at
+// once, and an origin chooses how long it takes and what it sends.
+const (
+	// maxLookups is how many look-ups for clients there are at once.
+	maxLookups = 32
+	// maxLarge is how many of them have read a large document and have not ended.
+	maxLarge = 4
+	// maxMisses is how many look-ups can find no provider at once. After that, there
+	// can be one more in each missInterval. A look-up of a provider that was found
+	// before does not count.
+	maxMisses    = 100
+	missInterval = time.Second
+)
+
+// errFull means that a limit allows no further look-up now. It is also [errBusy].
+var errFull = fmt.Errorf("%w: there are too many look-ups", errBusy)
+
+// lookups are the limits of a process.
+type lookups struct {
+	running chan struct{}
+	large   chan struct{}
+
+	mu     sync.Mutex
+	misses int       // that still count
+	since  time.Time // when one of them stopped to count
+}
+
+func newLookups() *lookups {
+	return &lookups{running: make(chan struct{}, maxLookups), large: make(chan struct{}, maxLarge)}
+}
+
+// do does some work when there is room for a look-up. The work keeps its room for
+// large documents from the first one until its end. If there is no room in time,
+// that is [errFull].
+func (l *lookups) do(ctx context.Context, work func(context.Context) error) error {
+	if err := acquire(ctx, l.running); err != nil {
+		return err
+	}
+	defer func() { <-l.running }()
+	var mu sync.Mutex // a version is described by several requests at once
+	reserved := false
+	defer func() {
+		if reserved {
+			<-l.large
+		}
+	}()
+	return work(client.OnLarge(ctx, func(ctx context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if reserved {
+			return nil
+		}
+		err := acquire(ctx, l.large)
+		reserved = err == nil
+		return err
+	}))
+}
+
+// acquire waits for room in half of the time that is left. The error must come
+// before ctx ends, which would be a failure of the origin.
+func acquire(ctx context.Context, room chan struct{}) error {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	select {
+	case room <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errFull, ctx.Err())
+	}
+}
+
+// miss counts a look-up of an unknown provider. If there are too many, that is
+// [errFull].
+func (l *lookups) miss(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	passed := int(now.Sub(l.since) / missInterval)
+	l.misses = max(0, l.misses-max(0, passed))
+	l.since = l.since.Add(time.Duration(passed) * missInterval)
+	if l.misses == 0 {
+		l.since = now
+	}
+	if l.misses >= maxMisses {
+		return errFull
+	}
+	l.misses++
+	return nil
+}
+
+// hit takes back the last miss, because the provider was found.
+func (l *lookups) hit() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.misses = max(0, l.misses-1)
+}
