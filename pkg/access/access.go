@@ -319,8 +319,8 @@ func (c *Control) cached(sum digest, decide func() (caller, time.Time, error)) (
 // the identity is valid.
 func (c *Control) verify(ctx context.Context, credential string) (Identity, error) {
 	switch {
-	case strings.HasPrefix(credential, tokenPrefix):
-		if !wellFormed(credential) {
+	case strings.HasPrefix(credential, registry.TokenPrefix):
+		if !registry.IsToken(credential) {
 			return Identity{}, fmt.Errorf("%w: a mistyped or truncated registry token", registry.ErrBadCredential)
 		}
 		sum := sha256.Sum256([]byte(credential))

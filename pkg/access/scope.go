@@ -36,6 +36,8 @@ const (
 	maxPattern = 256
 	// maxScopes bounds the scopes of one token or rule.
 	maxScopes = 100
+	// digits are the ASCII letters and digits.
+	digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
 // isSegment reports whether a text is a valid path segment.

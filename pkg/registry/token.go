@@ -1,6 +1,59 @@
 package registry
 
-import "time"
+import (
+	"hash/crc32"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// A token is TokenPrefix, 43 characters that encode 256 random bits, and 6
+// characters of a checksum. All are letters, digits and underscores, so a
+// double click selects the complete token. Secret scanners can find it with the
+// expression
+//
+//	larder_[0-9A-Za-z]{49}
+//
+// The checksum lets scanners, and the registry before any lookup, reject texts
+// that only look like a token.
+const (
+	// TokenPrefix is the beginning of a token.
+	TokenPrefix    = "larder_"
+	randomLength   = 43
+	checksumLength = 6
+	digits         = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+// FormatToken returns the token with 256 random bits.
+func FormatToken(random [32]byte) string {
+	token := TokenPrefix + base62(new(big.Int).SetBytes(random[:]), randomLength)
+	return token + TokenChecksum(token)
+}
+
+// IsToken reports whether a string has the form of a token with a correct
+// checksum.
+func IsToken(s string) bool {
+	body := len(s) - checksumLength
+	return len(s) == len(TokenPrefix)+randomLength+checksumLength &&
+		strings.HasPrefix(s, TokenPrefix) && TokenChecksum(s[:body]) == s[body:]
+}
+
+// TokenChecksum returns the CRC-32 of IEEE 802.3 as six characters. It is not a
+// secret. GitHub and npm end their tokens with the same checksum.
+func TokenChecksum(s string) string {
+	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(s)))), checksumLength)
+}
+
+// base62 formats a number with leading zeros.
+func base62(n *big.Int, length int) string {
+	out := make([]byte, length)
+	base, digit := big.NewInt(int64(len(digits))), new(big.Int)
+	for i := length - 1; i >= 0; i-- {
+		n.DivMod(n, base, digit)
+		out[i] = digits[digit.Int64()]
+	}
+	return string(out)
+}
 
 // TokenID returns the ID of the token with a digest, which lists and logs show.
 func TokenID(digest string) string { return digest[:min(len(digest), 12)] }
