@@ -107,13 +107,14 @@ var rules = []rule{
 		"pkg/docs/extract", []string{"pkg/registry", "pkg/safehcl", "pkg/docs/render"},
 		[]string{"net/http", "github.com/aws/", "database/sql"},
 	},
+	{"pkg/secrets", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
 		"pkg/docs/render", []string{"pkg/safehcl"},
 		[]string{"net/http", "html/template", "github.com/aws/", "database/sql", "github.com/alecthomas/chroma"},
 	},
 	{
-		"pkg/archive", []string{"pkg/registry", "pkg/safehcl", "pkg/progress"},
+		"pkg/archive", []string{"pkg/registry", "pkg/safehcl", "pkg/secrets", "pkg/progress"},
 		[]string{"github.com/aws/", "database/sql", "net/http"},
 	},
 	{
