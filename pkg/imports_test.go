@@ -120,7 +120,8 @@ var rules = []rule{
 	{
 		"pkg/inspection",
 		[]string{
-			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/docs/extract", "pkg/docs/render",
+			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
+			"pkg/docs/extract", "pkg/docs/render",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql"},
 	},
@@ -128,7 +129,8 @@ var rules = []rule{
 	{
 		"pkg/releases",
 		[]string{
-			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/docs/extract", "pkg/docs/render",
+			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
+			"pkg/docs/extract", "pkg/docs/render",
 			"pkg/protocol", "pkg/signing",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
@@ -136,7 +138,8 @@ var rules = []rule{
 	{
 		"pkg/publish",
 		[]string{
-			"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/objects", "pkg/protocol",
+			"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
+			"pkg/objects", "pkg/protocol",
 			"pkg/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/inspection",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
@@ -188,8 +191,8 @@ var rules = []rule{
 	{
 		"pkg/doctor",
 		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/signing",
-			"pkg/admission", "pkg/location",
+			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/secrets",
+			"pkg/signing", "pkg/admission", "pkg/location",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -202,6 +205,7 @@ var rules = []rule{
 			"pkg/client",
 			"pkg/progress",
 			"pkg/archive",
+			"pkg/secrets",
 			"pkg/signing",
 			"pkg/admission",
 			"pkg/location",
@@ -233,6 +237,7 @@ var rules = []rule{
 			"pkg/signing",
 			"pkg/progress",
 			"pkg/archive",
+			"pkg/secrets",
 			"pkg/objects",
 			"pkg/catalog",
 			"pkg/docs/extract",
@@ -261,6 +266,7 @@ var rules = []rule{
 			"pkg/catalog",
 			"pkg/progress",
 			"pkg/archive",
+			"pkg/secrets",
 			"pkg/docs/extract",
 			"pkg/docs/render",
 			"pkg/objects",
@@ -333,7 +339,7 @@ var rules = []rule{
 		"functions/publish",
 		onDeployed(
 			"pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive",
-			"pkg/inspection", "pkg/signing", "pkg/docs/extract", "pkg/docs/render",
+			"pkg/secrets", "pkg/inspection", "pkg/signing", "pkg/docs/extract", "pkg/docs/render",
 		),
 		notInFunctions(),
 	},
@@ -444,8 +450,8 @@ var leaves = []string{
 // more.
 func publishing(more ...string) []string {
 	return append(
-		more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/signing",
-		"pkg/docs/extract", "pkg/docs/render",
+		more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
+		"pkg/signing", "pkg/docs/extract", "pkg/docs/render",
 	)
 }
 

@@ -16,9 +16,10 @@ import (
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/safehcl"
+	"github.com/larder-registry/larder/pkg/secrets"
 )
 
-// Module is the result of [ReadModule].
+// Module is the result of [ReadModule] and [ScanModule].
 type Module struct {
 	// SHA256 of the archive, in lower-case hexadecimal.
 	SHA256 string
@@ -36,6 +37,9 @@ type Module struct {
 	// Calls are the module blocks whose source is a path, by the folder of their
 	// configuration.
 	Calls map[string][]Call
+	// Secrets are the secrets that [ScanModule] found. They do not make the module
+	// invalid.
+	Secrets []secrets.Finding
 }
 
 // Folders returns the folders with configuration that a module block can use as
@@ -61,10 +65,19 @@ func Folders(files []File) (folders []string) {
 // known, the line. ReadModule returns the error of ctx within about a second
 // after ctx ends.
 func ReadModule(ctx context.Context, archive io.Reader) (Module, error) {
+	return ScanModule(ctx, archive, nil)
+}
+
+// ScanModule is like [ReadModule], and also finds the secrets of the module with
+// a scanner. If the archive is invalid, the result has the secrets that it found.
+func ScanModule(ctx context.Context, archive io.Reader, scanner *secrets.Scanner) (Module, error) {
 	packed := digest{ctx: ctx, r: archive, hash: sha256.New()}
-	m, err := readModule(ctx, &packed)
+	m, err := readModule(ctx, &packed, scanner)
+	if scanner != nil {
+		m.Secrets = scanner.Found()
+	}
 	if err != nil {
-		return Module{}, err
+		return Module{Secrets: m.Secrets}, err
 	}
 	m.SHA256, m.Size = packed.sum(), packed.n
 	return m, nil
@@ -91,7 +104,7 @@ func (d *digest) Read(p []byte) (int, error) {
 
 func (d *digest) sum() string { return hex.EncodeToString(d.hash.Sum(nil)) }
 
-func readModule(ctx context.Context, packed io.Reader) (Module, error) {
+func readModule(ctx context.Context, packed io.Reader, scanner *secrets.Scanner) (Module, error) {
 	unzipped, err := gzip.NewReader(packed)
 	if ctx.Err() != nil {
 		return Module{}, ctx.Err()
@@ -103,7 +116,7 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 	// includes headers and padding.
 	most := maxSize + maxFiles*2048
 	content := digest{ctx: ctx, r: io.LimitReader(unzipped, most+1), hash: sha256.New()}
-	m, s, err := readTar(&content)
+	m, s, err := readTar(&content, scanner)
 	if err == nil {
 		_, err = io.Copy(io.Discard, &content) // bytes after the tar's end are part of the content sum
 	}
@@ -123,7 +136,7 @@ func readModule(ctx context.Context, packed io.Reader) (Module, error) {
 }
 
 // readTar returns the files of a tar and the content of its sources.
-func readTar(r io.Reader) (Module, *sources, error) {
+func readTar(r io.Reader, scanner *secrets.Scanner) (Module, *sources, error) {
 	var m Module
 	s := newSources()
 	var total int64
@@ -158,10 +171,25 @@ func readTar(r io.Reader) (Module, *sources, error) {
 		if total += f.Size; len(m.Files) > maxFiles || total > maxSize {
 			return Module{}, nil, invalidArchive("it has more than %d files or more than %s", maxFiles, shownSize(maxSize))
 		}
-		if err := s.read(f, in); err != nil {
+		if err := readFile(f, in, s, scanner); err != nil {
 			return Module{}, nil, err
 		}
 	}
+}
+
+// readFile reads a file if it is a source, or scans it for secrets, or both.
+func readFile(f File, content io.Reader, s *sources, scanner *secrets.Scanner) error {
+	if scanner == nil {
+		return s.read(f, content)
+	}
+	scanner.Begin(f.Path)
+	content = io.TeeReader(content, scanner)
+	err := s.read(f, content)
+	if err == nil {
+		_, err = io.Copy(io.Discard, content) // what is not a source
+	}
+	scanner.End()
+	return err
 }
 
 // isConfig reports whether a file can be configuration of an installed module.

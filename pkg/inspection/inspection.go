@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/secrets"
 )
 
 // Kind is the kind of an archive.
@@ -32,6 +33,10 @@ type Request struct {
 	Size int64 `json:"size"`
 	// Name is that of a module, for its documentation.
 	Name string `json:"name,omitempty"`
+	// NoSecrets makes a module with secrets invalid. Files at or below the paths
+	// AllowSecrets may have some.
+	NoSecrets    bool     `json:"no_secrets,omitempty"`
+	AllowSecrets []string `json:"allow_secrets,omitempty"`
 	// ProviderType and Platform are those of a provider's zip.
 	ProviderType string            `json:"provider_type,omitempty"`
 	Platform     registry.Platform `json:"platform,omitzero"`
@@ -77,8 +82,18 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 	switch request.Kind {
 	case Module:
 		stream := bufio.NewReaderSize(io.NewSectionReader(source, 0, request.Size), maxRead)
-		found, err := archive.ReadModule(ctx, stream)
-		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256}, found.Sources, err
+		var scanner *secrets.Scanner
+		if request.NoSecrets {
+			scanner = &secrets.Scanner{Allowed: request.AllowSecrets}
+		}
+		found, err := archive.ScanModule(ctx, stream, scanner)
+		if err == nil {
+			err = secrets.Check(found.Secrets)
+		}
+		if err != nil {
+			return Found{}, nil, err
+		}
+		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256}, found.Sources, nil
 	case ProviderZip:
 		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
 		if err == nil {

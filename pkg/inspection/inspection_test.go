@@ -76,6 +76,22 @@ func TestSame(t *testing.T) {
 			checkSame(t, moduleRequest(packed), packed)
 		})
 	}
+	t.Run("a secret", func(t *testing.T) {
+		t.Parallel()
+		packed := pack(t, "# "+registry.FormatToken([32]byte{1})+"\n")
+		request := moduleRequest(packed)
+		if err := checkSame(t, request, packed); err != nil {
+			t.Errorf("secrets do not matter: %v", err)
+		}
+		request.NoSecrets = true
+		if err := checkSame(t, request, packed); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("got error %v, want ErrInvalid", err)
+		}
+		request.AllowSecrets = []string{"main.tf"}
+		if err := checkSame(t, request, packed); err != nil {
+			t.Errorf("secrets are allowed: %v", err)
+		}
+	})
 	t.Run("not a zip", func(t *testing.T) {
 		t.Parallel()
 		zip := []byte("no zip")
