@@ -35,8 +35,8 @@ type kind[A registry.Address, R registry.Record] interface {
 	// deprecate returns a record with a deprecation message. An empty message
 	// ends the deprecation.
 	deprecate(r R, message string, hide bool) (R, error)
-	// origin returns where a record was copied from, or nil.
-	origin(R) *registry.CopiedFrom
+	// audit adds what the publisher stated to the audit entry of a new version.
+	audit(*registry.AuditEntry, R)
 	// addCopy returns a record with the address of a copy in another registry, and
 	// reports whether that is new.
 	addCopy(r R, target string) (R, bool)
@@ -70,7 +70,17 @@ func (moduleKind) deprecate(r registry.ModuleVersion, message string, hide bool)
 	return r, nil
 }
 
-func (moduleKind) origin(r registry.ModuleVersion) *registry.CopiedFrom { return r.CopiedFrom }
+func (moduleKind) audit(entry *registry.AuditEntry, r registry.ModuleVersion) {
+	entry.Detail, entry.AllowedSecrets = copiedFrom(r.CopiedFrom), r.AllowedSecrets
+}
+
+// copiedFrom returns the detail of the audit entry of a copy, or "".
+func copiedFrom(from *registry.CopiedFrom) string {
+	if from == nil {
+		return ""
+	}
+	return from.String()
+}
 
 func (moduleKind) addCopy(r registry.ModuleVersion, target string) (registry.ModuleVersion, bool) {
 	return r.AddCopy(target)
@@ -103,7 +113,9 @@ func (providerKind) deprecate(r registry.ProviderVersion, message string, hide b
 	return r, nil
 }
 
-func (providerKind) origin(r registry.ProviderVersion) *registry.CopiedFrom { return r.CopiedFrom }
+func (providerKind) audit(entry *registry.AuditEntry, r registry.ProviderVersion) {
+	entry.Detail = copiedFrom(r.CopiedFrom)
+}
 
 func (providerKind) addCopy(r registry.ProviderVersion, target string) (registry.ProviderVersion, bool) {
 	return r.AddCopy(target)
@@ -136,7 +148,7 @@ func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registr
 	return r, fmt.Errorf("%w deprecation: only its own registry can deprecate a mirrored provider", registry.ErrInvalid)
 }
 
-func (mirrorKind) origin(registry.MirrorVersion) *registry.CopiedFrom { return nil }
+func (mirrorKind) audit(*registry.AuditEntry, registry.MirrorVersion) {}
 
 func (mirrorKind) addCopy(r registry.MirrorVersion, _ string) (registry.MirrorVersion, bool) {
 	return r, false // others mirror it from its origin

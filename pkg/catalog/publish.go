@@ -146,9 +146,7 @@ func (v Versions[A, R]) publish(
 			}
 		}
 		entry := registry.AuditEntry{By: by, Action: registry.AuditPublish}
-		if from := v.kind.origin(record); from != nil {
-			entry.Detail = from.String()
-		}
+		v.kind.audit(&entry, record)
 		return entry, v.checkSigner(ctx, a, s)
 	})
 	var none R

@@ -512,6 +512,9 @@ func (c *Copier) publishModule(
 	for _, e := range result.Excluded {
 		j.Notes = append(j.Notes, "excluded "+e.String())
 	}
+	for _, secret := range result.Secrets {
+		j.Notes = append(j.Notes, secret.String())
+	}
 	for _, source := range result.Sources {
 		if host, _, _ := strings.Cut(source, "/"); strings.EqualFold(host, c.Origin.Name()) {
 			j.Notes = append(j.Notes, fmt.Sprintf("it uses %s, which clients still install from there", source))

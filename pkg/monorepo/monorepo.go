@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/safehcl"
+	"github.com/larder-registry/larder/pkg/secrets"
 )
 
 // FileName is the name of the file at the root of a repository.
@@ -51,7 +53,13 @@ type Module struct {
 	Tag string
 	// Description belongs to the versions that are published. It can be empty.
 	Description string
+	// AllowSecrets are the paths of files and folders that may have secrets,
+	// relative to the folder of the module.
+	AllowSecrets []string
 }
+
+// equal reports whether two modules are the same.
+func (m Module) equal(other Module) bool { return reflect.DeepEqual(m, other) }
 
 // Has reports whether a file, named relative to the root of the repository, is
 // in the folder of the module. If the folder is a submodule, Git lists it like a
@@ -62,16 +70,18 @@ func (m Module) Has(file string) bool {
 
 // block is a block of the file.
 type block struct {
-	Address     string  `hcl:"address,label"`
-	Path        string  `hcl:"path"`
-	Tag         *string `hcl:"tag,optional"`
-	Description string  `hcl:"description,optional"`
+	Address      string   `hcl:"address,label"`
+	Path         string   `hcl:"path"`
+	Tag          *string  `hcl:"tag,optional"`
+	Description  string   `hcl:"description,optional"`
+	AllowSecrets []string `hcl:"allow_secrets,optional"`
 
-	At            hcl.Range `hcl:",def_range"`
-	AddressAt     hcl.Range `hcl:"address,label_range"`
-	PathAt        hcl.Range `hcl:"path,attr_value_range"`
-	TagAt         hcl.Range `hcl:"tag,attr_value_range"`
-	DescriptionAt hcl.Range `hcl:"description,attr_value_range"`
+	At             hcl.Range `hcl:",def_range"`
+	AddressAt      hcl.Range `hcl:"address,label_range"`
+	PathAt         hcl.Range `hcl:"path,attr_value_range"`
+	TagAt          hcl.Range `hcl:"tag,attr_value_range"`
+	DescriptionAt  hcl.Range `hcl:"description,attr_value_range"`
+	AllowSecretsAt hcl.Range `hcl:"allow_secrets,attr_value_range"`
 }
 
 // Parse parses a file. Messages contain its name. It returns the modules in the
@@ -168,7 +178,7 @@ func (p *parser) err() error {
 
 // module adds a module, or its mistakes.
 func (p *parser) module(b block) {
-	m := Module{Path: path.Clean(b.Path), Description: b.Description}
+	m := Module{Path: path.Clean(b.Path), Description: b.Description, AllowSecrets: b.AllowSecrets}
 	before := len(p.problems)
 	var err error
 	if m.Address, err = registry.ParseModule(b.Address); err != nil {
@@ -178,6 +188,9 @@ func (p *parser) module(b block) {
 	}
 	if err := releases.CheckDescription(b.Description); err != nil {
 		p.add(b.DescriptionAt, "", "%v", err)
+	}
+	if err := secrets.CheckAllowed(b.AllowSecrets); err != nil {
+		p.add(b.AllowSecretsAt, registry.Hint(err), "%v", err)
 	}
 	switch {
 	case b.Path == "":

@@ -41,12 +41,14 @@ module "acme/vpc/aws" {
 module "acme/subnet/aws" {
   path = "modules/vpc"
   tag  = "subnet-*-final"
+  allow_secrets = ["examples/key.pem", "tests"]
 }
 `)
 	want := []monorepo.Module{
 		{Address: address("root"), Path: ".", Tag: "v*"},
 		{Address: address("vpc"), Path: "modules/vpc", Tag: "modules/vpc/v*", Description: "A VPC"},
-		{Address: address("subnet"), Path: "modules/vpc", Tag: "subnet-*-final"},
+		{Address: address("subnet"), Path: "modules/vpc", Tag: "subnet-*-final",
+			AllowSecrets: []string{"examples/key.pem", "tests"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -87,6 +89,8 @@ func TestParseInvalid(t *testing.T) {
 		"tag that Git does not have": vpc("path = \".\"\ntag = \"a b*\""),
 		"full name of a tag":         vpc("path = \".\"\ntag = \"refs/tags/v*\""),
 		"long description":           vpc("path = \".\"\ndescription = \"" + strings.Repeat("x", 1001) + "\""),
+		"secrets outside":            vpc("path = \".\"\nallow_secrets = [\"../key.pem\"]"),
+		"one path of secrets":        vpc("path = \".\"\nallow_secrets = \"key.pem\""),
 		"several mistakes":           vpc("path = \"..\"\ndescription = \"\\n\"") + module("acme", `path = "x"`),
 		"the same module twice":      vpc(`path = "a"`) + vpc(`path = "b"`),
 		"the same tag twice":         vpc("path = \"a\"\ntag = \"v*\"") + module("acme/b/aws", `path = "."`),

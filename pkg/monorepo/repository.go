@@ -173,7 +173,7 @@ func (r *Repository) ChangedSince(ctx context.Context, revision string, modules 
 		before = modules
 	}
 	return slices.DeleteFunc(slices.Clone(modules), func(m Module) bool {
-		return slices.Contains(before, m) && !slices.ContainsFunc(files, m.Has)
+		return slices.ContainsFunc(before, m.equal) && !slices.ContainsFunc(files, m.Has)
 	}), nil
 }
 

@@ -62,6 +62,10 @@ type (
 		// CopiedFrom is set for a copy of a version of another registry. A copied
 		// provider can lack the manifest that its SHA256SUMS lists.
 		CopiedFrom *registry.CopiedFrom `json:"copied_from,omitempty"`
+		// AllowSecrets are the paths of files and folders of a module that may have
+		// secrets. Without them, the registry rejects a module with a well-known
+		// secret, unless it is a copy.
+		AllowSecrets []string `json:"allow_secrets,omitempty"`
 	}
 	// File is one file of an [Announcement].
 	File struct {

@@ -62,6 +62,9 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 	}
 	defer packed.Close()
 	prepare := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
+		if err := packed.CheckSecrets(); err != nil {
+			return registry.ModuleVersion{}, err
+		}
 		if err := p.upload(ctx, packed, packed.Record); err != nil {
 			return registry.ModuleVersion{}, err
 		}
@@ -90,12 +93,12 @@ func (p *Publisher) CheckModule(ctx context.Context, m releases.Module) (release
 	}
 	defer packed.Close()
 	if p.Catalog == nil {
-		return packed.ModuleResult, nil
+		return packed.ModuleResult, packed.CheckSecrets()
 	}
 	stored, err := p.Catalog.Modules.Check(ctx, m.Address, m.Version)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return packed.ModuleResult, nil
+		return packed.ModuleResult, packed.CheckSecrets()
 	case err != nil:
 		return releases.ModuleResult{}, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
 	}

@@ -47,7 +47,10 @@ func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.An
 }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
-	found, err := m.h.readArchive(ctx, u.Files[0], inspection.Request{Kind: inspection.Module, Name: m.address.Name})
+	// A copy can have secrets, since refusing it would not take them back.
+	found, err := m.h.readArchive(ctx, u.Files[0], inspection.Request{
+		Kind: inspection.Module, Name: m.address.Name, NoSecrets: u.CopiedFrom == nil, AllowSecrets: u.AllowSecrets,
+	})
 	if err != nil {
 		return registry.Inspection{}, err
 	}
@@ -100,6 +103,7 @@ func (m module) assemble(
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,
 		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: found[0].Docs, CopiedFrom: u.CopiedFrom,
+		AllowedSecrets: u.AllowSecrets,
 	}
 	notes := found[0].DocsNotes
 	return publication{

@@ -32,8 +32,9 @@ func (p provider) announced(ctx context.Context, v registry.Version, a protocol.
 		return fmt.Errorf("%w release: its files are for version %s, not %s", registry.ErrInvalid, names.Version, v)
 	case !names.HasSums || !names.HasSignature:
 		return fmt.Errorf("%w release: it must have %s and %s", registry.ErrInvalid, names.Sums, names.Signature())
-	case a.Description != "" || a.ContentSHA256 != "":
-		return fmt.Errorf("%w publish: a provider has neither a description nor a content digest", registry.ErrInvalid)
+	case a.Description != "" || a.ContentSHA256 != "" || len(a.AllowSecrets) > 0:
+		return fmt.Errorf("%w publish: a provider has no description, no content digest and no allowed secrets",
+			registry.ErrInvalid)
 	}
 	for _, f := range a.Files {
 		if !names.Has(f.Name) {

@@ -40,6 +40,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/secrets"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -265,7 +266,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	now := h.now().UTC().Truncate(time.Second)
 	u := registry.Upload{
 		ID: rand.Text(), Path: s.path, Version: s.version, Owner: caller.ID,
-		Description: a.Description, Protocols: a.Protocols, CopiedFrom: a.CopiedFrom,
+		Description: a.Description, Protocols: a.Protocols, CopiedFrom: a.CopiedFrom, AllowSecrets: a.AllowSecrets,
 		CreatedAt: now, ExpiresAt: now.Add(lifetime),
 	}
 	for _, f := range a.Files {
@@ -382,6 +383,9 @@ func (h *handler) check(a protocol.Announcement) error {
 		if err := a.CopiedFrom.Check(); err != nil {
 			return err
 		}
+	}
+	if err := secrets.CheckAllowed(a.AllowSecrets); err != nil {
+		return err
 	}
 	if a.ContentSHA256 != "" {
 		if err := (objects.Digest{SHA256: a.ContentSHA256}).Check(); err != nil {

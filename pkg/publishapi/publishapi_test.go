@@ -273,6 +273,7 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 		{provider1, strings.Replace(release(whole...), `"6.0"`, `"6.0", "6.1"`, 1)},
 		{provider1, strings.Replace(release(whole...), `["6.0"]`, `[]`, 1)},
 		{provider1, strings.Replace(release(whole...), `"protocols"`, `"description": "x", "protocols"`, 1)},
+		{provider1, strings.Replace(release(whole...), `"protocols"`, `"allow_secrets": ["a"], "protocols"`, 1)},
 		{"providers/other/inventory/1.0.0", release(whole...)},
 	} {
 		a := d.send(t, all, http.MethodPost, protocol.PublishPath+test.path+"/uploads", test.body)

@@ -27,6 +27,9 @@ type AuditEntry struct {
 	// of a key. It also has the other registry of a copy, and the name and the
 	// scopes of a token.
 	Detail string `json:"detail,omitempty"`
+	// AllowedSecrets are the paths of files and folders of a published module in
+	// which the publisher allowed secrets.
+	AllowedSecrets []string `json:"allowed_secrets,omitempty"`
 	// Problem is why the entry cannot be trusted. It is empty if the entry is
 	// as it was written, and is never stored. If the time of the entry is
 	// unknown, At is the zero time.

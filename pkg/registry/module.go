@@ -104,6 +104,10 @@ type ModuleVersion struct {
 	Hidden bool `json:"hidden,omitempty"`
 	// CopiedFrom is set if the version was copied from another registry.
 	CopiedFrom *CopiedFrom `json:"copied_from,omitempty"`
+	// AllowedSecrets are the paths of files and folders in which the publisher
+	// allowed secrets. They are for the audit trail only, and not stored in the
+	// record.
+	AllowedSecrets []string `json:"-"`
 	// CopiedTo are the addresses of copies of the version in other registries,
 	// with their hosts. It has the last [MaxCopies].
 	CopiedTo []string `json:"copied_to,omitempty"`

@@ -16,17 +16,21 @@ type Upload struct {
 	Description string   `json:"description,omitempty"`
 	Protocols   []string `json:"protocols,omitempty"`
 	// CopiedFrom is set for a copy from another registry.
-	CopiedFrom *CopiedFrom  `json:"copied_from,omitempty"`
-	Files      []UploadFile `json:"files"`
-	CreatedAt  time.Time    `json:"created_at"`
-	ExpiresAt  time.Time    `json:"expires_at"`
+	CopiedFrom *CopiedFrom `json:"copied_from,omitempty"`
+	// AllowSecrets are the paths in a module that may have secrets.
+	AllowSecrets []string     `json:"allow_secrets,omitempty"`
+	Files        []UploadFile `json:"files"`
+	CreatedAt    time.Time    `json:"created_at"`
+	ExpiresAt    time.Time    `json:"expires_at"`
 	// Ended is empty, [UploadCommitted] or [UploadAborted].
 	Ended string `json:"ended,omitempty"`
 }
 
 // End records how an upload has ended. It drops the texts of the publisher,
 // because the item remains for some time even if the version is withdrawn.
-func (u *Upload) End(how string) { u.Ended, u.Description, u.CopiedFrom = how, "", nil }
+func (u *Upload) End(how string) {
+	u.Ended, u.Description, u.CopiedFrom, u.AllowSecrets = how, "", nil, nil
+}
 
 // The ways in which an upload can end.
 const (

@@ -12,6 +12,7 @@ import (
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
+	"github.com/larder-registry/larder/pkg/secrets"
 )
 
 // Module is a module to publish.
@@ -28,6 +29,9 @@ type Module struct {
 	Archive string
 	// CopiedFrom is set if the module is copied from another registry.
 	CopiedFrom *registry.CopiedFrom
+	// AllowSecrets are the paths of files and folders that may have secrets,
+	// relative to the root of the module.
+	AllowSecrets []string
 }
 
 // ModuleResult is the result of publishing a module.
@@ -47,6 +51,9 @@ type ModuleResult struct {
 	Notes []string
 	// Sources are the sources of its module blocks and providers.
 	Sources []string
+	// Secrets are the secrets in files that may not have any. If the result is not
+	// an error, the same content was published before, or is a copy.
+	Secrets []secrets.Finding
 }
 
 // PreparedModule is a module that is ready to be published.
@@ -61,13 +68,16 @@ type PreparedModule struct {
 	Docs    *File
 
 	packed *os.File
+	what   string // the What of its problems
+	copied bool
 }
 
 // ArchiveName returns the name of a module's archive in the publish API.
 func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
 
 // Module verifies and packs a module. It returns the problems of the module as
-// a [*registry.ProblemsError]. The caller closes the result.
+// a [*registry.ProblemsError]. The caller closes the result, and calls
+// [PreparedModule.CheckSecrets] before it publishes a new version.
 func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
 	if err := CheckNamespace(m.Address.Namespace); err != nil {
 		return nil, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
@@ -75,14 +85,40 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	return p.module(ctx, m, fmt.Sprintf("publish %s %s", m.Address, m.Version))
 }
 
-// CheckFolder verifies the module in a folder as [Preparer.Module] does, without
-// an address and a version. The record of the result has neither of them.
-func (p Preparer) CheckFolder(ctx context.Context, dir string, options archive.Options) (ModuleResult, error) {
-	prepared, err := p.module(ctx, Module{Dir: dir, Pack: options}, "publish "+filepath.Clean(dir))
+// CheckSecrets returns the secrets of the module as a
+// [*registry.ProblemsError], or nil if it has none or is a copy. They make no
+// difference if the same content is published already.
+func (m *PreparedModule) CheckSecrets() error {
+	var problems registry.Problems
+	if !m.copied {
+		_ = problems.Add(secrets.Check(m.Secrets)) // any error is ErrInvalid
+	}
+	return problems.Err(m.what)
+}
+
+// CheckNew is like [Preparer.Module] for a version that is not published yet. It
+// returns only what would be published.
+func (p Preparer) CheckNew(ctx context.Context, m Module) (ModuleResult, error) {
+	prepared, err := p.Module(ctx, m)
 	if err != nil {
 		return ModuleResult{}, err
 	}
-	prepared.Close()
+	defer prepared.Close()
+	return prepared.ModuleResult, prepared.CheckSecrets()
+}
+
+// CheckFolder verifies the module in a folder as [Preparer.CheckNew] does,
+// without an address and a version. The record of the result has neither of
+// them.
+func (p Preparer) CheckFolder(ctx context.Context, dir string, allowSecrets []string) (ModuleResult, error) {
+	prepared, err := p.module(ctx, Module{Dir: dir, AllowSecrets: allowSecrets}, "publish "+filepath.Clean(dir))
+	if err != nil {
+		return ModuleResult{}, err
+	}
+	defer prepared.Close()
+	if err := prepared.CheckSecrets(); err != nil {
+		return ModuleResult{}, err
+	}
 	prepared.Record.Object, prepared.Record.Docs = "", nil
 	return prepared.ModuleResult, nil
 }
@@ -98,8 +134,12 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 	// Nothing remains if this process is killed. Windows removes the file when it
 	// is closed.
 	_ = os.Remove(packed.Name())
-	prepared := &PreparedModule{Address: m.Address, packed: packed}
+	prepared := &PreparedModule{Address: m.Address, packed: packed, what: what, copied: m.CopiedFrom != nil}
+	_ = problems.Add(secrets.CheckAllowed(m.AllowSecrets))
 	err = problems.Add(prepared.pack(ctx, m, p))
+	if problems.Any() {
+		_ = problems.Add(prepared.CheckSecrets())
+	}
 	if err == nil {
 		err = problems.Err(what)
 	}
@@ -132,7 +172,9 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	}
 	moved, end := progress.Or(p.Progress).Transfer("checking "+shown, size)
 	defer end()
-	found, err := archive.ReadModule(ctx, progress.Reader(m.packed, moved))
+	scanner := &secrets.Scanner{Allowed: from.AllowSecrets}
+	found, err := archive.ScanModule(ctx, progress.Reader(m.packed, moved), scanner)
+	m.Secrets = found.Secrets
 	if err == nil && from.Archive == "" {
 		err = found.CheckCalls()
 	}
@@ -142,7 +184,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	m.Files = found.Files
 	m.Record = registry.ModuleVersion{
 		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
-		Description: from.Description, CopiedFrom: from.CopiedFrom,
+		Description: from.Description, CopiedFrom: from.CopiedFrom, AllowedSecrets: from.AllowSecrets,
 	}
 	document, err := extract.Encode(ctx, m.Address.Name, found.Sources)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestCheckFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer prepared.Close()
-	got, err := releases.Preparer{}.CheckFolder(t.Context(), valid, archive.Options{})
+	got, err := releases.Preparer{}.CheckFolder(t.Context(), valid, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestCheckFolder(t *testing.T) {
 	if diff := cmp.Diff(prepared.Excluded, got.Excluded); diff != "" {
 		t.Errorf("excluded (-want +got):\n%s", diff)
 	}
-	_, err = releases.Preparer{}.CheckFolder(t.Context(), invalid, archive.Options{})
+	_, err = releases.Preparer{}.CheckFolder(t.Context(), invalid, nil)
 	problems, ok := errors.AsType[*registry.ProblemsError](err)
 	if !ok {
 		t.Fatalf("got error %v, want a ProblemsError", err)

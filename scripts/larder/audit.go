@@ -122,6 +122,9 @@ func (v auditView) text(p page) {
 			at = "-"
 		}
 		detail := e.Detail
+		if len(e.AllowedSecrets) > 0 {
+			detail = strings.TrimPrefix(detail+"; secrets allowed in "+strings.Join(e.AllowedSecrets, ", "), "; ")
+		}
 		if e.Problem != "" {
 			state, detail = "damaged", strings.TrimSpace(detail+" changed after it was written: "+e.Problem)
 		}

@@ -7,29 +7,33 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/secrets"
 )
 
 func (c *cli) checkCommand() *cobra.Command {
 	var since string
+	var allowSecrets []string
 	cmd := &cobra.Command{
 		Use:   "check [DIR]",
 		Short: "Check modules before you publish them",
 		Long: `Check whether the module in a folder, by default the working directory, could
 be published. If the folder has a larder.hcl, the command checks the modules
 that this file lists. It publishes nothing, needs no registry, and sends no
-request. It reports all problems at once, with exit code 3.
+request. It reports all problems at once, with exit code 3. A well-known secret
+in a file, such as a private key, is a problem. Use --allow-secret for a file
+that may be public.
 
 With --changed-since, the command checks only the modules that have changed
 since the branch left a Git revision. Changes that are not committed count too.
@@ -39,6 +43,9 @@ changed.`,
   larder check --changed-since origin/main
   larder check --quiet`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+			if err := checkAllowSecrets(allowSecrets); err != nil {
+				return nil, err
+			}
 			dir := "."
 			if len(args) > 0 {
 				dir = args[0]
@@ -56,16 +63,39 @@ changed.`,
 					dir = strings.Repeat("../", strings.Count(path, "/")) + ".."
 				}
 			}
-			return c.check(ctx, dir, since)
+			return c.check(ctx, dir, since, allowSecrets)
 		}),
 	}
 	cmd.Flags().StringVar(&since, "changed-since", "",
 		"check only modules that have changed since the Git `REVISION`")
+	allowSecretsFlag(cmd, &allowSecrets)
 	return cmd
 }
 
+// allowSecretsFlag adds the flag for paths that may have secrets.
+func allowSecretsFlag(cmd *cobra.Command, paths *[]string) {
+	cmd.Flags().StringArrayVar(paths, "allow-secret", nil,
+		"`PATH` of a file or folder of the module that may have secrets; can be repeated")
+}
+
+// checkAllowSecrets checks the values of --allow-secret.
+func checkAllowSecrets(paths []string) error {
+	if err := secrets.CheckAllowed(paths); err != nil {
+		return registry.WithHint(usagef("--allow-secret: %w", err), "%s", registry.Hint(err))
+	}
+	return nil
+}
+
+// secretNotes describes secrets that do not prevent publishing.
+func secretNotes(found []secrets.Finding) (notes []string) {
+	for _, f := range found {
+		notes = append(notes, f.String()+", which is published already")
+	}
+	return notes
+}
+
 // check checks the modules of a folder.
-func (c *cli) check(ctx context.Context, dir, since string) (view, error) {
+func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []string) (view, error) {
 	v := checkedView{Since: since, Modules: []checkedModule{}}
 	modules, err := monorepo.ReadModules(ctx, dir)
 	switch {
@@ -73,7 +103,7 @@ func (c *cli) check(ctx context.Context, dir, since string) (view, error) {
 		return nil, registry.WithHint(usagef("--changed-since needs %s, and %s has none", monorepo.FileName, dir),
 			"Run the command at the root of the repository.")
 	case errors.Is(err, fs.ErrNotExist):
-		one, err := checkModule(ctx, dir, dir)
+		one, err := checkModule(ctx, dir, dir, allowSecrets)
 		v.Modules = append(v.Modules, one)
 		return v, err
 	case err != nil:
@@ -90,7 +120,8 @@ func (c *cli) check(ctx context.Context, dir, since string) (view, error) {
 		var one checkedModule
 		err := monorepo.CheckPath(dir, m.Path)
 		if err == nil {
-			one, err = checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path)
+			one, err = checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path,
+				slices.Concat(m.AllowSecrets, allowSecrets))
 		} else {
 			one = checkedModule{Path: m.Path, Status: "invalid", Problems: allProblems(err)}
 		}
@@ -129,9 +160,9 @@ func changedSince(ctx context.Context, dir, since string, modules []monorepo.Mod
 }
 
 // checkModule checks the module in a folder. shown is its path for people.
-func checkModule(ctx context.Context, dir, shown string) (checkedModule, error) {
+func checkModule(ctx context.Context, dir, shown string, allowSecrets []string) (checkedModule, error) {
 	one := checkedModule{Path: filepath.ToSlash(filepath.Clean(shown)), Status: "ok"}
-	result, err := releases.Preparer{}.CheckFolder(ctx, dir, archive.Options{})
+	result, err := releases.Preparer{}.CheckFolder(ctx, dir, allowSecrets)
 	if err != nil {
 		one.Status, one.Problems = "invalid", allProblems(err)
 		return one, err

@@ -21,6 +21,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/secrets"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
@@ -136,6 +137,10 @@ of it must parse. The command does not evaluate the configuration. It removes a
 leading v from the version. A description belongs to its version and never
 changes. ` + "`larder list`, `search` and `show`" + ` print it.
 
+If a packed file contains a well-known secret, such as a private key or an
+access token, the publish fails with exit code 3. The error names the file and
+the line. Use --allow-secret for a file or a folder that may be public.
+
 Without a version, the command uses a Git tag of the checked out commit. If the
 repository's larder.hcl lists the module, the tag must match the pattern there.
 Otherwise the tag must be like v1.2.3 or 1.2.3. The published files are those of
@@ -171,6 +176,9 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 			if err := releases.CheckDescription(m.Description); err != nil {
 				return nil, usagef("--description: %w", err)
 			}
+			if err := checkAllowSecrets(m.AllowSecrets); err != nil {
+				return nil, err
+			}
 			v := publishedModuleView{Address: m.Address.String(), Tag: tag, dryRun: dryRun, wanted: m}
 			if to.host != "" {
 				return c.publishModuleThrough(ctx, to, m, v)
@@ -183,6 +191,7 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 	cmd.Flags().StringVar(&m.Description, "description", "", "`TEXT` of one line about the module")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil,
 		"`PATTERN` of excluded files to pack, as in .terraformignore; can be repeated")
+	allowSecretsFlag(cmd, &m.AllowSecrets)
 	return cmd
 }
 
@@ -227,6 +236,7 @@ func (c *cli) publishModuleThrough(
 	result := prepared.ModuleResult
 	if v.dryRun {
 		v.NotChecked = to.host
+		err = prepared.CheckSecrets()
 	} else {
 		err = c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) (err error) {
 			p.Progress = progress
@@ -311,7 +321,7 @@ func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) 
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files = result.Record, result.Files
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
-	v.NotCompared, v.Notes = result.NotCompared, result.Notes
+	v.NotCompared, v.Notes = result.NotCompared, append(result.Notes, secretNotes(result.Secrets)...)
 	if v.host.guessed == "" {
 		v.Source = v.source()
 	}
@@ -445,6 +455,13 @@ func (v publishedModuleView) printExcluded(p page) {
 func (v publishedModuleView) warnings() (all []string) {
 	for _, pattern := range archive.Unmatched(v.wanted.Pack.Include, v.Files) {
 		all = append(all, fmt.Sprintf("--include %s matches no file", quoted(printable.Escape(pattern))))
+	}
+	for _, path := range v.wanted.AllowSecrets {
+		isPacked := func(f archive.File) bool { return secrets.IsAllowed([]string{path}, f.Path) }
+		if !slices.ContainsFunc(v.Files, isPacked) {
+			all = append(all, fmt.Sprintf("no file of the module is at or below %s, where secrets are allowed",
+				quoted(printable.Escape(path))))
+		}
 	}
 	if wanted := v.wanted.Description; v.Status == "unchanged" && wanted != "" && wanted != v.Description {
 		all = append(all, "the description is unchanged, because a published version never changes")

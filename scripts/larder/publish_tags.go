@@ -32,6 +32,7 @@ contains the working directory. The file lists the modules of the repository:
     path        = "modules/vpc"
     tag         = "vpc/v*"  # the * is the version; default: PATH/v*
     description = "A VPC"
+    # allow_secrets = ["examples/key.pem"]  # files that may have secrets
   }
 
 The command publishes each version that a tag of the checked out commit names.
@@ -50,6 +51,8 @@ type tagFlags struct {
 	tag     string
 	allTags bool
 	dryRun  bool
+	// allowSecrets are paths in the modules that may have secrets.
+	allowSecrets []string
 }
 
 // addTagFlags makes `larder publish` run without a kind.
@@ -60,6 +63,7 @@ func (c *cli) addTagFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&flags.tag, "tag", "", "publish the version that the `TAG` names, instead of those at HEAD")
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false,
 		"pack and check the modules and show the result without publishing")
+	allowSecretsFlag(cmd, &flags.allowSecrets)
 	cmd.RunE = c.run(func(ctx context.Context, _ []string) (view, error) { return c.publishTags(ctx, flags) })
 }
 
@@ -70,6 +74,9 @@ func (c *cli) publishTags(ctx context.Context, flags tagFlags) (view, error) {
 	}
 	if c.flags.Changed("tag") && flags.tag == "" {
 		return nil, usagef("--tag is empty")
+	}
+	if err := checkAllowSecrets(flags.allowSecrets); err != nil {
+		return nil, err
 	}
 	to, err := c.anyPlace()
 	if err != nil {
@@ -104,7 +111,7 @@ func (c *cli) publishTags(ctx context.Context, flags tagFlags) (view, error) {
 	c.printRegistry()
 	if flags.dryRun {
 		v.NotChecked = to.host
-		return c.publishReleases(ctx, repository, found, flags, v, prepareOnly)
+		return c.publishReleases(ctx, repository, found, flags, v, releases.Preparer{}.CheckNew)
 	}
 	var result view
 	err = c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) (err error) {
@@ -120,16 +127,6 @@ func (c *cli) publishTags(ctx context.Context, flags tagFlags) (view, error) {
 		return err
 	})
 	return result, err
-}
-
-// prepareOnly verifies and packs a module, and publishes nothing.
-func prepareOnly(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
-	prepared, err := releases.Preparer{}.Module(ctx, m)
-	if err != nil {
-		return releases.ModuleResult{}, err
-	}
-	prepared.Close()
-	return prepared.ModuleResult, nil
 }
 
 // openMonorepo returns the repository that contains the working directory, and
@@ -284,6 +281,7 @@ func (c *cli) publishReleases(
 		if err == nil {
 			result, err = do(ctx, releases.Module{
 				Dir: dir, Address: r.Address, Version: r.Version, Description: r.Description,
+				AllowSecrets: slices.Concat(r.AllowSecrets, flags.allowSecrets),
 			})
 		} else if ctx.Err() == nil {
 			err = fmt.Errorf("cannot publish %s: %w", r, err)
@@ -292,7 +290,7 @@ func (c *cli) publishReleases(
 		case err == nil:
 			one.Status = publishStatus(flags.dryRun, result.Unchanged, result.Restored)
 			one.SHA256, one.ContentSHA256 = result.Record.SHA256, result.Record.ContentSHA256
-			one.Notes, one.excluded = result.Notes, result.Excluded
+			one.Notes, one.excluded = append(result.Notes, secretNotes(result.Secrets)...), result.Excluded
 		case ctx.Err() != nil && errors.Is(err, registry.ErrInvalid): // git, for example, was interrupted too
 			return partialView(v, len(v.Versions), ctx.Err())
 		case flags.allTags && errors.Is(err, registry.ErrWithdrawn):

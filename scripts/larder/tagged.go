@@ -49,6 +49,7 @@ func useTag(ctx context.Context, m *releases.Module) (string, *monorepo.Worktree
 			return fail(monorepo.FileName+" lists "+m.Address.String()+" in the folder "+all[i].Path+", not in "+path, name)
 		}
 		m.Description = cmp.Or(m.Description, all[i].Description)
+		m.AllowSecrets = slices.Concat(all[i].AllowSecrets, m.AllowSecrets)
 	}
 	tags, err := repository.TagsAtHead(ctx)
 	if err != nil {

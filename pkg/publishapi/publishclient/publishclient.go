@@ -97,9 +97,10 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (releases.ModuleResult, error) {
 	ours := m.Record
 	published, err := p.publish(ctx, thing{
-		m.Address.String(), m.Address.Path(), ours.Version,
+		m.Address.String(), m.Address.Path(), ours.Version, m.CheckSecrets,
 	}, []releases.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description, CopiedFrom: ours.CopiedFrom,
+		AllowSecrets: ours.AllowedSecrets,
 	})
 	if err != nil {
 		return releases.ModuleResult{}, err
@@ -129,7 +130,7 @@ const (
 func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) (releases.ProviderResult, error) {
 	ours := m.Record
 	published, err := p.publish(
-		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version}, m.Files,
+		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version, nil}, m.Files,
 		protocol.Announcement{Protocols: ours.Protocols, CopiedFrom: ours.CopiedFrom},
 	)
 	if err != nil {
@@ -191,6 +192,9 @@ type thing struct {
 	address string
 	path    string // modules/… or providers/…
 	version registry.Version
+	// check returns why the files must not be sent, unless the same content is
+	// published already. It may be nil.
+	check func() error
 }
 
 func (t thing) uploads() string { return t.path + "/" + t.version.String() + "/uploads" }
@@ -253,6 +257,12 @@ func (p *Publisher) begin(
 		if u.Published != nil {
 			u.Published.Unchanged = true
 			return *u.Published, nil
+		}
+		if t.check != nil {
+			if err := t.check(); err != nil {
+				p.abort(ctx, u)
+				return protocol.Published{}, err
+			}
 		}
 		published, err := p.finish(ctx, t, u)
 		switch {
