@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -17,8 +18,9 @@ import (
 )
 
 // Restore makes a folder with the registry of a backup. The folder must not
-// exist, or be empty. It appears complete, or not at all. If dir is a link to a
-// folder, the link stays. If id is not empty, it must be the ID of the registry
+// exist, or be empty. It appears complete, or not at all. If this user may not
+// write beside an empty folder, the registry is moved into it, with the database
+// last. If dir is a link to a folder, the link stays. If id is not empty, it must be the ID of the registry
 // in the backup. reporter may be nil.
 //
 // It returns [registry.ErrExists] if the folder has content,
@@ -37,6 +39,9 @@ func restore(
 		}
 	}()
 	if dir, err = filepath.Abs(dir); err != nil {
+		return m, err
+	}
+	if err := local.CheckOwner(dir); err != nil {
 		return m, err
 	}
 	if _, err := os.Lstat(dir); err == nil {
@@ -58,9 +63,9 @@ func restore(
 	}
 	removeUnfinished(filepath.Dir(dir), filepath.Base(dir))
 	step()
-	temporary := dir + unfinished + rand.Text()
-	if err := os.Mkdir(temporary, 0o700); err != nil {
-		return m, regularfile.Unwritable(filepath.Dir(dir), err)
+	temporary, inside, err := makeTemporary(dir)
+	if err != nil {
+		return m, err
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	if m, err = unpack(ctx, file, temporary, reporter, step); err != nil {
@@ -75,6 +80,9 @@ func restore(
 		return m, err
 	}
 	step()
+	if inside {
+		return m, moveUp(temporary, dir, step)
+	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return m, registry.WithHint(regularfile.Unwritable(dir, err),
 			"If it is the root of a disk or a volume, name a folder in it.")
@@ -84,6 +92,44 @@ func restore(
 		return m, regularfile.Unwritable(dir, err)
 	}
 	return m, syncDir(filepath.Dir(dir))
+}
+
+// makeTemporary makes the folder in which a registry is unpacked. It is beside
+// dir, so that it can replace dir. If this user may not write there, as a
+// service in /var/lib, it is in dir, which must exist.
+func makeTemporary(dir string) (temporary string, inside bool, err error) {
+	name := unfinished + rand.Text()
+	temporary = dir + name
+	err = os.Mkdir(temporary, 0o700)
+	if !errors.Is(err, os.ErrPermission) {
+		return temporary, false, regularfile.Unwritable(filepath.Dir(dir), err)
+	}
+	temporary = filepath.Join(dir, filepath.Base(dir)+name)
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return "", false, registry.WithHint(regularfile.Unwritable(filepath.Dir(dir), err),
+			"As root, make an empty folder %s that belongs to the user of this command.", dir)
+	}
+	return temporary, true, nil
+}
+
+// moveUp moves the content of a folder to the folder around it. The database
+// comes last. Without it, no command opens or replaces the registry.
+func moveUp(temporary, dir string, step func()) error {
+	entries, err := os.ReadDir(temporary)
+	if err != nil {
+		return regularfile.Unreadable(dir, err)
+	}
+	last := slices.IndexFunc(entries, func(e os.DirEntry) bool { return e.Name() == local.DatabaseFile })
+	if last < 0 {
+		return damaged("%s is missing", local.DatabaseFile)
+	}
+	for _, e := range append(slices.Delete(slices.Clone(entries), last, last+1), entries[last]) {
+		step()
+		if err := os.Rename(filepath.Join(temporary, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+			return regularfile.Unwritable(filepath.Join(dir, e.Name()), err)
+		}
+	}
+	return syncDir(dir)
 }
 
 // unpack writes the files of a backup to an empty folder.

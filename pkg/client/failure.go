@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
@@ -158,6 +159,8 @@ func (a requestInfo) statusError(status int, c complaint) error {
 	default:
 		if status >= 500 && c.code == registry.CodeCorrupt {
 			kind = registry.ErrCorrupt
+		} else if status >= 500 && c.code == registry.CodePermission {
+			kind, hint = fs.ErrPermission, "The registry's operator can run `larder verify`, which names the file."
 		} else if status == http.StatusServiceUnavailable && c.code == registry.CodeIssuer {
 			kind = registry.ErrUnavailable
 		} else if status >= 500 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 const (
@@ -185,10 +186,29 @@ func (e *examination) explainStatus(a *answer, scope string) (result, fix string
 		return result + ": the client sent too many requests", "wait, then find out which limit of the registry was reached"
 	}
 	if a.status >= 500 {
+		if isDenied(a.body) {
+			return result + denied, giveBack
+		}
 		return result + ": the registry failed", "check the registry's log"
 	}
 	return result + ", which clients do not accept", "check whether a proxy, a firewall or a login page is in front of " +
 		"the registry"
+}
+
+// denied explains the answer of a registry that may not use one of its own
+// files, and giveBack is the fix.
+const (
+	denied   = ": permission denied for a file in the registry's folder, because it belongs to another user"
+	giveBack = "on the registry's machine, run `larder verify` as the user of the server; it names the files, and how to " +
+		"give them back"
+)
+
+// isDenied reports whether the body of an answer is that of such a registry.
+func isDenied(body []byte) bool {
+	var failed struct {
+		Code string `json:"code"`
+	}
+	return json.Unmarshal(body, &failed) == nil && failed.Code == registry.CodePermission
 }
 
 // decode reads the JSON body of an answer. If that fails, it adds a step and
@@ -341,6 +361,10 @@ func (e *examination) storeFailed(name, request string, u *url.URL, code int, he
 	if code == http.StatusNotFound {
 		e.wrong(name, request, result+": the store does not have the file that the registry names",
 			"publish the version again to restore the missing file")
+		return
+	}
+	if isDenied(body) {
+		e.wrong(name, request, result+denied, giveBack)
 		return
 	}
 	if left, ok := lifetime(u, date(header, e.Now())); ok && left <= 0 || storeError.Message == "Request has expired" {

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -184,6 +185,7 @@ var statuses = []struct {
 	message string
 }{
 	{core.ErrDiskFull, http.StatusInsufficientStorage, "the registry's disk is full"},
+	{fs.ErrPermission, http.StatusInternalServerError, "permission denied for a file in the registry's folder"},
 	{core.ErrInvalid, http.StatusBadRequest, "malformed request"},
 	{core.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
 	{core.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},

@@ -126,7 +126,8 @@ func (h *health) logChange(ctx context.Context, err error) {
 		h.log.LogAttrs(ctx, slog.LevelInfo, "the registry is ready again")
 		return
 	}
-	h.log.LogAttrs(ctx, slog.LevelError, "the registry is not ready", slog.Any("error", err))
+	h.log.LogAttrs(ctx, slog.LevelError, "the registry is not ready", slog.Any("error", err),
+		slog.String("hint", registry.Hint(err)))
 }
 
 // handler passes requests for other paths to next.

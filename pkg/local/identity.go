@@ -84,8 +84,9 @@ func Exists(dir string) bool {
 
 // Open opens the registry in a folder. It returns a [NoRegistryError] if there
 // is none, and a [MismatchError] if its parts do not belong together. It
-// returns [registry.ErrSchema] if this release cannot read the data. If it
-// returns an error, it has changed nothing.
+// returns [registry.ErrSchema] if this release cannot read the data, and an
+// [OwnerError] if another user must run the command. If it returns an error, it
+// has changed nothing.
 //
 // Folders of earlier releases have no marker. Open creates it if the database
 // and the objects agree.
@@ -142,7 +143,11 @@ func open(ctx context.Context, dir string, adopt bool) (*Data, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the registry in %s: %w", dir, err)
 	}
+	if err := CheckOwner(dir); err != nil {
+		return nil, err
+	}
 	data, err := openAt(ctx, dir, adopt)
+	err = denied(dir, err)
 	_, none := errors.AsType[*NoRegistryError](err)
 	_, mismatch := errors.AsType[*MismatchError](err)
 	if err != nil && !none && !mismatch {
@@ -278,6 +283,9 @@ func readMarker(dir string) (string, error) {
 		return refuse("is too large")
 	}
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return "", err
+	}
 	if err != nil {
 		return refuse("cannot be read")
 	}

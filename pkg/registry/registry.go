@@ -29,6 +29,9 @@ var (
 // CodeCorrupt is [core.CodeCorrupt].
 const CodeCorrupt = core.CodeCorrupt
 
+// CodePermission is [core.CodePermission].
+const CodePermission = core.CodePermission
+
 // CodeIssuer is [core.CodeIssuer].
 const CodeIssuer = core.CodeIssuer
 

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/docs"
@@ -17,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -81,6 +84,24 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 	}
 }
 
+// unreadable returns the findings for the files and folders that this process
+// may not read, which [objects.Store] names in err.
+func unreadable(path, object string, err error) (found []Finding) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok && registry.Hint(err) == "" { //nolint:errorlint // itself
+		for _, one := range several.Unwrap() {
+			found = append(found, unreadable(path, object, one)...)
+		}
+		return found
+	}
+	if denied, ok := errors.AsType[*regularfile.DeniedError](err); ok && object == "" {
+		path = strings.TrimPrefix(denied.Path, "objects/")
+	}
+	return []Finding{{
+		Kind: Unreadable, Path: path, Object: object, Detail: err.Error(),
+		Fix: strings.TrimSuffix(registry.Hint(err), "."),
+	}}
+}
+
 // inspect checks that an object exists and has its size.
 func (r *run) inspect(ctx context.Context, f registry.StoredFile) ([]Finding, error) {
 	info, err := r.Objects.Stat(ctx, f.Object)
@@ -96,6 +117,8 @@ func (r *run) inspect(ctx context.Context, f registry.StoredFile) ([]Finding, er
 				Fix:    restoreRecord,
 			},
 		}, nil
+	case errors.Is(err, fs.ErrPermission):
+		return unreadable("", f.Object, err), nil
 	case err != nil || info.Size == f.Size:
 		return nil, err
 	}
@@ -183,7 +206,9 @@ func (r *run) documentation(ctx context.Context, v registry.ModuleVersion, read 
 		_, found, err = r.small(ctx, *v.Docs, docs.MaxSize, read)
 	}
 	for i := range found {
-		found[i].Kind, found[i].Fix = Documentation, ""
+		if found[i].Kind != Unreadable {
+			found[i].Kind, found[i].Fix = Documentation, ""
+		}
 	}
 	return found, err
 }

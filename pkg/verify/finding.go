@@ -14,6 +14,7 @@ const (
 	VersionWithoutObject Kind = "version-without-object"
 	ObjectWithoutVersion Kind = "object-without-version"
 	WithdrawnObject      Kind = "object-of-withdrawn-version"
+	Unreadable           Kind = "unreadable"
 	Size                 Kind = "size"
 	SHA256               Kind = "sha256"
 	H1                   Kind = "h1"
@@ -51,6 +52,9 @@ func (k Kind) remedy() string {
 			"the object yourself"
 	case WithdrawnObject:
 		return "run `larder withdraw` for that version again to remove what remains"
+	case Unreadable:
+		return "let the user of this command and of the server read and write it: they must be the same, and own all files " +
+			"in the registry's folder"
 	case Size, SHA256:
 		return "clients reject it: remove the damaged object (the file with that name in objects/, or the object with " +
 			"that key in the bucket) and publish or mirror the version again, which restores only what is missing; or " +

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -206,7 +207,7 @@ func (r *run) namespaces(ctx context.Context) ([]string, error) {
 		names[name] = true
 	}
 	for _, kind := range []string{"modules/", "providers/"} {
-		if err := r.Objects.Walk(ctx, kind, func(info objects.Info) error {
+		if err := r.walk(ctx, kind, func(info objects.Info) error {
 			name, rest, _ := strings.Cut(strings.TrimPrefix(info.Key, kind), "/")
 			if rest == "" {
 				r.add(orphan(strings.TrimSuffix(kind, "/"), info))
@@ -219,6 +220,17 @@ func (r *run) namespaces(ctx context.Context) ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(names)), nil
+}
+
+// walk visits the objects below a prefix. It reports folders that it may not
+// read, and visits the rest.
+func (r *run) walk(ctx context.Context, prefix string, visit func(objects.Info) error) error {
+	err := r.Objects.Walk(ctx, prefix, visit)
+	if errors.Is(err, fs.ErrPermission) {
+		r.add(unreadable(strings.TrimSuffix(prefix, "/"), "", err)...)
+		return nil
+	}
+	return err
 }
 
 func (r *run) namespace(ctx context.Context, name string) error {
@@ -251,7 +263,7 @@ func (r *run) part(ctx context.Context, p part) error {
 	var size int64
 	if err := r.wait("listing "+p.what, func() error {
 		for _, prefix := range p.prefixes {
-			if err := r.Objects.Walk(ctx, prefix, func(info objects.Info) error {
+			if err := r.walk(ctx, prefix, func(info objects.Info) error {
 				path := pathOf(info.Key)
 				stored[path] = append(stored[path], info)
 				size += info.Size
@@ -546,6 +558,10 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 	for _, info := range unused(s, stored, left) {
 		now, err := r.Objects.Stat(ctx, info.Key)
 		if errors.Is(err, registry.ErrNotFound) {
+			continue
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			r.add(unreadable(s.address.Path(), info.Key, err)...)
 			continue
 		}
 		if err != nil {

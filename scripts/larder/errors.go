@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -122,6 +125,9 @@ var errInterrupted = errors.New("interrupted: nothing is half done, and you can 
 // registry, the hint suggests that the context may be wrong.
 func (c *cli) hintOf(err error) string {
 	hint := hintOf(err)
+	if other, ok := errors.AsType[*local.OwnerError](err); ok {
+		return "Run it as the owner of the folder: `" + c.commandAs(other) + "`."
+	}
 	if _, isNone := errors.AsType[*local.NoRegistryError](err); !isNone {
 		return hint
 	}
@@ -133,6 +139,45 @@ func (c *cli) hintOf(err error) string {
 		return fmt.Sprintf("The current context, %s, does not exist. %s %s", c.about.gone, chooseContext, hint)
 	}
 	return hint
+}
+
+// commandAs returns this command as the user who owns the folder of the error.
+// sudo passes no environment, and the contexts of that user are others. The
+// command therefore names the folder if the arguments do not.
+func (c *cli) commandAs(other *local.OwnerError) string {
+	program := os.Args[0]
+	if invocation() != "larder" || !strings.ContainsAny(program, `/\`) {
+		program = invocation()
+	}
+	args := slices.Clone(c.args)
+	if c.flags != nil && c.about.dir != "" && absolute(c.about.dir) == other.Dir &&
+		!c.flags.Changed("store") && !c.flags.Changed("data") {
+		args = withStore(args, other.Dir)
+	}
+	words := append([]string{"sudo", "-u", cmp.Or(other.Owner.Name, "#"+strconv.Itoa(other.Owner.UID)), program}, args...)
+	for i := range words {
+		words[i] = quoted(words[i])
+	}
+	return strings.Join(words, " ")
+}
+
+// withStore returns arguments that name a folder with --store instead of
+// --context.
+func withStore(args []string, dir string) []string {
+	end := slices.Index(args, "--")
+	if end < 0 {
+		end = len(args)
+	}
+	var named []string
+	for i := 0; i < end; i++ {
+		switch {
+		case args[i] == "--context":
+			i++
+		case !strings.HasPrefix(args[i], "--context="):
+			named = append(named, args[i])
+		}
+	}
+	return append(append(named, "--store", folder(dir).name), args[end:]...)
 }
 
 // hintOf returns the hint of an error, or an empty string.
@@ -169,6 +214,7 @@ var errorKinds = []struct {
 	{isA[breakingError], "breaking_changes", exitBreaking},
 	{isA[*local.NoRegistryError], "no_registry", 0},
 	{isA[*local.MismatchError], "registry_mismatch", 0},
+	{isA[*local.OwnerError], "other_owner", 0},
 	{isA[*publishclient.InterruptedError], "interrupted", 0},
 	{func(err error) bool { return errors.Is(err, errInterrupted) }, "interrupted", 0},
 }

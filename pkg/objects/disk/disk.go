@@ -203,8 +203,11 @@ func HasObjects(dir string, permanent bool) (bool, error) {
 	found := errors.New("there is one")
 	// An object is at least one folder below.
 	err := fs.WalkDir(os.DirFS(filepath.Join(dir, stored)), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || !strings.Contains(name, "/") {
-			return err
+		if err != nil {
+			return regularfile.Denied(dir, path.Join(stored, name), err)
+		}
+		if !d.Type().IsRegular() || !strings.Contains(name, "/") {
+			return nil
 		}
 		if _, err := os.Lstat(filepath.Join(dir, marker(name))); permanent && err == nil {
 			return nil
@@ -223,8 +226,8 @@ func HasObjects(dir string, permanent bool) (bool, error) {
 // add stores an object. It calls prepare for its marker just before the object
 // gets its name.
 func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) (err error) {
-	defer func() { err = registry.DiskFull(err) }()
 	name := path.Join(stored, key)
+	defer func() { err = s.denied(name, registry.DiskFull(err)) }()
 	return s.write(body, digest, name, func(temporary string) error {
 		unlock, err := s.lock.Lock()
 		if err != nil {
@@ -332,23 +335,29 @@ func (s *Store) open(key string) (*os.File, fs.FileInfo, error) {
 	}
 	f, err := s.root.Open(path.Join(stored, key))
 	if err != nil {
-		return nil, nil, notFound(key, err)
+		return nil, nil, s.notFound(key, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return nil, nil, errors.Join(notFound(key, err), f.Close())
+		return nil, nil, errors.Join(s.notFound(key, err), f.Close())
 	}
 	return f, info, nil
 }
 
-func notFound(key string, err error) error {
+func (s *Store) notFound(key string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("object %s: %w", key, registry.ErrNotFound)
 	}
-	return regularfile.Unreadable("object "+key, err)
+	return regularfile.Unreadable("object "+key, s.denied(path.Join(stored, key), err))
+}
+
+// denied names the file or folder that denied the permission, if err is
+// [fs.ErrPermission].
+func (s *Store) denied(name string, err error) error {
+	return regularfile.Denied(s.root.Name(), name, err)
 }
 
 // Stat implements objects.Store.
@@ -360,16 +369,22 @@ func (s *Store) Stat(_ context.Context, key string) (objects.Info, error) {
 	return objects.Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, f.Close()
 }
 
-// Walk implements objects.Store.
+// Walk implements objects.Store. If it may not read some folders, it visits all
+// others, and returns [fs.ErrPermission] with the errors of these folders.
 func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error {
 	tree, err := fs.Sub(s.root.FS(), stored)
 	if err != nil {
 		return registry.Errorf(err, "cannot list the objects: %s", regularfile.Reason(err))
 	}
 	var found []objects.Info
+	var denied []error
 	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && name != "." {
 			return nil // it was removed meanwhile
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			denied = append(denied, s.denied(path.Join(stored, name), err))
+			return fs.SkipDir
 		}
 		if err != nil {
 			return err
@@ -406,7 +421,7 @@ func (s *Store) Walk(ctx context.Context, prefix string, visit func(objects.Info
 			return err
 		}
 	}
-	return nil
+	return errors.Join(denied...)
 }
 
 // SignGet implements [objects.Store]. The signature covers the method, the path

@@ -20,6 +20,7 @@ func (s *Store) Remove(ctx context.Context, prefix string) (removed int, err err
 	}
 	err = s.Walk(ctx, prefix, func(info objects.Info) error {
 		if err := s.remove(info.Key); err != nil {
+			err = s.denied(path.Join(stored, info.Key), err)
 			return registry.Errorf(err, "cannot remove object %s: %s", info.Key, regularfile.Reason(err))
 		}
 		removed++

@@ -87,7 +87,7 @@ func (s *Store) Keep(_ context.Context, key string) error {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return notFound(key, err)
+		return s.notFound(key, err)
 	}
 	// The process that stored the object may have been killed before it was
 	// durable.

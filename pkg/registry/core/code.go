@@ -1,6 +1,9 @@
 package core
 
-import "errors"
+import (
+	"errors"
+	"io/fs"
+)
 
 // codes are the stable names of the errors, for programs. An error that wraps
 // two of them has the first name in this list.
@@ -9,6 +12,7 @@ var codes = []struct {
 	code string
 }{
 	{ErrDiskFull, "disk_full"},
+	{fs.ErrPermission, CodePermission},
 	{ErrCorrupt, CodeCorrupt},
 	{ErrSchema, "incompatible_release"},
 	{ErrWithdrawn, "withdrawn"},
@@ -26,6 +30,10 @@ var codes = []struct {
 
 // CodeCorrupt is the code of [ErrCorrupt].
 const CodeCorrupt = "corrupt"
+
+// CodePermission is the code of [fs.ErrPermission]: the process may not read or
+// write a file. HTTP 500.
+const CodePermission = "permission_denied"
 
 // CodeIssuer is the code of [ErrIssuer].
 const CodeIssuer = "issuer"
