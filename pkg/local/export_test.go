@@ -61,7 +61,7 @@ func ListenerOf(s *Server) net.Listener { return s.listener }
 
 // Health returns a handler of health checks, and a function that makes it stop.
 func Health(check func(context.Context) error, log *slog.Logger) (h http.Handler, stop func()) {
-	health := newHealth(check, log)
+	health := newHealth(check, func() bool { return false }, log)
 	return health.handler(http.NotFoundHandler()), health.stop
 }
 

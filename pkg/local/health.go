@@ -28,6 +28,7 @@ const (
 // of the readiness are logged instead.
 type health struct {
 	check    func(context.Context) error
+	isFull   func() bool
 	log      *slog.Logger
 	stopping atomic.Bool
 
@@ -48,8 +49,8 @@ var (
 	errTimeout  = fmt.Errorf("the registry's folder does not answer within %v", readyTimeout)
 )
 
-func newHealth(check func(context.Context) error, log *slog.Logger) *health {
-	return &health{check: check, log: log, ready: true}
+func newHealth(check func(context.Context) error, isFull func() bool, log *slog.Logger) *health {
+	return &health{check: check, isFull: isFull, log: log, ready: true}
 }
 
 // stop makes the server not ready. Its process still is healthy.
@@ -152,6 +153,9 @@ func (h *health) handler(next http.Handler) http.Handler {
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
+		if r.URL.Path == "/readyz" && h.isFull() {
+			_, _ = io.WriteString(w, nearlyFull+"\n")
+		}
 	})
 }
 

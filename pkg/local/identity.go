@@ -440,7 +440,7 @@ func foreign(dir string) (string, error) {
 		return "", err
 	}
 	// Another server may have just created the registry.
-	own := append(disk.Names(), database, daily.Name, daily.Name+"-journal", marker, hostFile, "tls", "lost+found", ".DS_Store")
+	own := append(disk.Names(), database, reserve, daily.Name, daily.Name+"-journal", marker, hostFile, "tls", "lost+found", ".DS_Store")
 	// Killed processes may have left these files.
 	begins := []string{
 		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedHost, ".larder-room-",
@@ -459,10 +459,12 @@ func foreign(dir string) (string, error) {
 const watchEvery = 5 * time.Second
 
 // watch logs once that the database was removed or replaced, and once that it
-// is back. It checks at each tick until ctx ends.
+// is back. It does the same for a nearly full disk, and makes the reserve if
+// there is room. It checks at each tick until ctx ends.
 func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
-	gone := false
+	gone, full := false, false
 	for {
+		full = d.watchDisk(ctx, full, log)
 		select {
 		case <-ctx.Done():
 			return
@@ -478,6 +480,21 @@ func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logg
 		}
 		gone = err != nil
 	}
+}
+
+// watchDisk makes the reserve if there is room, and reports whether the disk is
+// nearly full. It logs if that differs from before.
+func (d *Data) watchDisk(ctx context.Context, before bool, log *slog.Logger) (full bool) {
+	fillReserve(d.Dir, 0)
+	full = isNearlyFull(d.Dir)
+	switch {
+	case full && !before:
+		log.LogAttrs(ctx, slog.LevelWarn, nearlyFull, slog.String("data", d.Dir),
+			slog.String("hint", "Free some space. `larder withdraw`, `larder token revoke` and `larder key remove` still work."))
+	case before && !full:
+		log.LogAttrs(ctx, slog.LevelInfo, "the disk has room again")
+	}
+	return full
 }
 
 // warnOfLostObjects logs an error if versions are published and no object

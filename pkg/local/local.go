@@ -68,6 +68,8 @@ type Data struct {
 	Adopted *MismatchError
 
 	table *sqlite.Table
+	// released is the size of the reserve that was removed for this process.
+	released int64
 }
 
 // Remove removes all objects below a prefix, as described for
@@ -105,8 +107,12 @@ func (d *Data) removeExpired(ctx context.Context, ticks <-chan time.Time, log *s
 // removeExpiredEvery is the time between removals of expired records.
 const removeExpiredEvery = 24 * time.Hour
 
-// Close closes the data.
-func (d *Data) Close() error { return errors.Join(d.table.Close(), d.Objects.Close()) }
+// Close closes the data, and makes the reserve of the folder if it is missing.
+func (d *Data) Close() error {
+	err := errors.Join(d.table.Close(), d.Objects.Close())
+	fillReserve(d.Dir, d.released)
+	return err
+}
 
 // Handler serves the registry under a base URL such as https://127.0.0.1:8443,
 // which is part of the URLs of archives. If open is set, everyone may read.
@@ -280,7 +286,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		return nil, err
 	}
 	s := &Server{
-		health: newHealth(d.checkReady, log), log: log,
+		health: newHealth(d.checkReady, func() bool { return isNearlyFull(d.Dir) }, log), log: log,
 		watch: func(ctx context.Context) { d.watch(ctx, time.Tick(watchEvery), log) },
 		clean: func(ctx context.Context) { d.removeExpired(ctx, time.Tick(removeExpiredEvery), log) },
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/larder-registry/larder/pkg/objects/disk"
 )
 
 // Status is the state of a server for monitoring.
@@ -30,6 +32,9 @@ type Status struct {
 	// DiskFree is the free space in bytes for the database and for the objects.
 	// Both can have the same disk. A disk that cannot be read is missing.
 	DiskFree map[string]uint64
+	// ReserveBytes is the space that the registry keeps for withdrawing, and for
+	// revoking tokens, on a full disk.
+	ReserveBytes int64
 }
 
 // Status returns the state of the server. It returns within about 2 seconds.
@@ -41,6 +46,7 @@ func (s *Server) Status(ctx context.Context) Status {
 		CertificateFailures: s.certificates.failures.Load(),
 		AccessFileValid:     s.access.isValid.Load(),
 		DiskFree:            make(map[string]uint64),
+		ReserveBytes:        reserveBytes(s.dir),
 	}
 	status.Connections, status.MaxConnections, status.RejectedConnections = s.connections.counts()
 	for _, name := range []string{database, database + "-wal"} {
@@ -49,7 +55,7 @@ func (s *Server) Status(ctx context.Context) Status {
 		}
 	}
 	for of, dir := range map[string]string{"database": s.dir, "objects": filepath.Join(s.dir, "objects")} {
-		if free, err := diskFree(dir); err == nil {
+		if free, _, err := disk.Space(dir); err == nil {
 			status.DiskFree[of] = free
 		}
 	}

@@ -353,7 +353,7 @@ func (c *cli) openToComplete(ctx context.Context) (*store, error) {
 	if !local.IsMarked(p.dir) {
 		return nil, &local.NoRegistryError{Dir: p.dir}
 	}
-	return openFolder(ctx, p.dir)
+	return openFolder(ctx, p.dir, local.Open)
 }
 
 // lookup finds completions in a registry. It skips unreadable entries.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/copying"
+	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/location/fetch"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/printable"
@@ -324,7 +325,7 @@ func (c *cli) copyTarget(text string) (place, error) {
 
 // copyStore returns a store as an origin or a target. The caller closes it.
 func (c *cli) copyStore(ctx context.Context, p place, reporter *steps) (copying.Store, func() error, error) {
-	s, err := c.openPlace(ctx, p)
+	s, err := c.openPlace(ctx, p, local.Open)
 	if err != nil {
 		return copying.Store{}, nil, err
 	}

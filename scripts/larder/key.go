@@ -260,7 +260,7 @@ the key has signed. If the key has signed any version, use --force.`,
 			if err := checkNamespace(args[0]); err != nil {
 				return nil, err
 			}
-			return c.onStore(ctx, func(s *store) (view, error) {
+			return c.onStoreToRemove(ctx, func(s *store) (view, error) {
 				return asView(removeKey(ctx, s, args[0], strings.ToUpper(args[1]), force))
 			})
 		}),

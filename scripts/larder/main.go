@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
@@ -127,7 +128,16 @@ func (c *cli) run(do func(ctx context.Context, args []string) (view, error)) fun
 // onStore opens the registry's store, calls do with it, and closes it. It
 // returns the result of do.
 func (c *cli) onStore(ctx context.Context, do func(*store) (view, error)) (found view, err error) {
-	s, err := c.openStore(ctx)
+	return c.onStoreBy(ctx, local.Open, do)
+}
+
+// onStoreToRemove is like onStore, for a command that must work on a full disk.
+func (c *cli) onStoreToRemove(ctx context.Context, do func(*store) (view, error)) (found view, err error) {
+	return c.onStoreBy(ctx, local.OpenToRemove, do)
+}
+
+func (c *cli) onStoreBy(ctx context.Context, open folderOpener, do func(*store) (view, error)) (found view, err error) {
+	s, err := c.openStore(ctx, open)
 	if err != nil {
 		return nil, err
 	}

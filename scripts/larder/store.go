@@ -43,27 +43,30 @@ type downloadCounter interface {
 // openStore opens the store. It creates nothing. It returns a
 // [local.NoRegistryError] for a folder without a registry, and
 // [registry.ErrNotFound] for a stack that does not exist.
-func (c *cli) openStore(ctx context.Context) (*store, error) {
+func (c *cli) openStore(ctx context.Context, open folderOpener) (*store, error) {
 	p, err := c.storePlace()
 	if err != nil {
 		return nil, err
 	}
 	c.printRegistry()
-	return c.openPlace(ctx, p)
+	return c.openPlace(ctx, p, open)
 }
 
 // openPlace opens the store of a registry.
-func (c *cli) openPlace(ctx context.Context, p place) (*store, error) {
+func (c *cli) openPlace(ctx context.Context, p place, open folderOpener) (*store, error) {
 	if p.stack != "" {
 		defer c.waiting("opening stack " + p.stack)()
 		return openStack(ctx, p.stack)
 	}
-	return openFolder(ctx, p.dir)
+	return openFolder(ctx, p.dir, open)
 }
 
+// folderOpener opens a registry in a folder, as [local.Open] does.
+type folderOpener func(ctx context.Context, dir string) (*local.Data, error)
+
 // openFolder opens the registry in a folder of this machine.
-func openFolder(ctx context.Context, dir string) (*store, error) {
-	data, err := local.Open(ctx, dir)
+func openFolder(ctx context.Context, dir string, open folderOpener) (*store, error) {
+	data, err := open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

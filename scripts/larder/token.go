@@ -299,7 +299,7 @@ The registry rejects the token within a minute.`,
 		Example: `  larder token revoke ci
   larder token revoke 0a1b2c3d4e5f --store stack:larder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			return c.onStore(ctx, func(s *store) (view, error) {
+			return c.onStoreToRemove(ctx, func(s *store) (view, error) {
 				by, err := s.by(ctx)
 				if err != nil {
 					return nil, err

@@ -73,7 +73,7 @@ the record is missing, use --missing to withdraw the version without it.`,
 					usagef("cannot prompt for confirmation to withdraw %s %s: there is no terminal", w.address, w.version),
 					"To confirm, use --yes.")
 			}
-			return c.onStore(ctx, func(s *store) (view, error) { return c.withdraw(ctx, s, w) })
+			return c.onStoreToRemove(ctx, func(s *store) (view, error) { return c.withdraw(ctx, s, w) })
 		}),
 	}
 	c.storeFlags(cmd)

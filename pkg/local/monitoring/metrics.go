@@ -133,6 +133,7 @@ var (
 		"1 if the server can use its access file or has none, and 0 otherwise.")
 	databaseSize = desc("larder_database_bytes", "Size of the database and of its log.")
 	diskFree     = desc("larder_disk_free_bytes", "Free space for the database and for the objects.", "of")
+	diskReserve  = desc("larder_disk_reserve_bytes", "Space that is reserved for withdrawals on a full disk.")
 	mirrorCopies = desc("larder_mirror_copies", "Mirrored versions that are being copied or wait for it.")
 )
 
@@ -140,7 +141,7 @@ var (
 func (s *state) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		ready, connections, maxConnections, rejectedConnections, certificateExpiry, certificateRenewals,
-		certificateFailures, accessFileValid, databaseSize, diskFree, mirrorCopies,
+		certificateFailures, accessFileValid, databaseSize, diskFree, diskReserve, mirrorCopies,
 	} {
 		to <- d
 	}
@@ -164,6 +165,7 @@ func (s *state) Collect(to chan<- prometheus.Metric) {
 	for of, free := range now.DiskFree {
 		add(diskFree, prometheus.GaugeValue, float64(free), of)
 	}
+	add(diskReserve, prometheus.GaugeValue, float64(now.ReserveBytes))
 	add(mirrorCopies, prometheus.GaugeValue, float64(s.copies()))
 }
 

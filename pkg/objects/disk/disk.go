@@ -228,6 +228,9 @@ func HasObjects(dir string, permanent bool) (bool, error) {
 func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) (err error) {
 	name := path.Join(stored, key)
 	defer func() { err = s.denied(name, registry.DiskFull(err)) }()
+	if err := CheckRoom(s.root.Name(), digest.Size); err != nil {
+		return fmt.Errorf("cannot store object %s: %w", key, err)
+	}
 	return s.write(body, digest, name, func(temporary string) error {
 		unlock, err := s.lock.Lock()
 		if err != nil {
@@ -244,6 +247,26 @@ func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare f
 		}
 		return s.link(temporary, name)
 	})
+}
+
+// maxMinFree is the most that a Store leaves free on its disk in bytes.
+const maxMinFree = 16 << 20
+
+// MinFree returns the space in bytes that a Store leaves free on a disk of a
+// size in bytes. Other parts of a registry need it for records and withdrawals.
+func MinFree(size uint64) uint64 { return min(maxMinFree, size/16) }
+
+// CheckRoom returns [registry.ErrDiskFull] if the store in a folder may not
+// store an object of a size in bytes.
+func CheckRoom(dir string, size int64) error {
+	for _, of := range []string{dir, filepath.Join(dir, stored)} { // which may be another disk
+		free, total, err := Space(of)
+		if err == nil && free < MinFree(total)+uint64(size) {
+			return registry.WithHint(fmt.Errorf("%w: %d KiB of it must stay free", registry.ErrDiskFull, MinFree(total)>>10),
+				"Make room on the disk of %s. `larder withdraw` works, and deletes the archives of a version.", dir)
+		}
+	}
+	return nil
 }
 
 // place writes a file that is not an object. It fails if the name is taken.
