@@ -99,6 +99,16 @@ func sessionKey(digest string) Key { return Key{sessions, digest} }
 // again. It has the digest of the login's state.
 func loginKey(digest string) Key { return Key{sessions, digest + "/used"} }
 
+// loginsKey returns the key of the [logins] of an identity.
+func loginsKey(of registry.Identity) Key {
+	person := of.Token
+	if person == "" {
+		person = fmt.Sprintf("%s\x00%v", of.Issuer, of.Claims["sub"])
+	}
+	sum := sha256.Sum256([]byte(person))
+	return Key{sessions, "of/" + hex.EncodeToString(sum[:])}
+}
+
 // originKey returns the key of the [registry.MirrorOrigin] of a mirrored
 // provider, a [protocol.Document].
 func originKey(path string) Key { return Key{path, "origin"} }

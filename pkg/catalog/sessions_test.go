@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,39 @@ func TestUsedLogin(t *testing.T) {
 	later := &catalog.UsedLogin{Digest: digest("e"), Until: end}
 	if err := c.AddSession(ctx, digest("8"), sessionUntil(end), later); err != nil {
 		t.Errorf("another login: %v", err)
+	}
+}
+
+// A new login ends the oldest session of its identity, and no other one.
+func TestSessionsOfIdentity(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := catalog.New(open(t))
+	end := time.Now().Add(time.Hour)
+	id := func(n int) string { return fmt.Sprintf("%064d", n) }
+	other := sessionUntil(end)
+	other.Identity.Claims = map[string]any{"sub": "eve"}
+	token := registry.Session{Identity: registry.Identity{Token: digest("7")}, ExpiresAt: end}
+	for n, s := range []registry.Session{other, token} {
+		if err := c.AddSession(ctx, id(1000+n), s, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 23 {
+		if err := c.AddSession(ctx, id(n), sessionUntil(end), nil); err != nil {
+			t.Fatal(err)
+		}
+		if n == 1 {
+			if err := c.EndSession(ctx, id(n)); err != nil { // a logout
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, n := range []int{0, 1, 2, 3, 22, 1000, 1001} {
+		_, err := c.Session(ctx, id(n))
+		if isOld := n < 3; isOld != errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("session %d: %v, want ErrNotFound: %t", n, err, isOld)
+		}
 	}
 }
 
