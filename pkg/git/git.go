@@ -1,6 +1,5 @@
-// Package git runs the program git. It obeys nothing that a repository of a
-// stranger says: no program that its configuration names, and no repository
-// that lies among its files.
+// Package git runs the program git. A repository cannot make git run another
+// program, or read another repository.
 //
 // Only this package starts git.
 package git
@@ -21,30 +20,26 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ErrMissing means that this machine has no program git. It comes with
-// registry.ErrNotFound.
-var ErrMissing = errors.New("git is not installed")
-
 // maxOutput bounds the output of git, in bytes.
 const maxOutput = 64 << 20
 
 // Setting is a setting of git and its value.
 type Setting struct{ Key, Value string }
 
-// safe are settings for all commands. They override those of the user and of a
-// repository. Without them, the configuration of a repository could name
-// programs that git runs.
+// safe are settings for all commands. They override those of the user and of the
+// repository, which could name programs.
 var safe = []Setting{
 	{"safe.bareRepository", "explicit"},
-	{"core.fsmonitor", "false"}, {"core.sparseCheckout", "false"}, {"core.hooksPath", os.DevNull}, {"diff.external", ""},
+	{"core.fsmonitor", "false"}, {"core.hooksPath", os.DevNull}, {"core.sparseCheckout", "false"},
+	{"diff.external", ""}, {"log.showSignature", "false"},
 	{"core.protectNTFS", "true"}, {"core.protectHFS", "true"},
 	{"submodule.recurse", "false"}, {"gc.auto", "0"}, {"maintenance.auto", "false"},
 }
 
-// call is how git is run.
+// call describes one run of git.
 type call struct {
 	dir      string
-	passed   []string // the beginnings of variables of git that are passed on
+	keeps    func(variable string) bool // reports whether git gets a variable GIT_…; nil: none
 	environ  []string
 	settings []Setting // in addition to the safe ones
 }
@@ -53,7 +48,7 @@ type call struct {
 func (c call) run(ctx context.Context, args ...string) ([]byte, error) {
 	program, err := exec.LookPath("git")
 	if err != nil {
-		return nil, registry.WithHint(registry.Errorf(ErrMissing, "cannot run git: %w", registry.ErrNotFound),
+		return nil, registry.WithHint(registry.Errorf(registry.ErrNotFound, "cannot run git: it is not installed"),
 			"Install git.")
 	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // callers separate options from other arguments
@@ -70,26 +65,26 @@ func (c call) run(ctx context.Context, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("%w repository: the output of git %s has more than %d bytes",
 			registry.ErrInvalid, args[0], maxOutput)
 	case err != nil:
-		return nil, &failure{args[0], messages.String(), err}
+		return nil, &failure{args[0], messages.buffer.String(), err}
 	}
-	return out.Bytes(), nil
+	return out.buffer.Bytes(), nil
 }
 
 // env returns the environment of git. Git sets variables for hooks that name a
-// repository, and others name programs. So almost none of them is passed on.
+// repository, and others name programs. So git gets only those that c keeps.
 func (c call) env() []string {
+	keeps := func(variable string) bool { return c.keeps != nil && c.keeps(strings.ToUpper(variable)) } // as on Windows
 	environ := slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		variable = strings.ToUpper(variable) // as Windows compares names
-		return strings.HasPrefix(variable, "GIT_") &&
-			!slices.ContainsFunc(c.passed, func(start string) bool { return strings.HasPrefix(variable, start) })
+		return strings.HasPrefix(strings.ToUpper(variable), "GIT_") && !keeps(variable)
 	})
 	environ = append(environ, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_EDITOR=false",
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0",
 		// A configuration can make git fetch missing objects, with any program.
 		"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
 	first := 0
-	if slices.Contains(c.passed, settingsCount) {
+	if keeps(settingsCount) {
 		first, _ = strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
+		first = max(first, 0)
 	}
 	settings := append(slices.Clone(safe), c.settings...)
 	environ = append(environ, settingsCount+strconv.Itoa(first+len(settings)))
@@ -102,15 +97,25 @@ func (c call) env() []string {
 
 const settingsCount = "GIT_CONFIG_COUNT="
 
-var (
-	// usersOwn are variables with settings of the user, for example of a CI service.
-	usersOwn = []string{
-		"GIT_CONFIG_GLOBAL=", "GIT_CONFIG_SYSTEM=", "GIT_CONFIG_NOSYSTEM=", settingsCount, "GIT_CONFIG_KEY_",
-		"GIT_CONFIG_VALUE_",
+// hasPrefix returns a function that reports whether a text begins with one of
+// some prefixes.
+func hasPrefix(prefixes ...string) func(string) bool {
+	return func(text string) bool {
+		return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(text, prefix) })
 	}
-	// forServers are those with which git connects to servers, in addition.
-	forServers = append(slices.Clone(usersOwn), "GIT_ASKPASS=", "GIT_SSH=", "GIT_SSH_", "GIT_SSL_", "GIT_HTTP_",
-		"GIT_PROXY_")
+}
+
+var (
+	// isUsersOwn reports whether a variable has settings of the user, for example
+	// of a CI service, or bounds the search for a repository.
+	isUsersOwn = hasPrefix("GIT_CONFIG_GLOBAL=", "GIT_CONFIG_SYSTEM=", "GIT_CONFIG_NOSYSTEM=", settingsCount,
+		"GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_CEILING_DIRECTORIES=", "GIT_DISCOVERY_ACROSS_FILESYSTEM=")
+	// ofRepository reports whether a variable names a repository or a part of one.
+	// These are those of `git rev-parse --local-env-vars`, and the template.
+	ofRepository = hasPrefix("GIT_ALTERNATE_OBJECT_DIRECTORIES=", "GIT_COMMON_DIR=", "GIT_CONFIG=", "GIT_CONFIG_PARAMETERS=",
+		"GIT_DIR=", "GIT_GRAFT_FILE=", "GIT_IMPLICIT_WORK_TREE=", "GIT_INDEX_FILE=", "GIT_INTERNAL_SUPER_PREFIX=",
+		"GIT_NAMESPACE=", "GIT_NO_REPLACE_OBJECTS=", "GIT_OBJECT_DIRECTORY=", "GIT_PREFIX=", "GIT_REPLACE_REF_BASE=",
+		"GIT_SHALLOW_FILE=", "GIT_WORK_TREE=", "GIT_TEMPLATE_DIR=")
 )
 
 // failure is an error of git. It is registry.ErrInvalid.
@@ -123,7 +128,7 @@ func (f *failure) Error() string {
 	return fmt.Sprintf("%v repository: git %s failed: %s", registry.ErrInvalid, f.subcommand, f.reason())
 }
 
-func (f *failure) Unwrap() error { return registry.ErrInvalid }
+func (f *failure) Unwrap() []error { return []error{registry.ErrInvalid, f.err} }
 
 // reason returns why git failed by what it printed, or else the error. That is
 // the line with "fatal:" after the one before it, which can be of ssh, or else the
@@ -143,15 +148,15 @@ func (f *failure) reason() string {
 
 // bounded is a buffer with a limit.
 type bounded struct {
-	bytes.Buffer
-	limit int
-	drop  bool // drop further bytes, and do not fail
-	full  bool
+	buffer bytes.Buffer // not embedded, because io.Copy would use its ReadFrom
+	limit  int
+	drop   bool // drop further bytes, and do not fail
+	full   bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) <= b.limit {
-		return b.Buffer.Write(p)
+	if b.buffer.Len()+len(p) <= b.limit {
+		return b.buffer.Write(p)
 	}
 	if b.full = true; b.drop {
 		return len(p), nil

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -30,17 +32,17 @@ type Repository struct {
 // Open returns the repository whose checkout contains a folder. Git itself finds
 // it, and so checks its owner.
 //
-// It returns registry.ErrNotFound if there is none, or [ErrMissing]. It returns
+// It returns registry.ErrNotFound if there is none, or no program git. It returns
 // registry.ErrInvalid if another user owns the repository, if it lies among the
-// files of a checkout, or if git is too old.
+// files of another one, if git cannot read it, or if git is too old.
 func Open(ctx context.Context, dir string) (*Repository, error) {
 	if err := checkVersion(ctx); err != nil {
 		return nil, err
 	}
-	out, err := call{dir: dir, passed: usersOwn}.run(ctx, "rev-parse", "--path-format=absolute",
+	out, err := call{dir: dir, keeps: isUsersOwn}.run(ctx, "rev-parse", "--path-format=absolute",
 		"--absolute-git-dir", "--git-path", "objects", "--show-object-format", "--show-toplevel")
 	if failed, ok := errors.AsType[*failure](err); ok {
-		return nil, failed.toOpen()
+		return nil, failed.openError()
 	}
 	if err != nil {
 		return nil, err
@@ -50,63 +52,66 @@ func Open(ctx context.Context, dir string) (*Repository, error) {
 		return nil, fmt.Errorf("%w repository: the path of the checkout has a line break", registry.ErrInvalid)
 	}
 	r := &Repository{Root: filepath.FromSlash(lines[3]), dir: lines[0], objects: lines[1], format: lines[2]}
-	if err := r.checkPlace(ctx); err != nil {
+	if err := r.checkOuter(ctx); err != nil {
 		return nil, err
 	}
-	r.call = call{dir: r.Root, passed: usersOwn, environ: []string{"GIT_DIR=" + r.dir, "GIT_WORK_TREE=" + lines[3]}}
-	if index := os.Getenv("GIT_INDEX_FILE"); index != "" && os.Getenv("GIT_DIR") != "" && r.isOfHook(index) {
-		r.call.environ = append(r.call.environ, "GIT_INDEX_FILE="+index)
-	}
+	r.call = call{dir: r.Root, keeps: isUsersOwn, environ: []string{"GIT_DIR=" + r.dir, "GIT_WORK_TREE=" + r.Root}}
 	r.call.settings, err = r.withoutDrivers(ctx)
 	return r, err
 }
 
-// toOpen returns the error of [Open] if git refuses a repository or finds none.
-func (f *failure) toOpen() error {
-	if _, trust, isOthers := strings.Cut(f.messages, "git config --global"); isOthers {
-		command, _, _ := strings.Cut(trust, "\n")
-		return registry.WithHint(registry.Errorf(registry.ErrInvalid,
-			"cannot use the Git repository: another user owns its folder"), "To trust it, run `git config --global%s`.", command)
+// openError returns the error of [Open] if git refuses a repository or finds none.
+func (f *failure) openError() error {
+	const trust, embedded = "\tgit config --global --add safe.directory ", "(safe.bareRepository is 'explicit')"
+	for line := range strings.Lines(f.messages) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, trust) {
+			return registry.WithHint(registry.Errorf(registry.ErrInvalid,
+				"cannot use the Git repository: another user owns its folder"),
+				"To trust it, run `%s`.", printable.Escape(strings.TrimSpace(line)))
+		}
+		if strings.HasSuffix(line, embedded) {
+			return registry.WithHint(registry.Errorf(registry.ErrInvalid,
+				"cannot use the Git repository: the folder, or one above it, has the files of a repository among its own"),
+				"Anyone can put the files HEAD, config, objects and refs into a commit. Find out who did.")
+		}
 	}
-	if strings.Contains(f.messages, "safe.bareRepository") {
-		return embedded()
+	if f.messages == "" || strings.Contains(f.messages, "not a git repository") {
+		return registry.Errorf(registry.ErrNotFound, "cannot find a Git repository: %s", f.reason())
 	}
-	return registry.Errorf(registry.ErrNotFound, "cannot find a Git repository: %s", f.reason())
+	return registry.Errorf(registry.ErrInvalid, "cannot use the Git repository: %s", f.reason())
 }
 
-func embedded() error {
-	return registry.WithHint(registry.Errorf(registry.ErrInvalid,
-		"cannot use the Git repository: it lies among the files of a folder, where anyone can put one"),
-		"Remove the files HEAD, config, objects and refs from the folder if they should not be there.")
-}
-
-// checkPlace returns registry.ErrInvalid if the repository's own folder is among
-// the files of a checkout. A file .git can name such a folder.
-func (r *Repository) checkPlace(ctx context.Context) error {
-	if slices.Contains(strings.Split(r.dir, "/"), ".git") {
-		return nil // git takes no folder of this name into a commit
-	}
-	parent := call{dir: filepath.Dir(filepath.FromSlash(r.dir)), passed: usersOwn}
-	_, err := parent.run(ctx, "rev-parse", "--show-toplevel")
-	if failed, ok := errors.AsType[*failure](err); ok {
-		if failed.err = failed.toOpen(); errors.Is(failed.err, registry.ErrNotFound) {
+// checkOuter returns registry.ErrInvalid if another repository has files in the
+// checkout. Then a file or a folder .git, which git takes into no commit, hides
+// that one. A submodule has no files there.
+func (r *Repository) checkOuter(ctx context.Context) error {
+	for dir := filepath.Dir(r.Root); ; {
+		outer := call{dir: dir, keeps: isUsersOwn}
+		top, err := outer.run(ctx, "rev-parse", "--show-toplevel")
+		if _, isNone := errors.AsType[*failure](err); isNone {
 			return nil
 		}
-		return failed.err
+		if err != nil {
+			return err
+		}
+		files, err := outer.run(ctx, "ls-files", "--stage", "-z", "--", ":(literal)"+r.Root)
+		if err != nil {
+			return err
+		}
+		for entry := range bytes.SplitSeq(bytes.TrimSuffix(files, []byte{0}), []byte{0}) {
+			if len(entry) > 0 && !bytes.HasPrefix(entry, []byte("160000 ")) {
+				return registry.WithHint(registry.Errorf(registry.ErrInvalid,
+					"cannot use the Git repository of %s: these files belong to another repository", r.Root),
+					"Remove .git from this folder if it should not be there.")
+			}
+		}
+		above := filepath.Dir(filepath.FromSlash(strings.TrimSuffix(string(top), "\n")))
+		if above == dir {
+			return nil
+		}
+		dir = above
 	}
-	if err != nil {
-		return err
-	}
-	return embedded()
-}
-
-// isOfHook reports whether an index is one of this repository. Git names it for a
-// hook.
-func (r *Repository) isOfHook(index string) bool {
-	if !filepath.IsAbs(index) {
-		index = filepath.Join(r.Root, index)
-	}
-	return strings.HasPrefix(index, filepath.FromSlash(r.dir)+string(filepath.Separator))
 }
 
 // withoutDrivers returns settings that turn off the filters and the programs for
@@ -114,8 +119,11 @@ func (r *Repository) isOfHook(index string) bool {
 func (r *Repository) withoutDrivers(ctx context.Context) (settings []Setting, err error) {
 	const maxDrivers = 1000
 	out, err := r.call.run(ctx, "config", "--null", "--name-only", "--get-regexp", `^(filter|diff)\..*\.[a-z]+$`)
-	if failed, ok := errors.AsType[*failure](err); ok && failed.messages == "" {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
 		return nil, nil // there are none
+	}
+	if err != nil {
+		return nil, err
 	}
 	for key := range bytes.SplitSeq(out, []byte{0}) {
 		value := ""
@@ -131,23 +139,23 @@ func (r *Repository) withoutDrivers(ctx context.Context) (settings []Setting, er
 	if len(settings) > maxDrivers {
 		return nil, fmt.Errorf("%w repository: its configuration has more than %d filters", registry.ErrInvalid, maxDrivers)
 	}
-	return settings, err
+	return settings, nil
 }
 
 // Init creates a bare repository in an empty folder. If from is not nil, the
-// repository also has the objects of from, but none of its settings. Neither has it
-// those of the user.
+// repository also has the objects of from. It ignores the settings of from and of
+// the user. Of the attributes of files, it obeys only line endings.
 func Init(ctx context.Context, dir string, from *Repository) (*Repository, error) {
-	if err := checkVersion(ctx); err != nil {
-		return nil, err
-	}
 	r := &Repository{dir: dir}
 	r.call = call{
 		dir: dir,
 		environ: []string{
 			"GIT_DIR=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
 		},
-		settings: []Setting{{"core.attributesFile", os.DevNull}, {"core.autocrlf", "false"}, {"core.eol", "lf"}},
+		settings: []Setting{
+			{"core.attributesFile", os.DevNull}, {"core.autocrlf", "false"}, {"core.eol", "lf"},
+			{"core.symlinks", "true"}, {"core.longpaths", "true"},
+		},
 	}
 	args := []string{"init", "--quiet", "--bare", "--template="}
 	if from != nil {
@@ -155,6 +163,14 @@ func Init(ctx context.Context, dir string, from *Repository) (*Repository, error
 		r.call.environ = append(r.call.environ, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(from.objects))
 	}
 	_, err := r.Run(ctx, args...)
+	info := filepath.Join(dir, "info")
+	if err == nil {
+		err = os.MkdirAll(info, 0o700)
+	}
+	if err == nil {
+		// These would change the bytes of a file that someone has reviewed.
+		err = os.WriteFile(filepath.Join(info, "attributes"), []byte("* -ident !working-tree-encoding !filter\n"), 0o600)
+	}
 	return r, err
 }
 
@@ -193,10 +209,10 @@ type Connection struct {
 // RunOnline is like [Repository.Run] in a repository of [Init], but git can
 // connect to servers.
 func (r *Repository) RunOnline(ctx context.Context, to Connection, args ...string) ([]byte, error) {
-	c := call{dir: r.dir, passed: forServers, settings: to.Settings}
+	c := call{dir: r.dir, keeps: func(name string) bool { return !ofRepository(name) }, settings: to.Settings}
 	c.environ = append([]string{"GIT_DIR=" + r.dir, "GIT_ALLOW_PROTOCOL=https:ssh"}, to.Environ...)
 	if !to.Lends {
-		c.passed = []string{"GIT_SSL_CAINFO=", "GIT_SSL_CAPATH="}
+		c.keeps = hasPrefix("GIT_SSL_CAINFO=", "GIT_SSL_CAPATH=")
 		c.environ = append(c.environ, "GIT_ALLOW_PROTOCOL=https", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
 			"GIT_ASKPASS=", "HOME="+r.dir, "USERPROFILE="+r.dir, "XDG_CONFIG_HOME="+r.dir)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Repository is a Git repository with a checkout. Create one with [Open].
@@ -48,10 +49,14 @@ func (r *Repository) PathOf(dir string) (string, error) {
 // the commit has no such file, it returns those of the checkout, with the errors
 // of [ReadModules].
 func (r *Repository) Modules(ctx context.Context) ([]Module, error) {
-	text, err := r.Run(ctx, "cat-file", "blob", "HEAD:"+FileName)
-	if errors.Is(err, registry.ErrInvalid) {
+	entry, err := r.Run(ctx, "ls-tree", "--full-tree", "HEAD", "--", FileName)
+	if errors.Is(err, registry.ErrInvalid) || err == nil && len(entry) == 0 { // without commits, or without the file
 		return ReadModules(ctx, r.Root)
 	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := r.Run(ctx, "cat-file", "blob", "HEAD:"+FileName)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +127,10 @@ func (r *Repository) Edited(ctx context.Context, modules []Module) (edited bool,
 	if _, err := r.RunIn(ctx, r.Root, index, "read-tree", "HEAD"); err != nil {
 		return false, err
 	}
-	args := []string{"status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--", FileName}
+	args := []string{"status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--"}
+	if _, err := os.Lstat(filepath.Join(r.Root, FileName)); err == nil { // else a sparse checkout can lack it
+		args = append(args, FileName)
+	}
 	for _, m := range modules {
 		args = append(args, ":(literal)"+m.Path)
 	}
@@ -209,9 +217,8 @@ func (r *Repository) commit(ctx context.Context, revision string) (string, error
 // Worktree is a temporary folder with the files of one commit. Create one with
 // [Repository.Worktree].
 //
-// It has a repository of its own, with the objects of the other one. So that one
-// has no trace of it, even if the process is killed, and none of its settings
-// applies, such as filters.
+// It has a repository of its own, with the objects of the other one. Nothing is
+// written to the other one, and its settings, such as filters, do not apply.
 type Worktree struct {
 	repository *Repository
 	dir        string // has the folder of the files, the own repository and the index
@@ -246,25 +253,24 @@ func (w *Worktree) index() string { return filepath.Join(w.dir, "index") }
 func (w *Worktree) Close() error { return os.RemoveAll(w.dir) }
 
 // Extract puts the files of a release into the worktree, as a checkout of its
-// tag would without filters. It returns the folder of the module. It returns
-// registry.ErrInvalid if the tag has no such folder, if it is not that of a commit,
-// or if files of the folder are not in the commit, because they are in Git LFS or in
-// a submodule.
-func (w *Worktree) Extract(ctx context.Context, r Release) (dir string, err error) {
+// tag would without filters. It sets the folder of a module to that of the release,
+// and what the commit lacks of it. It returns registry.ErrInvalid if the tag has no
+// such folder, or is not that of a commit.
+func (w *Worktree) Extract(ctx context.Context, r Release, m *releases.Module) error {
 	commit, err := w.repository.commit(ctx, tagPrefix+r.TagName)
 	if errors.Is(err, registry.ErrInvalid) {
-		return "", fmt.Errorf("%w tag: it does not name a commit", registry.ErrInvalid)
+		return fmt.Errorf("%w tag: it does not name a commit", registry.ErrInvalid)
 	}
 	if err == nil && commit != w.commit {
 		err = w.readTree(ctx, commit)
 	}
-	if err != nil {
-		return "", err
+	if err == nil {
+		m.Dir, err = w.folder(r.Path)
 	}
-	if dir, err = w.folder(r.Path); err != nil {
-		return "", err
+	if err == nil {
+		m.Incomplete, err = w.own.Incomplete(ctx, commit, w.files(), r.Path)
 	}
-	return dir, w.own.CheckFolder(ctx, commit, w.files(), r.Path)
+	return err
 }
 
 // readTree puts the files of a commit into the worktree. The same files have the

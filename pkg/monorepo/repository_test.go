@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // git runs git in a folder. It skips the test if git is not installed.
@@ -218,7 +219,7 @@ func TestExtract(t *testing.T) {
 		{"v2.0.0", map[string]string{"main.tf": "# 2\n", "b/new.tf": "# new\n"}},
 		{"v1.0.0", map[string]string{"main.tf": "# 1\n", "old.tf": ""}},
 	} {
-		dir, err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: test.tag})
+		dir, err := extract(t, w, "a", test.tag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,6 +241,14 @@ func worktree(t *testing.T, r *monorepo.Repository) *monorepo.Worktree {
 		}
 	})
 	return w
+}
+
+// extract returns the folder with the files of a folder of a tag.
+func extract(t *testing.T, w *monorepo.Worktree, path, tag string) (string, error) {
+	t.Helper()
+	var m releases.Module
+	err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: path}, TagName: tag}, &m)
+	return m.Dir, err
 }
 
 // read returns the files of a folder.
@@ -281,7 +290,7 @@ func TestExtractInvalid(t *testing.T) {
 		"absolute link":  {Module: monorepo.Module{Path: "absolute"}, TagName: "v1.0.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.Extract(t.Context(), release)
+			_, err := extract(t, w, release.Path, release.TagName)
 			if !errors.Is(err, registry.ErrInvalid) {
 				t.Errorf("got error %v, want ErrInvalid", err)
 			}
@@ -317,7 +326,7 @@ func TestExtractAfterFailure(t *testing.T) {
 		tag    string
 		failed bool
 	}{{"v1.0.0", false}, {"v1.1.0", true}, {"v1.0.0", false}} {
-		dir, err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: step.tag})
+		dir, err := extract(t, w, "a", step.tag)
 		if step.failed {
 			if !errors.Is(err, registry.ErrInvalid) {
 				t.Errorf("%s: got error %v, want ErrInvalid", step.tag, err)
@@ -333,12 +342,21 @@ func TestExtractAfterFailure(t *testing.T) {
 	}
 }
 
-// The extracted files are those of the commit's objects. No filter of the
-// repository or of the user runs.
+// The extracted files have the bytes of the commit's objects. No filter of the
+// repository or of the user runs, and no attribute changes them.
 func TestExtractWithoutFilters(t *testing.T) {
-	r := newRepository(t, map[string]string{
-		"a/main.tf": "# one\n", "a/.gitattributes": "*.tf filter=own\n*.bin filter=user\n", "a/x.bin": "x\n",
-	})
+	const attributes = "*.tf filter=own\n*.bin filter=user\n*.bin ident working-tree-encoding=ASCII//TRANSLIT\n"
+	dir := t.TempDir()
+	git(t, dir, "init", "--quiet")
+	write(t, dir, map[string]string{"a/main.tf": "# one\n", "a/x.bin": "$Id$ \u201d\n"})
+	git(t, dir, "add", "a/x.bin") // before it has attributes
+	write(t, dir, map[string]string{"a/.gitattributes": attributes})
+	git(t, dir, "add", "a/.gitattributes", "a/main.tf")
+	git(t, dir, "commit", "--quiet", "--message=test")
+	r, err := monorepo.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	git(t, r.Root, "tag", "v1.0.0")
 	ran := filepath.Join(t.TempDir(), "ran")
 	config := filepath.Join(t.TempDir(), "config")
@@ -350,12 +368,12 @@ func TestExtractWithoutFilters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := worktree(t, reopened).Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: "v1.0.0"})
+	dir, err = extract(t, worktree(t, reopened), "a", "v1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"main.tf": "# one\n", ".gitattributes": "*.tf filter=own\n*.bin filter=user\n", "x.bin": "x\n",
+		"main.tf": "# one\n", ".gitattributes": attributes, "x.bin": "$Id$ \u201d\n",
 	}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -378,7 +396,7 @@ func TestExtractAfterOtherAttributes(t *testing.T) {
 	for _, step := range []struct{ tag, want string }{
 		{"v1.0.0", "one\ntwo\n"}, {"v1.1.0", "one\r\ntwo\r\n"}, {"v1.0.0", "one\ntwo\n"},
 	} {
-		dir, err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: step.tag})
+		dir, err := extract(t, w, "a", step.tag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +425,7 @@ func TestExtractOddPath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := worktree(t, r).Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: "a"}, TagName: "v1.0.0"})
+	got, err := extract(t, worktree(t, r), "a", "v1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}

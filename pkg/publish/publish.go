@@ -62,7 +62,7 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 	}
 	defer packed.Close()
 	prepare := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
-		if err := packed.CheckSecrets(); err != nil {
+		if err := packed.CheckContent(); err != nil {
 			return registry.ModuleVersion{}, err
 		}
 		if err := p.upload(ctx, packed, packed.Record); err != nil {
@@ -93,12 +93,12 @@ func (p *Publisher) CheckModule(ctx context.Context, m releases.Module) (release
 	}
 	defer packed.Close()
 	if p.Catalog == nil {
-		return packed.ModuleResult, packed.CheckSecrets()
+		return packed.ModuleResult, packed.CheckContent()
 	}
 	stored, err := p.Catalog.Modules.Check(ctx, m.Address, m.Version)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return packed.ModuleResult, packed.CheckSecrets()
+		return packed.ModuleResult, packed.CheckContent()
 	case err != nil:
 		return releases.ModuleResult{}, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
 	}

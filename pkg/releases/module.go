@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/docs/extract"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
@@ -32,6 +36,8 @@ type Module struct {
 	// AllowSecrets are the paths of files and folders that may have secrets,
 	// relative to the root of the module.
 	AllowSecrets []string
+	// Incomplete are paths in Dir whose content is missing, with the reason.
+	Incomplete map[string]string
 }
 
 // ModuleResult is the result of publishing a module.
@@ -67,9 +73,10 @@ type PreparedModule struct {
 	Archive File
 	Docs    *File
 
-	packed *os.File
-	what   string // the What of its problems
-	copied bool
+	packed     *os.File
+	what       string // the What of its problems
+	copied     bool
+	incomplete []string // packed files without their content
 }
 
 // ArchiveName returns the name of a module's archive in the publish API.
@@ -77,7 +84,7 @@ func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
 
 // Module verifies and packs a module. It returns the problems of the module as
 // a [*registry.ProblemsError]. The caller closes the result, and calls
-// [PreparedModule.CheckSecrets] before it publishes a new version.
+// [PreparedModule.CheckContent] before it publishes a new version.
 func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
 	if err := CheckNamespace(m.Address.Namespace); err != nil {
 		return nil, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
@@ -85,11 +92,16 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	return p.module(ctx, m, fmt.Sprintf("publish %s %s", m.Address, m.Version))
 }
 
-// CheckSecrets returns the secrets of the module as a
-// [*registry.ProblemsError], or nil if it has none or is a copy. They make no
-// difference if the same content is published already.
-func (m *PreparedModule) CheckSecrets() error {
+// CheckContent returns the secrets of the module, and the files without their
+// content, as a [*registry.ProblemsError]. It returns nil if there are none, or if
+// the module is a copy. They make no difference if the same content is published
+// already.
+func (m *PreparedModule) CheckContent() error {
 	var problems registry.Problems
+	for _, problem := range m.incomplete {
+		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, problem),
+			"Commit the files themselves, or name them in .terraformignore.")) // any error is ErrInvalid
+	}
 	if !m.copied {
 		_ = problems.Add(secrets.Check(m.Secrets)) // any error is ErrInvalid
 	}
@@ -104,7 +116,7 @@ func (p Preparer) CheckNew(ctx context.Context, m Module) (ModuleResult, error) 
 		return ModuleResult{}, err
 	}
 	defer prepared.Close()
-	return prepared.ModuleResult, prepared.CheckSecrets()
+	return prepared.ModuleResult, prepared.CheckContent()
 }
 
 // CheckFolder verifies the module in a folder as [Preparer.CheckNew] does,
@@ -116,7 +128,7 @@ func (p Preparer) CheckFolder(ctx context.Context, dir string, allowSecrets []st
 		return ModuleResult{}, err
 	}
 	defer prepared.Close()
-	if err := prepared.CheckSecrets(); err != nil {
+	if err := prepared.CheckContent(); err != nil {
 		return ModuleResult{}, err
 	}
 	prepared.Record.Object, prepared.Record.Docs = "", nil
@@ -138,7 +150,7 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 	_ = problems.Add(secrets.CheckAllowed(m.AllowSecrets))
 	err = problems.Add(prepared.pack(ctx, m, p))
 	if problems.Any() {
-		_ = problems.Add(prepared.CheckSecrets())
+		_ = problems.Add(prepared.CheckContent())
 	}
 	if err == nil {
 		err = problems.Err(what)
@@ -162,6 +174,12 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	}
 	if err != nil {
 		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(from.Incomplete)) {
+		isExcluded := func(e archive.Excluded) bool { return name == e.Path || strings.HasPrefix(name, e.Path+"/") }
+		if !slices.ContainsFunc(m.Excluded, isExcluded) {
+			m.incomplete = append(m.incomplete, printable.Mark(name, 200)+" "+from.Incomplete[name])
+		}
 	}
 	size, err := m.packed.Seek(0, io.SeekCurrent)
 	if err == nil {
@@ -190,7 +208,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	if err != nil {
 		return err
 	}
-	m.Notes, m.Sources = document.Notes, document.Sources
+	m.Notes, m.Sources = append(document.Notes, m.incomplete...), document.Sources
 	m.setDocument(document)
 	name := ArchiveName(m.Address)
 	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 )
@@ -123,10 +127,35 @@ var hostileForms = map[string]func(t *testing.T, dir, program string) []string{
 		configure(t, filepath.Join(sub, ".git"), program)
 		return nil
 	},
-	"a file .git that names a folder among the files": func(t *testing.T, dir, program string) []string {
+	"a file .git that names a tracked folder": func(t *testing.T, dir, program string) []string {
 		t.Helper()
 		embed(t, filepath.Join(dir, "data"), filepath.Join(dir, "modules", "vpc"), program)
 		writeFiles(t, dir, map[string]string{"modules/vpc/.git": "gitdir: ../../data\n"})
+		return nil
+	},
+	"a planted folder .git": func(t *testing.T, dir, program string) []string {
+		t.Helper()
+		to, other := filepath.Join(dir, "modules", "vpc"), t.TempDir()
+		git(t, other, "init", "--quiet")
+		writeFiles(t, other, map[string]string{"main.tf": "output \"it\" { value = \"evil\" }\n"})
+		git(t, other, "add", "--all")
+		git(t, other, "commit", "--quiet", "--message=evil")
+		git(t, other, "tag", "v1.0.0")
+		git(t, other, "update-index", "--assume-unchanged", "main.tf")
+		configure(t, filepath.Join(other, ".git"), program)
+		if err := os.CopyFS(filepath.Join(to, ".git"), os.DirFS(filepath.Join(other, ".git"))); err != nil {
+			t.Fatal(err)
+		}
+		return nil
+	},
+	"attributes that change bytes": func(t *testing.T, dir, _ string) []string {
+		t.Helper()
+		writeFiles(t, dir, map[string]string{
+			"modules/vpc/.gitattributes": "*.own ident working-tree-encoding=UTF-16\n*.tf working-tree-encoding=ASCII//TRANSLIT\n",
+		})
+		git(t, dir, "add", "modules/vpc/.gitattributes")
+		git(t, dir, "commit", "--quiet", "--message=attributes")
+		git(t, dir, "tag", "--force", "v1.0.0")
 		return nil
 	},
 	"a file .git that names a folder elsewhere": func(t *testing.T, dir, program string) []string {
@@ -215,9 +244,8 @@ var hostileForms = map[string]func(t *testing.T, dir, program string) []string{
 	},
 	"a pointer of Git LFS": func(t *testing.T, dir, _ string) []string {
 		t.Helper()
-		writeFiles(t, dir, map[string]string{
-			"modules/vpc/a.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
-		})
+		git(t, dir, "config", "filter.lfs.clean", "printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n'")
+		writeFiles(t, dir, map[string]string{"modules/vpc/.gitattributes": "*.bin filter=lfs\n", "modules/vpc/a.bin": "content"})
 		git(t, dir, "add", "--all")
 		git(t, dir, "commit", "--quiet", "--message=pointer")
 		git(t, dir, "tag", "--force", "v1.0.0")
@@ -234,20 +262,66 @@ var hostileForms = map[string]func(t *testing.T, dir, program string) []string{
 	},
 }
 
-// Nothing in a repository of a stranger runs, and nothing but the content of its
-// tag is published. The golden file shows what each command does.
+// hostileCommands are the commands of the table, under their short names.
+var hostileCommands = [][2]string{
+	{"module 1.0.0", "publish module modules/vpc acme/vpc/aws 1.0.0"}, {"module", "publish module modules/vpc acme/vpc/aws"},
+	{"publish", "publish"}, {"--tag", "publish --tag v1.0.0"}, {"--all-tags", "publish --all-tags"},
+	{"check", "check --changed-since HEAD"},
+}
+
+// Nothing in a repository of a stranger runs. Nothing but the content of its tag is
+// published, or with an explicit version that of the folder. The golden file is a
+// table of what each command publishes, or of its error.
 func TestHostileRepositories(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("LEFT OUT: the programs are scripts of Unix")
 	}
-	texts := golden.New(t)
-	for name, change := range hostileForms {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			texts.Text(t, runInHostile(t, change))
-		})
+	golden := golden.New(t)
+	var mu sync.Mutex
+	rows := make(map[string][]string)
+	t.Run("forms", func(t *testing.T) {
+		for name, change := range hostileForms {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				cells := runInHostile(t, change)
+				mu.Lock()
+				defer mu.Unlock()
+				rows[name] = cells
+			})
+		}
+	})
+	var table strings.Builder
+	var notes []string
+	line := func(name string, cells []string) {
+		fmt.Fprintf(&table, "%-42s", name)
+		for _, cell := range cells {
+			fmt.Fprintf(&table, " %-12s", cell)
+		}
+		table.WriteString("\n")
 	}
+	titles := make([]string, len(hostileCommands))
+	for i, c := range hostileCommands {
+		titles[i] = c[0]
+	}
+	line("", titles)
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		for i, cell := range rows[name] {
+			if !strings.Contains(cell, "\n") {
+				continue
+			}
+			at := slices.Index(notes, cell)
+			if at < 0 {
+				at, notes = len(notes), append(notes, cell)
+			}
+			rows[name][i] = fmt.Sprintf("[%d]", at+1)
+		}
+		line(name, rows[name])
+	}
+	for i, note := range notes {
+		fmt.Fprintf(&table, "\n[%d] %s", i+1, note)
+	}
+	golden.Text(t, table.String())
 }
 
 // Root obeys no repository of another user either, and the error has git's
@@ -257,8 +331,7 @@ func TestRepositoryOfAnotherOwner(t *testing.T) {
 	if runtime.GOOS == "windows" || os.Geteuid() != 0 {
 		t.Skip("LEFT OUT: only root can give files to another user")
 	}
-	texts := golden.New(t)
-	texts.Text(t, runInHostile(t, func(t *testing.T, dir, program string) []string {
+	cells := runInHostile(t, func(t *testing.T, dir, program string) []string {
 		t.Helper()
 		configure(t, filepath.Join(dir, ".git"), program)
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -268,13 +341,18 @@ func TestRepositoryOfAnotherOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		return nil
-	}))
+	})
+	refused := "exit code 3: cannot use the Git repository: another user owns its folder\n" +
+		"    To trust it, run `git config --global --add safe.directory REPOSITORY`.\n"
+	if diff := gocmp.Diff([]string{"reviewed", refused, refused, refused, refused, refused}, cells); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
-// runInHostile runs commands in a repository after a change. It fails the test if
-// something in the repository runs. It returns what the commands print and
-// publish.
-func runInHostile(t *testing.T, change func(t *testing.T, dir, program string) []string) string {
+// runInHostile runs the commands in a repository after a change. It fails the test
+// if something in the repository runs. It returns what each command publishes, or
+// its error.
+func runInHostile(t *testing.T, change func(t *testing.T, dir, program string) []string) (cells []string) {
 	t.Helper()
 	dir := t.TempDir()
 	git(t, dir, "init", "--quiet", "--initial-branch=main")
@@ -283,13 +361,8 @@ func runInHostile(t *testing.T, change func(t *testing.T, dir, program string) [
 	environ := append(os.Environ(), gitIdentity...)
 	environ = append(environ, change(t, dir, script)...)
 	empty := newData(t)
-	var table strings.Builder
-	for _, command := range []string{
-		"publish module modules/vpc acme/vpc/aws 1.0.0", "publish module modules/vpc acme/vpc/aws",
-		"publish module modules/vpc acme/vpc/aws --dry-run", "publish", "publish --tag v1.0.0", "publish --all-tags",
-		"check modules/vpc", "check", "check --changed-since HEAD",
-	} {
-		args, data := strings.Fields(command), ""
+	for _, command := range hostileCommands {
+		args, data := strings.Fields(command[1]), ""
 		if args[0] == "publish" {
 			data = filepath.Join(t.TempDir(), "data")
 			if err := os.CopyFS(data, os.DirFS(empty)); err != nil {
@@ -303,20 +376,39 @@ func runInHostile(t *testing.T, change func(t *testing.T, dir, program string) [
 		cmd.Stderr = &stderr
 		_ = cmd.Run() // some fail
 		if text, err := os.ReadFile(ran); err == nil {
-			t.Errorf("larder %s runs a program: %s", command, text)
+			t.Errorf("larder %s runs a program: %s", command[1], text)
 		}
 		_ = os.Remove(ran)
-		published := cmp.Or(strings.Join(publishedValues(t, data), " and "), "-")
-		fmt.Fprintf(&table, "larder %s\n  exit code %d, published: %s\n", command, cmd.ProcessState.ExitCode(), published)
-		// After the progress, there are an error and a hint.
-		if at := strings.Index(stderr.String(), "larder: "); at >= 0 {
-			problem, _, _ := strings.Cut(stderr.String()[at:], "Usage: ")
-			for line := range strings.Lines(strings.ReplaceAll(problem, dir, "REPOSITORY")) {
-				table.WriteString("  " + hashText.ReplaceAllString(steady(line), "HASH"))
-			}
+		cell := cmp.Or(strings.Join(publishedValues(t, data), " and "), "ok")
+		if code := cmd.ProcessState.ExitCode(); code != 0 {
+			_, problem, _ := strings.Cut(stderr.String(), "larder: ") // after the progress
+			problem, _, _ = strings.Cut(problem, "Usage: ")
+			problem = strings.TrimPrefix(problem, "cannot publish acme/vpc/aws 1.0.0: ")
+			problem = hashText.ReplaceAllString(steady(strings.ReplaceAll(problem, dir, "REPOSITORY")), "HASH")
+			cell = fmt.Sprintf("exit code %d: %s\n", code, strings.ReplaceAll(strings.TrimSpace(problem), "\n", "\n    "))
 		}
+		cells = append(cells, cell)
 	}
-	return table.String()
+	return cells
+}
+
+// The programs of the forms would run: git itself runs them.
+func TestHostileProgramRuns(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("LEFT OUT: the programs are scripts of Unix")
+	}
+	dir := t.TempDir()
+	git(t, dir, "init", "--quiet", "--initial-branch=main")
+	commitTo(t, dir, "reviewed")
+	script, ran := program(t, t.TempDir())
+	configure(t, filepath.Join(dir, ".git"), script)
+	status := exec.CommandContext(t.Context(), "git", "status")
+	status.Dir = dir
+	_ = status.Run() // some of the programs make it fail
+	if _, err := os.Stat(ran); err != nil {
+		t.Errorf("git runs no program: %v", err)
+	}
 }
 
 // hashText matches the hash of a commit or of a file.
@@ -347,14 +439,16 @@ func publishedValues(t *testing.T, data string) (values []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if header.Name != "main.tf" {
-				continue
-			}
 			text, err := io.ReadAll(in)
 			if err != nil {
 				t.Fatal(err)
 			}
-			values = append(values, strings.Split(string(text), `"`)[3])
+			switch {
+			case header.Name == "main.tf":
+				values = append(values, strings.Split(string(text), `"`)[3])
+			case header.Name == "x.own" && string(text) != "x\n":
+				values = append(values, "changed bytes")
+			}
 		}
 	}
 	slices.Sort(values)

@@ -236,7 +236,7 @@ func (c *cli) publishModuleThrough(
 	result := prepared.ModuleResult
 	if v.dryRun {
 		v.NotChecked = to.host
-		err = prepared.CheckSecrets()
+		err = prepared.CheckContent()
 	} else {
 		err = c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) (err error) {
 			p.Progress = progress

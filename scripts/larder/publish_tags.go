@@ -276,13 +276,14 @@ func (c *cli) publishReleases(
 	for i, r := range found {
 		progress.Step(fmt.Sprintf("%s, %d of %d", r, i+1, len(found)))
 		one := publishedTag{Address: r.Address.String(), Version: r.Version, Tag: r.TagName, Path: r.Path}
-		dir, err := worktree.Extract(ctx, r)
+		m := releases.Module{
+			Address: r.Address, Version: r.Version, Description: r.Description,
+			AllowSecrets: slices.Concat(r.AllowSecrets, flags.allowSecrets),
+		}
+		err := worktree.Extract(ctx, r, &m)
 		var result releases.ModuleResult
 		if err == nil {
-			result, err = do(ctx, releases.Module{
-				Dir: dir, Address: r.Address, Version: r.Version, Description: r.Description,
-				AllowSecrets: slices.Concat(r.AllowSecrets, flags.allowSecrets),
-			})
+			result, err = do(ctx, m)
 		} else if ctx.Err() == nil {
 			err = fmt.Errorf("cannot publish %s: %w", r, err)
 		}

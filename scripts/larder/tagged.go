@@ -65,22 +65,24 @@ func useTag(ctx context.Context, m *releases.Module) (string, *monorepo.Worktree
 	case 0:
 		return fail("no tag of the checked out commit matches "+patterns[0].Tag+" with a version", name)
 	case 1:
-		edited, err := repository.Edited(ctx, []monorepo.Module{{Path: path}})
-		if err != nil {
-			return "", nil, err
-		}
-		if edited {
-			return fail("the folder differs from the tag "+printable.Escape(found[0].TagName),
-				"Commit the changes and create a tag, or name the version.")
-		}
 		found[0].Path = path
 		worktree, err := repository.Worktree(ctx)
 		if err != nil {
 			return "", nil, err
 		}
 		m.Version = found[0].Version
-		if m.Dir, err = worktree.Extract(ctx, found[0]); err != nil {
+		err = worktree.Extract(ctx, found[0], m)
+		edited := false
+		if err == nil && len(m.Incomplete) == 0 { // the checkout has the content, and so differs
+			edited, err = repository.Edited(ctx, []monorepo.Module{{Path: path}})
+		}
+		if err != nil {
 			return "", nil, errors.Join(err, worktree.Close())
+		}
+		if edited {
+			_ = worktree.Close() // the error is more important
+			return fail("the folder differs from the tag "+printable.Escape(found[0].TagName), "Commit the changes and "+
+				"create a tag, or name the version. A file with a filter in .gitattributes always differs.")
 		}
 		return found[0].TagName, worktree, nil
 	}

@@ -9,12 +9,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +25,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/location"
+	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -186,7 +190,11 @@ func (g gitRun) checkout(ctx context.Context, commit, folder, dir string) error 
 	if _, err := g.repository.RunIn(ctx, dir, index, "checkout", "--quiet", "--force", "--detach", commit); err != nil {
 		return err
 	}
-	return g.repository.CheckFolder(ctx, commit, dir, folder)
+	lacks, err := g.repository.Incomplete(ctx, commit, dir, folder)
+	for _, name := range slices.Sorted(maps.Keys(lacks)) {
+		return invalidTree("%s %s", printable.Mark(path.Join(folder, name), 200), lacks[name])
+	}
+	return err
 }
 
 // fetch fetches the commit of a location, and returns its hash.

@@ -97,7 +97,7 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (releases.ModuleResult, error) {
 	ours := m.Record
 	published, err := p.publish(ctx, thing{
-		m.Address.String(), m.Address.Path(), ours.Version, m.CheckSecrets,
+		m.Address.String(), m.Address.Path(), ours.Version, m.CheckContent,
 	}, []releases.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description, CopiedFrom: ours.CopiedFrom,
 		AllowSecrets: ours.AllowedSecrets,
