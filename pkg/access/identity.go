@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -96,23 +97,34 @@ func (c *Control) VerifyLogin(ctx context.Context, l Login, idToken, accessToken
 	case id.Issuer != l.Issuer:
 		return Identity{}, badCredential("the access token is not of issuer %s", l.Issuer)
 	case !samePerson(l.Issuer, all, id.Claims):
-		return Identity{}, badCredential("the access token and the ID token of issuer %s have different subjects", l.Issuer)
+		return Identity{}, badCredential("the access token and the ID token of issuer %s are not of the same person "+
+			"(with Entra ID, the login needs the scope profile)", l.Issuer)
 	}
 	return id, nil
 }
 
-// samePerson reports whether two tokens of an issuer are of the same person. The
-// subjects of Microsoft Entra ID differ between applications, but not the
-// object ids.
+// samePerson reports whether an ID token and an access token of an issuer are of
+// the same person. The subjects of Microsoft Entra ID differ between applications,
+// but not the object ids. Okta's access tokens have the ID token's subject as uid.
 //
 // Source: https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference.
-func samePerson(issuer string, one, other map[string]any) bool {
-	claim := "sub"
-	if strings.HasPrefix(issuer, "https://login.microsoftonline.") {
-		claim = "oid"
+func samePerson(issuer string, idToken, accessToken map[string]any) bool {
+	same := func(claim, as string) bool {
+		value, _ := idToken[claim].(string)
+		return value != "" && accessToken[as] == value
 	}
-	subject, _ := one[claim].(string)
-	return subject != "" && other[claim] == subject
+	if isMicrosoft(issuer) && idToken["oid"] != nil && accessToken["oid"] != nil {
+		return same("oid", "oid")
+	}
+	return same("sub", "sub") || same("sub", "uid")
+}
+
+// isMicrosoft reports whether an issuer is of Microsoft, in any of its clouds.
+func isMicrosoft(issuer string) bool {
+	u, err := url.Parse(issuer)
+	return err == nil && (u.Host == "sts.windows.net" || slices.ContainsFunc(
+		[]string{".microsoftonline.com", ".microsoftonline.us", ".microsoftonline.cn", ".ciamlogin.com"},
+		func(domain string) bool { return strings.HasSuffix(u.Host, domain) }))
 }
 
 func checkIDToken(signedBy string, all map[string]any, l Login, now time.Time) error {

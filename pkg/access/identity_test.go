@@ -337,7 +337,10 @@ func TestSamePerson(t *testing.T) {
 		"no subject":      {"https://a.example", map[string]any{}, map[string]any{}, false},
 		"same object":     {entra, map[string]any{"sub": "1", "oid": "ada"}, map[string]any{"sub": "2", "oid": "ada"}, true},
 		"other object":    {entra, map[string]any{"sub": "1", "oid": "ada"}, map[string]any{"sub": "1", "oid": "eve"}, false},
-		"no object":       {entra, map[string]any{"sub": "1"}, map[string]any{"sub": "1"}, false},
+		"no object":       {entra, map[string]any{"sub": "1"}, map[string]any{"sub": "2", "oid": "ada"}, false},
+		"another cloud":   {"https://acme.ciamlogin.com/x/v2.0", map[string]any{"sub": "1", "oid": "ada"}, map[string]any{"sub": "2", "oid": "ada"}, true},
+		"Okta":            {"https://acme.okta.com", map[string]any{"sub": "00u1"}, map[string]any{"sub": "ada@example.com", "uid": "00u1"}, true},
+		"other of Okta":   {"https://acme.okta.com", map[string]any{"sub": "00u1"}, map[string]any{"sub": "eve@example.com", "uid": "00u2"}, false},
 		"not from Entra":  {"https://a.example", map[string]any{"oid": "ada"}, map[string]any{"oid": "ada"}, false},
 		"looks like text": {"https://a.example", map[string]any{"sub": 1.0}, map[string]any{"sub": 1.0}, false},
 	} {

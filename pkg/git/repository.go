@@ -214,7 +214,10 @@ func (r *Repository) RunOnline(ctx context.Context, to Connection, args ...strin
 	if !to.Lends {
 		c.keeps = hasPrefix("GIT_SSL_CAINFO=", "GIT_SSL_CAPATH=")
 		c.environ = append(c.environ, "GIT_ALLOW_PROTOCOL=https", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
-			"GIT_ASKPASS=", "HOME="+r.dir, "USERPROFILE="+r.dir, "XDG_CONFIG_HOME="+r.dir)
+			"GIT_ASKPASS=", "HOME="+r.dir, "USERPROFILE="+r.dir, "XDG_CONFIG_HOME="+r.dir,
+			// Kerberos would use a ticket of the user.
+			"KRB5CCNAME=FILE:"+filepath.Join(r.dir, "none"), "KRB5_CLIENT_KTNAME=FILE:"+filepath.Join(r.dir, "none"))
+		c.settings = append(slices.Clone(c.settings), Setting{"http.emptyAuth", "false"})
 	}
 	return c.run(ctx, args...)
 }

@@ -846,8 +846,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// lent gives git of this machine a credential for every host, and returns
-// whether a request had it.
+// lent gives git of this machine a credential for every host.
 func lent(t *testing.T, kind string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -925,6 +924,32 @@ func TestCredentialsOfGit(t *testing.T) {
 				t.Errorf("the host is named: %v", err)
 			}
 		})
+	}
+}
+
+// Git does not try to log in to a host that nobody named, even if the location has
+// a user. Windows and Kerberos would use the login of the person.
+func TestUserOfOtherHost(t *testing.T) {
+	t.Parallel()
+	var logins atomic.Int32
+	path := handle(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			logins.Add(1)
+		}
+		w.Header().Add("WWW-Authenticate", "Negotiate")
+		w.Header().Add("WWW-Authenticate", "NTLM")
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	for _, user := range []string{"", "git"} {
+		f := fetcher(t)
+		f.Hosts = nil
+		from := "git::" + strings.Replace(served.URL, "https://", "https://"+user+"@", 1) + path + "a.git"
+		if _, err := f.Folder(t.Context(), at(t, from), t.TempDir()); err == nil {
+			t.Errorf("%s: got no error", from)
+		}
+	}
+	if n := logins.Load(); n != 0 {
+		t.Errorf("%d requests try to log in", n)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +36,10 @@ const gitTimeout = 10 * time.Minute
 
 // The further bounds of a repository. Tests lower them.
 var (
-	// stepTimeout bounds the time in which a fetch must store stepBytes, and the
-	// time of each other command of git. A few kilobytes can otherwise keep git
-	// busy for hours.
-	stepTimeout = 2 * time.Minute
+	// stepTimeout bounds the time in which a fetch must store stepBytes, which
+	// includes the time in which both sides compress. It also bounds the time in
+	// which git lists a commit. A few kilobytes can otherwise keep git busy for hours.
+	stepTimeout = 5 * time.Minute
 	// maxObjects bounds the objects of a fetch.
 	maxObjects uint32 = 2_000_000
 )
@@ -66,6 +67,10 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 			"%w location of the module: ssh would use a key of this machine for %s, which you did not name",
 			registry.ErrInvalid, host))
 	}
+	if at.URL.Scheme == "https" && !f.names(host) {
+		anonymous := *at.URL
+		anonymous.User, at.URL = nil, &anonymous // with a user, git would try to log in
+	}
 	connection, p, err := f.connection(ctx, at)
 	if err != nil {
 		return err
@@ -86,11 +91,11 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	switch refused := p.refused(); {
 	case err != nil && refused != nil:
 		err = refused
-	case err != nil && ctx.Err() == nil && !f.names(host) && !errors.Is(err, errLimit) && !errors.Is(err, errNoCommit):
+	case err != nil && !f.names(host) && needsLogin.MatchString(err.Error()):
 		err = f.unnamed(host, "%w", err)
 	}
 	if err == nil {
-		err = g.step(func(ctx context.Context) error { return g.checkout(ctx, commit, at.Folder, dir) })
+		err = g.checkout(commit, at.Folder, dir)
 	}
 	if err == nil {
 		return nil
@@ -106,6 +111,9 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	}
 	return err
 }
+
+// needsLogin matches the messages of git for a repository that may need a login.
+var needsLogin = regexp.MustCompile(`Authentication failed|could not read Username|\b40[134]\b|not found`)
 
 // errLimit means that a repository exceeds a limit.
 var errLimit = errors.New("over a limit")
@@ -124,8 +132,12 @@ func (f *Fetcher) unnamed(host, format string, args ...any) error {
 func (f *Fetcher) connection(ctx context.Context, at location.Location) (c git.Connection, p *proxy, err error) {
 	c.Lends = f.names(at.URL.Hostname())
 	c.Settings = []git.Setting{
-		{Key: "fetch.recurseSubmodules", Value: "false"}, {Key: "http.followRedirects", Value: "initial"},
-		{Key: "fetch.unpackLimit", Value: "1"}, // so that watch sees the pack
+		{Key: "fetch.recurseSubmodules", Value: "false"}, {Key: "fetch.unpackLimit", Value: "1"}, // so that watch sees the pack
+	}
+	setting := func(key, value string) {
+		// A setting for the URL overrides those of the user for a part of it.
+		c.Settings = append(c.Settings, git.Setting{Key: "http." + key, Value: value},
+			git.Setting{Key: "http." + at.URL.String() + "." + key, Value: value})
 	}
 	if at.URL.Scheme == "ssh" {
 		return c, nil, f.Client.CheckHost(ctx, at.URL.Hostname())
@@ -139,12 +151,16 @@ func (f *Fetcher) connection(ctx context.Context, at location.Location) (c git.C
 		if p, err = f.proxy(ctx, c.Lends); err != nil {
 			return c, nil, err
 		}
-		c.Settings = append(c.Settings, git.Setting{Key: "http.proxy", Value: "http://" + p.address})
+		setting("proxy", "http://"+p.address)
 		bypass = append(bypass, "https_proxy", "http_proxy", "all_proxy")
-	} else if c.Lends {
-		// Nothing sees whether git is redirected to another host.
-		c.Settings = append(c.Settings, git.Setting{Key: "http.followRedirects", Value: "false"})
 	}
+	follow := "initial"
+	if proxied && c.Lends || !c.Lends && runtime.GOOS == "windows" {
+		// Nothing sees whether git is redirected to another host. Windows would use the
+		// person's login for a redirect to a URL with a user.
+		follow = "false"
+	}
+	setting("followRedirects", follow)
 	for _, name := range bypass {
 		c.Environ = append(c.Environ, name+"=", strings.ToUpper(name)+"=")
 	}
@@ -182,15 +198,18 @@ func (g gitRun) step(do func(context.Context) error) error {
 }
 
 // checkout checks the files of a commit, and checks them out into dir.
-func (g gitRun) checkout(ctx context.Context, commit, folder, dir string) error {
-	if err := g.check(ctx, commit); err != nil {
+func (g gitRun) checkout(commit, folder, dir string) error {
+	if err := g.step(func(ctx context.Context) error { return g.check(ctx, commit) }); err != nil {
 		return err
 	}
-	index := filepath.Join(g.dir, "index")
-	if _, err := g.repository.RunIn(ctx, dir, index, "checkout", "--quiet", "--force", "--detach", commit); err != nil {
-		return err
+	_, err := g.repository.RunIn(g.ctx, dir, filepath.Join(g.dir, "index"), "checkout", "--quiet", "--force", "--detach", commit)
+	var lacks map[string]string
+	if err == nil {
+		lacks, err = g.repository.Incomplete(g.ctx, commit, dir, folder)
 	}
-	lacks, err := g.repository.Incomplete(ctx, commit, dir, folder)
+	if err != nil && g.ctx.Err() != nil {
+		err = context.Cause(g.ctx)
+	}
 	for _, name := range slices.Sorted(maps.Keys(lacks)) {
 		return invalidTree("%s %s", printable.Mark(path.Join(folder, name), 200), lacks[name])
 	}
