@@ -60,9 +60,12 @@ func Open(ctx context.Context, dir string) (*Repository, error) {
 	return r, err
 }
 
+// embedded matches git's error for a repository without a folder .git of its own.
+var embedded = regexp.MustCompile(`cannot use bare repository '(.*)' \(safe\.bareRepository is`)
+
 // openError returns the error of [Open] if git refuses a repository or finds none.
 func (f *failure) openError() error {
-	const trust, embedded = "\tgit config --global --add safe.directory ", "(safe.bareRepository is 'explicit')"
+	const trust = "\tgit config --global --add safe.directory "
 	for line := range strings.Lines(f.messages) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, trust) {
@@ -70,10 +73,10 @@ func (f *failure) openError() error {
 				"cannot use the Git repository: another user owns its folder"),
 				"To trust it, run `%s`.", printable.Escape(strings.TrimSpace(line)))
 		}
-		if strings.HasSuffix(line, embedded) {
+		if found := embedded.FindStringSubmatch(line); found != nil {
 			return registry.WithHint(registry.Errorf(registry.ErrInvalid,
-				"cannot use the Git repository: the folder, or one above it, has the files of a repository among its own"),
-				"Anyone can put the files HEAD, config, objects and refs into a commit. Find out who did.")
+				"cannot use the Git repository %s: it is among the files of a folder", printable.Escape(found[1])),
+				"Anyone can put its files HEAD, config, objects and refs into a commit. Remove them if they should not be there.")
 		}
 	}
 	if f.messages == "" || strings.Contains(f.messages, "not a git repository") {

@@ -233,7 +233,7 @@ func (r *Repository) Worktree(ctx context.Context) (*Worktree, error) {
 		return nil, fmt.Errorf("cannot create a temporary folder: %w", err)
 	}
 	w := &Worktree{repository: r, dir: dir}
-	own := filepath.Join(dir, "git")
+	own := filepath.Join(dir, "repository")
 	for _, name := range []string{w.files(), own} {
 		if err := os.Mkdir(name, 0o700); err != nil {
 			return nil, errors.Join(fmt.Errorf("cannot create a temporary folder: %w", err), w.Close())
