@@ -877,7 +877,7 @@ func lent(t *testing.T, kind string) {
 		texts[config] = "[core]\n\taskPass = " + program + "\n"
 	}
 	for name, text := range texts {
-		if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // git runs one of them
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -177,12 +177,12 @@ type gitRun struct {
 
 // online runs git with a connection. It returns the cause of its context's end, if
 // it has ended.
-func (g gitRun) online(args ...string) ([]byte, error) {
-	out, err := g.repository.RunOnline(g.ctx, g.connection, args...)
+func (g gitRun) online(args ...string) error {
+	_, err := g.repository.RunOnline(g.ctx, g.connection, args...)
 	if err != nil && g.ctx.Err() != nil {
 		err = context.Cause(g.ctx)
 	}
-	return out, err
+	return err
 }
 
 // step runs a function within stepTimeout.
@@ -221,7 +221,7 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	if at.URL.Scheme == "ssh" {
 		// These two, and the setting that the variable would override, can contain the
 		// key.
-		_, missing := g.online("config", "--get", "core.sshCommand")
+		missing := g.online("config", "--get", "core.sshCommand")
 		if missing != nil && os.Getenv("GIT_SSH_COMMAND") == "" && os.Getenv("GIT_SSH") == "" {
 			g.connection.Environ = append(g.connection.Environ, "GIT_SSH_COMMAND=ssh -o BatchMode=yes")
 		}
@@ -235,10 +235,10 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	watched := g
 	watched.ctx = ctx
 	url, ref := at.URL.String(), cmp.Or(at.Ref, "HEAD")
-	_, err = watched.online("fetch", "--quiet", "--no-tags", "--depth=1", "--", url, ref)
+	err = watched.online("fetch", "--quiet", "--no-tags", "--depth=1", "--", url, ref)
 	if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "shallow") {
 		// A repository in a folder of a web server cannot send less than its history.
-		_, err = watched.online("fetch", "--quiet", "--no-tags", "--", url, ref)
+		err = watched.online("fetch", "--quiet", "--no-tags", "--", url, ref)
 	}
 	switch {
 	case err == nil:
@@ -256,7 +256,7 @@ func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	}
 	// A server may not let clients fetch a commit by its hash, and a hash may be
 	// abbreviated. So fetch everything.
-	_, err = watched.online("fetch", "--quiet", "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+	err = watched.online("fetch", "--quiet", "--", url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 	if err != nil {
 		return "", err
 	}
@@ -302,7 +302,7 @@ func (g gitRun) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		if size >= before+stepBytes {
 			before, since = size, time.Now()
 		}
-		why := ""
+		var why string
 		switch {
 		case size > maxBytes:
 			why = fmt.Sprintf("it has more than %d bytes", maxBytes)
@@ -323,7 +323,12 @@ func (g gitRun) watch(ctx context.Context, stop context.CancelCauseFunc) {
 //
 // Source: https://git-scm.com/docs/pack-format.
 func (g gitRun) stored() (size int64, objects uint32) {
-	_ = filepath.WalkDir(filepath.Join(g.dir, "objects"), func(name string, e fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(filepath.Join(g.dir, "objects"))
+	if err != nil {
+		return 0, 0
+	}
+	defer root.Close()
+	_ = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // git renames files meanwhile
 		}
@@ -332,7 +337,7 @@ func (g gitRun) stored() (size int64, objects uint32) {
 			return nil //nolint:nilerr // as above
 		}
 		size += info.Size()
-		if f, err := os.Open(name); err == nil {
+		if f, err := root.Open(name); err == nil {
 			var header [12]byte
 			if _, err := io.ReadFull(f, header[:]); err == nil && string(header[:4]) == "PACK" {
 				objects = max(objects, binary.BigEndian.Uint32(header[8:]))
