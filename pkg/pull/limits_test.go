@@ -16,6 +16,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // named returns a provider of the origin of inventory.
@@ -34,6 +35,13 @@ func indexRequest(p registry.MirrorProvider) protocol.PullRequest {
 // is no error, no request to the origin, and no answer of the origin.
 func TestLookupsAtOnce(t *testing.T) {
 	t.Parallel()
+	for name, test := range map[string]struct{ callers, want int }{"of one caller": {1, 16}, "of four callers": {4, 32}} {
+		t.Run(name, func(t *testing.T) { testLookupsAtOnce(t, test.callers, test.want) })
+	}
+}
+
+func testLookupsAtOnce(t *testing.T, callers, want int) {
+	t.Helper()
 	const clients = 60
 	origin := newMemoryOrigin(t)
 	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
@@ -46,13 +54,14 @@ func TestLookupsAtOnce(t *testing.T) {
 		var running sync.WaitGroup
 		for i := range clients {
 			running.Go(func() {
-				if _, err := w.Do(t.Context(), indexRequest(named("acme", fmt.Sprint("p", i)))); err != nil {
+				ctx := requestlog.NewContext(t.Context(), &requestlog.Entry{Caller: fmt.Sprint("ci-", i%callers)})
+				if _, err := w.Do(ctx, indexRequest(named("acme", fmt.Sprint("p", i)))); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		synctest.Wait()
-		if got, want := origin.times("/versions"), 32; got != want {
+		if got := origin.times("/versions"); got != want {
 			t.Errorf("the origin has %d requests at once, want %d", got, want)
 		}
 		begin := time.Now()

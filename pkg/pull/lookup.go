@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // The limits of a process. Many readers can make it look up many providers at
@@ -14,6 +15,8 @@ import (
 const (
 	// maxLookups is how many look-ups for clients there are at once.
 	maxLookups = 32
+	// callerLookups is how many of them are of one caller.
+	callerLookups = 16
 	// maxLarge is how many of them have read a large document and have not ended.
 	maxLarge = 4
 	// maxMisses is how many look-ups can find no provider at once. After that, there
@@ -31,23 +34,68 @@ type lookups struct {
 	running chan struct{}
 	large   chan struct{}
 
-	mu     sync.Mutex
-	misses int       // that still count
-	since  time.Time // when one of them stopped to count
+	mu      sync.Mutex
+	callers map[string]*callerRoom // that have look-ups, by their names
+	misses  int                    // that still count
+	since   time.Time              // when one of them stopped to count
+}
+
+// callerRoom is the room for look-ups of one caller.
+type callerRoom struct {
+	running chan struct{}
+	users   int // look-ups that wait or run
 }
 
 func newLookups() *lookups {
-	return &lookups{running: make(chan struct{}, maxLookups), large: make(chan struct{}, maxLarge)}
+	return &lookups{
+		running: make(chan struct{}, maxLookups), large: make(chan struct{}, maxLarge), callers: make(map[string]*callerRoom),
+	}
+}
+
+// enter waits for room of the caller of a request, and for room in the process.
+// The caller calls leave if there is no error.
+func (l *lookups) enter(ctx context.Context) (leave func(), err error) {
+	name := requestlog.From(ctx).Caller
+	l.mu.Lock()
+	room := l.callers[name]
+	if room == nil {
+		room = &callerRoom{running: make(chan struct{}, callerLookups)}
+		l.callers[name] = room
+	}
+	room.users++
+	l.mu.Unlock()
+	forget := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if room.users--; room.users == 0 {
+			delete(l.callers, name)
+		}
+	}
+	if err := acquire(ctx, room.running); err != nil {
+		forget()
+		return nil, err
+	}
+	if err := acquire(ctx, l.running); err != nil {
+		<-room.running
+		forget()
+		return nil, err
+	}
+	return func() {
+		<-l.running
+		<-room.running
+		forget()
+	}, nil
 }
 
 // do does some work when there is room for a look-up. The work keeps its room for
 // large documents from the first one until its end. If there is no room in time,
 // that is [errFull].
 func (l *lookups) do(ctx context.Context, work func(context.Context) error) error {
-	if err := acquire(ctx, l.running); err != nil {
+	leave, err := l.enter(ctx)
+	if err != nil {
 		return err
 	}
-	defer func() { <-l.running }()
+	defer leave()
 	var mu sync.Mutex // a version is described by several requests at once
 	reserved := false
 	defer func() {
