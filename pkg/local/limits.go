@@ -109,6 +109,10 @@ func timed(conn net.Conn) *timedConn {
 func (l *boundedListener) timeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*timedConn)
+		if c == nil { // not a request of the server's own connections
+			next.ServeHTTP(w, r)
+			return
+		}
 		l.begin(c)
 		t := &timedRequest{
 			ResponseWriter: w, control: http.NewResponseController(w), conn: c, stream: r.ProtoMajor == 2,
