@@ -123,7 +123,11 @@ func (l *boundedListener) timeRequests(next http.Handler) http.Handler {
 			body := r.Body
 			r = r.WithContext(r.Context()) // the server compares the body of its own request
 			r.Body = &timedBody{body, t}
-			t.extend()
+			if t.stream {
+				t.clear()
+			} else {
+				t.extend() // the server reads a body that the handler does not
+			}
 		}
 		next.ServeHTTP(t, r)
 	})
@@ -169,6 +173,13 @@ func (t *timedRequest) extend() {
 	}
 }
 
+// clear removes the deadline. The deadline of a stream ends its body for good,
+// also while nobody reads.
+func (t *timedRequest) clear() {
+	t.deadline = time.Time{}
+	_ = t.control.SetReadDeadline(t.deadline)
+}
+
 // timedBody is the body of a request.
 type timedBody struct {
 	io.ReadCloser
@@ -186,9 +197,12 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	if t.received += n; t.received >= bodyPart {
 		t.received, t.left = 0, bodyTimeout
 	}
-	if errors.Is(err, io.EOF) && !t.complete {
+	switch {
+	case errors.Is(err, io.EOF) && !t.complete:
 		t.complete = true
-		_ = t.control.SetReadDeadline(time.Time{}) // the handler may take its time
+		t.clear() // the handler may take its time
+	case err == nil && t.stream:
+		t.clear()
 	}
 	return n, err
 }

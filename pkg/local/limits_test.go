@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,8 +36,8 @@ type limitedServer struct {
 }
 
 // limited serves /large, /small, /late, which writes after the write timeout,
-// /body, which reads the body of a request, and /block, which ends with the
-// test, over TLS.
+// /body, which reads the body of a request, /pause, which also pauses before each
+// of its first reads, and /block, which ends with the test, over TLS.
 func limited(t *testing.T, listener net.Listener, connections int) (s *httptest.Server, bounded net.Listener) {
 	t.Helper()
 	block := make(chan struct{})
@@ -55,9 +56,16 @@ func limited(t *testing.T, listener net.Listener, connections int) (s *httptest.
 		time.Sleep(3 * shortWrite)
 		_, _ = io.WriteString(w, "late")
 	})
-	mux.HandleFunc("/body", func(w http.ResponseWriter, r *http.Request) {
+	body := func(w http.ResponseWriter, r *http.Request) {
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprintf(w, "%d bytes, late %v, %v", n, errors.Is(err, os.ErrDeadlineExceeded), err == nil)
+	}
+	mux.HandleFunc("/body", body)
+	mux.HandleFunc("/pause", func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(90 * time.Second) // longer than the server's ReadTimeout
+		_, _ = r.Body.Read(make([]byte, 1))
+		time.Sleep(30 * time.Second)
+		body(w, r)
 	})
 	mux.HandleFunc("/block", func(http.ResponseWriter, *http.Request) { <-block })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
@@ -716,6 +724,32 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return min(len(p), b.size), nil
 }
 
+// post sends a body with a protocol. It returns the body of the response, and
+// after which time the response began.
+func (s limitedServer) post(
+	t *testing.T, protocol, path string, body io.Reader,
+) (answer string, took time.Duration) {
+	t.Helper()
+	if protocol == "HTTP/1.1" {
+		transport, _ := s.Client().Transport.(*http.Transport)
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetHTTP1(true)
+		transport.TLSClientConfig.NextProtos = nil
+	}
+	begin := time.Now()
+	response, err := s.Client().Post(s.URL+path, "", body) //nolint:noctx // the server's own client
+	took = time.Since(begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.Proto != protocol {
+		t.Errorf("the protocol is %s", response.Proto)
+	}
+	got, _ := io.ReadAll(response.Body)
+	return string(got), took
+}
+
 // A body that arrives too slowly is ended, and one that arrives at all is not.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
@@ -733,24 +767,9 @@ func TestSlowBody(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					s := limitedWithin(t, 100)
-					if protocol == "HTTP/1.1" {
-						transport, _ := s.Client().Transport.(*http.Transport)
-						transport.Protocols = new(http.Protocols)
-						transport.Protocols.SetHTTP1(true)
-						transport.TLSClientConfig.NextProtos = nil
-					}
-					begin, body := time.Now(), test.body
-					response, err := s.Client().Post(s.URL+"/body", "", &body) //nolint:noctx // the server's own client
-					took := time.Since(begin)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer response.Body.Close()
-					if response.Proto != protocol {
-						t.Errorf("the protocol is %s", response.Proto)
-					}
-					got, _ := io.ReadAll(response.Body)
-					if string(got) != test.want {
+					body := test.body
+					got, took := s.post(t, protocol, "/body", &body)
+					if got != test.want {
 						t.Errorf("answered %q, want %q", got, test.want)
 					}
 					if took != test.took {
@@ -760,5 +779,23 @@ func TestSlowBody(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// The time in which the handler does not read does not count.
+func TestPausedBody(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := limitedWithin(t, 100)
+				body := bytes.NewReader(make([]byte, 4<<20)) // more than the server buffers
+				got, _ := s.post(t, protocol, "/pause", body)
+				if want := "4194303 bytes, late false, true"; got != want {
+					t.Errorf("answered %q, want %q", got, want)
+				}
+			})
+		})
 	}
 }
