@@ -329,6 +329,7 @@ func (l *boundedListener) track(conn net.Conn, state http.ConnState) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	c.idle = state == http.StateIdle
 	switch state {
 	case http.StateNew:
 		// Accept has added it.
@@ -348,12 +349,20 @@ func (l *boundedListener) wait(c *timedConn) {
 	l.changed.Signal()
 }
 
+// resume ends wait, unless the client has reset all requests. The caller has
+// locked the listener.
+func (l *boundedListener) resume(c *timedConn) {
+	if !c.idle {
+		delete(l.waiting, c)
+	}
+}
+
 // begin counts a request of a connection.
 func (l *boundedListener) begin(c *timedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.requests++
-	delete(l.waiting, c)
+	l.resume(c)
 }
 
 // end stops counting a request. waits reports whether the server still waits for
@@ -382,7 +391,7 @@ func (l *boundedListener) proceed(c *timedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.awaiting--
-	delete(l.waiting, c)
+	l.resume(c)
 }
 
 // forget removes a connection, which makes room for another.
@@ -415,7 +424,8 @@ type timedConn struct {
 
 	// The listener's mu protects these.
 	dropped            bool
-	requests, awaiting int // requests that are served, and those of them that wait for their body
+	idle               bool // by the server's state, which ignores running handlers
+	requests, awaiting int  // requests that are served, and those of them that wait for their body
 
 	mu       sync.Mutex
 	deadline time.Time // the server's own deadline, or zero

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -434,6 +435,49 @@ func (c slowlyClosed) Close() error {
 	c.closing <- struct{}{}
 	<-c.release
 	return nil
+}
+
+// A connection of HTTP/2 stays idle if its client has reset the request before the
+// handler begins.
+func TestResetRequest(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]io.Reader{"no body": nil, "a body": strings.NewReader("x")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const most = 2
+				listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+				server := &http.Server{ReadHeaderTimeout: time.Second}
+				server.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+				})
+				limited := local.Limit(server, listener, most, shortWrite)
+				defer limited.Close()
+				for range most {
+					go func() { _, _ = listener.dial(t.Context()) }()
+					conn, err := limited.Accept()
+					if err != nil {
+						t.Fatal(err)
+					}
+					server.ConnState(conn, http.StateActive)
+					server.ConnState(conn, http.StateIdle)
+					r := httptest.NewRequestWithContext(server.ConnContext(t.Context(), conn), http.MethodPost, "/", body)
+					r.ProtoMajor = 2
+					server.Handler.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				accepted := false
+				go func() {
+					_, err := limited.Accept()
+					accepted = err == nil
+				}()
+				_, _ = listener.dial(t.Context())
+				synctest.Wait()
+				if !accepted {
+					t.Error("the connections do not make room")
+				}
+			})
+		})
+	}
 }
 
 // Connections with a request under way are not closed: new ones wait for them.
