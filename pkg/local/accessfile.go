@@ -106,6 +106,13 @@ func (f *accessFile) update(ctx context.Context) {
 	}
 }
 
+// logAgain implements [reloaded].
+func (f *accessFile) logAgain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed.logged = time.Time{}
+}
+
 // use makes the server use new settings, and logs how they differ.
 func (f *accessFile) use(ctx context.Context, next access.Settings, text []byte) {
 	earlier := f.settings

@@ -116,6 +116,48 @@ func TestAccessFile(t *testing.T) {
 	}
 }
 
+// Reload logs again why files still cannot be used.
+func TestReloadOfBrokenFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		settings := filepath.Join(dir, "access.json")
+		writeFile(t, settings, []byte("{}"))
+		f, err := openAccess(t.Context(), settings, newLogger(&log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := &certificateFiles{
+			cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key"), host: "registry.example.com",
+		}
+		made := certify(t, 1, files.host, time.Now().Add(60*day))
+		writeFile(t, files.cert, made.cert)
+		writeFile(t, files.key, made.key)
+		c, err := newCertificates(files, time.Now, newLogger(&log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{certificates: c, access: f}
+		writeFile(t, settings, []byte("{"))
+		writeFile(t, files.cert, []byte("x"))
+		for range 10 {
+			time.Sleep(reloadInterval)
+			c.update(t.Context())
+			f.update(t.Context())
+		}
+		logged := log.String()
+		if lines := strings.Count(logged, "\n"); lines != 2 {
+			t.Errorf("logged %d lines, want 2: %s", lines, logged)
+		}
+		log.Reset()
+		s.Reload(t.Context())
+		if diff := cmp.Diff(logged, log.String()); diff != "" {
+			t.Errorf("the log of a reload (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // The pages offer a login that is added to the file of a running server.
 func TestAccessFileLogin(t *testing.T) {
 	t.Parallel()

@@ -125,6 +125,13 @@ func (c *certificates) update(context.Context) {
 	c.warn()
 }
 
+// logAgain implements [reloaded].
+func (c *certificates) logAgain() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed.logged = time.Time{}
+}
+
 // warn logs once a day that the certificate expires soon, and immediately that
 // it has expired.
 func (c *certificates) warn() {

@@ -366,11 +366,13 @@ func ended(err error) error {
 }
 
 // Reload reads the files of the options immediately, and not after at most a
-// second. If they cannot be used, the server logs the reason and continues with
-// what it has.
+// second. If they cannot be used, the server logs the reason, even if it already
+// has, and continues with what it has.
 func (s *Server) Reload(ctx context.Context) {
-	s.certificates.update(ctx)
-	s.access.update(ctx)
+	for _, part := range []reloaded{s.certificates, s.access} {
+		part.logAgain() // an operator waits for the result
+		part.update(ctx)
+	}
 }
 
 // Serve answers requests until ctx ends. Then it is not ready any more, and

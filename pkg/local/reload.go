@@ -21,8 +21,12 @@ const (
 
 // reloaded is a part of a running server that depends on files. update reads
 // them and uses them if they have changed. If they cannot be used, it logs why
-// and uses what it had.
-type reloaded interface{ update(ctx context.Context) }
+// and uses what it had. logAgain makes it log that also if it has done so
+// recently.
+type reloaded interface {
+	update(ctx context.Context)
+	logAgain()
+}
 
 // watchFiles updates parts of a server until ctx ends.
 func watchFiles(ctx context.Context, parts ...reloaded) {
