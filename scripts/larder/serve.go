@@ -147,6 +147,11 @@ func (o serveOptions) check() error {
 			return err
 		}
 	}
+	for _, host := range o.metricsHosts {
+		if err := monitoring.CheckHost(host); err != nil {
+			return err
+		}
+	}
 	return o.CheckFlags()
 }
 

@@ -235,6 +235,7 @@ func TestServeOptions(t *testing.T) {
 	for name, args := range map[string][]string{
 		"log format":      {"--log-format", "xml"},
 		"metrics":         {"--metrics", "example.com:9100"},
+		"metrics host":    {"--metrics-host", "http://larder/"},
 		"connections":     {"--max-connections", "1"},
 		"zero":            {"--max-connections", "0"},
 		"of each client":  {"--max-connections", "100", "--max-connections-per-client", "101"},

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,19 @@ func ParseAddress(text string) (netip.AddrPort, error) {
 	return address, nil
 }
 
+// hostPattern matches a name or an address, with an optional port.
+var hostPattern = regexp.MustCompile(`^([\w.-]+|\[[^\]]+\])(:\d+)?$`)
+
+// CheckHost returns [registry.ErrInvalid] for a text that is not a host, such as
+// a URL.
+func CheckHost(text string) error {
+	if !hostPattern.MatchString(text) {
+		return registry.WithHint(fmt.Errorf("%w metrics host %.100q", registry.ErrInvalid, text),
+			"Give `--metrics-host` a name with an optional port, such as larder:9100.")
+	}
+	return nil
+}
+
 // Listen listens on an address for Prometheus.
 func Listen(ctx context.Context, address netip.AddrPort) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address.String())
@@ -71,8 +85,10 @@ func (m *Metrics) Handler(log *slog.Logger, hosts ...string) http.Handler {
 	hosts = append(hosts, "localhost")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if host := hostname(r.Host); net.ParseIP(host) == nil && !slices.ContainsFunc(hosts, func(known string) bool {
-			return strings.EqualFold(host, hostname(known))
+		host := hostname(r.Host)
+		_, err := netip.ParseAddr(host)
+		if err != nil && !slices.ContainsFunc(hosts, func(known string) bool {
+			return host != "" && strings.EqualFold(host, hostname(known))
 		}) {
 			http.Error(w, "Use an IP address, localhost, or a name that --metrics-host permits.",
 				http.StatusMisdirectedRequest)
