@@ -120,22 +120,29 @@ func forms(ip netip.Addr) []netip.Addr {
 	return []netip.Addr{ip}
 }
 
-// addresses matches what can be an address, with brackets and a port.
-var addresses = regexp.MustCompile(`\[?[0-9A-Fa-f:.]*[.:][0-9A-Fa-f:.]*(?:[0-9A-Fa-f]|::)\]?(?::\d+)?`)
+var (
+	// addresses matches what can be an address, with a zone, brackets and a port.
+	addresses = regexp.MustCompile(
+		`\[?[0-9A-Fa-f:.]*[.:][0-9A-Fa-f:.]*(?:[0-9A-Fa-f]|::)(?:%[\w.-]*\w)?\]?(?::\d+)?`)
+	// ipv4Addresses also matches those that follow other characters of an address.
+	ipv4Addresses = regexp.MustCompile(`\d{1,3}(?:\.\d{1,3}){3}`)
+)
 
 // Hide replaces the addresses in a text that are not public by …, for readers who
-// must not learn the addresses of a network inside.
+// must not learn internal addresses.
 func Hide(text string) string {
-	return addresses.ReplaceAllStringFunc(text, func(found string) string {
-		ip, err := netip.ParseAddr(strings.Trim(found, "[]"))
-		if err != nil {
-			var withPort netip.AddrPort
-			withPort, err = netip.ParseAddrPort(found)
-			ip = withPort.Addr()
-		}
-		if err != nil || Of(ip) == Public {
-			return found
-		}
-		return "…"
-	})
+	return ipv4Addresses.ReplaceAllStringFunc(addresses.ReplaceAllStringFunc(text, hide), hide)
+}
+
+func hide(found string) string {
+	ip, err := netip.ParseAddr(strings.Trim(found, "[]"))
+	if err != nil {
+		var withPort netip.AddrPort
+		withPort, err = netip.ParseAddrPort(found)
+		ip = withPort.Addr()
+	}
+	if err != nil || Of(ip) == Public {
+		return found
+	}
+	return "…"
 }

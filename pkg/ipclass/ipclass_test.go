@@ -86,6 +86,9 @@ func TestHide(t *testing.T) {
 		"example.com at 8.8.8.8:53 or 2606:4700::1111 has no 1.2.3":  "example.com at 8.8.8.8:53 or 2606:4700::1111 has no 1.2.3",
 		"hashicorp/aws 5.0.0: GET https://a.example/x: 503 at 10:30": "hashicorp/aws 5.0.0: GET https://a.example/x: 503 at 10:30",
 		"GET https://10.0.0.5:8443/v1: 503, https://[fd00::5]/v1":    "GET https://…/v1: 503, https://…/v1",
+		"bad:10.0.0.1 code10.0.0.1 ...10.0.0.1":                      "bad:… code… ...…",
+		"10.0.0.1:99999, [fe80::1%eth0]:443, fe80::1%eth0.":          "…:99999, …, ….",
+		"dead:8.8.8.8, 1.10.0.0.1, 1.2.3.4.5 and [fe80::1%25eth0]":   "dead:8.8.8.8, 1.10.0.0.1, 1.2.3.4.5 and …",
 	} {
 		if got := ipclass.Hide(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
