@@ -87,7 +87,7 @@ func TestAccessFile(t *testing.T) {
 				defer cancel()
 				go watchFiles(ctx, f)
 				test.change(t, path)
-				time.Sleep(reloadInterval)
+				time.Sleep(reloadInterval + time.Millisecond)
 				cancel()
 				synctest.Wait()
 				var pattern string
