@@ -166,17 +166,19 @@ func TestStrictTransport(t *testing.T) {
 	s := newStore(t)
 	const strict = "max-age=31536000"
 	for name, test := range map[string]struct {
-		local *web.Local
-		host  string
-		want  string
+		local    *web.Local
+		of, host string // of the registry, and of the request
+		want     string
 	}{
-		"on AWS":                 {nil, "any.example", strict},
-		"certificate of its own": {&web.Local{}, host, strict},
-		"another name":           {&web.Local{}, "localhost:8443", ""},
-		"own authority":          {&web.Local{CAFile: "/data/ca.pem"}, host, ""},
+		"on AWS":                 {nil, host, "any.example", strict},
+		"certificate of its own": {&web.Local{}, host, host, strict},
+		"default port":           {&web.Local{}, host + ":443", host, strict},
+		"added default port":     {&web.Local{}, host, host + ":443", strict},
+		"another name":           {&web.Local{}, host, "localhost:8443", ""},
+		"own authority":          {&web.Local{CAFile: "/data/ca.pem"}, host, host, ""},
 	} {
 		h := web.New(web.Options{
-			Catalog: s.catalog, Objects: s.objects, Host: host, Local: test.local,
+			Catalog: s.catalog, Objects: s.objects, Host: test.of, Local: test.local,
 			Accounts: session.New(session.Options{Control: access.New(access.Settings{}, s.catalog), Store: s.catalog}),
 		})
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/login", nil)

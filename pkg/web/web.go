@@ -159,7 +159,9 @@ func (h *handler) post(path string, serve httpapi.HandlerFunc) httpapi.Endpoint 
 // issues certificates only for loopback addresses, where other servers may need
 // plain HTTP.
 func (h *handler) hasOwnCertificate(r *http.Request) bool {
-	return h.Local == nil || h.Local.CAFile == "" && strings.EqualFold(r.Host, h.Host)
+	const port = ":443" // which browsers leave out
+	return h.Local == nil || h.Local.CAFile == "" &&
+		strings.EqualFold(strings.TrimSuffix(r.Host, port), strings.TrimSuffix(h.Host, port))
 }
 
 // setSafetyHeaders sets the headers that every response has.
