@@ -1,5 +1,5 @@
-// Package ipclass distinguishes public IP addresses, those of networks inside, and
-// those at which clouds give out credentials.
+// Package ipclass distinguishes public IP addresses, internal ones, and those at
+// which clouds give out credentials.
 package ipclass
 
 import (

@@ -42,7 +42,7 @@ func openAccess(ctx context.Context, path string, log *slog.Logger) (*accessFile
 	}
 	text, err := readFile(path)
 	if err != nil {
-		return nil, withAccessHint(registry.Errorf(registry.ErrInvalid, "%w", err))
+		return nil, registry.Errorf(registry.ErrInvalid, "%w", err)
 	}
 	if f.settings, err = parseAccess(ctx, path, text); err != nil {
 		return nil, err
@@ -56,7 +56,10 @@ func openAccess(ctx context.Context, path string, log *slog.Logger) (*accessFile
 func parseAccess(ctx context.Context, path string, text []byte) (access.Settings, error) {
 	s, err := access.ParseSettingsFile(path, text)
 	if err != nil {
-		return s, withAccessHint(err)
+		if registry.Hint(err) == "" {
+			err = registry.WithHint(err, "Run `larder help access` for a description of the file.")
+		}
+		return s, err
 	}
 	if secret := session.FileSecret(s.Login); secret != nil {
 		if _, err := secret(ctx); err != nil {
@@ -65,13 +68,6 @@ func parseAccess(ctx context.Context, path string, text []byte) (access.Settings
 		}
 	}
 	return s, nil
-}
-
-func withAccessHint(err error) error {
-	if registry.Hint(err) != "" {
-		return err
-	}
-	return registry.WithHint(err, "Run `larder help access` for a description of the file.")
 }
 
 // update implements [reloaded].
@@ -90,8 +86,11 @@ func (f *accessFile) update(ctx context.Context) {
 	if err != nil {
 		f.isValid.Store(false)
 		if _, isDue := f.failed.fail(err, f.now()); isDue {
-			f.log.Error("cannot use the changed access settings, continuing with the earlier ones",
-				slog.Any("error", err), slog.String("hint", registry.Hint(withAccessHint(err))))
+			attrs := []any{slog.Any("error", err)}
+			if hint := registry.Hint(err); hint != "" {
+				attrs = append(attrs, slog.String("hint", hint))
+			}
+			f.log.Error("cannot use the changed access settings, continuing with the earlier ones", attrs...)
 		}
 		return
 	}

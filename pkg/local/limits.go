@@ -60,9 +60,9 @@ func (o Options) limits() (limits, error) {
 	return lim, nil
 }
 
-// Bound is for other servers of the registry. It limits a server to a number of
-// connections, as [Options.MaxConnections] does, and returns the listener that
-// the server must serve.
+// Bound limits a server to a number of connections, as [Options.MaxConnections]
+// does, and returns the listener that the server must serve. It is for further
+// servers, such as that of the metrics.
 func Bound(server *http.Server, inner net.Listener, connections int) net.Listener {
 	return limits{connections, connections * 3 / 4, writeTimeout}.apply(server, inner)
 }
