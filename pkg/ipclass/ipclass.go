@@ -107,6 +107,13 @@ func In(p netip.Prefix, ip netip.Addr) bool {
 	return false
 }
 
+// IPv4 returns the IPv4 address that an address embeds, or the address itself
+// without its zone.
+func IPv4(ip netip.Addr) netip.Addr {
+	all := forms(ip)
+	return all[len(all)-1]
+}
+
 // forms returns an address without its zone, and the IPv4 address that it embeds,
 // if any. An IPv4-mapped address is only returned as the IPv4 address.
 func forms(ip netip.Addr) []netip.Addr {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/ipclass"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -238,8 +239,8 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 }
 
 // clientOf returns the address of a connection's client. For IPv6 it is the
-// first one of a network of 64 bits, because one machine can have all of its
-// addresses. It returns the zero address for a client on this machine: a proxy
+// embedded IPv4 address, or the first one of a network of 64 bits, because one
+// machine can have all of its addresses. It returns the zero address for a client on this machine: a proxy
 // has the connections of many clients.
 func clientOf(c net.Conn) netip.Addr {
 	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
@@ -247,6 +248,7 @@ func clientOf(c net.Conn) netip.Addr {
 	if err != nil || address.IsLoopback() {
 		return netip.Addr{}
 	}
+	address = ipclass.IPv4(address)
 	network, err := address.Prefix(min(64, address.BitLen()))
 	if err != nil {
 		return address

@@ -569,6 +569,7 @@ func TestGreedyClient(t *testing.T) {
 		"another machine":         func(int) string { return "192.0.2.1" },
 		"another machine in IPv6": func(int) string { return "2001:db8::1" },
 		"a network in IPv6":       func(i int) string { return fmt.Sprintf("2001:db8:0:1:%x::1", i) },
+		"IPv4 in NAT64":           func(i int) string { return []string{"64:ff9b::192.0.2.1", "192.0.2.1"}[i%2] },
 		"IPv4 in IPv6":            func(i int) string { return []string{"::ffff:192.0.2.1", "192.0.2.1"}[i%2] },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -645,20 +646,26 @@ func TestIdleClient(t *testing.T) {
 	})
 }
 
-// Other networks of IPv6 are other clients.
+// Other networks of IPv6, and other IPv4 addresses behind NAT64, are other
+// clients.
 func TestNetworksAreClients(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const most = 8 // one client may have 7
-		s := limitedWithin(t, most)
-		for i := range most {
-			sendRequest(t, s.dialFrom(t, fmt.Sprintf("2001:db8:0:%x::1", i)), "/block")
-		}
-		synctest.Wait()
-		if _, _, rejected := local.Counts(s.bounded); rejected != 0 {
-			t.Errorf("%d connections are rejected", rejected)
-		}
-	})
+	for _, format := range []string{"2001:db8:0:%x::1", "64:ff9b::192.0.2.%d"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const most = 8 // one client may have 7
+				s := limitedWithin(t, most)
+				for i := range most {
+					sendRequest(t, s.dialFrom(t, fmt.Sprintf(format, i)), "/block")
+				}
+				synctest.Wait()
+				if _, _, rejected := local.Counts(s.bounded); rejected != 0 {
+					t.Errorf("%d connections are rejected", rejected)
+				}
+			})
+		})
+	}
 }
 
 // beginBody sends a request and the first byte of its body.
