@@ -159,13 +159,16 @@ type certificateFiles struct {
 	host      string // without a port
 	// read is the content of the files when they were last used.
 	read [2][]byte
+	// mismatched is the content of the files when the key was not that of the
+	// certificate.
+	mismatched [2][]byte
 }
 
 func (f *certificateFiles) advice() string {
 	return "Renew it and write it to " + f.cert + " and " + f.key + ". The running server reads them again."
 }
 
-func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certificate, error) {
+func (f *certificateFiles) next(current *tls.Certificate, now time.Time) (*tls.Certificate, error) {
 	var read [2][]byte
 	for i, path := range []string{f.cert, f.key} {
 		text, err := readFile(path)
@@ -179,6 +182,10 @@ func (f *certificateFiles) next(_ *tls.Certificate, now time.Time) (*tls.Certifi
 	}
 	pair, err := tls.X509KeyPair(read[0], read[1])
 	if err != nil {
+		isNew := !bytes.Equal(read[0], f.mismatched[0]) || !bytes.Equal(read[1], f.mismatched[1])
+		if f.mismatched = read; isNew && current != nil {
+			return nil, nil // only one of the files may be written yet
+		}
 		return nil, fmt.Errorf("%w certificate in %s with the key in %s: %w", registry.ErrInvalid, f.cert, f.key, err)
 	}
 	if err := pair.Leaf.VerifyHostname(f.host); err != nil {

@@ -112,6 +112,12 @@ func TestCertificateFiles(t *testing.T) {
 				}
 			}
 		}, 2, info},
+		"written in two steps": {func(t *testing.T, f *certificateFiles) {
+			c := certify(t, 2, host, time.Now().Add(90*day))
+			writeFile(t, f.cert, c.cert)
+			time.Sleep(reloadInterval * 3 / 2)
+			writeFile(t, f.key, c.key)
+		}, 2, info},
 		"written before its key": {func(t *testing.T, f *certificateFiles) {
 			writeFile(t, f.cert, certify(t, 2, host, time.Now().Add(90*day)).cert)
 		}, 1, failure},
