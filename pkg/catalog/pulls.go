@@ -231,14 +231,32 @@ func (m Mirror) BackOff(ctx context.Context, name string, now time.Time, first, 
 	return until, nil
 }
 
-// BackedOff reports whether some work that failed must not be repeated yet.
-func (m Mirror) BackedOff(ctx context.Context, name string, now time.Time) (bool, error) {
+// BackedOff returns the time before which some work that failed must not be
+// repeated. If it may be repeated now, that is the zero time.
+func (m Mirror) BackedOff(ctx context.Context, name string, now time.Time) (until time.Time, err error) {
 	var last backoff
-	err := get(ctx, m.table, leaseKey(name), &last)
+	err = get(ctx, m.table, leaseKey(name), &last)
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
-		return false, nil
+		return time.Time{}, nil
 	}
-	return err == nil && now.Before(last.Until), err
+	if err != nil || !now.Before(last.Until) {
+		return time.Time{}, err
+	}
+	return last.Until, nil
+}
+
+// ForgetBackOff makes the next wait a first one again, because some work
+// succeeded. A wait that has not ended is not changed.
+func (m Mirror) ForgetBackOff(ctx context.Context, name string, now time.Time) error {
+	return update(ctx, m.table, []Key{leaseKey(name)}, func(items []Item) ([]Change, error) {
+		var last backoff
+		if item := items[0]; item.Revision == 0 || decode(item, &last) != nil || now.Before(last.Until) || last.WaitSeconds == 0 {
+			return nil, nil
+		}
+		last.WaitSeconds = 0
+		change, err := encode(items[0], last)
+		return []Change{change}, err
+	})
 }
 
 // Renew extends the lease until a time. If it has expired and another process

@@ -414,10 +414,13 @@ func TestBackOff(t *testing.T) {
 			if again, err := m.BackOff(t.Context(), "work", now.Add(time.Minute), time.Hour, 6*time.Hour); err != nil || !again.Equal(until) {
 				t.Errorf("a failure while it waits: until %s, %v, want %s", again, err, until)
 			}
-			for at, want := range map[time.Time]bool{until.Add(-time.Second): true, until: false} {
-				if got, err := m.BackedOff(t.Context(), "work", at); err != nil || got != want {
-					t.Errorf("at %s it waits: %t, %v, want %t", at, got, err, want)
+			for at, want := range map[time.Time]time.Time{until.Add(-time.Second): until, until: {}} {
+				if got, err := m.BackedOff(t.Context(), "work", at); err != nil || !got.Equal(want) {
+					t.Errorf("at %s it waits until %s, %v, want %s", at, got, err, want)
 				}
+			}
+			if err := m.ForgetBackOff(t.Context(), "work", until.Add(-time.Second)); err != nil {
+				t.Errorf("a success while it waits: %v", err)
 			}
 			now = until
 		}
@@ -425,12 +428,22 @@ func TestBackOff(t *testing.T) {
 		if diff := cmp.Diff(want, waits); diff != "" {
 			t.Errorf("the waits (-want +got):\n%s", diff)
 		}
-		if got, err := m.BackedOff(t.Context(), "other", begin); err != nil || got {
-			t.Errorf("other work waits: %t, %v", got, err)
+		if got, err := m.BackedOff(t.Context(), "other", begin); err != nil || !got.IsZero() {
+			t.Errorf("other work waits until %s, %v", got, err)
 		}
+		for _, name := range []string{"work", "other"} {
+			if err := m.ForgetBackOff(t.Context(), name, now); err != nil {
+				t.Errorf("a success of %s: %v", name, err)
+			}
+		}
+		until, err := m.BackOff(t.Context(), "work", now, time.Hour, 6*time.Hour)
+		if err != nil || !until.Equal(now.Add(time.Hour)) {
+			t.Errorf("a failure after a success: until %s, %v, want an hour after %s", until, err, now)
+		}
+		now = until
 		damage(t, table, "mirror/leases/work", "lease", "{")
-		if got, err := m.BackedOff(t.Context(), "work", begin); err != nil || got {
-			t.Errorf("with a damaged item, it waits: %t, %v", got, err)
+		if got, err := m.BackedOff(t.Context(), "work", begin); err != nil || !got.IsZero() {
+			t.Errorf("with a damaged item, it waits until %s, %v", got, err)
 		}
 		if until, err := m.BackOff(t.Context(), "work", now, time.Hour, time.Hour); err != nil || !until.Equal(now.Add(time.Hour)) {
 			t.Errorf("with a damaged item, until %s, %v", until, err)

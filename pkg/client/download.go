@@ -27,8 +27,8 @@ var ErrTooLarge = errors.New("too large")
 //
 // Download repeats the request until the first byte arrives. After that, it
 // returns an error and the caller must start over. If c has a minimum rate, a
-// slower download is [ErrSlow]. Otherwise it may take any time as long as bytes
-// arrive.
+// slower download is [ErrSlow], also if no bytes arrive. Otherwise it may take any
+// time as long as bytes arrive.
 func (c *Client) Download(
 	ctx context.Context, address string, w io.Writer, limit int64, begin func(size int64) (received func(int64)),
 ) error {
@@ -164,12 +164,17 @@ func (s *steady) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// watch returns a context that is canceled when the timer idle expires. Callers
-// reset the timer when bytes arrive, and call done at the end.
+// watch returns a context that is canceled when the timer idle expires. If c has
+// a minimum rate, the cause is [ErrSlow]. Callers reset the timer when bytes
+// arrive, and call done at the end.
 func (c *Client) watch(ctx context.Context) (watched context.Context, idle *time.Timer, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	kind := registry.ErrUnavailable
+	if c.MinRate.Window > 0 {
+		kind = ErrSlow
+	}
 	idle = time.AfterFunc(c.idle, func() {
-		err := registry.Errorf(registry.ErrUnavailable, "no bytes were transferred for %s", c.idle)
+		err := registry.Errorf(kind, "no bytes were transferred for %s", c.idle)
 		cancel(failed{registry.WithHint(err, TryLater)})
 	})
 	return ctx, idle, func() {

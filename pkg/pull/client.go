@@ -24,8 +24,9 @@ func NewClient(userAgent string) *client.Client {
 }
 
 // minRate is the rate below which a download of a package ends. Otherwise, a few
-// slow origins could prevent the copies of all others.
-var minRate = client.Rate{Bytes: 1 << 20, Window: time.Minute}
+// slow origins could prevent the copies of all others. Several downloads at once
+// share the link of the mirror, so it is low.
+var minRate = client.Rate{Bytes: 64 << 10, Window: time.Minute}
 
 // firstWait is the time before the second attempt. It is short, because a client
 // of the mirror waits for each request to an origin that is down.

@@ -32,6 +32,8 @@ const (
 	// slowTime is for all versions of a provider whose origin was too slow for one of
 	// them.
 	slowTime = time.Hour
+	// maxSlowTime is its maximum. It is short, because it affects valid versions.
+	maxSlowTime = 8 * time.Hour
 	// maxFailedTime is the maximum of the others.
 	maxFailedTime = 7 * 24 * time.Hour
 	// lackingTime is how long platforms are not requested again that a mirrored
@@ -48,8 +50,10 @@ const (
 	// nightlyTimeout is the time for the check of one provider in the nightly
 	// run. Then the check ends before its lease, and its result is stored.
 	nightlyTimeout = 8 * time.Second
-	// providerTime is the time for the copies of one provider, in the nightly run
-	// and after a restart. The function that does it on AWS has 15 minutes for all.
+	// providerTime is the time in which the copies of one provider begin, in the
+	// nightly run and after a restart. The function that does it on AWS has 15
+	// minutes for all. The last copy may take longer, so that each night makes
+	// progress.
 	providerTime = 4 * time.Minute
 )
 
@@ -76,12 +80,22 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	if err != nil || rule.Pull == "" {
 		return err
 	}
-	for _, name := range []string{refusal(policy, p, v), slowness(policy, p)} {
-		if refused, err := w.options.Catalog.Mirror.BackedOff(ctx, name, w.options.Now()); refused || err != nil {
-			return err
-		}
+	until, err := w.options.Catalog.Mirror.BackedOff(ctx, refusal(policy, p, v), w.options.Now())
+	if err != nil || !until.IsZero() {
+		return err
 	}
-	until := w.options.Now().Add(w.options.Lease)
+	until, err = w.options.Catalog.Mirror.BackedOff(ctx, slowness(policy, p), w.options.Now())
+	if err != nil || !until.IsZero() && rule.Pull != registry.PullClosed {
+		return err
+	}
+	if !until.IsZero() {
+		// Otherwise clients would wait for the copy.
+		answer := registry.PulledVersion{
+			Version: v, PolicySetAt: policy.SetAt, Problem: "the origin was too slow for another version",
+		}
+		return w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until)
+	}
+	until = w.options.Now().Add(w.options.Lease)
 	lease, err := w.options.Catalog.Mirror.TakeLease(ctx, "copy/"+p.String()+"/"+v.String(), until)
 	if errors.Is(err, registry.ErrExists) {
 		return fmt.Errorf("%w: %w", errBusy, err)
@@ -113,12 +127,15 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	held, stop := w.renewing(working, lease, w.options.Lease)
 	defer stop() //nolint:errcheck // after a panic
 	result, failed := from.Copy(held, policy, p, v)
-	if failed != nil && ctx.Err() == nil && working.Err() != nil {
-		failed = fmt.Errorf("%w after %d minutes: %w", errSlow, int(copyTime.Minutes()), failed)
+	// An origin that fails late takes the time of other copies too.
+	took := w.options.Now().Sub(begin)
+	late := took >= minRate.Window && errors.Is(failed, mirroring.ErrOrigin) && !isFinal(failed)
+	if failed != nil && ctx.Err() == nil && (late || working.Err() != nil) {
+		failed = fmt.Errorf("%w after %s: %w", errSlow, took.Round(time.Second), failed)
 	}
 	lost := stop()
 	w.log(ctx, "copied a version", p, failed, slog.String("version", v.String()),
-		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", w.options.Now().Sub(begin).Milliseconds()))
+		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", took.Milliseconds()))
 	if failed != nil && (lost != nil || ctx.Err() != nil) {
 		// That is not an answer of the origin. Another process or night continues.
 		return fmt.Errorf("cannot copy %s %s: %w", p, v, cmp.Or(lost, failed))
@@ -149,6 +166,9 @@ func (w *Worker) copied(ctx context.Context, policy *registry.MirrorPolicy, rule
 			return err
 		}
 	}
+	if err := w.options.Catalog.Mirror.ForgetBackOff(ctx, slowness(policy, p), w.options.Now()); err != nil {
+		return err
+	}
 	return w.removePending(ctx, p, v)
 }
 
@@ -170,7 +190,7 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 	case errors.Is(failed, catalog.ErrBudget):
 		lasts, longest = budgetTime, budgetTime
 	case errors.Is(failed, errSlow), errors.Is(failed, client.ErrSlow):
-		lasts, name = slowTime, slowness(policy, p)
+		lasts, longest, name = slowTime, maxSlowTime, slowness(policy, p)
 	case errors.Is(failed, client.ErrTooLarge):
 		lasts = tooLargeTime
 	case errors.Is(failed, registry.ErrInvalid), errors.Is(failed, registry.ErrExists):
@@ -282,13 +302,12 @@ func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, be
 }
 
 // resume copies the versions that clients requested, one after the other, as many
-// as it can in providerTime. It reports whether it left one to another process,
-// which may have ended.
+// as it can begin in providerTime. It reports whether it left one to another
+// process, which may have ended.
 func (w *Worker) resume(ctx context.Context, p registry.MirrorProvider, pending []registry.Version) (left bool) {
-	ctx, cancel := context.WithTimeout(ctx, providerTime)
-	defer cancel()
+	end := w.options.Now().Add(providerTime)
 	for _, v := range pending {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || !w.options.Now().Before(end) {
 			return left
 		}
 		// Other errors are logged, and the next night tries again.

@@ -343,7 +343,7 @@ func TestSlowCopies(t *testing.T) {
 		slow = append(slow, fakeVersion{other, fmt.Sprintf("%d.0.0", i+1), both})
 	}
 	origin := newMemoryOrigin(t, append(slow, fakeVersion{inventory, "1.0.0", both})...)
-	origin.drips = map[string]bool{other.Hostname: true}
+	origin.drips = map[string]drip{other.Hostname: aByte}
 	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
 		l, stop := s.serve(t)
 		defer stop()

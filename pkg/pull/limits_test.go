@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
@@ -180,36 +182,125 @@ func TestSlowOrigins(t *testing.T) {
 	for i := range 60 {
 		slow = append(slices.Clip(slow), fakeVersion{other, fmt.Sprintf("%d.0.0", i+1), both})
 	}
-	origin := newMemoryOrigin(t, append(slices.Clip(slow), fakeVersion{inventory, "1.0.0", both})...)
-	origin.drips = map[string]bool{other.Hostname: true}
-	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+	for name, slowly := range map[string]drip{
+		"sends a byte at a time": aByte,
+		"sends nothing":          {every: day},
+		"cuts after 59 seconds":  {every: 59 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t, append(slices.Clip(slow), fakeVersion{inventory, "1.0.0", both})...)
+			origin.drips = map[string]drip{other.Hostname: slowly}
+			bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+				l, stop := s.serve(t)
+				defer stop()
+				begin := time.Now()
+				for _, v := range append(slices.Clip(slow), fakeVersion{inventory, "1.0.0", nil}) {
+					s.copies(t, l, v)
+				}
+				time.Sleep(time.Minute)
+				if got := s.mirrored(t, inventory, "1.0.0"); got == "" {
+					t.Error("another provider is not mirrored after a minute")
+				}
+				for l.Queued() > 0 {
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(begin); took > 4*time.Minute {
+					t.Errorf("the copies ended after %s", took)
+				}
+				const hour = time.Hour
+				want := []time.Duration{hour, 2 * hour, 4 * hour, 8 * hour, 8 * hour}
+				if diff := cmp.Diff(want, s.waits(t, l, slow[0], len(want))); diff != "" {
+					t.Errorf("the times before another download (-want +got):\n%s", diff)
+				}
+				origin.set(func() { origin.drips = nil })
+				time.Sleep(9 * hour)
+				s.copies(t, l, slow[1])
+				l.Wait()
+				if got := s.mirrored(t, other, slow[1].version); got == "" {
+					t.Error("a version is not mirrored when the origin is fast again")
+				}
+				origin.set(func() { origin.drips = map[string]drip{other.Hostname: slowly} })
+				s.copies(t, l, slow[0])
+				l.Wait()
+				if diff := cmp.Diff([]time.Duration{hour}, s.waits(t, l, slow[0], 1)); diff != "" {
+					t.Errorf("the time before another download after a success (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// waits returns the times, in hours, before a server tries again to copy a version
+// that it just failed to copy.
+func (s setup) waits(t *testing.T, l *pull.Local, v fakeVersion, n int) (waits []time.Duration) {
+	t.Helper()
+	for range n {
+		failed := time.Now()
+		downloads := s.origin.times(".zip")
+		for s.origin.times(".zip") == downloads && time.Since(failed) < 2*day {
+			s.copies(t, l, v)
+			time.Sleep(time.Minute)
+		}
+		waits = append(waits, time.Since(failed).Round(time.Hour))
+		l.Wait()
+	}
+	return waits
+}
+
+// While a provider waits because of a slow version, clients in closed mode learn
+// that about the other versions, and nothing is looked up for them.
+func TestSlowOriginsClosed(t *testing.T) {
+	t.Parallel()
+	slow, waiting := fakeVersion{other, "1.0.0", both}, fakeVersion{other, "2.0.0", both}
+	origin := newMemoryOrigin(t, slow, waiting)
+	origin.drips = map[string]drip{other.Hostname: aByte}
+	bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
 		l, stop := s.serve(t)
 		defer stop()
-		begin := time.Now()
-		for _, v := range append(slices.Clip(slow), fakeVersion{inventory, "1.0.0", nil}) {
-			s.copies(t, l, v)
+		s.copies(t, l, slow)
+		l.Wait()
+		s.copies(t, l, waiting)
+		l.Wait()
+		if got, want := s.problem(t, other, "2.0.0"), "the origin was too slow for another version"; got != want {
+			t.Errorf("the problem is %q, want %q", got, want)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(30 * time.Minute)
+		looked := origin.times("2.0.0/download/linux/amd64")
+		s.copies(t, l, waiting)
+		if got := origin.times("2.0.0/download/linux/amd64") - looked; got > 0 {
+			t.Errorf("%d look-ups of the version while it waits", got)
+		}
+		origin.set(func() { origin.drips = nil })
+		time.Sleep(31 * time.Minute)
+		s.copies(t, l, waiting)
+		l.Wait()
+		if got := s.mirrored(t, other, "2.0.0"); got == "" {
+			t.Error("it is not mirrored an hour later")
+		}
+	})
+}
+
+// padding returns bytes that cannot be compressed.
+func padding(size int) string {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b)
+	return string(b)
+}
+
+// A link of about 10 kbit/s for each package is slow, but not too slow.
+func TestSlowLink(t *testing.T) {
+	t.Parallel()
+	origin := newMemoryOrigin(t)
+	origin.padding = padding(150 << 10)
+	origin.add(t, fakeVersion{inventory, "1.0.0", both})
+	origin.drips = map[string]drip{inventory.Hostname: {750 * time.Millisecond, 1 << 10}}
+	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+		if err := run(t.Context(), s.worker(), inventory, "1.0.0"); err != nil {
+			t.Error(err)
+		}
 		if got := s.mirrored(t, inventory, "1.0.0"); got == "" {
-			t.Error("another provider is not mirrored after a minute")
-		}
-		for l.Queued() > 0 {
-			time.Sleep(time.Second)
-		}
-		if took := time.Since(begin); took > 3*time.Minute {
-			t.Errorf("the copies ended after %s", took)
-		}
-		var waits []time.Duration
-		for range 4 {
-			failed := time.Now()
-			for downloads := origin.times(".zip"); origin.times(".zip") == downloads; time.Sleep(time.Minute) {
-				s.copies(t, l, slow[0])
-			}
-			waits = append(waits, time.Since(failed).Round(time.Hour))
-			l.Wait()
-		}
-		if diff := cmp.Diff([]time.Duration{time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour}, waits); diff != "" {
-			t.Errorf("the times before another download (-want +got):\n%s", diff)
+			t.Error("it is not mirrored")
 		}
 	})
 }
@@ -240,7 +331,8 @@ func TestSlowNight(t *testing.T) {
 		slow = append(slices.Clip(slow), fakeVersion{other, fmt.Sprintf("%d.0.0", i+1), both})
 	}
 	for name, hold := range map[string]func(*memoryOrigin){
-		"dripping": func(o *memoryOrigin) { o.drips = map[string]bool{other.Hostname: true} },
+		"dripping":      func(o *memoryOrigin) { o.drips = map[string]drip{other.Hostname: aByte} },
+		"sends nothing": func(o *memoryOrigin) { o.drips = map[string]drip{other.Hostname: {every: day}} },
 		"a minute for each package": func(o *memoryOrigin) {
 			o.before = func(page string) {
 				if strings.HasPrefix(page, other.Hostname) && strings.HasSuffix(page, ".zip") {
@@ -274,6 +366,33 @@ func TestSlowNight(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A version that takes longer than the time of its provider is mirrored in the
+// night that begins it. The next night continues with the others.
+func TestLongCopiesAtNight(t *testing.T) {
+	t.Parallel()
+	wanted := []fakeVersion{{inventory, "1.0.0", both}, {inventory, "2.0.0", both}}
+	origin := newMemoryOrigin(t, fakeVersion{inventory, "0.1.0", both})
+	origin.padding = padding(400 << 10) // 6 minutes
+	origin.drips = map[string]drip{inventory.Hostname: {900 * time.Millisecond, 1 << 10}}
+	bubble(t, origin, withMinAge(1), func(t *testing.T, s setup) {
+		s.requestIndex(t, inventory)
+		for _, v := range wanted {
+			origin.add(t, v)
+		}
+		time.Sleep(time.Hour)
+		s.requestAll(t, wanted) // they are too new
+		var nights [][]string
+		for range 2 {
+			time.Sleep(day + time.Hour)
+			s.runNightly(t)
+			nights = append(nights, s.versions(t, wanted))
+		}
+		if diff := cmp.Diff([][]string{{"2.0.0"}, {"1.0.0", "2.0.0"}}, nights); diff != "" {
+			t.Errorf("the mirrored versions after each night (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // Bytes that were fetched and refused count for the budget of the day.

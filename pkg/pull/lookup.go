@@ -19,9 +19,9 @@ const (
 	callerLookups = 16
 	// maxLarge is how many of them have read a large document and have not ended.
 	maxLarge = 4
-	// maxMisses is how many look-ups can find no provider at once. After that, there
-	// can be one more in each missInterval. A look-up of a provider that was found
-	// before does not count.
+	// maxMisses is how many look-ups of unknown providers can begin at once. After
+	// that, there can be one more in each missInterval. A look-up that finds its
+	// provider does not count.
 	maxMisses    = 100
 	missInterval = time.Second
 )

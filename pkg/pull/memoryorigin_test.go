@@ -41,7 +41,8 @@ type memoryOrigin struct {
 	slow     time.Duration     // before each package
 	requests map[string]int    // how often, by host and path
 	before   func(page string) // is called before a response, unless nil
-	drips    map[string]bool   // hosts whose packages come one byte every 50 seconds
+	drips    map[string]drip   // hosts whose packages come slowly
+	padding  string            // of the programs in packages
 	waiting  int               // requests of hosts that never answer
 	stalls   bool              // lists end after the first part, which is not large
 	stalled  int               // responses of which more was read
@@ -64,16 +65,29 @@ func (s stalling) Read(b []byte) (int, error) {
 	return 0, s.ctx.Err()
 }
 
-// dripping is a body of which one byte comes every 50 seconds.
+// drip is how packages come slowly.
+type drip struct {
+	every time.Duration
+	bytes int // 0: the connection breaks
+}
+
+// aByte is slow, but always sends a byte before a download counts as idle.
+var aByte = drip{50 * time.Second, 1}
+
+// dripping is a body that comes slowly.
 type dripping struct {
 	io.Reader
+	drip
 	ctx context.Context //nolint:containedctx // a request's body ends with it
 }
 
 func (d dripping) Read(b []byte) (int, error) {
 	select {
-	case <-time.After(50 * time.Second):
-		return d.Reader.Read(b[:1])
+	case <-time.After(d.every):
+		if d.bytes == 0 {
+			return 0, io.ErrUnexpectedEOF
+		}
+		return d.Reader.Read(b[:d.bytes])
 	case <-d.ctx.Done():
 		return 0, d.ctx.Err()
 	}
@@ -142,7 +156,7 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 	base := host + "/files/" + address + "/" + v.version + "_"
 	var sums strings.Builder
 	for _, p := range v.platforms {
-		packed, name := v.content(t, p), path.Base(v.zip(p))
+		packed, name := v.padded(t, p, o.padding), path.Base(v.zip(p))
 		digest := providerfiles.Sum(packed)
 		o.set(func() { o.pages[v.zip(p)] = packed })
 		fmt.Fprintf(&sums, "%s  %s\n", digest, name)
@@ -167,7 +181,13 @@ func (v fakeVersion) zip(platform string) string {
 // content returns a package. The same arguments always give the same bytes.
 func (v fakeVersion) content(t testing.TB, platform string) []byte {
 	t.Helper()
-	return providerfiles.Zip(t, "terraform-provider-"+v.provider.Type, "program "+v.version+" for "+platform)
+	return v.padded(t, platform, "")
+}
+
+// padded is like content, with a longer program.
+func (v fakeVersion) padded(t testing.TB, platform, padding string) []byte {
+	t.Helper()
+	return providerfiles.Zip(t, "terraform-provider-"+v.provider.Type, "program "+v.version+" for "+platform+padding)
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -178,7 +198,7 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 	status, hangs := o.fails[r.URL.Host], o.hangs[r.URL.Host]
 	slow, stalls := o.slow, o.stalls
 	body, found := o.pages[page]
-	before, drips := o.before, o.drips[r.URL.Host] && strings.HasSuffix(page, ".zip")
+	before, slowly := o.before, o.drips[r.URL.Host]
 	o.mu.Unlock()
 	if before != nil {
 		before(page)
@@ -207,8 +227,8 @@ func (o *memoryOrigin) RoundTrip(r *http.Request) (*http.Response, error) {
 		StatusCode: cmp.Or(status, http.StatusOK), ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: r,
 		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
 	}
-	if drips {
-		response.Body = io.NopCloser(dripping{bytes.NewReader(body), r.Context()})
+	if slowly.every > 0 && strings.HasSuffix(page, ".zip") {
+		response.Body = io.NopCloser(dripping{bytes.NewReader(body), slowly, r.Context()})
 	}
 	if stalls && strings.HasSuffix(page, "/versions") {
 		first := io.LimitReader(neverEnding(' '), 64<<10+1)
