@@ -796,6 +796,9 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		defer func() {
 			if err != nil {
 				unstored := fetched.Load() - spent
+				if spent > 0 && !isRefusal(err) {
+					unstored = -spent // the copy may succeed later
+				}
 				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), -len(offers), unstored))
 			}
 		}()
@@ -836,13 +839,19 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 			return stored, nil, err
 		}
 		spent = size
-		fetched.Store(0) // all of it was valid
 	}
 	if note, err = d.settle(ctx, v, signed, true); err != nil {
 		return stored, nil, err
 	}
 	stored, _, err = m.Publisher.Mirror(ctx, w.Address, v, packages)
 	return stored, note, err
+}
+
+// isRefusal reports whether valid packages were refused. They would be refused
+// again.
+func isRefusal(err error) bool {
+	return errors.Is(err, registry.ErrNotAdmitted) || errors.Is(err, registry.ErrExists) ||
+		errors.Is(err, registry.ErrWithdrawn) || errors.Is(err, registry.ErrInvalid)
 }
 
 // inspected returns a package with the results of reading its file.

@@ -426,23 +426,32 @@ func (f *failing) Write(ctx context.Context, changes ...catalog.Change) error {
 	return f.Table.Write(ctx, changes...)
 }
 
-// Copy downloads no more than the bounds allow, and spends what it stores or has
-// downloaded in vain.
+// Copy downloads no more than the bounds allow. It spends the bytes that it
+// stores, and those that it downloaded and refused.
 func TestPullBounds(t *testing.T) {
 	t.Parallel()
 	errSpent := errors.New("spent")
 	size := int64(len(newPulled(t).pages[zipPage("2.0.0", "linux_amd64")].body) +
 		len(newPulled(t).pages[zipPage("2.0.0", "darwin_arm64")].body))
 	for name, test := range map[string]struct {
-		max   int64
-		spend error
-		want  error
-		spent string
+		max    int64
+		spend  error
+		before func(*testing.T, *pulled, context.CancelFunc) // the packages are stored
+		want   error
+		spent  string
 	}{
 		"room":                {max: 1 << 20, spent: fmt.Sprintf("2 0, 0 %d", size)},
 		"just enough":         {max: size, spent: fmt.Sprintf("2 0, 0 %d", size)},
 		"one byte too little": {max: size - 1, want: registry.ErrInvalid, spent: fmt.Sprintf("2 0, -2 %d", size)},
 		"no budget":           {max: 1 << 20, spend: errSpent, want: errSpent, spent: "2 0"},
+		"withdrawn meanwhile": {
+			max: 1 << 20, before: func(t *testing.T, p *pulled, _ context.CancelFunc) { p.withdrawn(t, "2.0.0") },
+			want: registry.ErrWithdrawn, spent: fmt.Sprintf("2 0, 0 %d, -2 0", size),
+		},
+		"interrupted": {
+			max: 1 << 20, before: func(_ *testing.T, _ *pulled, cancel context.CancelFunc) { cancel() },
+			want: context.Canceled, spent: fmt.Sprintf("2 0, 0 %d, -2 -%d", size, size),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -450,20 +459,26 @@ func TestPullBounds(t *testing.T) {
 			if _, err := p.look(t); err != nil {
 				t.Fatal(err)
 			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			var spent []string
 			p.pull.MaxBytes = test.max
 			p.pull.Spend = func(_ context.Context, packages int, bytes int64) error {
 				spent = append(spent, fmt.Sprint(packages, " ", bytes))
+				if packages == 0 && test.before != nil {
+					p.pull.Spend = nil // of other copies
+					test.before(t, p, cancel)
+				}
 				return test.spend
 			}
-			err := p.copy(t, "2.0.0")
+			_, err := p.pull.Copy(ctx, p.policy, inventory, parseVersion(t, "2.0.0"))
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if got := strings.Join(spent, ", "); got != test.spent {
 				t.Errorf("spent %q, want %q", got, test.spent)
 			}
-			if test.want != nil {
+			if test.want != nil && test.before == nil {
 				p.empty(t, name)
 			}
 		})
