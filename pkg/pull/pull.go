@@ -231,6 +231,8 @@ func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy
 	}
 	versions, failed := w.from.List(ctx, policy, p)
 	if failed != nil && !isAnswer(failed) {
+		// It still counts as a miss. Otherwise readers who leave at once could flood the
+		// origin.
 		return failed
 	}
 	w.log(ctx, "listed the versions of an origin", p, failed)
