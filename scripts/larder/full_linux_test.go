@@ -8,22 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-)
 
-// newSmallDisk returns a folder on a disk of its own.
-func newSmallDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skip("LEFT OUT: cannot mount a small disk:", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
+	"github.com/larder-registry/larder/internal/testkit/smalldisk"
+)
 
 // fill fills the disk of a folder to the last byte.
 func fill(t *testing.T, dir string) {
@@ -42,9 +29,8 @@ func fill(t *testing.T, dir string) {
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	for name, served := range map[string]bool{"served": true, "folder": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			disk := newSmallDisk(t, "320m")
+		t.Run(name, func(t *testing.T) { // one after the other, because both use much memory
+			disk := smalldisk.New(t, "tmpfs", "size=257m")
 			data := filepath.Join(disk, "data")
 			larder(t, "init", "--store", data)
 			content, err := io.ReadAll(io.LimitReader(rand.Reader, 12<<20))

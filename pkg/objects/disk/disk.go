@@ -229,9 +229,12 @@ func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare f
 	name := path.Join(stored, key)
 	defer func() { err = s.denied(name, registry.DiskFull(err)) }()
 	if err := CheckRoom(s.root.Name(), digest.Size); err != nil {
+		if info, err := s.root.Lstat(name); err == nil && info.Mode().IsRegular() {
+			return fmt.Errorf("object %s: %w", key, registry.ErrExists)
+		}
 		return fmt.Errorf("cannot store object %s: %w", key, err)
 	}
-	return s.write(body, digest, name, func(temporary string) error {
+	return s.write(&roomReader{r: body, dir: s.root.Name()}, digest, name, func(temporary string) error {
 		unlock, err := s.lock.Lock()
 		if err != nil {
 			return registry.Errorf(err, "object %s: cannot lock %s: %s", key, lockFile, regularfile.Reason(err))
@@ -261,12 +264,34 @@ func MinFree(size uint64) uint64 { return min(maxMinFree, size/16) }
 func CheckRoom(dir string, size int64) error {
 	for _, of := range []string{dir, filepath.Join(dir, stored)} { // which may be another disk
 		free, total, err := Space(of)
-		if err == nil && free < MinFree(total)+uint64(size) {
-			return registry.WithHint(fmt.Errorf("%w: %d KiB of it must stay free", registry.ErrDiskFull, MinFree(total)>>10),
+		// Some file systems report no size.
+		if err == nil && total > 0 && free < MinFree(total)+uint64(size) {
+			mib := float64(MinFree(total)) / (1 << 20)
+			return registry.WithHint(fmt.Errorf("%w: %.3g MiB of it must stay free", registry.ErrDiskFull, mib),
 				"Make room on the disk of %s. `larder withdraw` works, and deletes the archives of a version.", dir)
 		}
 	}
 	return nil
+}
+
+// roomReader calls [CheckRoom] before each MiB, so that uploads that began
+// earlier do not use the space that a withdrawal frees.
+type roomReader struct {
+	r    io.Reader
+	dir  string
+	left int // bytes until the next check
+}
+
+func (r *roomReader) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		if err := CheckRoom(r.dir, 0); err != nil {
+			return 0, err
+		}
+		r.left = 1 << 20
+	}
+	n, err := r.r.Read(p)
+	r.left -= n
+	return n, err
 }
 
 // place writes a file that is not an object. It fails if the name is taken.
