@@ -67,3 +67,6 @@ func Health(check func(context.Context) error, log *slog.Logger) (h http.Handler
 
 // CheckReady calls checkReady.
 func (d *Data) CheckReady(ctx context.Context) error { return d.checkReady(ctx) }
+
+// FillReserve calls fillReserve.
+func FillReserve(dir string) { fillReserve(dir, 0) }

@@ -135,6 +135,7 @@ func create(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	fillReserve(dir, 0)
 	return table.Close()
 }
 

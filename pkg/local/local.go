@@ -107,10 +107,13 @@ func (d *Data) removeExpired(ctx context.Context, ticks <-chan time.Time, log *s
 // removeExpiredEvery is the time between removals of expired records.
 const removeExpiredEvery = 24 * time.Hour
 
-// Close closes the data, and makes the reserve of the folder if it is missing.
+// Close closes the data. If records were changed, or the reserve was removed, it
+// makes the reserve again.
 func (d *Data) Close() error {
 	err := errors.Join(d.table.Close(), d.Objects.Close())
-	fillReserve(d.Dir, d.released)
+	if d.released > 0 || d.table.Wrote() {
+		fillReserve(d.Dir, d.released)
+	}
 	return err
 }
 

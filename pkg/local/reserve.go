@@ -22,10 +22,10 @@ const (
 )
 
 // OpenToRemove is like [Open], for changes that protect users or free space and
-// must be possible on a full disk. If the disk is nearly full, it removes the
-// folder's reserve first. [Data.Close] makes the reserve again. Nothing else
-// can use the space meanwhile through the registry, because it refuses to store
-// objects earlier, at [disk.MinFree].
+// must be possible on a full disk. It removes the folder's reserve first, also
+// on a disk with room, because a quota may be full. [Data.Close] makes the
+// reserve again. Uploads do not use the space meanwhile, because the registry
+// ends them at [disk.MinFree].
 func OpenToRemove(ctx context.Context, dir string) (*Data, error) {
 	if err := CheckOwner(dir); err != nil {
 		return nil, err
@@ -40,15 +40,14 @@ func OpenToRemove(ctx context.Context, dir string) (*Data, error) {
 	return data, nil
 }
 
-// releaseReserve removes the reserve of a folder if its disk is nearly full. It
-// returns the bytes that this frees.
+// releaseReserve removes the reserve of a folder. It returns the bytes that this
+// frees.
 func releaseReserve(dir string) (released int64) {
-	path := filepath.Join(dir, reserve)
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() || !isNearlyFull(dir) || os.Remove(path) != nil {
+	released = reserveBytes(dir)
+	if released > 0 && os.Remove(filepath.Join(dir, reserve)) != nil {
 		return 0
 	}
-	return info.Size()
+	return released
 }
 
 // fillReserve makes the reserve of a folder, or extends it. If the disk is
@@ -72,12 +71,14 @@ func fillReserve(dir string, released int64) {
 		return
 	}
 	defer root.Close()
-	f, err := root.OpenFile(reserve, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := root.OpenFile(reserve, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	_, _ = io.CopyN(f, rand.Reader, want-have) // on a disk that became full, a part is better than nothing
+	// On a disk that became full, a part is better than nothing. Processes that do
+	// this at the same time write the same part.
+	_, _ = io.CopyN(io.NewOffsetWriter(f, have), rand.Reader, want-have)
 }
 
 // reserveBytes returns the size of a folder's reserve.

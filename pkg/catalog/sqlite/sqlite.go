@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite" // needs no C compiler, so that `go run` works
@@ -39,9 +40,10 @@ type Table struct {
 	file *file
 	// held is an unused connection. As long as it is open, no other process
 	// removes the write-ahead log.
-	held *sql.Conn
-	id   string
-	now  func() time.Time
+	held  *sql.Conn
+	id    string
+	now   func() time.Time
+	wrote atomic.Bool
 }
 
 var _ catalog.Table = (*Table)(nil)
@@ -258,6 +260,9 @@ func readID(ctx context.Context, db querier) (id string, err error) {
 // Check returns [ErrReplaced] if the file has been removed or replaced since it
 // was opened. All other methods check that too.
 func (t *Table) Check() error { return t.file.check() }
+
+// Wrote reports whether records were changed via this table.
+func (t *Table) Wrote() bool { return t.wrote.Load() }
 
 // Close closes the file.
 func (t *Table) Close() (err error) {
@@ -498,6 +503,7 @@ func (t *Table) write(ctx context.Context, edit func(*sql.Tx) (changed bool, err
 	if err := tx.Commit(); err != nil {
 		return t.failed("commit a write", err)
 	}
+	t.wrote.Store(true)
 	if r, ok := errors.AsType[*replaced](t.file.check()); ok {
 		return &replaced{r.what, "the last write is in the old file, or lost"}
 	}
