@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -20,8 +21,8 @@ import (
 // Restore makes a folder with the registry of a backup. The folder must not
 // exist, or be empty. It appears complete, or not at all. If this user may not
 // write beside an empty folder, the registry is moved into it, with the database
-// last. If dir is a link to a folder, the link stays. If id is not empty, it must be the ID of the registry
-// in the backup. reporter may be nil.
+// last. If dir is a link to a folder, the link stays. If id is not empty, it
+// must be the ID of the registry in the backup. reporter may be nil.
 //
 // It returns [registry.ErrExists] if the folder has content,
 // [registry.ErrInvalid] for a backup of another registry, and otherwise the
@@ -52,11 +53,11 @@ func restore(
 		}
 		dir = linked
 	}
+	removeUnfinished(dir, filepath.Base(dir)) // of a restore that was killed inside the folder
 	if found, err := local.HasContent(dir); err != nil {
 		return m, regularfile.Unreadable(dir, err)
 	} else if found {
-		return m, registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s is not empty", dir),
-			"Move the folder aside, or name another one with --store.")
+		return m, notEmpty(dir)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return m, regularfile.Unwritable(filepath.Dir(dir), err)
@@ -94,6 +95,11 @@ func restore(
 	return m, syncDir(filepath.Dir(dir))
 }
 
+func notEmpty(dir string) error {
+	return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s is not empty", dir),
+		"Move the folder or its content aside, or name another one with --store.")
+}
+
 // makeTemporary makes the folder in which a registry is unpacked. It is beside
 // dir, so that it can replace dir. If this user may not write there, as a
 // service in /var/lib, it is in dir, which must exist.
@@ -101,20 +107,30 @@ func makeTemporary(dir string) (temporary string, inside bool, err error) {
 	name := unfinished + rand.Text()
 	temporary = dir + name
 	err = os.Mkdir(temporary, 0o700)
-	if !errors.Is(err, os.ErrPermission) {
+	if !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.EROFS) {
 		return temporary, false, regularfile.Unwritable(filepath.Dir(dir), err)
 	}
+	denied := regularfile.Unwritable(filepath.Dir(dir), err)
 	temporary = filepath.Join(dir, filepath.Base(dir)+name)
 	if err := os.Mkdir(temporary, 0o700); err != nil {
-		return "", false, registry.WithHint(regularfile.Unwritable(filepath.Dir(dir), err),
+		if !errors.Is(err, os.ErrNotExist) {
+			denied = regularfile.Unwritable(dir, err)
+		}
+		return "", false, registry.WithHint(denied,
 			"As root, make an empty folder %s that belongs to the user of this command.", dir)
 	}
 	return temporary, true, nil
 }
 
-// moveUp moves the content of a folder to the folder around it. The database
-// comes last. Without it, no command opens or replaces the registry.
-func moveUp(temporary, dir string, step func()) error {
+// moveUp moves the content of a folder to the folder around it, which must have
+// nothing else. The database comes last. Without it, no command opens or
+// replaces the registry. If moveUp fails, it moves everything back.
+func moveUp(temporary, dir string, step func()) (err error) {
+	if around, err := os.ReadDir(dir); err != nil {
+		return regularfile.Unreadable(dir, err)
+	} else if len(around) > 1 {
+		return notEmpty(dir)
+	}
 	entries, err := os.ReadDir(temporary)
 	if err != nil {
 		return regularfile.Unreadable(dir, err)
@@ -123,11 +139,25 @@ func moveUp(temporary, dir string, step func()) error {
 	if last < 0 {
 		return damaged("%s is missing", local.DatabaseFile)
 	}
-	for _, e := range append(slices.Delete(slices.Clone(entries), last, last+1), entries[last]) {
+	entries = append(slices.Delete(slices.Clone(entries), last, last+1), entries[last])
+	moved := 0
+	defer func() {
+		for ; err != nil && moved > 0; moved-- {
+			name := entries[moved-1].Name()
+			_ = os.Rename(filepath.Join(dir, name), filepath.Join(temporary, name))
+		}
+	}()
+	for _, e := range entries {
 		step()
+		if e.Name() == local.DatabaseFile {
+			if err := syncDir(dir); err != nil {
+				return err
+			}
+		}
 		if err := os.Rename(filepath.Join(temporary, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 			return regularfile.Unwritable(filepath.Join(dir, e.Name()), err)
 		}
+		moved++
 	}
 	return syncDir(dir)
 }
