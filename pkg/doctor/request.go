@@ -199,8 +199,8 @@ func (e *examination) explainStatus(a *answer, scope string) (result, fix string
 // files, and giveBack is the fix.
 const (
 	denied   = ": permission denied for a file in the registry's folder, because it belongs to another user"
-	giveBack = "on the registry's machine, run `larder verify` as the user of the server; it names the files, and how to " +
-		"give them back"
+	giveBack = "on the registry's machine, run `larder verify` as the user of the server; it names the files, and how " +
+		"to give them back"
 )
 
 // isDenied reports whether the body of an answer is that of such a registry.

@@ -441,7 +441,8 @@ func foreign(dir string) (string, error) {
 		return "", err
 	}
 	// Another server may have just created the registry.
-	own := append(disk.Names(), database, reserve, daily.Name, daily.Name+"-journal", marker, hostFile, "tls", "lost+found", ".DS_Store")
+	own := append(disk.Names(), database, reserve, daily.Name, daily.Name+"-journal", marker, hostFile, "tls",
+		"lost+found", ".DS_Store")
 	// Killed processes may have left these files.
 	begins := []string{
 		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedHost, ".larder-room-",
@@ -473,7 +474,8 @@ func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logg
 		}
 		err := d.table.Check()
 		if err != nil && !gone {
-			log.LogAttrs(ctx, slog.LevelError, "cannot serve or publish until the database is back; restart the server after a restore",
+			log.LogAttrs(ctx, slog.LevelError,
+				"cannot serve or publish until the database is back; restart the server after a restore",
 				slog.Any("error", err), slog.String("data", d.Dir))
 		}
 		if err == nil && gone {

@@ -23,8 +23,11 @@ type OwnerError struct {
 }
 
 func (e *OwnerError) Error() string {
+	if _, err := os.Lstat(e.Dir); e.Root && err != nil {
+		return fmt.Sprintf("cannot create the registry's folder %s as root: its parent belongs to %s", e.Dir, e.Owner)
+	}
 	if e.Root {
-		return fmt.Sprintf("root does not use the registry's folder %s, which belongs to %s", e.Dir, e.Owner)
+		return fmt.Sprintf("cannot use the registry's folder %s as root: it belongs to %s", e.Dir, e.Owner)
 	}
 	return fmt.Sprintf("permission denied for the registry's folder %s, which belongs to %s", e.Dir, e.Owner)
 }

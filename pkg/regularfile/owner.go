@@ -88,8 +88,8 @@ func Denied(dir, name string, err error) error {
 	}
 	me := Me()
 	switch {
-	case folder.UID != me.UID:
-		return core.WithHint(denied, "Run the command as %s, to whom the folder belongs.", folder)
+	case folder.UID != me.UID && folder.UID != 0: // a folder of root can be for a group, as a volume of Kubernetes
+		return core.WithHint(denied, "Run the command as %s, the owner of the folder.", folder)
 	case denied.Owner.UID == me.UID:
 		return core.WithHint(denied, "Run `chmod -R u+rwX%s.", on)
 	}

@@ -126,7 +126,11 @@ var errInterrupted = errors.New("interrupted: nothing is half done, and you can 
 func (c *cli) hintOf(err error) string {
 	hint := hintOf(err)
 	if other, ok := errors.AsType[*local.OwnerError](err); ok {
-		return "Run it as the owner of the folder: `" + c.commandAs(other) + "`."
+		hint := "Run it as the owner of the folder: `" + c.commandAs(other) + "`."
+		if other.Root {
+			hint += fmt.Sprintf(" If root runs it in a container, start the container with `--user %d`.", other.Owner.UID)
+		}
+		return hint
 	}
 	if _, isNone := errors.AsType[*local.NoRegistryError](err); !isNone {
 		return hint

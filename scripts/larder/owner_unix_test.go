@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -100,8 +101,12 @@ func (s service) refused(t *testing.T, args ...string) (hint string) {
 	if failed.Code != "other_owner" {
 		t.Fatalf("larder %s: %s", strings.Join(args, " "), failed.Error)
 	}
+	if !strings.Contains(failed.Hint, "`--user 65532`") {
+		t.Errorf("larder %s: the hint is %s", strings.Join(args, " "), failed.Hint)
+	}
 	_, hint, _ = strings.Cut(failed.Hint, "`")
-	return strings.TrimSuffix(hint, "`.")
+	hint, _, _ = strings.Cut(hint, "`. ")
+	return hint
 }
 
 // others returns the files of a folder that do not belong to the user.
@@ -241,14 +246,22 @@ func TestFileOfRoot(t *testing.T) {
 	}
 	const denied = "permission denied for " + folder + ", which belongs to root"
 
-	verified := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), "verify", "--store", "data")
-	out, err := verified.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), denied) || !strings.Contains(string(out), "chown -R 65532 ") {
-		t.Errorf("verify: %v\n%s", err, out)
+	// A volume of Kubernetes belongs to root and to the group of the user.
+	data := filepath.Join(s.dir, "data")
+	for _, owner := range []int{0, serviceUser} {
+		if err := errors.Join(os.Chown(data, owner, serviceUser), os.Chmod(data, 0o775|fs.ModeSetgid)); err != nil {
+			t.Fatal(err)
+		}
+		verified := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), "verify", "--store", "data")
+		out, err := verified.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), denied) || !strings.Contains(string(out), "chown -R 65532 ") {
+			t.Errorf("verify in a folder of %d: %v\n%s", owner, err, out)
+		}
 	}
 
 	var log serverLog
-	server := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), "serve", "--json", "--listen", "127.0.0.1:0", "--store", "data")
+	server := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), "serve", "--json",
+		"--listen", "127.0.0.1:0", "--store", "data")
 	server.Stderr = &log
 	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
 	server.WaitDelay = 20 * time.Second
@@ -266,7 +279,7 @@ func TestFileOfRoot(t *testing.T) {
 	}
 	doctor := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), "doctor", view.URL, "--module", "acme/b/aws")
 	doctor.Env = append(doctor.Env, "SSL_CERT_FILE="+view.CAFile)
-	out, err = doctor.CombinedOutput()
+	out, err := doctor.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "permission denied for a file in the registry's folder") {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
