@@ -61,7 +61,15 @@ func ListenerOf(s *Server) net.Listener { return s.listener }
 
 // Health returns a handler of health checks, and a function that makes it stop.
 func Health(check func(context.Context) error, log *slog.Logger) (h http.Handler, stop func()) {
-	health := newHealth(check, func() bool { return false }, log)
+	return HealthOnDisk(check, func() bool { return false }, log)
+}
+
+// HealthOnDisk is like Health, with a function that reports whether the disk is
+// nearly full.
+func HealthOnDisk(
+	check func(context.Context) error, isFull func() bool, log *slog.Logger,
+) (h http.Handler, stop func()) {
+	health := newHealth(check, isFull, log)
 	return health.handler(http.NotFoundHandler()), health.stop
 }
 

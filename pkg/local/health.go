@@ -41,6 +41,7 @@ type health struct {
 type readiness struct {
 	done  chan struct{}
 	err   error
+	full  bool // the disk is nearly full
 	ended time.Time
 }
 
@@ -56,17 +57,17 @@ func newHealth(check func(context.Context) error, isFull func() bool, log *slog.
 // stop makes the server not ready. Its process still is healthy.
 func (h *health) stop() { h.stopping.Store(true) }
 
-// err returns why the server is not ready, or nil. It returns within
-// readyTimeout.
-func (h *health) err(ctx context.Context) error {
+// state returns why the server is not ready, or nil. If it is ready, full
+// reports whether the disk is nearly full. state returns within readyTimeout.
+func (h *health) state(ctx context.Context) (full bool, err error) {
 	if h.stopping.Load() {
-		return errStopping
+		return false, errStopping
 	}
-	err := h.current(ctx).wait(ctx)
+	full, err = h.current(ctx).wait(ctx)
 	if ctx.Err() == nil {
 		h.logChange(ctx, err)
 	}
-	return err
+	return full, err
 }
 
 // current returns the newest check, and begins one if that is old.
@@ -98,20 +99,21 @@ func (h *health) run(ctx context.Context, r *readiness) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	r.err = h.check(ctx)
+	r.full = h.isFull()
 	r.ended = time.Now()
 	close(r.done)
 }
 
-func (r *readiness) wait(ctx context.Context) error {
+func (r *readiness) wait(ctx context.Context) (full bool, err error) {
 	timeout := time.NewTimer(readyTimeout)
 	defer timeout.Stop()
 	select {
 	case <-r.done:
-		return r.err
+		return r.full, r.err
 	case <-timeout.C:
-		return errTimeout
+		return false, errTimeout
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 }
 
@@ -147,13 +149,17 @@ func (h *health) handler(next http.Handler) http.Handler {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
-		if r.URL.Path == "/readyz" && h.err(r.Context()) != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, "not ready\n") // the log has the reason
-			return
+		full := false
+		if r.URL.Path == "/readyz" {
+			var err error
+			if full, err = h.state(r.Context()); err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = io.WriteString(w, "not ready\n") // the log has the reason
+				return
+			}
 		}
 		_, _ = io.WriteString(w, "ok\n")
-		if r.URL.Path == "/readyz" && h.isFull() {
+		if full {
 			_, _ = io.WriteString(w, nearlyFull+"\n")
 		}
 	})

@@ -133,6 +133,30 @@ func TestReadinessIsBounded(t *testing.T) {
 	})
 }
 
+// A nearly full disk is reported, and a disk that does not answer ends requests
+// in time.
+func TestReadinessOfDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		h, _ := local.HealthOnDisk(func(context.Context) error { return nil }, func() bool { <-hang; return true },
+			slog.New(slog.DiscardHandler))
+		begin := time.Now()
+		if got := probe(t, h, "/readyz").Status; got != http.StatusServiceUnavailable {
+			t.Errorf("while the disk hangs: %d", got)
+		}
+		if took := time.Since(begin); took != 2*time.Second {
+			t.Errorf("the request took %v, want 2s", took)
+		}
+		close(hang)
+		synctest.Wait()
+		want := response{200, "ok\nthe disk is nearly full: nothing can be published until it has more free space\n", "no-store"}
+		if diff := cmp.Diff(want, probe(t, h, "/readyz")); diff != "" {
+			t.Errorf("/readyz (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // A server that stops is not ready, and does not log that.
 func TestStoppingIsNotReady(t *testing.T) {
 	t.Parallel()

@@ -358,7 +358,10 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 
 // Ready returns why the server is not ready to serve requests, or nil. It
 // returns within 2 seconds.
-func (s *Server) Ready(ctx context.Context) error { return s.health.err(ctx) }
+func (s *Server) Ready(ctx context.Context) error {
+	_, err := s.health.state(ctx)
+	return err
+}
 
 // ended returns nil for the error of a server that was shut down.
 func ended(err error) error {
