@@ -461,7 +461,7 @@ func foreign(dir string) (string, error) {
 const watchEvery = 5 * time.Second
 
 // watch logs once that the database was removed or replaced, and once that it
-// is back. It does the same for a nearly full disk, and makes the reserve if
+// is back. It also logs both for a nearly full disk, and makes the reserve if
 // there is room. It checks at each tick until ctx ends.
 func (d *Data) watch(ctx context.Context, ticks <-chan time.Time, log *slog.Logger) {
 	gone, full := false, false

@@ -32,7 +32,7 @@ type Status struct {
 	// DiskFree is the free space in bytes for the database and for the objects.
 	// Both can have the same disk. A disk that cannot be read is missing.
 	DiskFree map[string]uint64
-	// ReserveBytes is the space that the registry keeps for withdrawing, and for
+	// ReserveBytes is the space that the registry reserves for withdrawing, and for
 	// revoking tokens, on a full disk.
 	ReserveBytes int64
 }
