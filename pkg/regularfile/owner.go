@@ -17,15 +17,17 @@ import (
 // Owner is the user who owns a file.
 type Owner struct {
 	UID int
+	// GID is the group of the file.
+	GID int
 	// Name is empty if the user has none.
 	Name string
 }
 
 // Me returns the user of this process. On Windows its UID is -1.
-func Me() Owner { return ownerWith(os.Geteuid()) }
+func Me() Owner { return ownerWith(os.Geteuid(), os.Getegid()) }
 
-func ownerWith(uid int) Owner {
-	o := Owner{UID: uid}
+func ownerWith(uid, gid int) Owner {
+	o := Owner{UID: uid, GID: gid}
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 		o.Name = u.Username
 	}

@@ -16,7 +16,7 @@ func OwnerOf(info fs.FileInfo) (Owner, bool) {
 	if !ok {
 		return Owner{}, false
 	}
-	return ownerWith(int(stat.Uid)), true
+	return ownerWith(int(stat.Uid), int(stat.Gid)), true
 }
 
 // CheckAccess returns an error if this process may not read and write a file.

@@ -147,7 +147,8 @@ func (c *cli) hintOf(err error) string {
 
 // commandAs returns this command as the user who owns the folder of the error.
 // sudo passes no environment, and the contexts of that user are others. The
-// command therefore names the folder if the arguments do not.
+// command therefore names the folder if the arguments do not. sudo knows no users
+// without a name.
 func (c *cli) commandAs(other *local.OwnerError) string {
 	program := os.Args[0]
 	if invocation() != "larder" || !strings.ContainsAny(program, `/\`) {
@@ -155,10 +156,16 @@ func (c *cli) commandAs(other *local.OwnerError) string {
 	}
 	args := slices.Clone(c.args)
 	if c.flags != nil && c.about.dir != "" && absolute(c.about.dir) == other.Dir &&
-		!c.flags.Changed("store") && !c.flags.Changed("data") {
+		!c.flags.Changed("store") && !c.flags.Changed("data") && !c.flags.Changed("to") {
 		args = withStore(args, other.Dir)
 	}
-	words := append([]string{"sudo", "-u", cmp.Or(other.Owner.Name, "#"+strconv.Itoa(other.Owner.UID)), program}, args...)
+	as := []string{"sudo", "-u", other.Owner.Name}
+	if other.Owner.Name == "" {
+		as = []string{
+			"setpriv", "--reuid=" + strconv.Itoa(other.Owner.UID), "--regid=" + strconv.Itoa(other.Owner.GID), "--clear-groups",
+		}
+	}
+	words := append(append(as, program), args...)
 	for i := range words {
 		words[i] = quoted(words[i])
 	}

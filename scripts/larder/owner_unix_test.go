@@ -54,8 +54,8 @@ func newService(t *testing.T) service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The fake sudo runs a command as the user who calls it.
-	for name, text := range map[string][]byte{"larder": data, "sudo": []byte("#!/bin/sh\nshift 2\nexec \"$@\"\n")} {
+	// The fake setpriv runs a command as the user who calls it.
+	for name, text := range map[string][]byte{"larder": data, "setpriv": []byte("#!/bin/sh\nshift 3\nexec \"$@\"\n")} {
 		if err := os.WriteFile(filepath.Join(s.bin, name), text, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestRootOnFolderOfOthers(t *testing.T) {
 	cmd := s.command(t.Context(), false, filepath.Join(s.bin, "larder"), "list")
 	cmd.Env = append(cmd.Env, "LARDER_STORE="+filepath.Join(s.dir, "data"))
 	out, err := cmd.CombinedOutput()
-	want := "sudo -u '#65532' larder list --store " + filepath.Join(s.dir, "data") + "`"
+	want := "setpriv --reuid=65532 --regid=65532 --clear-groups larder list --store " + filepath.Join(s.dir, "data") + "`"
 	if err == nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v, want a hint with %s:\n%s", err, want, out)
 	}
