@@ -56,8 +56,8 @@ var rules = sync.OnceValue(func() []rule {
 			func(_ *text, m match) bool { return registry.IsToken(m.part) }),
 		newRule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", `gh[pousr]_([0-9A-Za-z]{36})`, hasChecksum),
 		newRule("GitHub token", "github_pat_", `github_pat_([0-9A-Za-z]{22}_[0-9A-Za-z]{59})`, isRandom),
-		newRule("GitLab token", "glpat- gldt- glrt- glptt-",
-			`gl(?:pat|dt|rt|ptt)-([0-9A-Za-z_-]{20,})(?:\.[0-9a-z]{2,9}){0,2}`, isRandom),
+		newRule("GitLab token", "glpat-", `glpat-([0-9A-Za-z_-]{20,})(?:\.[0-9a-z]{2,9}){0,2}`,
+			func(_ *text, m match) bool { return hasBothCases(m.part) && looksRandom(m.part) }),
 		newRule("AWS access key", "AKIA ASIA", `A[KS]IA([A-Z2-7]{16})`, hasSecretKey),
 		newRule("Slack token", "xox", `xox[abceoprs]-(?:[0-9]{1,13}-){1,4}([0-9A-Za-z]{20,})`, isRandom),
 		newRule("Slack token", "xapp-", `xapp-[0-9]-[0-9A-Z]{8,13}-[0-9]{10,14}-([0-9a-f]{64})`, isRandom),
@@ -159,6 +159,10 @@ func looksRandom(s string) bool {
 	return distinct >= min(len(s)/2, 9) && steps < len(s)/3
 }
 
+// hasBothCases reports whether a text has capital and small letters, as random
+// text does and most names do not.
+func hasBothCases(s string) bool { return strings.ToLower(s) != s && strings.ToUpper(s) != s }
+
 // near is how far from an AWS access key ID its secret key can be, in bytes.
 const near = 500
 
@@ -188,7 +192,7 @@ func (t *text) secretKeys() []int {
 		}
 		key := string(t.all[at:min(end, at+40)])
 		// A SHA-1 in hexadecimal has only letters of one case.
-		if end-at == 40 && strings.ToLower(key) != key && strings.ToUpper(key) != key && looksRandom(key) {
+		if end-at == 40 && hasBothCases(key) && looksRandom(key) {
 			t.keys = append(t.keys, at)
 		}
 		at = end
