@@ -265,13 +265,16 @@ func isPrivateKey(t *text, m match) bool {
 	if err != nil || len(data) < 40 {
 		return false
 	}
+	isRandomKey := looksRandom(encoded.String()[:54]) // 40 bytes
 	switch {
 	case isEncrypted:
-		return looksRandom(encoded.String()[:54]) // 40 bytes
+		return len(data)%8 == 0 && isRandomKey // the block sizes of ciphers
 	case strings.HasPrefix(m.part, "OPENSSH"):
-		return bytes.HasPrefix(data, []byte("openssh-key-v1\x00"))
+		return len(data) >= 150 && bytes.HasPrefix(data, []byte("openssh-key-v1\x00"))
 	case strings.HasPrefix(m.part, "PGP"):
-		return data[0]&0x80 != 0
+		// The tag of a secret key or subkey, in the old or the new format.
+		isKey := data[0]&^3 == 0x94 || data[0]&^3 == 0x9c || data[0] == 0xc5 || data[0] == 0xc7
+		return isKey && isRandomKey
 	}
 	return isSequence(data)
 }

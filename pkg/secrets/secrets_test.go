@@ -239,6 +239,15 @@ func TestNotFound(t *testing.T) {
 		"words instead of a key": first + "\nyour private key goes here" + last,
 		"base64 of something else": first + "\n" +
 			base64.StdEncoding.EncodeToString([]byte(strings.Repeat("not a key ", 20))) + last,
+		"OpenPGP placeholder": m.pem("PGP "+private+" BLOCK", nil)[:len("-----BEGIN PGP PRIVATE KEY BLOCK-----\n")] +
+			strings.Repeat(strings.Repeat("x", 64)+"\n", 3) + "-----END PGP " + private + " BLOCK-----",
+		"OpenPGP message": m.pem("PGP "+private+" BLOCK", append([]byte{0x85}, m.bytes(300)...)),
+		"first line of OpenSSH": m.pem("OPENSSH "+private, append([]byte("openssh-key-v1\x00\x00\x00\x00\x04none"),
+			m.bytes(29)...)),
+		"encrypted key of words": first + "\nProc-Type: 4,ENCRYPTED\n\n" +
+			strings.Repeat("PutTheBase64LinesOfAnEncryptedKeyIn\n", 2) + "and/More" + last,
+		"encrypted key of no blocks": strings.Replace(m.pem("RSA "+private, m.bytes(99)), "\n",
+			"\nProc-Type: 4,ENCRYPTED\n\n", 1),
 		"key without an end":       first + "\n" + rest[:strings.LastIndex(rest, "\n")],
 		"interpolated key":         first + "\n${key}" + last,
 		"public key":               m.pem("PUBLIC KEY", m.sequence(290)),
