@@ -1,5 +1,5 @@
-// Package secrets finds well-known secrets in text files, such as private keys
-// and access tokens.
+// Package secrets finds well-known secrets in files, such as private keys and
+// access tokens.
 //
 // It decides by the form of a secret, and by its checksum if the format has
 // one. So it finds few forms, and rarely anything that is no secret. It does
@@ -75,8 +75,8 @@ const (
 	// maxSecret is the largest size of a secret in bytes, with the text that
 	// shows its kind. Longer secrets may not be found.
 	maxSecret = 32 << 10
-	// sniffed is how many bytes show whether a file is text. Git reads as many.
-	sniffed = 8000
+	// markSize is the size of the byte order mark of UTF-16.
+	markSize = 2
 	// maxFound is the largest number of findings of a [Scanner].
 	maxFound = 100
 )
@@ -115,11 +115,11 @@ func (s *Scanner) Write(p []byte) (int, error) {
 	for len(p) > 0 && !s.skip {
 		n := min(len(p), window-len(s.text))
 		if !s.opened {
-			n = min(n, sniffed-len(s.text))
+			n = min(n, markSize-len(s.text))
 		}
 		s.add(p[:n])
 		p = p[n:]
-		if !s.opened && len(s.text) == sniffed {
+		if !s.opened && len(s.text) == markSize {
 			s.open()
 		}
 		if len(s.text) == window {
@@ -144,19 +144,11 @@ func (s *Scanner) End() {
 // order of the files and lines.
 func (s *Scanner) Found() []Finding { return s.found }
 
-// open determines the encoding from the beginning of the file. It skips files
-// that are not text.
+// open determines the encoding from the beginning of the file.
 func (s *Scanner) open() {
 	s.opened = true
-	head := s.text
-	switch {
-	case bytes.HasPrefix(head, []byte("\xfe\xff")), bytes.HasPrefix(head, []byte("\xff\xfe")):
-		s.wide, s.high = true, bytes.IndexByte(head[:2], 0xfe)
-		rest := slices.Clone(head[2:])
-		s.text = s.text[:0]
-		s.add(rest)
-	case bytes.IndexByte(head, 0) >= 0:
-		s.skip = true
+	if mark := string(s.text); mark == "\xfe\xff" || mark == "\xff\xfe" {
+		s.wide, s.high, s.text = true, strings.IndexByte(mark, 0xfe), s.text[:0]
 	}
 }
 
