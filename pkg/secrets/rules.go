@@ -18,11 +18,10 @@ type rule struct {
 	// literals are texts with which the secrets begin. They are rare in files
 	// without secrets, so the pattern is rarely tried.
 	literals [][]byte
-	// pattern matches a secret from its beginning. It has at most one group, for
-	// the part that check decides about.
+	// pattern matches a secret from its beginning. It has one group, for the part
+	// that check decides about.
 	pattern *regexp.Regexp
-	// check reports whether a match is a secret. part is the group of the
-	// pattern, or the whole match.
+	// check reports whether a match is a secret.
 	check func(t *text, m match) bool
 }
 
@@ -38,7 +37,7 @@ type text struct {
 // match is a match of a pattern, from an offset to an end.
 type match struct {
 	from, to int
-	part     string
+	part     string // the group of the pattern
 }
 
 // rules returns all rules. They are compiled when they are first used.
@@ -50,24 +49,25 @@ var rules = sync.OnceValue(func() []rule {
 		}
 		return r
 	}
+	const end = `(?:\W|$)` // the end of a word
 	return []rule{
 		newRule("private key", "-----BEGIN", `-----BEGIN ([A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----`, isPrivateKey),
-		newRule("Larder token", registry.TokenPrefix, registry.TokenPrefix+`[0-9A-Za-z]{49}`,
+		newRule("Larder token", registry.TokenPrefix, `(`+registry.TokenPrefix+`[0-9A-Za-z]{49})`+end,
 			func(_ *text, m match) bool { return registry.IsToken(m.part) }),
-		newRule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", `gh[pousr]_([0-9A-Za-z]{36})`, hasChecksum),
-		newRule("GitHub token", "github_pat_", `github_pat_([0-9A-Za-z]{22}_[0-9A-Za-z]{59})`, isRandom),
-		newRule("GitLab token", "glpat-", `glpat-([0-9A-Za-z_-]{20,})(?:\.[0-9a-z]{2,9}){0,2}`,
+		newRule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", `gh[pousr]_([0-9A-Za-z]{36})`+end, hasChecksum),
+		newRule("GitHub token", "github_pat_", `github_pat_([0-9A-Za-z]{22}_[0-9A-Za-z]{59})`+end, isRandom),
+		newRule("GitLab token", "glpat-", `glpat-([0-9A-Za-z_-]{20,})(?:\.[0-9a-z]{2,9}){0,2}`+end,
 			func(_ *text, m match) bool { return hasBothCases(m.part) && looksRandom(m.part) }),
-		newRule("AWS access key", "AKIA ASIA", `A[KS]IA([A-Z2-7]{16})`, hasSecretKey),
-		newRule("Slack token", "xox", `xox[abceoprs]-(?:[0-9]{1,13}-){1,4}([0-9A-Za-z]{20,})`, isRandom),
-		newRule("Slack token", "xapp-", `xapp-[0-9]-[0-9A-Z]{8,13}-[0-9]{10,14}-([0-9a-f]{64})`, isRandom),
+		newRule("AWS access key", "AKIA ASIA", `A[KS]IA([A-Z2-7]{16})`+end, hasSecretKey),
+		newRule("Slack token", "xox", `xox[abceoprs]-(?:[0-9]{1,13}-){1,4}([0-9A-Za-z]{20,})`+end, isRandom),
+		newRule("Slack token", "xapp-", `xapp-[0-9]-[0-9A-Z]{8,13}-[0-9]{10,14}-([0-9a-f]{64})`+end, isRandom),
 		newRule("Slack webhook", "hooks.slack.com/",
-			`hooks\.slack\.com/(?:services|workflows|triggers)/[0-9A-Z]{8,13}/[0-9A-Z]{8,20}/([0-9A-Za-z]{20,64})`, isRandom),
-		newRule("npm token", "npm_", `npm_([0-9A-Za-z]{36})`, hasChecksum),
+			`hooks\.slack\.com/(?:services|workflows|triggers)/[0-9A-Z]{8,13}/[0-9A-Z]{8,20}/([0-9A-Za-z]{20,64})`+end, isRandom),
+		newRule("npm token", "npm_", `npm_([0-9A-Za-z]{36})`+end, hasChecksum),
 		// The beginning is the version of the token and its domain, pypi.org or
 		// test.pypi.org.
-		newRule("PyPI token", "pypi-AgE", `pypi-AgE(?:IcHlwaS5vcmc|NdGVzdC5weXBpLm9yZw)([0-9A-Za-z_-]{50,})`, isRandom),
-		newRule("signed JWT", "eyJ", `eyJ[0-9A-Za-z_-]{12,}\.[0-9A-Za-z_-]{16,}\.[0-9A-Za-z_-]{16,}`, isSignedJWT),
+		newRule("PyPI token", "pypi-AgE", `pypi-AgE(?:IcHlwaS5vcmc|NdGVzdC5weXBpLm9yZw)([0-9A-Za-z_-]{50,})`+end, isRandom),
+		newRule("signed JWT", "eyJ", `(eyJ[0-9A-Za-z_-]{12,}\.[0-9A-Za-z_-]{16,}\.[0-9A-Za-z_-]{16,})`+end, isSignedJWT),
 	}
 })
 
@@ -80,11 +80,8 @@ func (r rule) find(t *text, at int) string {
 	if found == nil {
 		return ""
 	}
-	m := match{from: at, to: at + found[1], part: string(t.all[at : at+found[1]])}
-	if len(found) > 2 {
-		m.part = string(t.all[at+found[2] : at+found[3]])
-	}
-	if m.to < len(t.all) && isWord(t.all[m.to]) || !r.check(t, m) {
+	m := match{from: at, to: at + found[1], part: string(t.all[at+found[2] : at+found[3]])}
+	if !r.check(t, m) {
 		return ""
 	}
 	if r.literals[0][0] == '-' && t.isServiceAccount(at) {
@@ -236,9 +233,16 @@ func (t *text) isServiceAccount(at int) bool {
 	return bytes.Contains(t.all[max(0, at-distance):min(len(t.all), at+2*distance)], []byte("service_account"))
 }
 
-// lineBreaks are line breaks and tabs as they are escaped in JSON, HCL and
-// scripts, also twice.
-var lineBreaks = strings.NewReplacer(`\\n`, "\n", `\\r`, "\n", `\n`, "\n", `\r`, "\n", `\t`, "\n", `\/`, "/")
+// unescape replaces escapes of line breaks and of characters of base64 in JSON,
+// HCL, scripts, XML and URLs. Some are escaped twice.
+var unescape = strings.NewReplacer(`\\n`, "\n", `\\r`, "\n", `\n`, "\n", `\r`, "\n", `\t`, "\n", `\/`, "/",
+	"&#10;", "\n", "&#13;", "\n", "&#xA;", "\n", "&#xD;", "\n", "&#xa;", "\n", "&#xd;", "\n",
+	"%0A", "\n", "%0D", "\n", "%0a", "\n", "%0d", "\n", "%2B", "+", "%2F", "/", "%3D", "=",
+	"%2b", "+", "%2f", "/", "%3d", "=", "%20", " ")
+
+// labeled matches a line of base64 with a label, as in YAML and JSON, unlike a
+// header of PEM.
+var labeled = regexp.MustCompile(`^[^:]*:[ "']*[0-9A-Za-z+/]{40,}[=,"']*\s*$`)
 
 // isPrivateKey reports whether a key in PEM has the content of a key, and not a
 // placeholder.
@@ -249,14 +253,19 @@ func isPrivateKey(t *text, m match) bool {
 	}
 	var encoded strings.Builder
 	isEncrypted := false
-	for line := range strings.Lines(lineBreaks.Replace(string(body))) {
-		if strings.Contains(line, ":") { // a header
+	for _, line := range withoutPrefix(strings.Split(unescape.Replace(string(body)), "\n")) {
+		label, rest, found := strings.Cut(line, ":")
+		if found && encoded.Len() == 0 && !labeled.MatchString(line) { // a header
 			isEncrypted = isEncrypted || strings.Contains(line, "ENCRYPTED")
 			continue
 		}
-		for word := range strings.FieldsSeq(line) {
-			word = strings.Trim(word, "\"'`,;#*>|\\")
-			if word != "+" && !strings.HasPrefix(word, "=") { // the sum of an OpenPGP key
+		if !found {
+			rest = label
+		}
+		for word := range strings.FieldsSeq(rest) {
+			word = strings.Trim(word, "\"'`,;#*>|\\-")
+			isMark := strings.Trim(word, "/+") == ""      // of a comment, or an operator
+			if !isMark && !strings.HasPrefix(word, "=") { // the sum of an OpenPGP key
 				encoded.WriteString(word)
 			}
 		}
@@ -277,6 +286,23 @@ func isPrivateKey(t *text, m match) bool {
 		return isKey && isRandomKey
 	}
 	return isSequence(data)
+}
+
+// withoutPrefix removes the mark of an added line or of a comment from the lines
+// after the first, if all of them have it.
+func withoutPrefix(lines []string) []string {
+	for _, mark := range []string{"+", "//"} {
+		cut := slices.Clone(lines)
+		isMarked := len(lines) > 1
+		for i, line := range lines[1:] {
+			line, found := strings.CutPrefix(strings.TrimSpace(line), mark)
+			cut[i+1], isMarked = line, isMarked && found
+		}
+		if isMarked {
+			return cut
+		}
+	}
+	return lines
 }
 
 // isSequence reports whether bytes are one sequence in DER.

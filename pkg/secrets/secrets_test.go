@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -206,6 +207,56 @@ func TestFound(t *testing.T) {
 		}
 	}
 	t.Logf("%d secrets", n)
+}
+
+// Private keys are found however their lines are joined or marked.
+func TestPrivateKeys(t *testing.T) {
+	t.Parallel()
+	lines := func(begin string) func(string) string {
+		return func(key string) string { return begin + strings.ReplaceAll(key, "\n", "\n"+begin) }
+	}
+	inner := func(mark string) func(string) string {
+		return func(key string) string {
+			list := strings.Split(key, "\n")
+			for i := 1; i < len(list)-1; i++ {
+				list[i] = strings.ReplaceAll(mark, "N", strconv.Itoa(i)) + list[i]
+			}
+			return strings.Join(list, "\n")
+		}
+	}
+	breaks := func(by string) func(string) string {
+		return func(key string) string { return strings.ReplaceAll(key, "\n", by) }
+	}
+	const private = "PRIVATE " + "KEY"
+	m := newMaker(1)
+	for kind, key := range map[string]string{
+		"PKCS 8":  m.pem(private, m.sequence(1200)),
+		"EC":      m.pem("EC "+private, m.sequence(119)),
+		"OpenPGP": m.pem("PGP "+private+" BLOCK", append([]byte{0x95}, m.bytes(600)...)),
+		"encrypted": strings.Replace(m.pem("RSA "+private, m.bytes(1200)),
+			"\n", "\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,"+m.text("0123456789ABCDEF", 32)+"\n\n", 1),
+	} {
+		for name, with := range map[string]func(string) string{
+			"one line": breaks(""), "spaces": breaks(" "), "comment": lines("// "), "close comment": lines("//"),
+			"indented comment": lines("  // "), "hash": lines("# "), "dashes": lines("-- "), "list": inner("- "),
+			"patch": lines("+"), "removed": lines("-"), "patch of a list": inner("+ - "), "labels": inner("lN: "),
+			"JSON labels": inner(`  "l": `), "XML": breaks("&#10;"), "XML, hexadecimal": breaks("&#xA;"),
+			"URL": func(key string) string {
+				return strings.NewReplacer("\n", "%0A", "+", "%2B", "/", "%2F", "=", "%3D").Replace(key)
+			},
+		} {
+			isHeader := strings.Contains(name, "label") || name == "one line" || name == "spaces"
+			if kind == "encrypted" && isHeader {
+				continue // no format has headers there
+			}
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				want := []secrets.Finding{{Path: "a", Line: 1, Kind: "private key"}}
+				if diff := cmp.Diff(want, scan("a", []byte(with(key)))); diff != "" {
+					t.Errorf("(-want +got):\n%s\n%s", diff, with(key))
+				}
+			})
+		}
+	}
 }
 
 // Many secrets of each kind are found, so that no check rejects random ones.
