@@ -56,7 +56,7 @@ var rules = sync.OnceValue(func() []rule {
 			func(_ *text, m match) bool { return registry.IsToken(m.part) }),
 		newRule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", `gh[pousr]_([0-9A-Za-z]{36})`+end, hasChecksum),
 		newRule("GitHub token", "github_pat_", `github_pat_([0-9A-Za-z]{22}_[0-9A-Za-z]{59})`+end, isRandom),
-		newRule("GitLab token", "glpat-", `glpat-([0-9A-Za-z_-]{20,})(?:\.[0-9a-z]{2,9}){0,2}`+end,
+		newRule("GitLab token", "glpat-", `glpat-([0-9A-Za-z_-]{20,})(?:\.[0-9a-z]{2}\.[0-9a-z]{7,9})?`+end,
 			func(_ *text, m match) bool { return hasBothCases(m.part) && looksRandom(m.part) }),
 		newRule("AWS access key", "AKIA ASIA", `A[KS]IA([A-Z2-7]{16})`+end, hasSecretKey),
 		newRule("Slack token", "xox", `xox[abceoprs]-(?:[0-9]{1,13}-){1,4}([0-9A-Za-z]{20,})`+end, isRandom),
@@ -91,8 +91,8 @@ func (r rule) find(t *text, at int) string {
 }
 
 // begins reports whether a secret can begin at an offset, and is not in a longer
-// word. A hyphen joins words, but the one of ${NAME:-VALUE} does not. The letter
-// of an escape such as \n is not part of a word.
+// word. A hyphen joins words, but the one of ${NAME:-VALUE} does not. An escape
+// such as \n, %3D or \u003d is not part of a word.
 func (t *text) begins(at int) bool {
 	var before [2]byte
 	copy(before[2-min(at, 2):], t.all[max(0, at-2):at])
@@ -100,10 +100,12 @@ func (t *text) begins(at int) bool {
 	case last == '-' && t.all[at] != '-':
 		return !isWord(first) && first != '-'
 	case isWord(last):
-		return first == '\\' && strings.IndexByte("nrt", last) >= 0
+		return escapeAtEnd.Match(t.all[max(0, at-6):at])
 	}
 	return true
 }
+
+var escapeAtEnd = regexp.MustCompile(`(?:\\[nrt]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})$`)
 
 func isWord(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_'

@@ -259,6 +259,26 @@ func TestPrivateKeys(t *testing.T) {
 	}
 }
 
+// Tokens are found after escapes and before ends of sentences.
+func TestTokensInText(t *testing.T) {
+	t.Parallel()
+	m := newMaker(1)
+	github, gitlab := m.checked("ghp_"), "glpat-"+m.text(digits+upper+lower, 20)
+	for text, kind := range map[string]string{
+		"token%3D" + github:            "GitHub token",
+		"Bearer%20" + github:           "GitHub token",
+		`a\u003d` + github:             "GitHub token",
+		gitlab + ".somethinglonger":    "GitLab token",
+		gitlab + ".foo_bar":            "GitLab token",
+		gitlab + ".01.longerthanthat1": "GitLab token",
+	} {
+		want := []secrets.Finding{{Path: "a", Line: 1, Kind: kind}}
+		if diff := cmp.Diff(want, scan("a", []byte(text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
 // Many secrets of each kind are found, so that no check rejects random ones.
 func TestRandom(t *testing.T) {
 	t.Parallel()
