@@ -39,18 +39,26 @@ func (f Finding) String() string {
 func Check(found []Finding) error {
 	var problems registry.Problems
 	for _, f := range found {
+		// Any error is ErrInvalid.
 		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, f),
 			"Remove it, and revoke it if others have seen it. If the file may be public, allow it with `--allow-secret PATH`."))
 	}
 	return problems.Err("")
 }
 
-// maxAllowed bounds the paths that are allowed to have secrets, in bytes.
-const maxAllowed = 8 << 10
+// maxAllowed bounds the paths that are allowed to have secrets, in bytes, and
+// maxPaths their number.
+const (
+	maxAllowed = 8 << 10
+	maxPaths   = 100
+)
 
 // CheckAllowed returns registry.ErrInvalid unless all paths can be allowed. Each
 // must be the path of a file or a folder below the root of a module.
 func CheckAllowed(paths []string) error {
+	if len(paths) > maxPaths {
+		return fmt.Errorf("%w paths of allowed secrets: there are more than %d", registry.ErrInvalid, maxPaths)
+	}
 	size := 0
 	for _, p := range paths {
 		if !fs.ValidPath(p) || p == "." || strings.Contains(p, `\`) || !printable.Is(p) {
@@ -66,7 +74,10 @@ func CheckAllowed(paths []string) error {
 
 // IsAllowed reports whether a file is one of the paths, or in one of them.
 func IsAllowed(paths []string, file string) bool {
-	return slices.ContainsFunc(paths, func(p string) bool { return p == file || strings.HasPrefix(file, p+"/") })
+	return slices.ContainsFunc(paths, func(p string) bool {
+		below, found := strings.CutPrefix(file, p)
+		return found && (below == "" || below[0] == '/')
+	})
 }
 
 const (
