@@ -126,6 +126,7 @@ func isRandom(_ *text, m match) bool { return looksRandom(m.part) }
 // contains one.
 var placeholders = []string{
 	"example", "sample", "placeholder", "redacted", "dummy", "changeme", "token", "secret", "12345", "abcde",
+	"your", "replace",
 }
 
 // looksRandom reports whether a text can be random. Words, repetitions and
@@ -163,7 +164,8 @@ func looksRandom(s string) bool {
 func hasBothCases(s string) bool { return strings.ToLower(s) != s && strings.ToUpper(s) != s }
 
 // near is how far from an AWS access key ID its secret key can be, in bytes.
-const near = 500
+// A session token can be between them.
+const near = 2000
 
 // hasSecretKey reports whether an AWS access key ID has a secret key near it.
 // The ID alone is not a secret.
@@ -176,8 +178,10 @@ func hasSecretKey(t *text, m match) bool {
 	return i < len(keys) && keys[i] < m.to+near
 }
 
+var isKeyID = regexp.MustCompile(`^A[KS]IA[A-Z2-7]{16}/`)
+
 // secretKeys returns where texts begin that look like AWS secret keys. They have
-// 40 characters of base64.
+// 40 characters of base64, one of them a digit, which a path may not have.
 func (t *text) secretKeys() []int {
 	if t.keysDone {
 		return t.keys
@@ -189,9 +193,14 @@ func (t *text) secretKeys() []int {
 		for end < len(t.all) && isKey(t.all[end]) {
 			end++
 		}
+		if at > 0 && t.all[at-1] == '\\' && end-at == 41 && strings.IndexByte("nrt", t.all[at]) >= 0 {
+			at++ // an escape
+		} else if end-at == 61 && isKeyID.Match(t.all[at:end]) {
+			at += 21 // ID/SECRET
+		}
 		key := string(t.all[at:min(end, at+40)])
 		// A SHA-1 in hexadecimal has only letters of one case.
-		if end-at == 40 && hasBothCases(key) && looksRandom(key) {
+		if end-at == 40 && strings.ContainsAny(key, "0123456789") && hasBothCases(key) && looksRandom(key) {
 			t.keys = append(t.keys, at)
 		}
 		at = end
@@ -206,8 +215,13 @@ var signatureLengths = map[string]int{
 	"RS256": 0, "RS384": 0, "RS512": 0, "PS256": 0, "PS384": 0, "PS512": 0,
 }
 
-// isSignedJWT reports whether a text is a signed JWT, unless it is a sample of
-// jwt.io or of RFC 7519.
+// sampleClaims are claims of well-known samples: those of jwt.io, RFC 7519,
+// PyJWT and Supabase.
+var sampleClaims = map[string]any{
+	"sub": "1234567890", "http://example.com/is_root": true, "some": "payload", "iss": "supabase-demo",
+}
+
+// isSignedJWT reports whether a text is a signed JWT, and not a sample.
 func isSignedJWT(_ *text, m match) bool {
 	parts := strings.Split(m.part, ".")
 	var header struct{ Alg string }
@@ -220,7 +234,15 @@ func isSignedJWT(_ *text, m match) bool {
 		return false
 	}
 	var claims map[string]any
-	return decodeJSON(parts[1], &claims) && claims["sub"] != "1234567890" && claims["http://example.com/is_root"] == nil
+	if !decodeJSON(parts[1], &claims) {
+		return false
+	}
+	for name, value := range sampleClaims {
+		if claims[name] == value {
+			return false
+		}
+	}
+	return true
 }
 
 func decodeJSON(part string, into any) bool {
@@ -229,11 +251,13 @@ func decodeJSON(part string, into any) bool {
 }
 
 // isServiceAccount reports whether a private key is that of a Google service
-// account, whose JSON has a type near the key.
+// account, whose JSON has a type near the key. Quotes can be escaped.
 func (t *text) isServiceAccount(at int) bool {
 	const distance = 4 << 10
-	return bytes.Contains(t.all[max(0, at-distance):min(len(t.all), at+2*distance)], []byte("service_account"))
+	return serviceAccount.Match(t.all[max(0, at-distance):min(len(t.all), at+2*distance)])
 }
+
+var serviceAccount = regexp.MustCompile(`\btype\\*"?\s*[:=]\s*\\*"service_account\\*"`)
 
 // unescape replaces escapes of line breaks and of characters of base64 in JSON,
 // HCL, scripts, XML and URLs. Some are escaped twice.

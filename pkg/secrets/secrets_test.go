@@ -279,6 +279,27 @@ func TestTokensInText(t *testing.T) {
 	}
 }
 
+// The secret key of an AWS access key is found after an escape, a slash or a
+// session token. An ordinary key near a service account is not Google's.
+func TestNearby(t *testing.T) {
+	t.Parallel()
+	m := newMaker(1)
+	id, secret := "AKIA"+m.text(upper+"234567", 16), m.text(digits+upper+lower, 40)
+	key := m.pem("PRIVATE "+"KEY", m.sequence(1200))
+	for name, test := range map[string]struct{ text, kind string }{
+		"escape":        {`{"c": "` + id + `\n` + secret + `"}`, "AWS access key"},
+		"slash":         {id + "/" + secret, "AWS access key"},
+		"session token": {id + " " + m.text(digits+upper+lower, 800) + "= " + secret, "AWS access key"},
+		"TLS key":       {key + `resource "google_service_account" "a" {}`, "private key"},
+		"Google, HCL":   {key + `type = "service_account"`, "Google service account key"},
+	} {
+		want := []secrets.Finding{{Path: "a", Line: 1, Kind: test.kind}}
+		if diff := cmp.Diff(want, scan("a", []byte(test.text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s\n%s", name, diff, test.text)
+		}
+	}
+}
+
 // Many secrets of each kind are found, so that no check rejects random ones.
 func TestRandom(t *testing.T) {
 	t.Parallel()
@@ -329,7 +350,7 @@ func TestNotFound(t *testing.T) {
 		"AWS ID without a secret":  "access_key = " + keyID,
 		"AWS ID with a commit":     keyID + "\n" + m.text("0123456789abcdef", 40),
 		"AWS ID with asterisks":    keyID + "\n" + strings.Repeat("*", 40),
-		"AWS ID far from a secret": keyID + strings.Repeat("\n#", 400) + "\n" + m.text(digits+upper+lower, 40),
+		"AWS ID far from a secret": keyID + strings.Repeat("\n#", 1100) + "\n" + m.text(digits+upper+lower, 40),
 		"GitHub placeholder":       "ghp_" + strings.Repeat("x", 36),
 		"GitHub sequence":          "ghp_" + (lower + digits)[:36],
 		"GitHub sample":            "gho_" + "16C7e42F292c6912E7710c838347" + "Ae178B4a",
@@ -356,6 +377,13 @@ func TestNotFound(t *testing.T) {
 		"PyPI placeholder":         "pypi-AgE" + "IcHlwaS5vcmc" + strings.Repeat("x", 100),
 		"JWT of jwt.io": encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode([]byte(jwtIO)) +
 			"." + encode(m.bytes(32)),
+		"JWT of PyJWT": encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode([]byte(`{"some":"payload"}`)) +
+			"." + encode(m.bytes(32)),
+		"JWT of Supabase": encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." +
+			encode([]byte(`{"role":"anon","iss":"supabase-demo"}`)) + "." + encode(m.bytes(32)),
+		"AWS ID with a path": keyID + "\nmodules/Network/PrivateSubnets/RouteMain",
+		"Slack webhook of words": "https://hooks.slack.com/services/T0ABC1234/B0ABC12345/" +
+			"YourWebhookSuffixGoesHere",
 		"JWT without a signature": encode([]byte(`{"alg":"none"}`)) + "." + encode([]byte(`{"sub":"a","aud":"b"}`)) + ".",
 		"shortened JWT":           m.jwt(`{"alg":"HS256","typ":"JWT"}`, 20),
 		"part of a longer word":   "x" + m.checked("ghp_"),
@@ -421,6 +449,9 @@ func TestAllowed(t *testing.T) {
 	}
 	if err := secrets.CheckAllowed(slices.Repeat([]string{strings.Repeat("a", 1000)}, 9)); err == nil {
 		t.Error("9000 bytes of paths are accepted")
+	}
+	if err := secrets.CheckAllowed(slices.Repeat([]string{"a"}, 101)); err == nil {
+		t.Error("101 paths are accepted")
 	}
 }
 
