@@ -51,7 +51,10 @@ var rules = sync.OnceValue(func() []rule {
 	}
 	const end = `(?:\W|$)` // the end of a word
 	return []rule{
-		newRule("private key", "-----BEGIN", `-----BEGIN ([A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----`, isPrivateKey),
+		newRule("private key", "-----BEGIN", `-----BEGIN ([A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----`,
+			func(t *text, m match) bool { return isPrivateKey(t, m) && !t.isServiceAccount(m.from) }),
+		newRule("Google service account key", "-----BEGIN", `-----BEGIN ([A-Z0-9 ]{0,30})PRIVATE KEY-----`,
+			func(t *text, m match) bool { return isPrivateKey(t, m) && t.isServiceAccount(m.from) }),
 		newRule("Larder token", registry.TokenPrefix, `(`+registry.TokenPrefix+`[0-9A-Za-z]{49})`+end,
 			func(_ *text, m match) bool { return registry.IsToken(m.part) }),
 		newRule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", `gh[pousr]_([0-9A-Za-z]{36})`+end, hasChecksum),
@@ -83,9 +86,6 @@ func (r rule) find(t *text, at int) string {
 	m := match{from: at, to: at + found[1], part: string(t.all[at+found[2] : at+found[3]])}
 	if !r.check(t, m) {
 		return ""
-	}
-	if r.literals[0][0] == '-' && t.isServiceAccount(at) {
-		return "Google service account key"
 	}
 	return r.kind
 }

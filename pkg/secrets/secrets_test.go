@@ -265,12 +265,14 @@ func TestTokensInText(t *testing.T) {
 	m := newMaker(1)
 	github, gitlab := m.checked("ghp_"), "glpat-"+m.text(digits+upper+lower, 20)
 	for text, kind := range map[string]string{
-		"token%3D" + github:            "GitHub token",
-		"Bearer%20" + github:           "GitHub token",
-		`a\u003d` + github:             "GitHub token",
-		gitlab + ".somethinglonger":    "GitLab token",
-		gitlab + ".foo_bar":            "GitLab token",
-		gitlab + ".01.longerthanthat1": "GitLab token",
+		"token%3D" + github:         "GitHub token",
+		"Bearer%20" + github:        "GitHub token",
+		`a\u003d` + github:          "GitHub token",
+		gitlab + ".somethinglonger": "GitLab token",
+		// The sample of GitHub's checksum.
+		"ghp_zQWBuTSOoRi4A9spHc" + "VY5ncnsDkxkJ0mLq17": "GitHub token",
+		gitlab + ".foo_bar":                             "GitLab token",
+		gitlab + ".01.longerthanthat1":                  "GitLab token",
 	} {
 		want := []secrets.Finding{{Path: "a", Line: 1, Kind: kind}}
 		if diff := cmp.Diff(want, scan("a", []byte(text))); diff != "" {
