@@ -435,6 +435,25 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
+// A private key is packed if its own path may have secrets, unless its name
+// excludes it.
+func TestPackAllowedSecrets(t *testing.T) {
+	t.Parallel()
+	const key = "-----BEGIN PRIVATE " + "KEY-----\n"
+	dir := tree{"main.tf": config, "a/b.key": key, "a/c.key": key, "id_rsa": key}.write(t)
+	_, left, err := pack(t, dir, archive.Options{AllowSecrets: []string{"a/b.key", "a", "id_rsa"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []archive.Excluded{
+		{Path: "a/c.key", Reason: "is a private key"},
+		{Path: "id_rsa", Reason: "may contain secrets", Pattern: "id_rsa"},
+	}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("excluded (-want +got):\n%s", diff)
+	}
+}
+
 // TestPackFollowsLinks checks that links become their targets, because clients
 // unpack a link as an empty file.
 func TestPackFollowsLinks(t *testing.T) {

@@ -26,6 +26,9 @@ type Options struct {
 	// Include has patterns in the syntax of .terraformignore. Pack includes
 	// matching files that it would exclude otherwise.
 	Include []string
+	// AllowSecrets are the paths of files and folders that may have secrets. Pack
+	// includes a file with one of these paths even if its content is a secret.
+	AllowSecrets []string
 	// Skip is a folder to exclude if it is within the module, such as the
 	// registry's data folder.
 	Skip string
@@ -127,8 +130,9 @@ type packer struct {
 	root     *os.Root
 	dir      string
 	rules    ignore
-	included []rule // of Options.Include
-	skip     string // of Options.Skip, relative to dir
+	included []rule   // of Options.Include
+	allowed  []string // Options.AllowSecrets
+	skip     string   // of Options.Skip, relative to dir
 	files    []packed
 	total    int64 // bytes of files
 	excluded []Excluded
@@ -166,6 +170,7 @@ func (p *packer) load(options Options) error {
 		p.included = append(p.included, r)
 	}
 	p.rules = append(p.rules, p.included...)
+	p.allowed = options.AllowSecrets
 	if options.Skip != "" {
 		p.skip = within(p.dir, options.Skip)
 	}
@@ -296,7 +301,8 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(p.included, func(r rule) bool { return r.matches(name, false) }) {
+	isIncluded := slices.ContainsFunc(p.included, func(r rule) bool { return r.matches(name, false) })
+	if !isIncluded && !slices.Contains(p.allowed, name) {
 		secret, err := p.findSecret(real)
 		if err != nil {
 			return err

@@ -60,6 +60,8 @@ type ModuleResult struct {
 	// Secrets are the secrets in files that may not have any. If the result is not
 	// an error, the same content was published before, or is a copy.
 	Secrets []secrets.Finding
+	// Unmatched are the allowed paths that contain no file of the module.
+	Unmatched []string
 }
 
 // PreparedModule is a module that is ready to be published.
@@ -164,7 +166,7 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 
 // pack packs a module and reads the archive, as its receivers will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
-	from.Pack.Progress = p.Progress
+	from.Pack.Progress, from.Pack.AllowSecrets = p.Progress, from.AllowSecrets
 	shown := filepath.Clean(from.Dir)
 	if from.Archive != "" {
 		shown = m.Address.String() + " " + from.Version.String()
@@ -200,6 +202,12 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		return err
 	}
 	m.Files = found.Files
+	for _, path := range from.AllowSecrets {
+		isIn := func(f archive.File) bool { return secrets.IsAllowed([]string{path}, f.Path) }
+		if !slices.ContainsFunc(m.Files, isIn) {
+			m.Unmatched = append(m.Unmatched, path)
+		}
+	}
 	m.Record = registry.ModuleVersion{
 		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
 		Description: from.Description, CopiedFrom: from.CopiedFrom, AllowedSecrets: from.AllowSecrets,

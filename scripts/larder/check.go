@@ -94,6 +94,20 @@ func secretNotes(found []secrets.Finding) (notes []string) {
 	return notes
 }
 
+// unmatchedWarnings warns of paths where secrets are allowed without a file.
+func unmatchedWarnings(paths []string) (all []string) {
+	for _, path := range paths {
+		all = append(all, fmt.Sprintf("no file of the module is at or below %s, where secrets are allowed",
+			quoted(printable.Escape(path))))
+	}
+	return all
+}
+
+// inBoth returns the paths of a list that another has too.
+func inBoth(paths, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !slices.Contains(others, path) })
+}
+
 // check checks the modules of a folder.
 func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []string) (view, error) {
 	v := checkedView{Since: since, Modules: []checkedModule{}}
@@ -103,7 +117,8 @@ func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []strin
 		return nil, registry.WithHint(usagef("--changed-since needs %s, and %s has none", monorepo.FileName, dir),
 			"Run the command at the root of the repository.")
 	case errors.Is(err, fs.ErrNotExist):
-		one, err := checkModule(ctx, dir, dir, allowSecrets)
+		one, unmatched, err := checkModule(ctx, dir, dir, allowSecrets)
+		one.Notes = append(one.Notes, unmatchedWarnings(unmatched)...)
 		v.Modules = append(v.Modules, one)
 		return v, err
 	case err != nil:
@@ -116,11 +131,13 @@ func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []strin
 		}
 	}
 	var failed []error
+	unused := slices.Clone(allowSecrets)
 	for _, m := range modules {
 		var one checkedModule
+		var unmatched []string
 		err := monorepo.CheckPath(dir, m.Path)
 		if err == nil {
-			one, err = checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path,
+			one, unmatched, err = checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path,
 				slices.Concat(m.AllowSecrets, allowSecrets))
 		} else {
 			one = checkedModule{Path: m.Path, Status: "invalid", Problems: allProblems(err)}
@@ -129,10 +146,15 @@ func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []strin
 			return nil, err
 		}
 		one.Address = m.Address.String()
+		unused = inBoth(unused, unmatched)
+		one.Notes = append(one.Notes, unmatchedWarnings(inBoth(m.AllowSecrets, unmatched))...)
 		v.Modules = append(v.Modules, one)
 		if err != nil {
 			failed = append(failed, err)
 		}
+	}
+	if len(modules) > 0 {
+		v.Notes = unmatchedWarnings(unused)
 	}
 	return v, failures(failed, fmt.Sprintf("publish %d of %s", len(failed),
 		english.Plural(len(modules), "module", "modules")))
@@ -159,13 +181,16 @@ func changedSince(ctx context.Context, dir, since string, modules []monorepo.Mod
 	return repository.ChangedSince(ctx, since, modules)
 }
 
-// checkModule checks the module in a folder. shown is its path for people.
-func checkModule(ctx context.Context, dir, shown string, allowSecrets []string) (checkedModule, error) {
+// checkModule checks the module in a folder. shown is its path for people. It
+// also returns the allowed paths that contain no file.
+func checkModule(
+	ctx context.Context, dir, shown string, allowSecrets []string,
+) (_ checkedModule, unmatched []string, _ error) {
 	one := checkedModule{Path: filepath.ToSlash(filepath.Clean(shown)), Status: "ok"}
 	result, err := releases.Preparer{}.CheckFolder(ctx, dir, allowSecrets)
 	if err != nil {
 		one.Status, one.Problems = "invalid", allProblems(err)
-		return one, err
+		return one, nil, err
 	}
 	one.Files, one.Size, one.Notes = len(result.Files), result.Record.Size, result.Notes
 	for _, e := range result.Excluded {
@@ -174,7 +199,7 @@ func checkModule(ctx context.Context, dir, shown string, allowSecrets []string) 
 				printable.Escape(e.Path)))
 		}
 	}
-	return one, nil
+	return one, result.Unmatched, nil
 }
 
 // checkedView is the result of checking modules.
@@ -183,6 +208,8 @@ type checkedView struct {
 	// if all modules were checked.
 	Since   string          `json:"since,omitempty"`
 	Modules []checkedModule `json:"modules"`
+	// Notes describe what people may not expect of all modules.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // checkedModule is a module that was checked.
@@ -222,4 +249,5 @@ func (v checkedView) text(p page) {
 		p.item(m.Status, what)
 		p.notes(m.Notes)
 	}
+	p.notes(v.Notes)
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
-	"github.com/larder-registry/larder/pkg/secrets"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
@@ -314,12 +313,14 @@ type publishedModuleView struct {
 	host   addressing
 	// wanted is the module to publish.
 	wanted releases.Module
+	// unmatched are the paths where secrets are allowed, but no file is.
+	unmatched []string
 }
 
 // moduleResult returns the view with the result of a publish.
 func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) publishedModuleView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
-	v.ModuleVersion, v.Files = result.Record, result.Files
+	v.ModuleVersion, v.Files, v.unmatched = result.Record, result.Files, result.Unmatched
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
 	v.NotCompared, v.Notes = result.NotCompared, append(result.Notes, secretNotes(result.Secrets)...)
 	if v.host.guessed == "" {
@@ -456,13 +457,7 @@ func (v publishedModuleView) warnings() (all []string) {
 	for _, pattern := range archive.Unmatched(v.wanted.Pack.Include, v.Files) {
 		all = append(all, fmt.Sprintf("--include %s matches no file", quoted(printable.Escape(pattern))))
 	}
-	for _, path := range v.wanted.AllowSecrets {
-		isPacked := func(f archive.File) bool { return secrets.IsAllowed([]string{path}, f.Path) }
-		if !slices.ContainsFunc(v.Files, isPacked) {
-			all = append(all, fmt.Sprintf("no file of the module is at or below %s, where secrets are allowed",
-				quoted(printable.Escape(path))))
-		}
-	}
+	all = append(all, unmatchedWarnings(v.unmatched)...)
 	if wanted := v.wanted.Description; v.Status == "unchanged" && wanted != "" && wanted != v.Description {
 		all = append(all, "the description is unchanged, because a published version never changes")
 	}

@@ -273,6 +273,7 @@ func (c *cli) publishReleases(
 	progress := newProgress(c)
 	defer progress.stop()
 	var failed []error
+	unused := slices.Clone(flags.allowSecrets)
 	for i, r := range found {
 		progress.Step(fmt.Sprintf("%s, %d of %d", r, i+1, len(found)))
 		one := publishedTag{Address: r.Address.String(), Version: r.Version, Tag: r.TagName, Path: r.Path}
@@ -292,6 +293,7 @@ func (c *cli) publishReleases(
 			one.Status = publishStatus(flags.dryRun, result.Unchanged, result.Restored)
 			one.SHA256, one.ContentSHA256 = result.Record.SHA256, result.Record.ContentSHA256
 			one.Notes, one.excluded = append(result.Notes, secretNotes(result.Secrets)...), result.Excluded
+			one.unmatched = inBoth(r.AllowSecrets, result.Unmatched)
 		case ctx.Err() != nil && errors.Is(err, registry.ErrInvalid): // git, for example, was interrupted too
 			return partialView(v, len(v.Versions), ctx.Err())
 		case flags.allTags && errors.Is(err, registry.ErrWithdrawn):
@@ -302,9 +304,11 @@ func (c *cli) publishReleases(
 		default:
 			return partialView(v, len(v.Versions), err)
 		}
+		unused = inBoth(unused, result.Unmatched)
 		v.Versions = append(v.Versions, one)
-		c.warnQuietly(excludedWarnings(one))
+		c.warnQuietly(tagWarnings(one))
 	}
+	v.Notes = append(v.Notes, unmatchedWarnings(unused)...)
 	return v, failures(failed, fmt.Sprintf("publish %d of %d versions", len(failed), len(found)))
 }
 
@@ -343,7 +347,8 @@ type publishedTag struct {
 	// Notes describe what is missing in the documentation.
 	Notes []string `json:"notes,omitempty"`
 
-	excluded []archive.Excluded
+	excluded  []archive.Excluded
+	unmatched []string // paths where secrets are allowed
 }
 
 func (v publishedTagsView) text(p page) {
@@ -371,7 +376,7 @@ func (v publishedTagsView) text(p page) {
 		p.println("  ignored the tag %s: %s", printable.Escape(ignored.Tag), printable.Escape(ignored.Reason))
 	}
 	for _, one := range v.Versions {
-		p.warnings(excludedWarnings(one))
+		p.warnings(tagWarnings(one))
 		for _, note := range one.Notes {
 			p.notes([]string{fmt.Sprintf("%s %s: %s", one.Address, one.Version, note)})
 		}
@@ -380,14 +385,17 @@ func (v publishedTagsView) text(p page) {
 	p.notChecked(v.NotChecked)
 }
 
-// excludedWarnings warns of files that the configuration names, but that were
-// not packed.
-func excludedWarnings(t publishedTag) (all []string) {
+// tagWarnings warns of files that the configuration names, but that were not
+// packed, and of allowed paths that contain no file.
+func tagWarnings(t publishedTag) (all []string) {
 	for _, e := range t.excluded {
 		if e.NamedBy != "" && !e.Ignored {
 			all = append(all, fmt.Sprintf("%s %s: %s names %s, which is excluded", t.Address, t.Version, e.NamedBy,
 				printable.Escape(e.Path)))
 		}
+	}
+	for _, warning := range unmatchedWarnings(t.unmatched) {
+		all = append(all, fmt.Sprintf("%s %s: %s", t.Address, t.Version, warning))
 	}
 	return all
 }
