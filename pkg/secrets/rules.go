@@ -65,7 +65,8 @@ var rules = sync.OnceValue(func() []rule {
 		newRule("Slack token", "xox", `xox[abceoprs]-(?:[0-9]{1,13}-){1,4}([0-9A-Za-z]{20,})`+end, isRandom),
 		newRule("Slack token", "xapp-", `xapp-[0-9]-[0-9A-Z]{8,13}-[0-9]{10,14}-([0-9a-f]{64})`+end, isRandom),
 		newRule("Slack webhook", "hooks.slack.com/",
-			`hooks\.slack\.com/(?:services|workflows|triggers)/[0-9A-Z]{8,13}/[0-9A-Z]{8,20}/([0-9A-Za-z]{20,64})`+end, isRandom),
+			`hooks\.slack\.com/(?:services|workflows|triggers)/[0-9A-Z]{8,13}/[0-9A-Z]{8,20}/([0-9A-Za-z]{20,64})`+end,
+			isRandom),
 		newRule("npm token", "npm_", `npm_([0-9A-Za-z]{36})`+end, hasChecksum),
 		// The beginning is the version of the token and its domain, pypi.org or
 		// test.pypi.org.
