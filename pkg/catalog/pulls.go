@@ -250,10 +250,8 @@ func (m Mirror) BackedOff(ctx context.Context, name string, now time.Time) (unti
 func (m Mirror) ForgetBackOff(ctx context.Context, name string, now time.Time) error {
 	return update(ctx, m.table, []Key{leaseKey(name)}, func(items []Item) ([]Change, error) {
 		var last backoff
-		if items[0].Revision == 0 || decode(items[0], &last) != nil {
-			return nil, nil
-		}
-		if now.Before(last.Until) || last.WaitSeconds == 0 {
+		isStored := items[0].Revision > 0 && decode(items[0], &last) == nil
+		if !isStored || now.Before(last.Until) || last.WaitSeconds == 0 {
 			return nil, nil
 		}
 		last.WaitSeconds = 0

@@ -150,7 +150,7 @@ func TestPullList(t *testing.T) {
 			p.on(start.Add(day))
 			p.listVersions(map[string]any{"1.0.0": nil, "2.0.0": nil})
 		}, want: "[2.0.0 1.0.0]"},
-		"one is withdrawn": {prepare: func(t *testing.T, p *pulled) { p.withdrawn(t, "2.0.0") }, want: "[1.0.0]"},
+		"one is withdrawn": {prepare: func(t *testing.T, p *pulled) { p.withdrawn(t) }, want: "[1.0.0]"},
 		"one is signed by another key": {prepare: func(t *testing.T, p *pulled) {
 			p.strange(t)
 			blamed(t, "offer", second(p.offer(t, "2.0.0")), registry.ErrNotAdmitted, true)
@@ -210,9 +210,10 @@ func (p *pulled) copied(t *testing.T, version string) {
 	}
 }
 
-// withdrawn mirrors a version and withdraws it.
-func (p *pulled) withdrawn(t *testing.T, version string) {
+// withdrawn mirrors version 2.0.0 and withdraws it.
+func (p *pulled) withdrawn(t *testing.T) {
 	t.Helper()
+	const version = "2.0.0"
 	p.copied(t, version)
 	why := registry.Withdrawal{At: p.now, By: "somebody", Reason: "it leaks"}
 	if _, _, err := catalog.New(p.table).Mirror.Withdraw(t.Context(), inventory, parseVersion(t, version), why,
@@ -276,7 +277,7 @@ func TestPullOffer(t *testing.T) {
 			p.rule().MinAge = week
 			p.listVersions(map[string]any{"2.0.0": on(-1)})
 		}, offer: registry.ErrNotAdmitted, check: registry.ErrNotAdmitted, copied: registry.ErrNotAdmitted},
-		"withdrawn": {prepare: func(t *testing.T, p *pulled) { p.withdrawn(t, "2.0.0") },
+		"withdrawn": {prepare: func(t *testing.T, p *pulled) { p.withdrawn(t) },
 			offer: registry.ErrWithdrawn, check: registry.ErrWithdrawn, copied: registry.ErrWithdrawn, table: true},
 		"publication time cannot be read": {prepare: func(_ *testing.T, p *pulled) {
 			p.rule().MinAge = week
@@ -445,7 +446,7 @@ func TestPullBounds(t *testing.T) {
 		"one byte too little": {max: size - 1, want: registry.ErrInvalid, spent: fmt.Sprintf("2 0, -2 %d", size)},
 		"no budget":           {max: 1 << 20, spend: errSpent, want: errSpent, spent: "2 0"},
 		"withdrawn meanwhile": {
-			max: 1 << 20, before: func(t *testing.T, p *pulled, _ context.CancelFunc) { p.withdrawn(t, "2.0.0") },
+			max: 1 << 20, before: func(t *testing.T, p *pulled, _ context.CancelFunc) { p.withdrawn(t) },
 			want: registry.ErrWithdrawn, spent: fmt.Sprintf("2 0, 0 %d, -2 0", size),
 		},
 		"interrupted": {
@@ -494,7 +495,7 @@ func TestPullRecall(t *testing.T) {
 		want    string
 	}{
 		"unchanged":              {want: "[2.0.0 1.0.0]"},
-		"one is withdrawn since": {prepare: func(t *testing.T, p *pulled) { p.withdrawn(t, "2.0.0") }, want: "[1.0.0]"},
+		"one is withdrawn since": {prepare: func(t *testing.T, p *pulled) { p.withdrawn(t) }, want: "[1.0.0]"},
 		"one is refused since": {prepare: func(t *testing.T, p *pulled) {
 			p.strange(t)
 			blamed(t, "offer", second(p.offer(t, "2.0.0")), registry.ErrNotAdmitted, true)

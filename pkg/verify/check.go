@@ -87,7 +87,7 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 // unreadable returns the findings for the files and folders that this process
 // may not read, which [objects.Store] names in err.
 func unreadable(path, object string, err error) (found []Finding) {
-	if several, ok := err.(interface{ Unwrap() []error }); ok && registry.Hint(err) == "" { //nolint:errorlint // itself
+	if several, ok := err.(interface{ Unwrap() []error }); ok && registry.Hint(err) == "" {
 		for _, one := range several.Unwrap() {
 			found = append(found, unreadable(path, object, one)...)
 		}

@@ -28,7 +28,7 @@ import (
 func program(t *testing.T, dir string) (script, ran string) {
 	t.Helper()
 	script, ran = filepath.Join(dir, "program"), filepath.Join(dir, "ran")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$0 $*\" >>'"+ran+"'\nexit 1\n"), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$0 $*\" >>'"+ran+"'\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return script, ran
@@ -54,7 +54,7 @@ func configure(t *testing.T, gitDir, program string) {
 	for _, hook := range []string{"post-index-change", "post-checkout", "pre-commit", "reference-transaction", "fsmonitor-watchman"} {
 		text := "#!/bin/sh\nexec '" + program + "'\n"
 		name := filepath.Join(gitDir, "hooks", hook)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o700)); err != nil { //nolint:gosec // a program
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o700)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -255,7 +255,7 @@ var hostileForms = map[string]func(t *testing.T, dir, program string) []string{
 		t.Helper()
 		dir := t.TempDir()
 		script := "#!/bin/sh\necho git version 2.34.1\n"
-		if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		return []string{"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH")}

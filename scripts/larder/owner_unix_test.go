@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,16 +74,12 @@ func (s service) command(ctx context.Context, asUser bool, name string, args ...
 }
 
 // user runs a command as the user, which must succeed.
-func (s service) user(t *testing.T, args ...string) string {
+func (s service) user(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	out, err := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), args...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("larder %s: %v\n%s", strings.Join(args, " "), err, &stderr)
+		t.Fatalf("larder %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
 }
 
 // refused runs a command as root, and returns the command of the hint.
