@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,8 +79,14 @@ func allowSecretsFlag(cmd *cobra.Command, paths *[]string) {
 		"`PATH` of a file or folder of the module that may have secrets; can be repeated")
 }
 
-// checkAllowSecrets checks the values of --allow-secret.
+// checkAllowSecrets checks the values of --allow-secret, and cleans them: shells
+// complete folders with a slash.
 func checkAllowSecrets(paths []string) error {
+	for i, p := range paths {
+		if p != "" {
+			paths[i] = path.Clean(p)
+		}
+	}
 	if err := secrets.CheckAllowed(paths); err != nil {
 		return registry.WithHint(usagef("--allow-secret: %w", err), "%s", registry.Hint(err))
 	}
