@@ -322,7 +322,6 @@ type answer struct {
 	body   []byte
 }
 
-// ask sends a request. The response has at most limit bytes.
 func (s *Service) ask(ctx context.Context, method, path string, body any, again bool, limit int) (*answer, error) {
 	target, err := s.under(path)
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Incomplete returns the paths in a folder of a commit whose content is not in the
-// commit, with the reason: a submodule, or a pointer of Git LFS instead of a file.
-// Their content would come from a server that the repository names. The paths are
+// Incomplete returns the paths in a folder of a commit without their content, and
+// the reason. It is a submodule, or a pointer of Git LFS instead of a file. The content would come from a server that the repository names. The paths are
 // relative to the folder, and the commit's files must be in checkout. Incomplete
 // follows no links out of it.
 func (r *Repository) Incomplete(ctx context.Context, commit, checkout, folder string) (map[string]string, error) {

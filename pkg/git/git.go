@@ -39,7 +39,7 @@ var safe = []Setting{
 // call describes one run of git.
 type call struct {
 	dir      string
-	keeps    func(variable string) bool // reports whether git gets a variable GIT_…; nil: none
+	passes   func(variable string) bool // reports whether git gets a variable GIT_…; nil: none
 	environ  []string
 	settings []Setting // in addition to the safe ones
 }
@@ -71,18 +71,18 @@ func (c call) run(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 // env returns the environment of git. Git sets variables for hooks that name a
-// repository, and others name programs. So git gets only those that c keeps.
+// repository, and others name programs. So git gets only a few of them.
 func (c call) env() []string {
-	keeps := func(variable string) bool { return c.keeps != nil && c.keeps(strings.ToUpper(variable)) } // as on Windows
+	passes := func(variable string) bool { return c.passes != nil && c.passes(strings.ToUpper(variable)) } // as on Windows
 	environ := slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(strings.ToUpper(variable), "GIT_") && !keeps(variable)
+		return strings.HasPrefix(strings.ToUpper(variable), "GIT_") && !passes(variable)
 	})
 	environ = append(environ, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_EDITOR=false",
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0",
 		// A configuration can make git fetch missing objects, with any program.
 		"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
 	first := 0
-	if keeps(settingsCount) {
+	if passes(settingsCount) {
 		first, _ = strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT"))
 		first = max(first, 0)
 	}

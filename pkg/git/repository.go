@@ -33,13 +33,13 @@ type Repository struct {
 // it, and so checks its owner.
 //
 // It returns registry.ErrNotFound if there is none, or no program git. It returns
-// registry.ErrInvalid if another user owns the repository, if it lies among the
-// files of another one, if git cannot read it, or if git is too old.
+// registry.ErrInvalid if git cannot read it, or is too old. It does so too if
+// another user owns the repository, or if it is among the files of another one.
 func Open(ctx context.Context, dir string) (*Repository, error) {
 	if err := checkVersion(ctx); err != nil {
 		return nil, err
 	}
-	out, err := call{dir: dir, keeps: isUsersOwn}.run(ctx, "rev-parse", "--path-format=absolute",
+	out, err := call{dir: dir, passes: isUsersOwn}.run(ctx, "rev-parse", "--path-format=absolute",
 		"--absolute-git-dir", "--git-path", "objects", "--show-object-format", "--show-toplevel")
 	if failed, ok := errors.AsType[*failure](err); ok {
 		return nil, failed.openError()
@@ -55,7 +55,7 @@ func Open(ctx context.Context, dir string) (*Repository, error) {
 	if err := r.checkOuter(ctx); err != nil {
 		return nil, err
 	}
-	r.call = call{dir: r.Root, keeps: isUsersOwn, environ: []string{"GIT_DIR=" + r.dir, "GIT_WORK_TREE=" + r.Root}}
+	r.call = call{dir: r.Root, passes: isUsersOwn, environ: []string{"GIT_DIR=" + r.dir, "GIT_WORK_TREE=" + r.Root}}
 	r.call.settings, err = r.withoutDrivers(ctx)
 	return r, err
 }
@@ -90,7 +90,7 @@ func (f *failure) openError() error {
 // that one. A submodule has no files there.
 func (r *Repository) checkOuter(ctx context.Context) error {
 	for dir := filepath.Dir(r.Root); ; {
-		outer := call{dir: dir, keeps: isUsersOwn}
+		outer := call{dir: dir, passes: isUsersOwn}
 		top, err := outer.run(ctx, "rev-parse", "--show-toplevel")
 		if _, isNone := errors.AsType[*failure](err); isNone {
 			return nil
@@ -147,7 +147,7 @@ func (r *Repository) withoutDrivers(ctx context.Context) (settings []Setting, er
 
 // Init creates a bare repository in an empty folder. If from is not nil, the
 // repository also has the objects of from. It ignores the settings of from and of
-// the user. Of the attributes of files, it obeys only line endings.
+// the user. It obeys no attributes of files but line endings.
 func Init(ctx context.Context, dir string, from *Repository) (*Repository, error) {
 	r := &Repository{dir: dir}
 	r.call = call{
@@ -212,10 +212,10 @@ type Connection struct {
 // RunOnline is like [Repository.Run] in a repository of [Init], but git can
 // connect to servers.
 func (r *Repository) RunOnline(ctx context.Context, to Connection, args ...string) ([]byte, error) {
-	c := call{dir: r.dir, keeps: func(name string) bool { return !ofRepository(name) }, settings: to.Settings}
+	c := call{dir: r.dir, passes: func(name string) bool { return !ofRepository(name) }, settings: to.Settings}
 	c.environ = append([]string{"GIT_DIR=" + r.dir, "GIT_ALLOW_PROTOCOL=https:ssh"}, to.Environ...)
 	if !to.Lends {
-		c.keeps = hasPrefix("GIT_SSL_CAINFO=", "GIT_SSL_CAPATH=")
+		c.passes = hasPrefix("GIT_SSL_CAINFO=", "GIT_SSL_CAPATH=")
 		c.environ = append(c.environ, "GIT_ALLOW_PROTOCOL=https", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
 			"GIT_ASKPASS=", "HOME="+r.dir, "USERPROFILE="+r.dir, "XDG_CONFIG_HOME="+r.dir,
 			// Kerberos would use a ticket of the user.

@@ -239,9 +239,9 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 }
 
 // clientOf returns the address of a connection's client. For IPv6 it is the
-// embedded IPv4 address, or the first one of a network of 64 bits, because one
-// machine can have all of its addresses. It returns the zero address for a client on this machine: a proxy
-// has the connections of many clients.
+// embedded IPv4 address, or the first one of a network of 64 bits. One machine can
+// have all of these. It returns the zero address for a client on this machine: a
+// proxy has the connections of many clients.
 func clientOf(c net.Conn) netip.Addr {
 	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	address := remote.Addr().Unmap()

@@ -36,9 +36,9 @@ type limitedServer struct {
 	dialRaw  func(t *testing.T) net.Conn
 }
 
-// limited serves /large, /small, /late, which writes after the write timeout,
-// /body, which reads the body of a request, /pause, which also pauses before each
-// of its first reads, and /block, which ends with the test, over TLS.
+// limited serves /large and /small over TLS. /late writes after the write timeout,
+// and /body reads the body of a request. /pause also pauses before each of its
+// first reads, and /block ends with the test.
 func limited(t *testing.T, listener net.Listener, connections int) (s *httptest.Server, bounded net.Listener) {
 	t.Helper()
 	block := make(chan struct{})

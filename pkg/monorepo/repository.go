@@ -116,7 +116,7 @@ func (r *Repository) HasTag(ctx context.Context, name string) (bool, error) {
 
 // Edited reports whether the folders of modules, or the file that lists them,
 // differ from the commit that is checked out. It does not count ignored files. It
-// compares all bytes, because the index can say that a file has not changed.
+// compares all bytes, because the index can hide that a file has changed.
 func (r *Repository) Edited(ctx context.Context, modules []Module) (edited bool, err error) {
 	dir, err := os.MkdirTemp("", "larder-index-")
 	if err != nil {

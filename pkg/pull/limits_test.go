@@ -34,7 +34,7 @@ func indexRequest(p registry.MirrorProvider) protocol.PullRequest {
 }
 
 // The number of look-ups at the same time is limited. One that waits for too long
-// is no error, no request to the origin, and no answer of the origin.
+// is not an error, and sends no request to the origin.
 func TestLookupsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ callers, want int }{"of one caller": {1, 16}, "of four callers": {4, 32}} {
@@ -122,7 +122,7 @@ func (s setup) requestIndexOf(t *testing.T, w interface {
 }
 
 // Only some look-ups have a large document in memory at once. One that waits for
-// too long is no answer of the origin.
+// too long does not count as an answer of the origin.
 func TestLargeLookups(t *testing.T) {
 	t.Parallel()
 	const clients = 8
@@ -175,7 +175,7 @@ func (o *memoryOrigin) stalledNow() (n int) {
 }
 
 // A copy with an origin that is slow in every package does not prevent the copies
-// of other namespaces, and the provider waits longer each time.
+// of other namespaces. The provider waits longer each time.
 func TestSlowOrigins(t *testing.T) {
 	t.Parallel()
 	var slow []fakeVersion
@@ -249,7 +249,7 @@ func (s setup) waits(t *testing.T, l *pull.Local, v fakeVersion, n int) (waits [
 }
 
 // While a provider waits because of a slow version, clients in closed mode learn
-// that about the other versions, and nothing is looked up for them.
+// that about the other versions. Nothing is looked up for them.
 func TestSlowOriginsClosed(t *testing.T) {
 	t.Parallel()
 	slow, waiting := fakeVersion{other, "1.0.0", both}, fakeVersion{other, "2.0.0", both}

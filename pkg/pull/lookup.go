@@ -87,7 +87,7 @@ func (l *lookups) enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// do does some work when there is room for a look-up. The work keeps its room for
+// do does some work when there is room for a look-up. The work has its room for
 // large documents from the first one until its end. If there is no room in time,
 // that is [errFull].
 func (l *lookups) do(ctx context.Context, work func(context.Context) error) error {

@@ -169,7 +169,7 @@ func hasBothCases(s string) bool { return strings.ToLower(s) != s && strings.ToU
 const near = 2000
 
 // hasSecretKey reports whether an AWS access key ID has a secret key near it.
-// The ID alone is not a secret.
+// The ID by itself is public.
 func hasSecretKey(t *text, m match) bool {
 	if strings.Contains(m.part, "EXAMPLE") || !looksRandom(m.part) {
 		return false

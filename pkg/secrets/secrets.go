@@ -2,9 +2,9 @@
 // access tokens.
 //
 // It decides by the form of a secret, and by its checksum if the format has
-// one. So it finds few forms, and rarely anything that is no secret. It does
+// one. So it finds few forms, and has few false alarms. It does
 // not find passwords, because they have no form. Samples from documentation and
-// placeholders are no secrets.
+// placeholders do not count.
 package secrets
 
 import (

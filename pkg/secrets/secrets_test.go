@@ -314,8 +314,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// Samples in documentation, placeholders and things that are public are no
-// secrets.
+// Samples in documentation, placeholders and public things do not count.
 func TestNotFound(t *testing.T) {
 	t.Parallel()
 	m := newMaker(1)

@@ -147,7 +147,7 @@ func (c *cli) hintOf(err error) string {
 
 // commandAs returns this command as the user who owns the folder of the error.
 // sudo passes no environment, and the contexts of that user are others. The
-// command therefore names the folder if the arguments do not. sudo knows no users
+// command therefore names the folder if the arguments do not. sudo refuses users
 // without a name.
 func (c *cli) commandAs(other *local.OwnerError) string {
 	program := os.Args[0]

@@ -1,5 +1,4 @@
-// Package clock has the time of a test, which stands still until the test moves
-// it.
+// Package clock has the time of a test, which only the test moves.
 package clock
 
 import (

@@ -227,7 +227,7 @@ func (f *file) check() error {
 	return nil
 }
 
-// known is what a process knows of the header at one moment.
+// known is what a process has read of the header at one moment.
 type known struct{ written, lastMark, mark uint32 }
 
 func (f *file) known() known { return known{f.written.Load(), f.lastMark.Load(), f.mark.Load()} }

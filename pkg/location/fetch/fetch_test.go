@@ -976,7 +976,7 @@ func TestOtherHosts(t *testing.T) {
 }
 
 // A named host cannot lead git to another one with the credentials of this
-// machine, and no key of ssh is used for a host that nobody named.
+// machine. No key of ssh is used for a host that nobody named.
 func TestLedElsewhere(t *testing.T) {
 	t.Parallel()
 	path := handle(t, func(w http.ResponseWriter, r *http.Request) {
