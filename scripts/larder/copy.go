@@ -54,9 +54,9 @@ of the command, or the one that --to names.
 From another Larder, the command copies modules byte for byte, with their
 descriptions and deprecations. Both audit trails record the copy. From any other
 registry, it fetches each module as clients do, from an archive or with git, and
-packs it. If the origin leads to another host, git uses no credentials or keys of
-this machine there, unless --allow-host names the host. The SHA256SUMS and the
-signature of a provider stay the same. Its namespace must have the key: see
+packs it. If the origin leads to another host, git uses no credentials or keys
+of this machine there, unless --allow-host names the host. The SHA256SUMS and
+the signature of a provider stay the same. Its namespace must have the key: see
 --add-keys.
 
 Run the command again after an interruption, or for new versions. It does only

@@ -162,7 +162,7 @@ func (c *cli) commandAs(other *local.OwnerError) string {
 	as := []string{"sudo", "-u", other.Owner.Name}
 	if other.Owner.Name == "" {
 		as = []string{
-			"setpriv", "--reuid=" + strconv.Itoa(other.Owner.UID), "--regid=" + strconv.Itoa(other.Owner.GID), "--clear-groups",
+			"setpriv", "--reuid", strconv.Itoa(other.Owner.UID), "--regid", strconv.Itoa(other.Owner.GID), "--clear-groups",
 		}
 	}
 	words := append(append(as, program), args...)

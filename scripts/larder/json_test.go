@@ -511,7 +511,7 @@ func TestCodes(t *testing.T) {
 	want := make(map[string]string)
 	others := []error{
 		usagef("x"), errInterrupted, errors.New("x"), uncheckedError{errors.New("x")}, breakingError{errors.New("x")},
-		&local.NoRegistryError{}, &local.MismatchError{}, &publish.RemainsError{},
+		&local.NoRegistryError{}, &local.MismatchError{}, &local.OwnerError{}, &publish.RemainsError{},
 	}
 	for _, err := range slices.AppendSeq(others, maps.Values(core.Codes())) {
 		if code, exit := classify(err); want[code] == "" {

@@ -54,7 +54,7 @@ func newService(t *testing.T) service {
 		t.Fatal(err)
 	}
 	// The fake setpriv runs a command as the user who calls it.
-	for name, text := range map[string][]byte{"larder": data, "setpriv": []byte("#!/bin/sh\nshift 3\nexec \"$@\"\n")} {
+	for name, text := range map[string][]byte{"larder": data, "setpriv": []byte("#!/bin/sh\nshift 5\nexec \"$@\"\n")} {
 		if err := os.WriteFile(filepath.Join(s.bin, name), text, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestRootOnFolderOfOthers(t *testing.T) {
 	cmd := s.command(t.Context(), false, filepath.Join(s.bin, "larder"), "list")
 	cmd.Env = append(cmd.Env, "LARDER_STORE="+filepath.Join(s.dir, "data"))
 	out, err := cmd.CombinedOutput()
-	want := "setpriv --reuid=65532 --regid=65532 --clear-groups larder list --store " + filepath.Join(s.dir, "data") + "`"
+	want := "setpriv --reuid 65532 --regid 65532 --clear-groups larder list --store " + filepath.Join(s.dir, "data") + "`"
 	if err == nil || !strings.Contains(string(out), want) {
 		t.Errorf("%v, want a hint with %s:\n%s", err, want, out)
 	}
