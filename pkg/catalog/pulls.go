@@ -312,8 +312,8 @@ var ErrBudget = errors.New("the daily budget of the mirror is used up")
 // SpendPullBudget counts new packages and their bytes for the day of now. A
 // negative number of packages takes back an earlier count, and the bytes then
 // count in any case. If the budget of the day does not have them, it counts
-// nothing and returns [ErrBudget]. A count that
-// cannot be read is [registry.ErrCorrupt], so that nobody stores more that day.
+// nothing and returns [ErrBudget]. A count that cannot be read is
+// [registry.ErrCorrupt], so that nobody stores more that day.
 func (m Mirror) SpendPullBudget(ctx context.Context, budget registry.PullBudget, now time.Time, packages int,
 	bytes int64) error {
 	day := now.UTC().Truncate(24 * time.Hour)

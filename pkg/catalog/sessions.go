@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -85,7 +86,7 @@ func (c *Catalog) limitSessions(ctx context.Context, digest string, s registry.S
 			return nil, err
 		}
 	}
-	if n := len(of.Sessions); n >= maxSessions {
+	if len(of.Sessions) >= maxSessions {
 		oldest, err := c.table.Get(ctx, sessionKey(of.Sessions[0].Digest))
 		if err == nil {
 			changes = append(changes, Change{Key: oldest.Key, Revision: oldest.Revision, Delete: true})
@@ -95,13 +96,8 @@ func (c *Catalog) limitSessions(ctx context.Context, digest string, s registry.S
 		of.Sessions = of.Sessions[1:]
 	}
 	of.Sessions = append(of.Sessions, loginSession{digest, s.ExpiresAt})
-	until := s.ExpiresAt
-	for _, one := range of.Sessions {
-		if one.ExpiresAt.After(until) {
-			until = one.ExpiresAt
-		}
-	}
-	change, err := encode(Item{Key: loginsKey(s.Identity), Revision: item.Revision, Expires: until}, of)
+	last := slices.MaxFunc(of.Sessions, func(a, b loginSession) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
+	change, err := encode(Item{Key: loginsKey(s.Identity), Revision: item.Revision, Expires: last.ExpiresAt}, of)
 	return append(changes, change), err
 }
 

@@ -44,20 +44,21 @@ func OnLarge(ctx context.Context, reserve func(context.Context) error) context.C
 
 // readDocument reads a document of at most limit bytes.
 func readDocument(ctx context.Context, from io.Reader, limit int) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(from, smallAnswer+1))
-	if err != nil || len(body) <= smallAnswer {
-		return body, err
+	var body bytes.Buffer
+	_, err := body.ReadFrom(io.LimitReader(from, smallAnswer+1))
+	if err != nil || body.Len() <= smallAnswer {
+		return body.Bytes(), err
 	}
 	if reserve, ok := ctx.Value(onLarge{}).(func(context.Context) error); ok {
 		if err := reserve(ctx); err != nil {
 			return nil, failed{err}
 		}
 	}
-	rest, err := io.ReadAll(io.LimitReader(from, int64(limit-len(body)+1)))
-	if body = append(body, rest...); err == nil && len(body) > limit {
+	_, err = body.ReadFrom(io.LimitReader(from, int64(limit-body.Len()+1)))
+	if err == nil && body.Len() > limit {
 		return nil, failed{registry.Errorf(registry.ErrInvalid, "the answer has more than %d bytes", limit)}
 	}
-	return body, err
+	return body.Bytes(), err
 }
 
 func newRequest(ctx context.Context, a requestInfo, payload []byte) (*retryablehttp.Request, error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,11 +24,10 @@ type accessFile struct {
 	// isValid is false while the file cannot be used.
 	isValid atomic.Bool
 
-	mu       sync.Mutex // held during an update
+	failure
 	settings access.Settings
 	// read is the content of the file when it was last used.
-	read   []byte
-	failed failure
+	read []byte
 }
 
 // openAccess reads the settings for the first time. It returns
@@ -85,7 +83,7 @@ func (f *accessFile) update(ctx context.Context) {
 	}
 	if err != nil {
 		f.isValid.Store(false)
-		if _, isDue := f.failed.fail(err, f.now()); isDue {
+		if _, isDue := f.fail(err, f.now()); isDue {
 			attrs := []any{slog.Any("error", err)}
 			if hint := registry.Hint(err); hint != "" {
 				attrs = append(attrs, slog.String("hint", hint))
@@ -94,8 +92,7 @@ func (f *accessFile) update(ctx context.Context) {
 		}
 		return
 	}
-	failed := f.failed.text != ""
-	f.failed = failure{}
+	failed := f.end()
 	f.isValid.Store(true)
 	switch {
 	case changed:
@@ -103,13 +100,6 @@ func (f *accessFile) update(ctx context.Context) {
 	case failed:
 		f.log.Info("the access settings in use are in the file again", slog.String("file", f.path))
 	}
-}
-
-// logAgain implements [reloaded].
-func (f *accessFile) logAgain() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.failed.logged = time.Time{}
 }
 
 // use makes the server use new settings, and logs how they differ.

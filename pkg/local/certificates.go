@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,8 +48,7 @@ type certificates struct {
 	// that could not.
 	renewals, failures atomic.Int64
 
-	mu     sync.Mutex // held during an update
-	failed failure
+	failure
 	warned time.Time
 }
 
@@ -104,7 +102,7 @@ func (c *certificates) update(context.Context) {
 	next, err := c.source.next(current.Certificate, c.now())
 	switch {
 	case err != nil:
-		isNew, isDue := c.failed.fail(err, c.now())
+		isNew, isDue := c.fail(err, c.now())
 		if isNew {
 			c.failures.Add(1)
 		}
@@ -120,16 +118,9 @@ func (c *certificates) update(context.Context) {
 		c.log.Info("using a new certificate", slog.Time("expires", using.expires))
 		fallthrough
 	default:
-		c.failed = failure{}
+		c.end()
 	}
 	c.warn()
-}
-
-// logAgain implements [reloaded].
-func (c *certificates) logAgain() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failed.logged = time.Time{}
 }
 
 // warn logs once a day that the certificate expires soon, and immediately that

@@ -92,7 +92,8 @@ func denied(dir string, err error) error {
 		}
 	} else if !errors.Is(err, fs.ErrPermission) {
 		// SQLite does not report why it cannot open its files.
-		if name = deniedDatabase(dir); name == "" || registry.Code(err) != "" || isA[*MismatchError](err) {
+		_, isMismatch := errors.AsType[*MismatchError](err)
+		if name = deniedDatabase(dir); name == "" || registry.Code(err) != "" || isMismatch {
 			return err
 		}
 		err = registry.Errorf(fs.ErrPermission, "%s: permission denied", name)
@@ -101,11 +102,6 @@ func denied(dir string, err error) error {
 		return &OwnerError{Dir: dir, Owner: owner}
 	}
 	return regularfile.Denied(dir, name, err)
-}
-
-func isA[E error](err error) bool {
-	_, ok := errors.AsType[E](err)
-	return ok
 }
 
 // deniedDatabase returns the name of a file that SQLite needs and that this

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/regularfile"
@@ -46,11 +47,26 @@ func watchFiles(ctx context.Context, parts ...reloaded) {
 
 // failure is why files cannot be used. It is empty if they can.
 type failure struct {
+	mu     sync.Mutex // held during an update
 	text   string
 	logged time.Time
 }
 
-// fail stores an error. It reports whether the error is new, and whether to log
+// logAgain makes the next update log the error even if it did so recently.
+func (f *failure) logAgain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.logged = time.Time{}
+}
+
+// end reports whether the files could not be used until now.
+func (f *failure) end() bool {
+	failed := f.text != ""
+	f.text, f.logged = "", time.Time{}
+	return failed
+}
+
+// fail stores an error of an update. It reports whether the error is new, and whether to log
 // it, now or again.
 func (f *failure) fail(err error, now time.Time) (isNew, isDue bool) {
 	isNew = err.Error() != f.text

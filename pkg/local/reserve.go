@@ -52,8 +52,8 @@ func releaseReserve(dir string) (released int64) {
 
 // fillReserve makes the reserve of a folder, or extends it. If the disk is
 // nearly full, it takes only the space that was released before, and less if
-// others have used that. A folder without a reserve works, but cannot protect its users
-// on a full disk, so the next caller tries again.
+// others have used that. A folder without a reserve works, but cannot protect its
+// users on a full disk, so the next caller tries again.
 func fillReserve(dir string, released int64) {
 	free, size, err := disk.Space(dir)
 	want, have := int64(disk.MinFree(size)/2), reserveBytes(dir)

@@ -348,16 +348,7 @@ func TestSlowCopies(t *testing.T) {
 		l, stop := s.serve(t)
 		defer stop()
 		for _, v := range append(slow, fakeVersion{inventory, "1.0.0", nil}) {
-			for _, action := range []protocol.PullAction{protocol.PullIndex, protocol.PullVersion} {
-				request := protocol.PullRequest{Action: action, Address: v.provider.String(), Version: v.version}
-				if _, err := l.Do(t.Context(), request); err != nil {
-					t.Fatal(err)
-				}
-			}
-			request := protocol.PullRequest{Action: protocol.PullCopy, Address: v.provider.String(), Version: v.version}
-			if err := l.Start(t.Context(), request); err != nil {
-				t.Fatal(err)
-			}
+			s.copies(t, l, v)
 		}
 		time.Sleep(time.Hour)
 		if got := s.mirrored(t, inventory, "1.0.0"); got != "darwin_arm64 linux_amd64" {

@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"path"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/larder-registry/larder/internal/testkit/corpus"
 	"github.com/larder-registry/larder/internal/testkit/hostile"
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
@@ -128,44 +126,23 @@ func FuzzGrammar(f *testing.F) {
 	})
 }
 
-// fewestRealFiles is the number of files that TestRealFiles needs to be
-// meaningful.
-const fewestRealFiles = 5000
-
 // TestRealFiles compares this package with the parser for the configuration in
-// Go's module cache. scripts/tools downloads releases of both clients there.
+// Go's module cache.
 func TestRealFiles(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	read := 0
 	distinct := make(map[[sha256.Size]byte]bool)
-	err = filepath.WalkDir(strings.TrimSpace(string(out)), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".tf" && filepath.Ext(path) != ".tofu" {
-			return err
-		}
-		source, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
+	isConfig := func(name string) bool { return path.Ext(name) == ".tf" || path.Ext(name) == ".tofu" }
+	corpus.Each(t, []string{"."}, isConfig, func(_, name string, source []byte) {
 		read++
 		distinct[sha256.Sum256(source)] = true
 		_, want := hclsyntax.ParseConfig(source, "main.tf", hcl.InitialPos)
 		got := parse(t, string(source))
 		if (got == nil) != (safehcl.FirstError("main.tf", want) == nil) {
-			t.Errorf("%s: got error %v, and the parser reports %v", path, got, want)
+			t.Errorf("%s: got error %v, and the parser reports %v", name, got, want)
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Logf("%d files, %d of them distinct", read, len(distinct))
-	if os.Getenv("LARDER_REQUIRE_CORPUS") != "" && read < fewestRealFiles {
-		t.Errorf("the module cache has %d configuration files, too few: run scripts/tools corpus", read)
-	}
 }
 
 // TestHostile parses attacks on the parser. The stack is large enough for

@@ -12,17 +12,16 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// rule finds secrets of one kind.
+// rule finds secrets of one form.
 type rule struct {
-	kind string
 	// literals are texts with which the secrets begin. They are rare in files
 	// without secrets, so the pattern is rarely tried.
 	literals [][]byte
 	// pattern matches a secret from its beginning. It has one group, for the part
-	// that check decides about.
+	// that kindOf decides about.
 	pattern *regexp.Regexp
-	// check reports whether a match is a secret.
-	check func(t *text, m match) bool
+	// kindOf returns the kind of the secret that a match is, or "".
+	kindOf func(t *text, m match) string
 }
 
 // text is the text around a match.
@@ -42,19 +41,31 @@ type match struct {
 
 // rules returns all rules. They are compiled when they are first used.
 var rules = sync.OnceValue(func() []rule {
-	newRule := func(kind, literals, pattern string, check func(*text, match) bool) rule {
-		r := rule{kind: kind, pattern: regexp.MustCompile(`^(?:` + pattern + `)`), check: check}
+	newRule := func(kind, literals, pattern string, isSecret func(*text, match) bool) rule {
+		r := rule{pattern: regexp.MustCompile(`^(?:` + pattern + `)`)}
 		for literal := range strings.FieldsSeq(literals) {
 			r.literals = append(r.literals, []byte(literal))
 		}
+		r.kindOf = func(t *text, m match) string {
+			if !isSecret(t, m) {
+				return ""
+			}
+			return kind
+		}
 		return r
+	}
+	privateKey := newRule("private key", "-----BEGIN", `-----BEGIN ([A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----`, isPrivateKey)
+	kindOf := privateKey.kindOf
+	privateKey.kindOf = func(t *text, m match) string {
+		kind := kindOf(t, m)
+		if kind != "" && t.isServiceAccount(m.from) {
+			kind = "Google service account key"
+		}
+		return kind
 	}
 	const end = `(?:\W|$)` // the end of a word
 	return []rule{
-		newRule("private key", "-----BEGIN", `-----BEGIN ([A-Z0-9 ]{0,30})PRIVATE KEY(?: BLOCK)?-----`,
-			func(t *text, m match) bool { return isPrivateKey(t, m) && !t.isServiceAccount(m.from) }),
-		newRule("Google service account key", "-----BEGIN", `-----BEGIN ([A-Z0-9 ]{0,30})PRIVATE KEY-----`,
-			func(t *text, m match) bool { return isPrivateKey(t, m) && t.isServiceAccount(m.from) }),
+		privateKey,
 		newRule("Larder token", registry.TokenPrefix, `(`+registry.TokenPrefix+`[0-9A-Za-z]{49})`+end,
 			func(_ *text, m match) bool { return registry.IsToken(m.part) }),
 		newRule("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", `gh[pousr]_([0-9A-Za-z]{36})`+end, hasChecksum),
@@ -85,10 +96,7 @@ func (r rule) find(t *text, at int) string {
 		return ""
 	}
 	m := match{from: at, to: at + found[1], part: string(t.all[at+found[2] : at+found[3]])}
-	if !r.check(t, m) {
-		return ""
-	}
-	return r.kind
+	return r.kindOf(t, m)
 }
 
 // begins reports whether a secret can begin at an offset, and is not in a longer

@@ -2,8 +2,8 @@
 // access tokens.
 //
 // It decides by the form of a secret, and by its checksum if the format has
-// one. So it finds few forms, and has few false alarms. It does
-// not find passwords, because they have no form. Samples from documentation and
+// one. So it finds few forms, and has few false alarms. It does not find
+// passwords, because they have no form. Samples from documentation and
 // placeholders do not count.
 package secrets
 

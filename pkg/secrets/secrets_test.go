@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/corpus"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/secrets"
 )
@@ -469,18 +468,9 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// fewestRealFiles is the number of files that TestRealFiles needs to be
-// meaningful.
-const fewestRealFiles = 5000
-
-// TestRealFiles scans all files but those of Go in the releases of the clients
-// that scripts/tools downloads to Go's module cache.
+// TestRealFiles scans all files but those of Go in the releases of the clients.
 func TestRealFiles(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	// These are private keys indeed. The tests of the clients need them, so a
 	// publisher would allow them.
 	judged := map[string]string{
@@ -491,43 +481,21 @@ func TestRealFiles(t *testing.T) {
 		"internal/releaseauth/testdata/sample.private.key":             "private key",
 	}
 	read, size, withSecrets := 0, int64(0), 0
-	root := strings.TrimSpace(string(out))
-	for _, client := range []string{"opentofu/opentofu@*", "hashicorp/terraform@*"} {
-		folders, err := filepath.Glob(filepath.Join(root, "github.com", filepath.FromSlash(client)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, folder := range folders {
-			err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-				if err != nil || !entry.Type().IsRegular() || filepath.Ext(path) == ".go" {
-					return err
-				}
-				content, err := os.ReadFile(path)
-				if err != nil {
-					return err
-				}
-				read, size = read+1, size+int64(len(content))
-				name, err := filepath.Rel(folder, path)
-				found := scan(filepath.ToSlash(name), content)
-				for _, f := range found {
-					if judged[f.Path] != f.Kind {
-						t.Errorf("%s: %v", filepath.Base(folder), f)
-					}
-				}
-				if len(found) > 0 {
-					withSecrets++
-				}
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
+	clients := []string{"github.com/opentofu/opentofu@*", "github.com/hashicorp/terraform@*"}
+	isText := func(name string) bool { return path.Ext(name) != ".go" }
+	corpus.Each(t, clients, isText, func(folder, name string, content []byte) {
+		read, size = read+1, size+int64(len(content))
+		found := scan(name, content)
+		for _, f := range found {
+			if judged[f.Path] != f.Kind {
+				t.Errorf("%s: %v", filepath.Base(folder), f)
 			}
 		}
-	}
+		if len(found) > 0 {
+			withSecrets++
+		}
+	})
 	t.Logf("%d files with %d bytes, %d of them with private keys", read, size, withSecrets)
-	if os.Getenv("LARDER_REQUIRE_CORPUS") != "" && read < fewestRealFiles {
-		t.Errorf("the module cache has %d files, too few: run scripts/tools corpus", read)
-	}
 }
 
 func FuzzScan(f *testing.F) {
