@@ -742,6 +742,7 @@ func TestHeldStreams(t *testing.T) {
 					})
 					synctest.Wait()
 				}
+				time.Sleep(time.Millisecond) // the connection with the body has waited for longest
 				for range most {
 					conn := s.dial(t)
 					sendRequest(t, conn, "/small")
