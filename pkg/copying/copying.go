@@ -512,8 +512,12 @@ func (c *Copier) publishModule(
 	for _, e := range result.Excluded {
 		j.Notes = append(j.Notes, "excluded "+e.String())
 	}
-	for _, secret := range result.Secrets {
-		j.Notes = append(j.Notes, secret.String())
+	if n := len(result.Secrets); n > 0 {
+		note := result.Secrets[0].String()
+		if n > 1 {
+			note += fmt.Sprintf(", the first of %d", n)
+		}
+		j.Notes = append(j.Notes, note)
 	}
 	for _, source := range result.Sources {
 		if host, _, _ := strings.Cut(source, "/"); strings.EqualFold(host, c.Origin.Name()) {

@@ -57,13 +57,15 @@ func printProblems(out terminal.Output, err error) bool {
 		return false
 	}
 	fmt.Fprintf(out, "larder: %s:\n", all.Summary())
-	for i, p := range problemsOf(err) {
+	problems := problemsOf(err)
+	for i, p := range problems {
 		if i == registry.ShownProblems {
 			fmt.Fprintf(out, "  and %d more; --json lists them all\n", len(all.Problems)-i)
 			break
 		}
 		fmt.Fprintln(out, out.Wrap("  - "+p.Error))
-		if p.Hint != "" {
+		isLast := i+1 == min(len(problems), registry.ShownProblems)
+		if p.Hint != "" && (isLast || problems[i+1].Hint != p.Hint) { // once for problems with the same hint
 			fmt.Fprintln(out, out.Wrap("    "+p.Hint))
 		}
 	}
