@@ -12,6 +12,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/jsonfile"
+	"github.com/larder-registry/larder/pkg/partition"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -71,8 +72,9 @@ type Settings struct {
 
 var (
 	domainPattern  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\.?$`)
-	certificateARN = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
-	topicARN       = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
+	anyPartition   = strings.Join(partition.IDs(), "|")
+	certificateARN = regexp.MustCompile(`^arn:(` + anyPartition + `):acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
+	topicARN       = regexp.MustCompile(`^arn:(` + anyPartition + `):sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	emailPattern   = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@` +
 		`([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	zonePattern     = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)

@@ -60,6 +60,7 @@ var rules = []rule{
 	{"pkg/registry/core", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
@@ -442,8 +443,8 @@ const (
 // leaves link nothing of this project but pkg/registry/core and each other. Every
 // package may link them.
 var leaves = []string{
-	"pkg/connerror", "pkg/docs", "pkg/ipclass", "pkg/jsonfile", "pkg/printable", "pkg/prompt", "pkg/regularfile",
-	"pkg/suggest", "pkg/ttlcache",
+	"pkg/connerror", "pkg/docs", "pkg/ipclass", "pkg/jsonfile", "pkg/partition", "pkg/printable", "pkg/prompt",
+	"pkg/regularfile", "pkg/suggest", "pkg/ttlcache",
 }
 
 // publishing returns the packages that both ends of the publish API link, and

@@ -574,14 +574,14 @@ type keyed struct {
 	ExpressionAttributeValues map[string]json.RawMessage
 }
 
-// partition matches the placeholder of the partition key in a key condition,
+// partitionKey matches the placeholder of the partition key in a key condition,
 // which must come first.
-var partition = regexp.MustCompile(`^\s*\S+\s*=\s*(:\w+)`)
+var partitionKey = regexp.MustCompile(`^\s*\S+\s*=\s*(:\w+)`)
 
 func (k keyed) leadingKey() (string, error) {
 	raw := k.Item["pk"]
 	if k.KeyConditionExpression != "" {
-		if found := partition.FindStringSubmatch(k.KeyConditionExpression); found != nil {
+		if found := partitionKey.FindStringSubmatch(k.KeyConditionExpression); found != nil {
 			raw = k.ExpressionAttributeValues[found[1]]
 		}
 	}

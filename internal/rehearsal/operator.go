@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/larder-registry/larder/pkg/partition"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -46,12 +47,10 @@ func (r *Rehearsal) assume(ctx context.Context, stack *Stack) (o operators, err 
 func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, policies ...string) (aws.Credentials,
 	error) {
 	client := iam.NewFromConfig(r.Account)
-	trust := fmt.Sprintf(
-		`{"Version":"2012-10-17","Statement":[{
-			"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"arn:aws:iam::%s:root"}
-		}]}`,
-		account,
-	)
+	arns := "arn:" + partition.Of(r.Account.Region).ID + ":iam::" + account + ":"
+	trust := `{"Version":"2012-10-17","Statement":[{
+		"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"` + arns + `root"}
+	}]}`
 	_, err := client.CreateRole(
 		ctx,
 		&iam.CreateRoleInput{
@@ -81,8 +80,7 @@ func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, polici
 	var c aws.Credentials
 	err = untilAllowed(ctx, func() error {
 		out, err := sts.NewFromConfig(r.Account).AssumeRole(ctx, &sts.AssumeRoleInput{
-			RoleArn: aws.String("arn:aws:iam::" + account + ":role/" +
-				name), RoleSessionName: aws.String("rehearsal"),
+			RoleArn: aws.String(arns + "role/" + name), RoleSessionName: aws.String("rehearsal"),
 		})
 		if err != nil {
 			return err

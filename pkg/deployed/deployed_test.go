@@ -373,6 +373,45 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// Each region's services have hosts in the domain of its partition.
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	for region, domain := range map[string]string{
+		"us-east-1": "amazonaws.com", "eu-central-1": "amazonaws.com", "us-gov-west-1": "amazonaws.com",
+		"cn-north-1": "amazonaws.com.cn", "us-iso-east-1": "c2s.ic.gov", "us-isob-east-1": "sc2s.sgov.gov",
+		"eusc-de-east-1": "amazonaws.eu",
+	} {
+		client := &refusing{}
+		r, err := deployed.OpenBy(environment(map[string]string{
+			"AWS_REGION": region, "LARDER_ACCESS": withWeb, "LARDER_PULL_FUNCTION": "pull",
+		}), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := func(service, got string) {
+			t.Helper()
+			if host := service + "." + region + "." + domain; got != host {
+				t.Errorf("%s of %s: %s, want %s", service, region, got, host)
+			}
+		}
+		signed, err := r.Archives.SignGet(t.Context(), "modules/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for service, text := range map[string]string{"larder-archives.s3": signed, "lambda": r.PullWorker().URL()} {
+			u, err := url.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(service, u.Host)
+		}
+		_, _ = r.Catalog.Modules.Listing(t.Context(), vpc) // the client refuses it
+		want("dynamodb", client.host)
+		_, _ = r.WebSecret()(t.Context()) // the client refuses it
+		want("ssm", client.host)
+	}
+}
+
 // Each call of the table is counted with its request, and nothing else is.
 func TestCallsAreTimed(t *testing.T) {
 	t.Parallel()

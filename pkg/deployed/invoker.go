@@ -21,6 +21,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
 
+	"github.com/larder-registry/larder/pkg/partition"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -168,9 +169,5 @@ func serviceURL(service string, config aws.Config) string {
 	if config.BaseEndpoint != nil {
 		return strings.TrimSuffix(*config.BaseEndpoint, "/") + "/"
 	}
-	suffix := "amazonaws.com"
-	if strings.HasPrefix(config.Region, "cn-") {
-		suffix += ".cn"
-	}
-	return "https://" + service + "." + config.Region + "." + suffix + "/"
+	return "https://" + partition.Host(service, config.Region) + "/"
 }

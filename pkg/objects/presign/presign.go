@@ -24,6 +24,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/partition"
 )
 
 // Options are the options of [New].
@@ -60,7 +61,7 @@ type secretSigner struct {
 // New returns a Signer for a bucket. It uses the region, the credentials and the
 // endpoint of the configuration. It fails if the endpoint is not a URL.
 func New(config aws.Config, bucket string, options Options) (*Signer, error) {
-	scheme, host, path := "https", "s3."+config.Region+"."+domain(config.Region), "/"
+	scheme, host, path := "https", partition.Host("s3", config.Region), "/"
 	if config.BaseEndpoint != nil {
 		base, err := url.Parse(*config.BaseEndpoint)
 		if err != nil || base.Host == "" {
@@ -97,21 +98,6 @@ func isAddress(host string) bool {
 		host = name
 	}
 	return net.ParseIP(strings.Trim(host, "[]")) != nil
-}
-
-// domain returns the domain of a region's partition.
-//
-// Source: partitions.json of https://github.com/aws/aws-sdk-go-v2/tree/main/internal/endpoints/awsrulesfn
-func domain(region string) string {
-	for _, other := range []struct{ region, domain string }{
-		{"cn-", "amazonaws.com.cn"}, {"eusc-", "amazonaws.eu"}, {"us-iso-", "c2s.ic.gov"},
-		{"us-isob-", "sc2s.sgov.gov"}, {"us-isof-", "csp.hci.ic.gov"}, {"eu-isoe-", "cloud.adc-e.uk"},
-	} {
-		if strings.HasPrefix(region, other.region) {
-			return other.domain
-		}
-	}
-	return "amazonaws.com"
 }
 
 // SignGet returns an absolute URL from which anyone can GET an object for a

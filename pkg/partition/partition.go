@@ -1,0 +1,55 @@
+// Package partition has the partitions of AWS: groups of regions with ARNs and
+// a domain of their own. It does without the SDK's rules for endpoints, so that
+// functions start fast.
+//
+// Source: partitions.json of https://github.com/aws/aws-sdk-go-v2/tree/main/internal/endpoints/awsrulesfn
+package partition
+
+import "strings"
+
+// Partition is a group of regions.
+type Partition struct {
+	// ID is the second part of ARNs.
+	ID string
+	// Domain is the end of the hosts of all services.
+	Domain string
+
+	regions string // the prefix of its regions' names
+}
+
+// partitions are all partitions. The first one has the regions that no other
+// one has.
+var partitions = []Partition{
+	{"aws", "amazonaws.com", ""},
+	{"aws-us-gov", "amazonaws.com", "us-gov-"},
+	{"aws-cn", "amazonaws.com.cn", "cn-"},
+	{"aws-eusc", "amazonaws.eu", "eusc-"},
+	{"aws-iso", "c2s.ic.gov", "us-iso-"},
+	{"aws-iso-b", "sc2s.sgov.gov", "us-isob-"},
+	{"aws-iso-e", "cloud.adc-e.uk", "eu-isoe-"},
+	{"aws-iso-f", "csp.hci.ic.gov", "us-isof-"},
+}
+
+// Of returns the partition of a region.
+func Of(region string) Partition {
+	for _, p := range partitions[1:] {
+		if strings.HasPrefix(region, p.regions) {
+			return p
+		}
+	}
+	return partitions[0]
+}
+
+// IDs returns the IDs of all partitions.
+func IDs() []string {
+	var ids []string
+	for _, p := range partitions {
+		ids = append(ids, p.ID)
+	}
+	return ids
+}
+
+// Host returns the host of a service in a region.
+func Host(service, region string) string {
+	return service + "." + region + "." + Of(region).Domain
+}
