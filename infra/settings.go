@@ -72,9 +72,8 @@ type Settings struct {
 
 var (
 	domainPattern  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\.?$`)
-	anyPartition   = strings.Join(partition.IDs(), "|")
-	certificateARN = regexp.MustCompile(`^arn:(` + anyPartition + `):acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
-	topicARN       = regexp.MustCompile(`^arn:(` + anyPartition + `):sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
+	certificateARN = regexp.MustCompile(`^arn:(` + anyPartition() + `):acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
+	topicARN       = regexp.MustCompile(`^arn:(` + anyPartition() + `):sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	emailPattern   = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@` +
 		`([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 	zonePattern     = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)
@@ -84,6 +83,15 @@ var (
 	retentionPeriod = []any{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192,
 		2557, 2922, 3288, 3653}
 )
+
+// anyPartition returns a pattern for the partition of an ARN.
+func anyPartition() string {
+	var ids []string
+	for _, p := range partition.All() {
+		ids = append(ids, p.ID)
+	}
+	return strings.Join(ids, "|")
+}
 
 // given has the settings in the form of the file.
 type given struct {

@@ -5,7 +5,10 @@
 // Source: partitions.json of https://github.com/aws/aws-sdk-go-v2/tree/main/internal/endpoints/awsrulesfn
 package partition
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Partition is a group of regions.
 type Partition struct {
@@ -40,14 +43,8 @@ func Of(region string) Partition {
 	return partitions[0]
 }
 
-// IDs returns the IDs of all partitions.
-func IDs() []string {
-	var ids []string
-	for _, p := range partitions {
-		ids = append(ids, p.ID)
-	}
-	return ids
-}
+// All returns all partitions.
+func All() []Partition { return slices.Clone(partitions) }
 
 // Host returns the host of a service in a region.
 func Host(service, region string) string {
