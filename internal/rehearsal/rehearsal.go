@@ -30,6 +30,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/git"
+	"github.com/larder-registry/larder/pkg/partition"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -61,6 +62,12 @@ type Rehearsal struct {
 	Confirm func(question string) bool
 	// Scenarios are run with the deployed registry.
 	Scenarios []Scenario
+	// Checks answers questions that only an AWS account answers, after the
+	// scenarios, and writes a report to Out in the end. Throttle includes the
+	// throttle, for which it deploys twice more and sends 3,000 requests.
+	Checks, Throttle bool
+
+	report *report // nil without Checks
 }
 
 // ErrNotWanted is returned if Confirm returned false.
@@ -69,6 +76,27 @@ var ErrNotWanted = errors.New("nothing was done")
 // Run runs the rehearsal. Its error has one line for each fault.
 func (r *Rehearsal) Run(ctx context.Context) error {
 	begun := time.Now()
+	if !r.Checks {
+		return r.run(ctx, begun)
+	}
+	r.report = &report{where: "AWS", partition: partition.Of(r.Account.Region).ID, begun: begun}
+	if r.Endpoint != "" {
+		r.report.where = "an emulator"
+	}
+	if checkout, err := git.Open(ctx, r.Checkout); err == nil { // the source of a release has no history
+		commit, _ := checkout.Run(ctx, "rev-parse", "HEAD")
+		r.report.commit = strings.TrimSpace(string(commit))
+	}
+	home, _ := os.UserHomeDir() // empty hides nothing
+	r.report.hide(r.Checkout, home, r.Endpoint)
+	err := r.run(ctx, begun)
+	if len(r.report.steps) > 0 {
+		fmt.Fprintf(r.Out, "\n%s", r.report.markdown(time.Now()))
+	}
+	return err
+}
+
+func (r *Rehearsal) run(ctx context.Context, begun time.Time) error {
 	if err := r.check(ctx); err != nil {
 		return err
 	}
@@ -99,6 +127,17 @@ func (r *Rehearsal) Run(ctx context.Context) error {
 		namespace: begun.UTC().Format("rehearsal-20060102-150405"),
 		clients:   found,
 		policies:  make(map[string]string),
+	}
+	if r.report != nil {
+		r.report.hide(scratch)
+		for _, c := range found {
+			version, err := d.run(ctx, scratch, nil, c.Path, "version")
+			if err != nil {
+				return err
+			}
+			version, _, _ = strings.Cut(strings.TrimSpace(version), "\n")
+			r.report.clients = append(r.report.clients, version)
+		}
 	}
 	if r.Endpoint == "" {
 		fmt.Fprintln(r.Out, "LEFT OUT: publishing with a CI job's identity, since AWS cannot reach an issuer on this machine")
@@ -167,6 +206,9 @@ func (r *Rehearsal) agree(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if r.report != nil {
+		r.report.hide(id)
+	}
 	if r.Endpoint != "" {
 		fmt.Fprintf(r.Out, "rehearsing in the emulator at %s, account %s, region %s\n", r.Endpoint, id,
 			r.Account.Region)
@@ -197,7 +239,11 @@ func (r *Rehearsal) caller(ctx context.Context) (string, error) {
 func (r *Rehearsal) step(what string, do func() error) error {
 	fmt.Fprintf(r.Out, "%s ...\n", what)
 	begun := time.Now()
-	if err := do(); err != nil {
+	err := do()
+	if r.report != nil {
+		r.report.steps = append(r.report.steps, reportedStep{what, time.Since(begun), err})
+	}
+	if err != nil {
 		fmt.Fprintf(r.Out, "  failed after %.1f s\n", time.Since(begun).Seconds())
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -216,6 +262,8 @@ type deployment struct {
 	// adopted are settings with which the stack adopts a restored table and
 	// bucket.
 	adopted map[string]any
+	// extra are settings of one deploy.
+	extra map[string]any
 	// policies are the policies of buckets, by bucket name. See
 	// [Account.BucketPolicies].
 	policies map[string]string
@@ -442,6 +490,7 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	// With all resources that `larder doctor --stack` can inspect.
 	own := d.settings(map[string]any{"alarms": true, "dashboard": true})
 	maps.Copy(own, d.adopted)
+	maps.Copy(own, d.extra)
 	if d.Endpoint != "" {
 		own["alarmEmail"] = alarmEmail
 	}
@@ -564,6 +613,7 @@ func (d *deployment) open(
 	registry = &Registry{
 		Host: stack.Outputs[settings.OutputHost], Clients: d.clients, HTTP: http.DefaultClient,
 		Namespace: d.namespace, Readers: d.readers, Older: d.olderModule(), Scratch: d.scratch, CI: d.ci,
+		Operator: o.operator,
 		Lose: func(ctx context.Context, key string) error {
 			_, err := d.buckets().DeleteObject(ctx,
 				&s3.DeleteObjectInput{Bucket: aws.String(stack.Outputs[settings.OutputBucket]), Key: &key})
@@ -587,6 +637,7 @@ func (d *deployment) open(
 		running.Account.BucketPolicies = d.policies
 		registry.Origin, registry.Nightly = running.Origin, running.nightly
 		registry.Host, registry.HTTP = running.Gateway.Host, running.Gateway.Client()
+		registry.AWS = running.Account.URL
 		registry.CAFile = filepath.Join(d.scratch, "ca.pem")
 		if err := running.Gateway.WriteCA(registry.CAFile); err != nil {
 			done()
@@ -652,13 +703,26 @@ func variables(c aws.Credentials) []string {
 	}
 }
 
-// use runs the scenarios with a deployed stack.
+// use runs the scenarios and the checks with a deployed stack.
 func (d *deployment) use(ctx context.Context, stack *Stack) error {
+	if d.report != nil {
+		d.report.release = stack.Outputs[settings.OutputRelease]
+		d.report.hide(stack.Outputs[settings.OutputHost], stack.Outputs[settings.OutputTable],
+			stack.Outputs[settings.OutputBucket])
+	}
 	registry, running, done, err := d.open(ctx, stack)
 	if err != nil {
 		return err
 	}
 	defer done()
+	err = d.runScenarios(ctx, stack, registry, running)
+	if d.report == nil {
+		return err
+	}
+	return errors.Join(err, d.runChecks(ctx, registry, d.checks(stack)))
+}
+
+func (d *deployment) runScenarios(ctx context.Context, stack *Stack, registry *Registry, running *Running) error {
 	scenarios := d.Scenarios
 	if d.Older != "" {
 		scenarios = append([]Scenario{{"a module that the older release published",

@@ -131,6 +131,7 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 		t.Fatal(err)
 	}
 	t.Run("publisher", func(t *testing.T) { testPublisher(t, d, stack) })
+	t.Run("checks", func(t *testing.T) { testChecks(t, d, stack) })
 	for _, f := range stack.Functions {
 		binary, err := f.Unpack(t.TempDir())
 		if err != nil {

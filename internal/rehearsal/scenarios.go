@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/keys"
@@ -98,6 +100,10 @@ type Registry struct {
 	Older string
 	// Scratch is a folder for temporary files.
 	Scratch string
+	// Operator are the credentials of the role with only the operator's policy,
+	// and AWS is the URL that evaluates its policy. It is empty in AWS.
+	Operator aws.Credentials
+	AWS      string
 
 	config string // of clients, in addition to their credentials
 }
@@ -567,23 +573,29 @@ func (r *Registry) get(ctx context.Context, path, token string, want int) error 
 
 // read returns the body of the response to a request, which must have a status.
 func (r *Registry) read(ctx context.Context, path, token string, want int) (string, error) {
+	status, body, err := r.fetch(ctx, path, token)
+	if err == nil && status != want {
+		err = fmt.Errorf("GET %s: %d %s, want %d: %s", path, status, http.StatusText(status), want, body)
+	}
+	return body, err
+}
+
+// fetch returns the status and the body of the response to a request.
+func (r *Registry) fetch(ctx context.Context, path, token string) (status int, body string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Host+path, nil)
 	if err != nil {
-		return "", err
+		return 0, "", err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := r.HTTP.Do(request)
 	if err != nil {
-		return "", err
+		return 0, "", err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
-	if err == nil && response.StatusCode != want {
-		err = fmt.Errorf("GET %s: %s, want %d: %s", path, response.Status, want, body)
-	}
-	return string(body), err
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	return response.StatusCode, string(text), err
 }
 
 // publishModule publishes a module with a text as its output.

@@ -20,7 +20,8 @@ import (
 	"github.com/larder-registry/larder/pkg/prompt"
 )
 
-const usage = `usage: scripts/rehearse [--moto | --destroy] [--from COMMIT] [--restore] [--yes]; see --help`
+const usage = "usage: scripts/rehearse [--moto | --destroy] [--aws [--throttle]] [--from COMMIT] [--restore] [--yes]; " +
+	"see --help"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -43,9 +44,13 @@ func run(ctx context.Context) error {
 		yes     = flag.Bool("yes", false, "")
 		older   = flag.String("from", "", "")
 		restore = flag.Bool("restore", false, "")
+		// checks runs against an emulator too, to try it.
+		checks   = flag.Bool("aws", false, "")
+		throttle = flag.Bool("throttle", false, "")
 	)
 	flag.Parse()
-	if flag.NArg() > 0 || *destroy && (*moto || *older != "" || *restore) {
+	if flag.NArg() > 0 || *throttle && !*checks ||
+		*destroy && (*moto || *older != "" || *restore || *checks) {
 		return errors.New(usage)
 	}
 	checkout, err := os.Getwd()
@@ -53,6 +58,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	r := rehearsal.Rehearsal{Checkout: checkout, Older: *older, Restore: *restore, Out: os.Stdout,
+		Checks: *checks, Throttle: *throttle,
 		Scenarios: rehearsal.Scenarios(), Confirm: func(question string) bool {
 			if *yes {
 				return true
