@@ -94,7 +94,7 @@ func (r *report) markdown(now time.Time) string {
 
 // cell returns a text for a cell of a table.
 func (r *report) cell(text string) string {
-	return strings.ReplaceAll(strings.Join(strings.Fields(r.scrub(text)), " "), "|", `\|`)
+	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(r.scrub(text)), " "))
 }
 
 // scrubbers replace what identifies an account or its owner, or gives access.
@@ -102,15 +102,15 @@ var scrubbers = []struct {
 	pattern *regexp.Regexp
 	by      string
 }{
-	{regexp.MustCompile(`(?i)\bX-Amz-[a-z-]+=[^\s"'<>\x60]+`), "<query>"},
-	{regexp.MustCompile(`(?i)\barn:[a-z-]+:[^\s"'<>\x60,]+`), "<arn>"},
-	{regexp.MustCompile(`(?i)[a-z0-9_.-]+\.(` + domains() + `)[^\s"'<>\x60,]*`), "<host>"},
-	{regexp.MustCompile(`\b(A3T|AKIA|ASIA|ABIA|ACCA|AGPA|AIDA|AIPA|ANPA|ANVA|APKA|AROA)[A-Z0-9]{8,}`), "<key>"},
-	{regexp.MustCompile(`larder_[0-9A-Za-z]+`), "<token>"},
-	{regexp.MustCompile(`\beyJ[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]*)*`), "<token>"},
-	{regexp.MustCompile(`(?i)\bbearer\s+[^\s"'<>]+`), "<token>"},
-	{regexp.MustCompile(`[0-9A-Za-z._%+-]+@[0-9A-Za-z-]+\.[0-9A-Za-z.-]+`), "<email>"},
-	{regexp.MustCompile(`\b\d{4}-\d{4}-\d{4}\b`), "<account>"},
+	{regexp.MustCompile(`(?i)\bX-Amz-[a-z-]+=[^\s"'<>\x60]+`), "[query]"},
+	{regexp.MustCompile(`(?i)\barn:[a-z-]+:[^\s"'<>\x60,]+`), "[arn]"},
+	{regexp.MustCompile(`(?i)[a-z0-9_.-]+\.(` + domains() + `)[^\s"'<>\x60,]*`), "[host]"},
+	{regexp.MustCompile(`\b(A3T|AKIA|ASIA|ABIA|ACCA|AGPA|AIDA|AIPA|ANPA|ANVA|APKA|AROA)[A-Z0-9]{8,}`), "[key]"},
+	{regexp.MustCompile(`larder_[0-9A-Za-z]+`), "[token]"},
+	{regexp.MustCompile(`\beyJ[0-9A-Za-z_-]+(\.[0-9A-Za-z_-]*)*`), "[token]"},
+	{regexp.MustCompile(`(?i)\bbearer\s+[^\s"'<>]+`), "[token]"},
+	{regexp.MustCompile(`[0-9A-Za-z._%+-]+@[0-9A-Za-z-]+\.[0-9A-Za-z.-]+`), "[email]"},
+	{regexp.MustCompile(`\b\d{4}-\d{4}-\d{4}\b`), "[account]"},
 }
 
 // domains returns a pattern for the domains of AWS.
@@ -132,18 +132,18 @@ var (
 
 // scrub replaces in a text what the report must not contain.
 func (r *report) scrub(text string) string {
-	text = urls.ReplaceAllString(text, "<url>")
+	text = urls.ReplaceAllString(text, "[url]")
 	// The longest comes first, since it can contain others.
 	slices.SortFunc(r.hidden, func(a, b string) int { return len(b) - len(a) })
 	for _, hidden := range r.hidden {
-		text = strings.ReplaceAll(text, hidden, "<hidden>")
+		text = strings.ReplaceAll(text, hidden, "[hidden]")
 	}
 	for _, s := range scrubbers {
 		text = s.pattern.ReplaceAllString(text, s.by)
 	}
 	text = numbers.ReplaceAllStringFunc(text, func(digits string) string {
 		if len(digits) == 12 {
-			return "<account>"
+			return "[account]"
 		}
 		return digits
 	})
@@ -153,6 +153,6 @@ func (r *report) scrub(text string) string {
 				return word
 			}
 		}
-		return "<secret>"
+		return "[secret]"
 	})
 }

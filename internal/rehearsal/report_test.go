@@ -20,32 +20,32 @@ func TestScrub(t *testing.T) {
 	secret := "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 	token := "larder_" + strings.Repeat("aB3", 16) + "x"
 	for text, want := range map[string]string{
-		"account 111122223333, region":                                    "account <account>, region",
-		"cdk-hnb659fds-assets-111122223333-eu-central-1":                  "cdk-hnb659fds-assets-<account>-eu-central-1",
-		"_111122223333_":                                                  "_<account>_",
-		"1111-2222-3333":                                                  "<account>",
-		"user arn:aws:sts::111122223333:assumed-role/A/ada is denied":     "user <arn> is denied",
-		"arn:aws-us-gov:s3:::bucket/key, and":                             "<arn>, and",
-		"arn:aws-iso-b:iam::aws:policy/X":                                 "<arn>",
-		"host abcdefghij.execute-api.eu-central-1.amazonaws.com/v1 fails": "host <host> fails",
-		"abcdefghij.execute-api.eusc-de-east-1.amazonaws.eu":              "<host>",
-		"dynamodb.us-isob-east-1.sc2s.sgov.gov:443":                       "<host>",
-		"s3.cn-north-1.amazonaws.com.cn":                                  "<host>",
-		"acme.auth.eu-west-1.amazoncognito.com":                           "<host>",
-		"lambda.eu-west-1.api.aws":                                        "<host>",
-		"GET https://x.example.com/a?X-Amz-Signature=0a1b: 403":           "GET <url> 403",
-		"see http://localhost:5000/moto":                                  "see <url>",
-		"a?X-Amz-Credential=AKIDEXAMPLE&X-Amz-Signature=0a1b":             "a?<query>",
-		"key AKIAIOSFODNN7EXAMPLE":                                        "key <key>",
-		"key ASIAIOSFODNN7EXAMPLE":                                        "key <key>",
-		"with " + token + ".":                                             "with <token>.",
-		"Authorization: Bearer s3cr3t-token":                              "Authorization: <token>",
-		"jwt eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln":                   "jwt <token>",
-		"secret " + secret:                                                "secret <secret>",
-		"ada@acme.example.com":                                            "<email>",
-		"at registry.acme.example/acme/vpc":                               "at <hidden>/acme/vpc",
-		"table larder-rehearsal-table-1X2Y3Z: item":                       "table <hidden>: item",
-		"/home/ada/larder/infra":                                          "<hidden>/infra",
+		"account 111122223333, region":                                    "account [account], region",
+		"cdk-hnb659fds-assets-111122223333-eu-central-1":                  "cdk-hnb659fds-assets-[account]-eu-central-1",
+		"_111122223333_":                                                  "_[account]_",
+		"1111-2222-3333":                                                  "[account]",
+		"user arn:aws:sts::111122223333:assumed-role/A/ada is denied":     "user [arn] is denied",
+		"arn:aws-us-gov:s3:::bucket/key, and":                             "[arn], and",
+		"arn:aws-iso-b:iam::aws:policy/X":                                 "[arn]",
+		"host abcdefghij.execute-api.eu-central-1.amazonaws.com/v1 fails": "host [host] fails",
+		"abcdefghij.execute-api.eusc-de-east-1.amazonaws.eu":              "[host]",
+		"dynamodb.us-isob-east-1.sc2s.sgov.gov:443":                       "[host]",
+		"s3.cn-north-1.amazonaws.com.cn":                                  "[host]",
+		"acme.auth.eu-west-1.amazoncognito.com":                           "[host]",
+		"lambda.eu-west-1.api.aws":                                        "[host]",
+		"GET https://x.example.com/a?X-Amz-Signature=0a1b: 403":           "GET [url] 403",
+		"see http://localhost:5000/moto":                                  "see [url]",
+		"a?X-Amz-Credential=AKIDEXAMPLE&X-Amz-Signature=0a1b":             "a?[query]",
+		"key AKIAIOSFODNN7EXAMPLE":                                        "key [key]",
+		"key ASIAIOSFODNN7EXAMPLE":                                        "key [key]",
+		"with " + token + ".":                                             "with [token].",
+		"Authorization: Bearer s3cr3t-token":                              "Authorization: [token]",
+		"jwt eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln":                   "jwt [token]",
+		"secret " + secret:                                                "secret [secret]",
+		"ada@acme.example.com":                                            "[email]",
+		"at registry.acme.example/acme/vpc":                               "at [hidden]/acme/vpc",
+		"table larder-rehearsal-table-1X2Y3Z: item":                       "table [hidden]: item",
+		"/home/ada/larder/infra":                                          "[hidden]/infra",
 		// What readers need stays.
 		"GET /v1/modules/rehearsal-20261126-104800/plus/null/1.0.0+a/download: 404": "GET /v1/modules/rehearsal-20261126-104800/plus/null/1.0.0+a/download: 404",
 		"dynamodb:LeadingKeys denied":                                      "dynamodb:LeadingKeys denied",
@@ -91,7 +91,7 @@ func buckets(t *testing.T, sizes map[string]int, key func(path string) string) *
 	return &Registry{Host: server.Listener.Addr().String(), HTTP: server.Client()}
 }
 
-// A flood tells the buckets of a throttle.
+// A flood shows the buckets of a throttle.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	one := func(path string) string {
