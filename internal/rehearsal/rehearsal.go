@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -135,8 +136,7 @@ func (r *Rehearsal) run(ctx context.Context, begun time.Time) error {
 			if err != nil {
 				return err
 			}
-			version, _, _ = strings.Cut(strings.TrimSpace(version), "\n")
-			r.report.clients = append(r.report.clients, version)
+			r.report.clients = append(r.report.clients, clientVersion.FindString(version))
 		}
 	}
 	if r.Endpoint == "" {
@@ -171,6 +171,10 @@ func (r *Rehearsal) run(ctx context.Context, begun time.Time) error {
 	}
 	return nil
 }
+
+// clientVersion matches the line with a client's version. Warnings can precede
+// it.
+var clientVersion = regexp.MustCompile(`(?m)^(OpenTofu|Terraform) v\S+`)
 
 // check checks the prerequisites of a rehearsal, before it changes anything.
 func (r *Rehearsal) check(ctx context.Context) error {
