@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	alarmtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
@@ -71,8 +72,8 @@ func (e *examination) described(c call, names []string, there []alarmtypes.Metri
 // those of a topic in another account.
 func (e *examination) subscribers(ctx context.Context, topic string) {
 	c := call{"alarm subscribers", "sns:ListSubscriptionsByTopic", topic}
-	if owner := accountOf(topic); owner != "" && e.account != "" && owner != e.account {
-		e.skip(c.step, "the topic belongs to another account, "+owner)
+	if owner, err := awsarn.Parse(topic); err == nil && owner.AccountID != e.arn.AccountID {
+		e.skip(c.step, "the topic belongs to another account, "+owner.AccountID)
 		return
 	}
 	pages := sns.NewListSubscriptionsByTopicPaginator(e.Services.Topics,

@@ -3,8 +3,6 @@ package stackdoctor
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,8 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
-	"github.com/larder-registry/larder/pkg/access"
-	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -31,16 +27,13 @@ const modified = "2006-01-02T15:04:05.999-0700"
 type function struct {
 	call          call
 	configuration *lambda.GetFunctionConfigurationOutput
-	environment   map[string]string
-	// otherAccess reports whether its access settings differ from the stack's.
-	otherAccess bool
+	// compared reports whether all of its settings were compared.
+	compared bool
 	// problems are the problems that were found.
 	problems []problem
 }
 
 type problem struct{ result, fix string }
-
-func (f *function) getenv(name string) string { return f.environment[name] }
 
 func (f *function) report(result, fix string) { f.problems = append(f.problems, problem{result, fix}) }
 
@@ -55,7 +48,7 @@ func pairs(text string) map[string]string {
 	return all
 }
 
-// functions examines each function, and the settings that all must share.
+// functions examines each function.
 func (e *examination) functions(ctx context.Context) {
 	names, digests := pairs(e.outputs[settings.OutputFunctions]), pairs(e.outputs[settings.OutputFunctionCode])
 	if len(names) == 0 {
@@ -67,7 +60,6 @@ func (e *examination) functions(ctx context.Context) {
 		)
 		return
 	}
-	there := make(map[string]*function)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		c := call{"function " + name, "lambda:GetFunctionConfiguration", names[name]}
 		out, err := e.Services.Functions.GetFunctionConfiguration(
@@ -82,17 +74,10 @@ func (e *examination) functions(ctx context.Context) {
 			e.failed(c, err)
 			continue
 		}
-		f := &function{call: c, configuration: out, environment: map[string]string{}}
-		if out.Environment != nil {
-			f.environment = out.Environment.Variables
-		}
-		there[name] = f
+		f := &function{call: c, configuration: out}
 		f.deployed(digests[name], e.redeploy(name, names[name], digests[name], out.Architectures))
-		e.configured(name, f)
-	}
-	e.agree(there)
-	for _, name := range slices.Sorted(maps.Keys(there)) {
-		e.reportFunction(there[name])
+		e.compare(ctx, f)
+		e.reportFunction(f)
 	}
 }
 
@@ -123,8 +108,10 @@ func (e *examination) reportFunction(f *function) {
 	switch {
 	case c.State == types.StatePending || c.LastUpdateStatus == types.LastUpdateStatusInProgress:
 		e.warn(f.call.step, f.call.String(), "it is being updated", "run the command again when the update is done")
-	default:
+	case f.compared:
 		e.ok(f.call.step, "it runs the deployed code with the stack's settings")
+	default:
+		e.ok(f.call.step, "it runs the deployed code; its settings were not compared")
 	}
 }
 
@@ -169,105 +156,111 @@ func (f *function) deployed(digest, redeploy string) {
 			redeploy,
 		)
 	}
-	if c.Runtime != types.RuntimeProvidedal2023 {
-		f.report(fmt.Sprintf("its runtime is %s instead of %s", c.Runtime, types.RuntimeProvidedal2023), revert)
-	}
 }
 
-// configured reports problems with a function's environment, on its own and
-// compared with the stack's outputs.
-func (e *examination) configured(name string, f *function) {
-	if c := f.configuration.Environment; c != nil && c.Error != nil {
-		f.report(
-			"its environment cannot be read: "+aws.ToString(c.Error.Message),
-			"allow these credentials to use the key that encrypts the function's environment",
-		)
+// compare reports where a function differs from the stack's template. A value
+// that only AWS knows is not compared.
+func (e *examination) compare(ctx context.Context, f *function) {
+	if e.template == nil {
 		return
 	}
-	if name == discovery { // it has no table
-		if _, err := openid.ParseLogin(settings.Login(f.getenv)); err != nil {
-			f.report(err.Error(), revert)
+	r, found := e.template.function(f.call.resource)
+	if !found {
+		return
+	}
+	f.compared = true
+	for _, s := range e.settings(ctx, f) {
+		want, known := e.template.text(r.at(s.property...))
+		if want = cmp.Or(want, s.absent); known && want != "" && s.has != want {
+			f.report(fmt.Sprintf("its %s is %s, but the stack's template has %s", s.what, shown(s.has), shown(want)), revert)
 		}
-		return
 	}
-	s, err := settings.FromEnvironment(f.getenv)
+	e.environment(f, r)
+}
+
+// setting is a setting of a function.
+type setting struct {
+	what, has string
+	// absent is the value if the template has none. If empty, the value is then
+	// not compared.
+	absent string
+	// property is the path of the setting in the template.
+	property []string
+}
+
+// settings returns the settings of a function that can be read.
+func (e *examination) settings(ctx context.Context, f *function) []setting {
+	c := f.configuration
+	number := func(n *int32) string { return fmt.Sprint(aws.ToInt32(n)) }
+	var architectures, layers []string
+	for _, a := range c.Architectures {
+		architectures = append(architectures, string(a))
+	}
+	for _, l := range c.Layers {
+		layers = append(layers, aws.ToString(l.Arn))
+	}
+	all := []setting{
+		{"role", aws.ToString(c.Role), "", []string{"Role"}},
+		{"memory in MiB", number(c.MemorySize), "128", []string{"MemorySize"}},
+		{"timeout in seconds", number(c.Timeout), "3", []string{"Timeout"}},
+		{"architecture", strings.Join(architectures, ","), "x86_64", []string{"Architectures"}},
+		{"runtime", string(c.Runtime), "", []string{"Runtime"}},
+		{"handler", aws.ToString(c.Handler), "", []string{"Handler"}},
+		{"list of layers", cmp.Or(strings.Join(layers, ","), "none"), "none", []string{"Layers"}},
+	}
+	if l := c.LoggingConfig; l != nil { // an emulator may not have it
+		all = append(all, setting{"log group", aws.ToString(l.LogGroup), "", []string{"LoggingConfig", "LogGroup"}})
+	}
+	if s := c.EphemeralStorage; s != nil {
+		all = append(all, setting{"storage in MiB", number(s.Size), "512", []string{"EphemeralStorage", "Size"}})
+	}
+	reads := call{f.call.step + " concurrency", "lambda:GetFunctionConcurrency", f.call.resource}
+	out, err := e.Services.Functions.GetFunctionConcurrency(ctx,
+		&lambda.GetFunctionConcurrencyInput{FunctionName: &f.call.resource})
 	if err != nil {
-		f.report(strings.ReplaceAll(err.Error(), "\n", "; "), revert)
+		e.failed(reads, err)
+		return all
 	}
-	for _, is := range []struct{ what, has, want string }{
-		{"table", s.Table, e.outputs[settings.OutputTable]},
-		{"bucket", s.Bucket, e.outputs[settings.OutputBucket]},
-	} {
-		if is.has != "" && is.has != is.want {
-			f.report(fmt.Sprintf("its %s is %s, but the stack's is %s", is.what, is.has, is.want), revert)
-		}
+	reserved := "none"
+	if out.ReservedConcurrentExecutions != nil {
+		reserved = number(out.ReservedConcurrentExecutions)
 	}
-	digest := e.outputs[settings.OutputAccess]
-	f.otherAccess = digest != "" && fmt.Sprintf("%x", sha256.Sum256([]byte(s.Access))) != digest
-	switch _, err := access.ParseSettings([]byte(s.Access)); {
-	case err != nil:
-		f.report(err.Error(), revert)
-	case f.otherAccess:
-		f.report("its access settings are not what the stack deployed: "+shown(s.Access), revert)
-	}
-	pull := pairs(e.outputs[settings.OutputFunctions])["pull"]
-	if is := settings.PullFunction(f.getenv); name == "mirror" && is != pull {
-		f.report(fmt.Sprintf("it fetches providers with the function %s, but the stack's is %s", shown(is), shown(pull)),
-			revert)
-	}
-	if _, err := settings.PublishLimitsFromEnvironment(f.getenv); err != nil {
-		f.report(strings.ReplaceAll(err.Error(), "\n", "; "), revert)
-	}
+	return append(all, setting{"reserved concurrency", reserved, "none", []string{"ReservedConcurrentExecutions"}})
 }
 
-// discovery is the name of the function that does not use the table or the
-// bucket.
-const discovery = "discovery"
-
-// agree reports functions whose shared settings differ from those of most
-// functions. It ignores functions whose access settings are already reported.
-func (e *examination) agree(there map[string]*function) {
-	common := map[string]func(name string, f *function) (value string, has bool){
-		"lifetime of URLs": func(name string, f *function) (string, bool) {
-			s, err := settings.FromEnvironment(f.getenv)
-			return s.PresignLifetime.String(), err == nil && name != discovery
-		},
-		"rule of access": func(name string, f *function) (string, bool) {
-			s, _ := settings.FromEnvironment(f.getenv)
-			_, err := access.ParseSettings([]byte(s.Access))
-			return s.Access, err == nil && !f.otherAccess && name != discovery
-		},
-		"login": login,
-		"namespace of metrics": func(_ string, f *function) (string, bool) {
-			return settings.MetricsNamespace(f.getenv), true
-		},
-		"architecture": func(_ string, f *function) (string, bool) {
-			return fmt.Sprint(f.configuration.Architectures), len(f.configuration.Architectures) > 0
-		},
+// environment reports each variable that differs from the template. It shows
+// only values that the stack set, and only those of Larder, because others may
+// be secret.
+func (e *examination) environment(f *function, r resource) {
+	has := make(map[string]string)
+	if c := f.configuration.Environment; c != nil {
+		if c.Error != nil {
+			f.report(
+				"its environment cannot be read: "+aws.ToString(c.Error.Message),
+				"allow these credentials to use the key that encrypts the function's environment",
+			)
+			return
+		}
+		has = c.Variables
 	}
-	for _, what := range slices.Sorted(maps.Keys(common)) {
-		values, count := make(map[string]string), make(map[string]int)
-		for name, f := range there {
-			if value, has := common[what](name, f); has {
-				values[name] = value
-				count[value]++
-			}
+	variables, _ := r.at("Environment", "Variables").(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(has)) {
+		if _, set := variables[name]; !set {
+			f.report("its variable "+name+" is not in the stack's template", revert)
 		}
-		most := ""
-		for _, value := range slices.Sorted(maps.Keys(count)) {
-			if most == "" && count[most] == 0 || count[value] > count[most] {
-				most = value
-			}
-		}
-		for name, value := range values {
-			// The login of other functions is part of their access settings, which are
-			// compared already.
-			if value != most && (what != "login" || name == discovery) {
-				there[name].report(
-					fmt.Sprintf("its %s is %s, but that of most functions is %s", what, shown(value), shown(most)),
-					revert,
-				)
-			}
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		want, known := e.template.text(variables[name])
+		value, set := has[name]
+		short, shortWant := shown(value), shown(want)
+		switch {
+		case !set:
+			f.report("its variable "+name+" of the stack's template is missing", revert)
+		case !known || value == want:
+		case strings.HasPrefix(name, "LARDER_") && short != shortWant:
+			f.report(fmt.Sprintf("its variable %s is %s, but the stack's template has %s", name, short, shortWant), revert)
+		default:
+			f.report("its variable "+name+" differs from the stack's template", revert)
 		}
 	}
 }
@@ -282,29 +275,4 @@ func shown(text string) string {
 		return strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
-}
-
-// login returns the login settings of a function. The function for discovery
-// has a variable for them, and others have them in their access settings.
-func login(name string, f *function) (value string, has bool) {
-	var l *openid.Login
-	var err error
-	switch {
-	case name == discovery:
-		l, err = openid.ParseLogin(settings.Login(f.getenv))
-	case f.otherAccess:
-		return "", false
-	default:
-		var s settings.Settings
-		var parsed access.Settings
-		s, _ = settings.FromEnvironment(f.getenv)
-		parsed, err = access.ParseSettings([]byte(s.Access))
-		l = parsed.Login
-	}
-	if err != nil || l == nil {
-		return "", err == nil
-	}
-	l.Web = nil // discovery does not have it
-	text, err := json.Marshal(l)
-	return string(text), err == nil
 }

@@ -20,6 +20,7 @@ type Services struct {
 	Tables       tables
 	Buckets      buckets
 	Functions    lambdas
+	Gateways     gateways
 	Alarms       alarms
 	Topics       topics
 	Certificates certificates
@@ -33,6 +34,7 @@ func NewServices(config aws.Config, pathStyle bool) Services {
 		Tables:       dynamodb.NewFromConfig(config),
 		Buckets:      s3.NewFromConfig(config, func(o *s3.Options) { o.UsePathStyle = pathStyle }),
 		Functions:    lambda.NewFromConfig(config),
+		Gateways:     gateway{config},
 		Alarms:       cloudwatch.NewFromConfig(config),
 		Topics:       sns.NewFromConfig(config),
 		Certificates: acm.NewFromConfig(config),
@@ -45,6 +47,16 @@ type stacks interface {
 		*cloudformation.DescribeStacksInput,
 		...func(*cloudformation.Options),
 	) (*cloudformation.DescribeStacksOutput, error)
+	GetTemplate(
+		context.Context,
+		*cloudformation.GetTemplateInput,
+		...func(*cloudformation.Options),
+	) (*cloudformation.GetTemplateOutput, error)
+	ListStackResources(
+		context.Context,
+		*cloudformation.ListStackResourcesInput,
+		...func(*cloudformation.Options),
+	) (*cloudformation.ListStackResourcesOutput, error)
 }
 
 type tables interface {
@@ -95,6 +107,16 @@ type lambdas interface {
 		*lambda.GetFunctionConfigurationInput,
 		...func(*lambda.Options),
 	) (*lambda.GetFunctionConfigurationOutput, error)
+	GetFunctionConcurrency(
+		context.Context,
+		*lambda.GetFunctionConcurrencyInput,
+		...func(*lambda.Options),
+	) (*lambda.GetFunctionConcurrencyOutput, error)
+	GetAccountSettings(
+		context.Context,
+		*lambda.GetAccountSettingsInput,
+		...func(*lambda.Options),
+	) (*lambda.GetAccountSettingsOutput, error)
 }
 
 type alarms interface {

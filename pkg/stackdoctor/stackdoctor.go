@@ -1,7 +1,8 @@
 // Package stackdoctor examines a deployed registry from inside its AWS account.
-// It compares the table, the bucket, the functions, the alarms and the
-// certificate of a stack with the requirements of a registry. It reads only
-// configuration, and changes nothing.
+// It compares the functions and the API of a stack with the stack's template,
+// and the table, the bucket, the alarms, the certificate and the account's
+// limits with the requirements of a registry. It reads only configuration, and
+// changes nothing.
 package stackdoctor
 
 import (
@@ -59,8 +60,10 @@ type examination struct {
 	Doctor
 	report  Report
 	outputs map[string]string
-	// account is the number of the stack's account.
-	account string
+	// arn is the stack's ARN, with its account.
+	arn awsarn.ARN
+	// template is nil if it cannot be read.
+	template *template
 	// changed is the time at which the last deploy began.
 	changed time.Time
 	ctxErr  func() error
@@ -96,7 +99,10 @@ func (e *examination) examine(ctx context.Context) error {
 	e.release()
 	e.table(ctx)
 	e.bucket(ctx)
+	e.readTemplate(ctx)
 	e.functions(ctx)
+	e.api(ctx)
+	e.accountLimits(ctx)
 	e.alarms(ctx)
 	e.certificate(ctx)
 	return nil
@@ -199,17 +205,8 @@ func (e *examination) stack(ctx context.Context) (found bool, err error) {
 	if s.LastUpdatedTime != nil {
 		e.changed = *s.LastUpdatedTime
 	}
-	e.account = accountOf(aws.ToString(s.StackId))
+	e.arn, _ = awsarn.Parse(aws.ToString(s.StackId)) // always valid
 	return e.status(c, s), nil
-}
-
-// accountOf returns the account in an ARN, or "".
-func accountOf(arn string) string {
-	parsed, err := awsarn.Parse(arn)
-	if err != nil {
-		return ""
-	}
-	return parsed.AccountID
 }
 
 const readEvents = "read the stack's events in CloudFormation; then "

@@ -2,7 +2,6 @@ package stackdoctor_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -50,9 +49,15 @@ type account struct {
 	rules     []s3types.LifecycleRule
 	key       string // of the bucket's encryption
 	functions map[string]*lambda.GetFunctionConfigurationOutput
-	alarms    map[string]alarmtypes.MetricAlarm
-	topic     []snstypes.Subscription // nil if there is no topic
-	cert      *acmtypes.CertificateDetail
+	template  map[string]any // the resources by logical ID
+	names     map[string]string
+	reserved  map[string]int32 // by function
+	api       *gatewayAPI
+	// concurrency is the account's.
+	concurrency int32
+	alarms      map[string]alarmtypes.MetricAlarm
+	topic       []snstypes.Subscription // nil if there is no topic
+	cert        *acmtypes.CertificateDetail
 	// fails contains the errors that actions return.
 	fails map[string]error
 }
@@ -81,6 +86,10 @@ const goodPolicy = `{"Version": "2012-10-17", "Statement": [
 	 "Null": {"s3:if-none-match": "true"}},
 		"Effect": "Deny", "Principal": {"AWS": "*"}, "Resource": "arn:aws:s3:::larder-bucket/*"}
 ]}`
+
+const accessRules = `{"issuers":[{"issuer":"https://id.example.com","audiences":["c"],` +
+	`"rules":[{"claims":{"team":"*"},"scopes":["read:**"]}]}],` +
+	`"login":{"issuer":"https://id.example.com","client":"c"}}`
 
 // healthy returns an account whose registry has no problems.
 func healthy() *account {
@@ -133,8 +142,10 @@ func healthy() *account {
 			},
 			stagedRule(),
 		},
-		functions: make(map[string]*lambda.GetFunctionConfigurationOutput),
-		alarms:    make(map[string]alarmtypes.MetricAlarm),
+		functions:   make(map[string]*lambda.GetFunctionConfigurationOutput),
+		reserved:    make(map[string]int32),
+		concurrency: 1000,
+		alarms:      make(map[string]alarmtypes.MetricAlarm),
 		topic: []snstypes.Subscription{
 			{SubscriptionArn: aws.String(topicARN + ":1"), Endpoint: aws.String("registry@example.com")},
 		},
@@ -146,40 +157,7 @@ func healthy() *account {
 		},
 		fails: make(map[string]error),
 	}
-	const accessRules = `{"issuers":[{"issuer":"https://id.example.com","audiences":["c"],` +
-		`"rules":[{"claims":{"team":"*"},"scopes":["read:**"]}]}],` +
-		`"login":{"issuer":"https://id.example.com","client":"c"}}`
-	var names, digests []string
-	for _, name := range []string{"discovery", "modules", "providers", "pull", "mirror", "metadata", "publish"} {
-		physical, digest := "larder-"+name+"-1", "digest-of-"+name+"="
-		env := settings.Settings{
-			Table:           tableName,
-			Bucket:          bucketName,
-			PresignLifetime: time.Hour,
-			Access:          accessRules,
-		}.Environment()
-		switch name {
-		case "discovery":
-			env = settings.LoginEnvironment(`{"client": "c", "issuer": "https://id.example.com"}`)
-		case "publish":
-			maps.Copy(env, settings.DefaultPublishLimits.Environment())
-		case "mirror":
-			maps.Copy(env, settings.PullFunctionEnvironment("larder-pull-1"))
-		}
-		maps.Copy(env, settings.MetricsEnvironment("Larder/larder"))
-		a.functions[physical] = &lambda.GetFunctionConfigurationOutput{
-			CodeSha256:       &digest,
-			State:            lambdatypes.StateActive,
-			LastUpdateStatus: lambdatypes.LastUpdateStatusSuccessful,
-			Runtime:          lambdatypes.RuntimeProvidedal2023,
-			Architectures: []lambdatypes.Architecture{
-				lambdatypes.ArchitectureArm64,
-			},
-			LastModified: aws.String(deployed.Add(2 * time.Minute).Format("2006-01-02T15:04:05.000-0700")),
-			Environment:  &lambdatypes.EnvironmentResponse{Variables: env},
-		}
-		names, digests = append(names, name+"="+physical), append(digests, name+"="+digest)
-	}
+	a.deploy(accessRules)
 	for _, name := range []string{"larder-slow", "larder-gateway-5xx"} {
 		a.alarms[name] = alarmtypes.MetricAlarm{
 			AlarmName:      &name,
@@ -189,9 +167,7 @@ func healthy() *account {
 	}
 	for key, value := range map[string]string{
 		settings.OutputTable: tableName, settings.OutputBucket: bucketName, settings.OutputRelease: "v1.2.3",
-		settings.OutputHost: "registry.example.com", settings.OutputAccess: fmt.Sprintf("%x",
-			sha256.Sum256([]byte(accessRules))),
-		settings.OutputFunctions: strings.Join(names, ","), settings.OutputFunctionCode: strings.Join(digests, ","),
+		settings.OutputHost:   "registry.example.com",
 		settings.OutputAlarms: "larder-slow,larder-gateway-5xx", settings.OutputAlarmTopic: topicARN,
 		settings.OutputCertificate: certificate,
 	} {
@@ -221,7 +197,9 @@ func (a *account) output(key, value string) {
 }
 
 func (a *account) services() stackdoctor.Services {
-	return stackdoctor.Services{Stacks: a, Tables: a, Buckets: a, Functions: a, Alarms: a, Topics: a, Certificates: a}
+	return stackdoctor.Services{
+		Stacks: a, Tables: a, Buckets: a, Functions: a, Gateways: a, Alarms: a, Topics: a, Certificates: a,
+	}
 }
 
 func (a *account) DescribeStacks(_ context.Context, in *cloudformation.DescribeStacksInput,
@@ -406,6 +384,25 @@ func found(report stackdoctor.Report) (lines []string) {
 	return lines
 }
 
+// problems returns the texts of all problems. Each must have a fix.
+func problems(t *testing.T, report stackdoctor.Report) string {
+	t.Helper()
+	var text strings.Builder
+	for _, s := range report.Steps {
+		healthy := s.Outcome == doctor.OK || s.Outcome == doctor.Skipped
+		if (s.Fix == "") != healthy {
+			t.Errorf("only problems must have a fix: %+v", s)
+		}
+		if !healthy {
+			text.WriteString(s.Name + ": " + s.Result + "\n  fix: " + s.Fix + "\n")
+		}
+	}
+	return text.String()
+}
+
+// sorted returns the keys of a map in order.
+func sorted[V any](all map[string]V) []string { return slices.Sorted(maps.Keys(all)) }
+
 // A healthy stack has no problems, and everything is examined. A stack without
 // alarms and domain has no problems either.
 func TestHealthy(t *testing.T) {
@@ -422,8 +419,7 @@ func TestHealthy(t *testing.T) {
 		"stack", "release", "table keys", "table", "table deletion protection", "table expiry", "table recovery",
 		"bucket versions", "bucket policy", "bucket public access", "bucket lifecycle", "bucket encryption",
 		"function discovery", "function metadata", "function mirror", "function modules", "function providers",
-		"function publish",
-		"function pull",
+		"function publish", "function pull", "throttle", "routes", "account concurrency", "account throttle",
 		"alarms", "alarm subscribers", "certificate",
 	}, names); diff != "" {
 		t.Error(diff)
@@ -451,20 +447,8 @@ func TestFaults(t *testing.T) {
 	modules := func(do func(f *lambda.GetFunctionConfigurationOutput)) func(*account) {
 		return func(a *account) { do(a.functions["larder-modules-1"]) }
 	}
-	variable := func(name, value string) func(*account) {
-		return modules(func(f *lambda.GetFunctionConfigurationOutput) { f.Environment.Variables[name] = value })
-	}
 	expires := func(in time.Duration) func(*account) {
 		return func(a *account) { a.cert.NotAfter = aws.Time(now.Add(in)) }
-	}
-	everywhere := func(rules string) func(*account) {
-		return func(a *account) {
-			for name, f := range a.functions {
-				if name != "larder-discovery-1" {
-					f.Environment.Variables["LARDER_ACCESS"] = rules
-				}
-			}
-		}
 	}
 	undeployed := func(status formation.StackStatus) func(*account) {
 		return func(a *account) { a.stack.StackStatus, a.stack.Outputs = status, nil }
@@ -589,44 +573,6 @@ func TestFaults(t *testing.T) {
 
 		"no function": {func(a *account) { delete(a.functions, "larder-modules-1") }, []string{"wrong function " +
 			"modules"}},
-		"other code": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
-			f.CodeSha256 = aws.String("old=")
-		}), []string{"wrong function modules"}},
-		"another table":  {variable("LARDER_TABLE", "other"), []string{"wrong function modules"}},
-		"another bucket": {variable("LARDER_BUCKET", "other"), []string{"wrong function modules"}},
-		"another function to fetch with": {func(a *account) {
-			a.functions["larder-mirror-1"].Environment.Variables["LARDER_PULL_FUNCTION"] = "other"
-		}, []string{"wrong function mirror"}},
-		"no function to fetch with": {func(a *account) {
-			delete(a.functions["larder-mirror-1"].Environment.Variables, "LARDER_PULL_FUNCTION")
-		}, []string{"wrong function mirror"}},
-		"no table set":        {variable("LARDER_TABLE", ""), []string{"wrong function modules"}},
-		"a lifetime too long": {variable("LARDER_PRESIGN_SECONDS", "99999"), []string{"wrong function modules"}},
-		"another lifetime":    {variable("LARDER_PRESIGN_SECONDS", "60"), []string{"wrong function modules"}},
-		"other access":        {variable("LARDER_ACCESS", `{"public":["**"]}`), []string{"wrong function modules"}},
-		"other access everywhere": {everywhere(`{"public":["**"]}`), []string{
-			"wrong function metadata",
-			"wrong function mirror",
-			"wrong function modules",
-			"wrong function providers",
-			"wrong function publish",
-			"wrong function pull",
-		}},
-		"other access than most": {func(a *account) {
-			a.output(settings.OutputAccess, "")
-			variable("LARDER_ACCESS", `{"public":["**"]}`)(a)
-		}, []string{"wrong function modules"}},
-		"invalid access":    {variable("LARDER_ACCESS", `{"isuers":[]}`), []string{"wrong function modules"}},
-		"another namespace": {variable("LARDER_METRICS", "Other"), []string{"wrong function modules"}},
-		"another login": {func(a *account) {
-			delete(a.functions["larder-discovery-1"].Environment.Variables, "LARDER_LOGIN")
-		}, []string{"wrong function discovery"}},
-		"limits out of bounds": {func(a *account) {
-			a.functions["larder-publish-1"].Environment.Variables["LARDER_PUBLISH_FILES"] = "0"
-		}, []string{"wrong function publish"}},
-		"another architecture": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
-			f.Architectures = []lambdatypes.Architecture{lambdatypes.ArchitectureX8664}
-		}), []string{"wrong function modules"}},
 		"a function that failed": {modules(func(f *lambda.GetFunctionConfigurationOutput) {
 			f.State, f.StateReason = lambdatypes.StateFailed, aws.String("the image is gone")
 		}), []string{"wrong function modules"}},
@@ -692,14 +638,8 @@ func TestFaults(t *testing.T) {
 			if diff := cmp.Diff(test.want, found(report)); diff != "" {
 				t.Error(diff)
 			}
-			for _, s := range report.Steps {
-				healthy := s.Outcome == doctor.OK || s.Outcome == doctor.Skipped
-				if (s.Fix == "") != healthy {
-					t.Errorf("only problems must have a fix: %+v", s)
-				}
-				if !healthy {
-					texts.Text(t, s.Name+": "+s.Result+"\n  fix: "+s.Fix+"\n")
-				}
+			if text := problems(t, report); text != "" {
+				texts.Text(t, text)
 			}
 		})
 	}
@@ -728,9 +668,22 @@ func TestUnknown(t *testing.T) {
 			[]string{"function discovery", "function metadata", "function mirror", "function modules", "function providers",
 				"function publish", "function pull"},
 		},
-		"cloudwatch:DescribeAlarms":    {"AccessDenied", []string{"alarms"}},
-		"sns:ListSubscriptionsByTopic": {"AuthorizationError", []string{"alarm subscribers"}},
-		"acm:DescribeCertificate":      {"AccessDeniedException", []string{"certificate"}},
+		"cloudformation:GetTemplate":        {"AccessDenied", []string{"template"}},
+		"cloudformation:ListStackResources": {"AccessDenied", []string{"template"}},
+		"lambda:GetFunctionConcurrency": {
+			"AccessDeniedException",
+			[]string{"function discovery concurrency", "function metadata concurrency", "function mirror concurrency",
+				"function modules concurrency", "function providers concurrency", "function publish concurrency",
+				"function pull concurrency"},
+		},
+		"lambda:GetAccountSettings":                        {"AccessDeniedException", []string{"account concurrency"}},
+		"apigateway:GET /v2/apis/a1b2c3/stages/%24default": {"AccessDeniedException", []string{"throttle"}},
+		"apigateway:GET /v2/apis/a1b2c3/routes":            {"AccessDeniedException", []string{"routes"}},
+		"apigateway:GET /v2/apis/a1b2c3/integrations":      {"AccessDeniedException", []string{"routes"}},
+		"apigateway:GET /account":                          {"AccessDeniedException", []string{"account throttle"}},
+		"cloudwatch:DescribeAlarms":                        {"AccessDenied", []string{"alarms"}},
+		"sns:ListSubscriptionsByTopic":                     {"AuthorizationError", []string{"alarm subscribers"}},
+		"acm:DescribeCertificate":                          {"AccessDeniedException", []string{"certificate"}},
 	} {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,82 @@
+package stackdoctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
+)
+
+// accountLimits compares the account's limits with what the stack needs.
+func (e *examination) accountLimits(ctx context.Context) {
+	e.concurrency(ctx)
+	if e.template != nil {
+		e.accountThrottle(ctx)
+	}
+}
+
+// enoughConcurrency is the concurrency below which there is a warning. New
+// accounts may have 10, and most have 1,000.
+const enoughConcurrency = 100
+
+// concurrency examines how many functions can run at once in the region.
+func (e *examination) concurrency(ctx context.Context) {
+	c := call{"account concurrency", "lambda:GetAccountSettings", e.Region}
+	out, err := e.Services.Functions.GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
+	if err == nil && out.AccountLimit == nil {
+		err = errors.New("Lambda returns no limit")
+	}
+	switch {
+	case err != nil:
+		e.failed(c, err)
+	case out.AccountLimit.ConcurrentExecutions < enoughConcurrency:
+		e.warn(
+			c.step,
+			c.String(),
+			fmt.Sprintf("at most %d functions run at once in the region, so requests fail while copies and inspections run",
+				out.AccountLimit.ConcurrentExecutions),
+			`request 1,000 "Concurrent executions" in Service Quotas, which is free: `+
+				"aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "+
+				"--desired-value 1000",
+		)
+	default:
+		e.ok(c.step, fmt.Sprintf("%d functions can run at once in the region", out.AccountLimit.ConcurrentExecutions))
+	}
+}
+
+// accountThrottle compares the stage's limits together with the account's.
+func (e *examination) accountThrottle(ctx context.Context) {
+	c := call{"account throttle", "apigateway:GET", "/account"}
+	var account struct {
+		ThrottleSettings struct {
+			RateLimit  float64
+			BurstLimit int
+		}
+	}
+	text, err := e.Services.Gateways.Get(ctx, "/account")
+	if err == nil {
+		err = json.Unmarshal(text, &account)
+	}
+	if err != nil {
+		e.failed(c, err)
+		return
+	}
+	most := limits{account.ThrottleSettings.RateLimit, account.ThrottleSettings.BurstLimit}
+	var all limits
+	for _, l := range e.template.deployedStage().all() {
+		all.ThrottlingRateLimit += l.ThrottlingRateLimit
+		all.ThrottlingBurstLimit += l.ThrottlingBurstLimit
+	}
+	if all.ThrottlingRateLimit > most.ThrottlingRateLimit || all.ThrottlingBurstLimit > most.ThrottlingBurstLimit {
+		e.warn(
+			c.step,
+			c.String(),
+			fmt.Sprintf("the stage's limits together are %s, but the account allows all its APIs %s", all, most),
+			"lower throttleRate and throttleBurst in settings.json and deploy, or ask AWS Support for higher limits",
+		)
+		return
+	}
+	e.ok(c.step, fmt.Sprintf("the account allows all its APIs %s", most))
+}
