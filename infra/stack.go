@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -181,7 +180,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st.newMonitoring(api)
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
 	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
-	st.output(settings.OutputOperatorPolicy, st.newOperatorPolicy().ManagedPolicyArn(),
+	st.output(settings.OutputOperatorPolicy, st.newOperatorPolicy(api).ManagedPolicyArn(),
 		"The policy for principals that publish with AWS credentials")
 	st.output(settings.OutputWithdrawPolicy, st.newWithdrawPolicy().ManagedPolicyArn(),
 		"The policy for principals that withdraw versions; attach it, with the operator's, only while you need it")
@@ -220,13 +219,6 @@ func (st *stack) describeItself() {
 		awscdk.Fn_Join(comma, &digests),
 		"The functions, and the SHA-256 digests of their code",
 	)
-	if !*awscdk.Token_IsUnresolved(st.access) {
-		st.output(
-			settings.OutputAccess,
-			jsii.String(fmt.Sprintf("%x", sha256.Sum256([]byte(st.access)))),
-			"The SHA-256 digest of the functions' access settings",
-		)
-	}
 	if st.settings.Alarms {
 		st.output(settings.OutputAlarms, jsii.String(strings.Join(st.alarms, ",")), "The names of the alarms")
 		st.output(settings.OutputAlarmTopic, st.topic.TopicArn(), "The SNS topic that alarms go to")
@@ -781,20 +773,21 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 // deleting only tokens and keys, and the bucket's policy prevents overwriting
 // archives. IAM cannot require that an item is new. The publisher's own
 // conditions protect the records of versions.
-func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
+func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPolicy {
 	stackARN := awscdk.Fn_Sub(jsii.String(
 		"arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
 		// CloudFormation replaces a policy whose description changes.
 		Description: jsii.String("Publishing to the registry " + st.settings.StackName),
 		Statements: new(slices.Concat([]awsiam.PolicyStatement{
-			allow("FindTheRegistry", jsii.Strings("cloudformation:DescribeStacks"), []*string{stackARN}, nil),
-			allow("ReadAndWriteCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"),
+			// With a long name, the policy has no room for more statements.
+			allow("ReadStack", jsii.Strings("cloudformation:DescribeStacks", "cloudformation:GetTemplate",
+				"cloudformation:ListStackResources"), []*string{stackARN}, nil),
+			allow("ReadAndWriteCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem",
+				"dynamodb:ConditionCheckItem"),
 				[]*string{st.table.TableArn()},
 				onPartitions("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens",
 					"audit/*", policyItem)),
-			allow("CheckKeys", jsii.Strings("dynamodb:ConditionCheckItem"), []*string{st.table.TableArn()},
-				onPartitions("keys/*")),
 			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()},
 				onPartitions("tokens", "keys/*")),
 			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"),
@@ -807,18 +800,26 @@ func (st *stack) newOperatorPolicy() awsiam.ManagedPolicy {
 					"mirror/*"}}}),
 			allow("CountDownloads", jsii.Strings("logs:StartQuery"),
 				*st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupArn() }), nil),
-			// These name a query by its id, for which IAM has no resource type.
-			allow("ReadQueryResults", jsii.Strings("logs:GetQueryResults", "logs:StopQuery"),
-				[]*string{jsii.String("*")}, nil),
-		}, st.inspecting())),
+			// IAM has no resource type for a query, or for an account.
+			allow("ReadQueryResultsAndLimits", jsii.Strings("logs:GetQueryResults", "logs:StopQuery",
+				"lambda:GetAccountSettings"), []*string{jsii.String("*")}, nil),
+		}, st.inspecting(api))),
 	})
 }
 
 // inspecting returns the permissions for `larder doctor --stack`.
-func (st *stack) inspecting() []awsiam.PolicyStatement {
+func (st *stack) inspecting(api awsapigatewayv2.HttpApi) []awsiam.PolicyStatement {
 	var lambdas []*string
 	for _, f := range functions() {
 		lambdas = append(lambdas, st.functions[f.name].FunctionArn())
+	}
+	var gateway []*string
+	path := "/apis/" + *api.ApiId()
+	for _, document := range []string{path + "/stages/*", path + "/routes", path + "/integrations", "/account"} {
+		gateway = append(gateway, st.FormatArn(&awscdk.ArnComponents{
+			Service: jsii.String("apigateway"), Account: jsii.String(""), Resource: &document,
+			ArnFormat: awscdk.ArnFormat_NO_RESOURCE_NAME,
+		}))
 	}
 	statements := []awsiam.PolicyStatement{
 		allow(
@@ -840,7 +841,9 @@ func (st *stack) inspecting() []awsiam.PolicyStatement {
 			[]*string{st.bucket.BucketArn()},
 			nil,
 		),
-		allow("InspectFunctions", jsii.Strings("lambda:GetFunctionConfiguration"), lambdas, nil),
+		allow("InspectFunctions", jsii.Strings("lambda:GetFunctionConfiguration", "lambda:GetFunctionConcurrency"),
+			lambdas, nil),
+		allow("InspectGateway", jsii.Strings("apigateway:GET"), gateway, nil),
 	}
 	if st.settings.Alarms {
 		statements = append(statements,

@@ -40,6 +40,9 @@ type Account struct {
 	// Insights and Alarms answer queries of logs and requests for alarms
 	// instead of the emulator. Set them before the first request.
 	Insights, Alarms http.Handler
+	// API answers requests to API Gateway instead of the emulator. It may be
+	// nil.
+	API *API
 	// BucketPolicies are the policies of buckets, by bucket name. The emulator
 	// has no policies, since it would deny each PUT without evaluating the
 	// conditions.
@@ -96,6 +99,11 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(response *http.Response) error {
 			a.hideMissing(response)
+			if a.API != nil {
+				if err := a.API.addTo(response); err != nil {
+					return err
+				}
+			}
 			return a.unconfirm(response)
 		},
 	}
@@ -118,6 +126,12 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 				return
 			case service == "monitoring" && a.Alarms != nil:
 				a.Alarms.ServeHTTP(w, r)
+				return
+			case service == "apigateway" && a.API != nil:
+				a.API.ServeHTTP(w, r)
+				return
+			case r.URL.Path == accountSettings:
+				_, _ = io.WriteString(w, `{"AccountLimit":{"ConcurrentExecutions":1000}}`)
 				return
 			}
 			proxy.ServeHTTP(w, r)
@@ -238,6 +252,11 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		return a.alarmCalls(r)
 	case "acm":
 		return a.certificateCalls(r)
+	case "apigateway":
+		if r.Method == http.MethodGet {
+			return []iam.Call{{Action: "apigateway:GET",
+				Resource: "arn:aws:apigateway:" + a.Region + "::" + strings.TrimPrefix(r.URL.Path, "/v2")}}, nil
+		}
 	case "cloudformation", "sts", "sns":
 		body, err := drain(r)
 		if err != nil {
@@ -249,8 +268,9 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 			return nil, err
 		case service+":"+action == "sts:GetCallerIdentity": // it needs no permission
 			return nil, nil
-		case service+":"+action == "cloudformation:DescribeStacks":
-			return []iam.Call{{Action: "cloudformation:DescribeStacks",
+		case service == "cloudformation" &&
+			slices.Contains([]string{"DescribeStacks", "GetTemplate", "ListStackResources"}, action):
+			return []iam.Call{{Action: "cloudformation:" + action,
 				Resource: a.ARN("cloudformation",
 					"stack/"+form.Get("StackName")+"/00000000-0000-0000-0000-000000000000")}}, nil
 		case service+":"+action == "sns:ListSubscriptionsByTopic":
@@ -260,14 +280,28 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 	return nil, fmt.Errorf("a call of %s that the rehearsal does not know: %s %s", service, r.Method, r.URL.Path)
 }
 
-// lambdaCalls returns the permission to read the configuration of a function.
+// accountSettings is the path of Lambda's limits in an account.
+const accountSettings = "/2016-08-19/account-settings"
+
+// functionSetting matches the path of a function's setting, which has a version
+// of Lambda's API.
+var functionSetting = regexp.MustCompile(`^/[0-9-]+/functions/([^/]+)/(configuration|concurrency)$`)
+
+// lambdaCalls returns the permission to read a setting of a function, or the
+// account's limits.
 func (a *Account) lambdaCalls(r *http.Request) ([]iam.Call, error) {
-	name, ok := strings.CutPrefix(r.URL.Path, "/2015-03-31/functions/")
-	name, configuration := strings.CutSuffix(name, "/configuration")
-	if !ok || !configuration || r.Method != http.MethodGet || strings.Contains(name, "/") || r.URL.RawQuery != "" {
-		return nil, fmt.Errorf("a call of Lambda that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
+	found := functionSetting.FindStringSubmatch(r.URL.Path)
+	switch {
+	case r.Method != http.MethodGet || r.URL.RawQuery != "":
+	case r.URL.Path == accountSettings:
+		return []iam.Call{{Action: "lambda:GetAccountSettings", Resource: "*"}}, nil
+	case found != nil:
+		action := map[string]string{
+			"configuration": "lambda:GetFunctionConfiguration", "concurrency": "lambda:GetFunctionConcurrency",
+		}[found[2]]
+		return []iam.Call{{Action: action, Resource: a.ARN("lambda", "function:"+found[1])}}, nil
 	}
-	return []iam.Call{{Action: "lambda:GetFunctionConfiguration", Resource: a.ARN("lambda", "function:"+name)}}, nil
+	return nil, fmt.Errorf("a call of Lambda that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
 }
 
 // alarmCalls returns the permission to read alarms. IAM checks it for all
@@ -664,7 +698,7 @@ func deny(w http.ResponseWriter, r *http.Request) {
 	case service == "monitoring":
 		cloudwatch.Deny(w)
 		return
-	case service == "lambda":
+	case service == "lambda", service == "apigateway":
 		w.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
 		kind, text = "application/json", `{"Message":"not authorized"}`
 	case r.Header.Get("X-Amz-Target") != "":

@@ -69,7 +69,7 @@ func (d *deployment) startExamined(t *testing.T, stack *Stack) *examined {
 		bucket:     aws.String(stack.Outputs[settings.OutputBucket]),
 	}
 	e.allow(t, stack.OperatorPolicy)
-	account.Alarms, account.BucketPolicies = stack.Alarms, d.policies
+	account.Alarms, account.API, account.BucketPolicies = stack.Alarms, stack.API, d.policies
 	return e
 }
 
@@ -241,6 +241,17 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 			return err
 		}
 	}
+	assume := func(role string) func() error {
+		return func() error {
+			_, err := e.functions.UpdateFunctionConfiguration(ctx,
+				&lambda.UpdateFunctionConfigurationInput{FunctionName: modules, Role: &role})
+			return err
+		}
+	}
+	const versions = "ANY /v1/modules/{namespace}/{name}/{system}/versions"
+	route := func(target string) func() error {
+		return func() error { e.account.API.Routes[versions] = target; return nil }
+	}
 	variables := deployed.Environment.Variables
 	with := func(name, value string) map[string]string {
 		other := maps.Clone(variables)
@@ -398,6 +409,55 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 			`{"public":["**"]}`,
 			"1",
 		},
+		{
+			"a function with another variable",
+			configure(with("AWS_ENDPOINT_URL", "https://attacker.example.com")),
+			configure(variables),
+			"wrong function modules",
+			"AWS_ENDPOINT_URL",
+			"1",
+		},
+		{
+			"a function with another role",
+			assume("arn:aws:iam::123456789012:role/admin"),
+			assume(*deployed.Role),
+			"wrong function modules",
+			"role/admin",
+			"1",
+		},
+		{"a function with reserved concurrency", func() error {
+			_, err := e.functions.PutFunctionConcurrency(ctx, &lambda.PutFunctionConcurrencyInput{
+				FunctionName: modules, ReservedConcurrentExecutions: aws.Int32(1),
+			})
+			return err
+		}, func() error {
+			_, err := e.functions.DeleteFunctionConcurrency(ctx,
+				&lambda.DeleteFunctionConcurrencyInput{FunctionName: modules})
+			return err
+		}, "wrong function modules", "concurrency", "1"},
+		{
+			"a route to another function",
+			route("integrations/other"),
+			route(e.stack.API.Routes[versions]),
+			"wrong route " + versions,
+			*modules,
+			"1",
+		},
+		{"another throttle", func() error {
+			e.account.API.Stage.DefaultRouteSettings.ThrottlingRateLimit++
+			return nil
+		}, func() error {
+			e.account.API.Stage.DefaultRouteSettings.ThrottlingRateLimit--
+			return nil
+		}, "wrong throttle", "", "1"},
+		{
+			"an operator who may not read routes",
+			operator(`/routes"`, `/models"`),
+			allowed,
+			"unknown routes",
+			"apigateway:GET",
+			"6",
+		},
 		{"a stale function", func() error {
 			_, err := e.functions.UpdateFunctionCode(
 				ctx,
@@ -422,6 +482,8 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 				Runtime:       deployed.Runtime,
 				Handler:       deployed.Handler,
 				Architectures: deployed.Architectures,
+				MemorySize:    deployed.MemorySize,
+				Timeout:       deployed.Timeout,
 				Environment:   &lambdatypes.Environment{Variables: variables},
 			})
 			return err

@@ -60,7 +60,7 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	}
 	r.insights = &cloudwatch.Insights{Lines: r.logged}
 	account.Insights = r.insights
-	account.Alarms = s.Alarms
+	account.Alarms, account.API = s.Alarms, s.API
 	account.Admit(o.operator.AccessKeyID, "the operator's policy", operator)
 	account.Admit(o.withdraw.AccessKeyID, "the withdraw policy", withdraw, operator)
 	r.Origin = StartOrigin()

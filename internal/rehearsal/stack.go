@@ -48,6 +48,8 @@ type Stack struct {
 	// Alarms are the alarms of the template. An emulator of CloudFormation may
 	// create none.
 	Alarms cloudwatch.Alarms
+	// API is the API of the template.
+	API *API
 
 	updated string
 }
@@ -139,6 +141,9 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 			}
 		}
 	}
+	if s.API, err = t.api(); err != nil {
+		return nil, err
+	}
 	return s, t.routes(s.Routes)
 }
 
@@ -163,6 +168,11 @@ func readTemplate(ctx context.Context, account aws.Config, name string, id arn.A
 	}
 	if err := json.Unmarshal([]byte(aws.ToString(text.TemplateBody)), &t); err != nil {
 		return template{}, fmt.Errorf("cannot read the template of stack %s: %w", name, err)
+	}
+	for logical, r := range t.Resources {
+		if t.physical[logical] == "" && strings.HasPrefix(r.Type, "AWS::ApiGatewayV2::") { // moto creates none
+			t.physical[logical] = strings.ToLower(logical)
+		}
 	}
 	return t, nil
 }

@@ -55,10 +55,6 @@ const (
 	// digests of their code in the same form, as Lambda returns them.
 	OutputFunctions    = "FunctionNames"
 	OutputFunctionCode = "FunctionDigests"
-	// OutputAccess is the SHA-256 digest of the functions' access settings, in
-	// hexadecimal. A stack with a user pool has none, because CloudFormation
-	// creates some of the names in its settings.
-	OutputAccess = "AccessDigest"
 	// OutputAlarms has the names of the alarms, joined by commas.
 	OutputAlarms = "AlarmNames"
 	// OutputCertificate is the ARN of the certificate of the registry's domain.
