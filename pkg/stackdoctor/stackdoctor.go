@@ -34,6 +34,9 @@ type Doctor struct {
 	Release string
 	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
+	// Fatal reports whether the error of a call ends the examination, as one with
+	// the credentials does. If nil, none does.
+	Fatal func(error) bool
 	// Found is called with each step as soon as it is complete. It may be nil.
 	Found func(doctor.Step)
 }
@@ -66,12 +69,14 @@ type examination struct {
 	template *template
 	// changed is the time at which the last deploy began.
 	changed time.Time
-	ctxErr  func() error
+	// fatal is the error that ended the examination, or nil.
+	fatal  error
+	ctxErr func() error
 }
 
 // Examine performs all steps. If it is not allowed to read something, it adds a
 // step with the outcome [doctor.Unknown]. It returns [registry.ErrNotFound] if
-// the stack does not exist, and an error if ctx ends.
+// the stack does not exist, and an error if ctx ends or an error is fatal.
 func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	if d.Now == nil {
 		d.Now = time.Now
@@ -87,6 +92,9 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	}
 	if err := e.examine(ctx); err != nil {
 		return Report{}, err
+	}
+	if e.fatal != nil {
+		return Report{}, fmt.Errorf("cannot examine stack %s: %w", d.Stack, e.fatal)
 	}
 	return e.report, ctx.Err()
 }
@@ -109,7 +117,7 @@ func (e *examination) examine(ctx context.Context) error {
 }
 
 func (e *examination) add(o doctor.Outcome, name, request, result, fix string) {
-	if e.ctxErr() != nil {
+	if e.ctxErr() != nil || e.fatal != nil {
 		return // the last call may have failed only because the context ended
 	}
 	s := doctor.Step{Name: name, Outcome: o, Request: request, Result: result, Fix: fix}
@@ -147,6 +155,10 @@ var denied = regexp.MustCompile(
 // failed adds the step for a call that failed. The doctor has no information
 // about what the call reads.
 func (e *examination) failed(c call, err error) {
+	if e.Fatal != nil && e.Fatal(err) {
+		e.fatal = err
+		return
+	}
 	if denied.MatchString(code(err)) {
 		e.unknown(
 			c.step,

@@ -724,6 +724,24 @@ func TestNoStack(t *testing.T) {
 	}
 }
 
+// A fatal error ends the examination, and adds no step.
+func TestFatal(t *testing.T) {
+	t.Parallel()
+	expired := apiError("ExpiredTokenException", "The security token included in the request is expired")
+	for action, steps := range map[string]int{"cloudformation:DescribeStacks": 0, "dynamodb:DescribeTimeToLive": 5} {
+		a := healthy()
+		a.fails[action] = expired
+		got := 0
+		d := stackdoctor.Doctor{
+			Stack: "larder", Services: a.services(), Found: func(doctor.Step) { got++ },
+			Fatal: func(err error) bool { return errors.Is(err, expired) },
+		}
+		if _, err := d.Examine(t.Context()); !errors.Is(err, expired) || got != steps {
+			t.Errorf("%s: %v after %d steps", action, err, got)
+		}
+	}
+}
+
 // Only released versions are compared with each other.
 func TestReleases(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,7 @@ func (c *cli) examineStack(ctx context.Context, name string) (view, error) {
 		Region:   configuration.Region,
 		Services: stackdoctor.NewServices(configuration, pathStyle),
 		Release:  version(),
+		Fatal:    func(err error) bool { return credentialsProblem(err) != "" },
 		Found:    c.examining("stack " + name + " in " + configuration.Region).found,
 	}
 	report, err := d.Examine(ctx)

@@ -64,7 +64,7 @@ type failure struct {
 // fail prints the error of a command and returns the exit code. It first prints
 // found, the partial result of the command, which may be nil.
 func (c *cli) fail(ctx context.Context, found view, cmd *cobra.Command, err error) int {
-	err = registry.DiskFull(explainInterrupt(ctx, err))
+	err = explainCredentials(ctx, registry.DiskFull(explainInterrupt(ctx, err)))
 	f := failure{Error: err.Error(), Hint: c.hintOf(err), Problems: problemsOf(err)}
 	f.Code, f.ExitCode = classify(err)
 	if e, ok := errors.AsType[*releases.ExistsError](err); ok {

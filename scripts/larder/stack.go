@@ -71,7 +71,9 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 		return aws.Config{}, false, registry.WithHint(usagef("there is no AWS region"),
 			"Set AWS_REGION to the region of the stack.")
 	}
-	if _, err := configuration.Credentials.Retrieve(ctx); err != nil {
+	if _, err := configuration.Credentials.Retrieve(ctx); credentialsProblem(err) != "" {
+		return aws.Config{}, false, err
+	} else if err != nil {
 		return aws.Config{}, false, registry.WithHint(fmt.Errorf("cannot use AWS credentials: %w", err),
 			"Configure credentials as for the AWS command line, for example with AWS_PROFILE.")
 	}
