@@ -26,7 +26,7 @@ func (e *examination) concurrency(ctx context.Context) {
 	c := call{"account concurrency", "lambda:GetAccountSettings", e.Region}
 	out, err := e.Services.Functions.GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
 	if err == nil && out.AccountLimit == nil {
-		err = errors.New("Lambda returns no limit")
+		err = errors.New("the response has no limit")
 	}
 	switch {
 	case err != nil:

@@ -267,7 +267,7 @@ func TestChangesByHand(t *testing.T) {
 		"the reserved concurrency":   {func(a *account) { a.reserved["larder-publish-1"] = 1 }, publish},
 		"reserved concurrency added": {func(a *account) { a.reserved["larder-modules-1"] = 1 }, "wrong function modules"},
 		"no reserved concurrency":    {func(a *account) { delete(a.reserved, "larder-publish-1") }, publish},
-		"the API removed": {func(a *account) { a.names["Api0"] = "gone" }, "wrong throttle, wrong routes"},
+		"the API removed":            {func(a *account) { a.names["Api0"] = "gone" }, "wrong throttle, wrong routes"},
 		"a route removed": {func(a *account) {
 			delete(a.api.Routes, "ANY /modules")
 		}, "wrong route ANY /modules"},
@@ -348,11 +348,13 @@ func TestResolved(t *testing.T) {
 	t.Parallel()
 	for want, value := range map[string]any{
 		"eu-central-1 larder-Table 000000000000": object{"Fn::Sub": "${AWS::Region} ${Table0} ${AWS::AccountId}"},
-		"aws-5-true":                             object{"Fn::Join": []any{"-", []any{object{"Ref": "AWS::Partition"}, 5, true}}},
+		"aws-5-true": object{"Fn::Join": []any{
+			"-", []any{object{"Ref": "AWS::Partition"}, 5, true},
+		}},
 	} {
 		a := healthy()
-		a.template["modules0"].(object)["Properties"].(object)["Environment"].(object)["Variables"].(object)["LARDER_ACCESS"] =
-			value
+		properties := a.template["modules0"].(object)["Properties"].(object)
+		properties["Environment"].(object)["Variables"].(object)["LARDER_ACCESS"] = value
 		a.functions["larder-modules-1"].Environment.Variables["LARDER_ACCESS"] = want
 		if diff := cmp.Diff([]string(nil), found(a.examine(t))); diff != "" {
 			t.Errorf("%s: %s", want, diff)

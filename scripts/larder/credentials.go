@@ -16,32 +16,33 @@ import (
 )
 
 const (
-	expiredCredentials = "the AWS credentials have expired"
-	invalidCredentials = "AWS does not accept these AWS credentials" // #nosec G101 -- a message
-	noCredentials      = "there are no AWS credentials"
-	lostCredentials    = "cannot refresh the AWS credentials"
+	awsExpired = "the AWS credentials have expired"
+	awsRefused = "AWS does not accept these credentials"
+	awsNone    = "there are no AWS credentials"
+	awsLost    = "cannot refresh the AWS credentials"
 
-	// noRefresh begins an error of the AWS SDK that got no credentials.
-	noRefresh = "failed to refresh cached credentials"
+	// noRefresh begins an error of the AWS SDK that got no credentials. The
+	// reason follows.
+	noRefresh = "failed to refresh cached credentials, "
 )
 
 // credentialsCodes are the codes with which AWS refuses credentials.
 var credentialsCodes = map[string]string{
-	"ExpiredToken":                expiredCredentials,
-	"ExpiredTokenException":       expiredCredentials,
-	"InvalidGrantException":       expiredCredentials, // of IAM Identity Center
-	"InvalidAccessKeyId":          invalidCredentials, // of S3
-	"InvalidClientTokenId":        invalidCredentials,
-	"UnrecognizedClientException": invalidCredentials,
+	"ExpiredToken":                awsExpired,
+	"ExpiredTokenException":       awsExpired,
+	"InvalidGrantException":       awsExpired, // of IAM Identity Center
+	"InvalidAccessKeyId":          awsRefused, // of S3
+	"InvalidClientTokenId":        awsRefused,
+	"UnrecognizedClientException": awsRefused,
 }
 
 // credentialsTexts are parts of the AWS SDK's errors that have no type. The
 // first match wins.
 var credentialsTexts = []struct{ part, problem string }{
-	{"cached SSO token", expiredCredentials}, // expired, not refreshed, or not there
-	{"operation error SSO: GetRoleCredentials", expiredCredentials},
-	{"no EC2 IMDS role found", noCredentials},
-	{noRefresh, lostCredentials},
+	{"cached SSO token", awsExpired}, // expired, not refreshed, or not there
+	{"operation error SSO: GetRoleCredentials", awsExpired},
+	{"no EC2 IMDS role found", awsNone},
+	{noRefresh, awsLost},
 }
 
 // credentialsProblem returns what is wrong with the AWS credentials, or "" if err
@@ -51,7 +52,7 @@ func credentialsProblem(err error) string {
 		return credentialsCodes[failed.ErrorCode()]
 	}
 	if isA[*ssocreds.InvalidTokenError](err) {
-		return expiredCredentials
+		return awsExpired
 	}
 	if err != nil {
 		for _, text := range credentialsTexts {
@@ -80,7 +81,8 @@ func explainCredentials(ctx context.Context, err error) error {
 		return err
 	}
 	text := err.Error()
-	start, end := strings.Index(text, noRefresh), len(text)
+	refresh := strings.Index(text, noRefresh)
+	start, end := refresh, len(text)
 	if failed, ok := errors.AsType[*smithy.OperationError](err); ok {
 		if at := strings.Index(text, failed.Error()); at >= 0 {
 			end = at + len(failed.Error())
@@ -88,6 +90,9 @@ func explainCredentials(ctx context.Context, err error) error {
 				start = at
 			}
 		}
+	}
+	if problem == awsLost {
+		problem, end = problem+": ", refresh+len(noRefresh)
 	}
 	text = text[:max(start, 0)] + problem + text[end:]
 	return registry.WithHint(credentialsError{text, err}, "%s", credentialsHint(ctx))

@@ -35,14 +35,16 @@ func TestExplainCredentials(t *testing.T) {
 		err  error
 		want string
 	}{
-		{refused("ExpiredToken"), expiredCredentials},
-		{refused("ExpiredTokenException"), expiredCredentials},
-		{refused("InvalidClientTokenId"), invalidCredentials},
-		{refused("UnrecognizedClientException"), invalidCredentials},
-		{refused("InvalidAccessKeyId"), invalidCredentials},
-		{fmt.Errorf("cannot list: %w; again", refused("ExpiredToken")), "cannot list: " + expiredCredentials + "; again"},
-		{fmt.Errorf("failed to refresh cached credentials, %w", &ssocreds.InvalidTokenError{}), expiredCredentials},
-		{&ssocreds.InvalidTokenError{Err: os.ErrNotExist}, expiredCredentials},
+		{refused("ExpiredToken"), awsExpired},
+		{refused("ExpiredTokenException"), awsExpired},
+		{refused("InvalidClientTokenId"), awsRefused},
+		{refused("UnrecognizedClientException"), awsRefused},
+		{refused("InvalidAccessKeyId"), awsRefused},
+		{fmt.Errorf("cannot list: %w; again", refused("ExpiredToken")), "cannot list: " + awsExpired + "; again"},
+		{fmt.Errorf("failed to refresh cached credentials, %w", &ssocreds.InvalidTokenError{}), awsExpired},
+		{&ssocreds.InvalidTokenError{Err: os.ErrNotExist}, awsExpired},
+		{&smithy.OperationError{ServiceID: "DynamoDB", OperationName: "Query", Err: errors.New("get identity: " +
+			"failed to refresh cached credentials, timeout")}, awsLost + ": timeout"},
 		{refused("AccessDeniedException"), ""},
 		{errors.New("ExpiredToken"), ""},
 	} {
@@ -55,7 +57,7 @@ func TestExplainCredentials(t *testing.T) {
 		if err.Error() != want || !errors.Is(err, test.err) || (registry.Hint(err) == "") != (test.want == "") {
 			t.Errorf("%s: %q, want %q", before, err, want)
 		}
-		if again := explainCredentials(t.Context(), err); again != err {
+		if again := explainCredentials(t.Context(), err); again.Error() != want {
 			t.Errorf("%s is explained twice", err)
 		}
 	}
@@ -88,7 +90,7 @@ func TestCredentialsOfSDK(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want string
-	}{{refused, expiredCredentials}, {missing, expiredCredentials}, {errors.New("timeout"), lostCredentials}} {
+	}{{refused, awsExpired}, {missing, awsExpired}, {errors.New("timeout"), awsLost + ": timeout"}} {
 		_, err := aws.NewCredentialsCache(provider{test.err}).Retrieve(t.Context())
 		if got := explainCredentials(t.Context(), err); got.Error() != test.want {
 			t.Errorf("%v: %q, want %q", err, got, test.want)
@@ -130,8 +132,10 @@ aws_secret_access_key = secret
 		for name, env := range map[string]map[string]string{
 			"a profile of IAM Identity Center": {"AWS_PROFILE": "sso"},
 			"a profile with keys":              {"AWS_PROFILE": "keys"},
-			"the environment":                  {"AWS_ACCESS_KEY_ID": "ASIA", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"},
-			"nothing":                          nil,
+			"the environment": {
+				"AWS_ACCESS_KEY_ID": "ASIA", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t",
+			},
+			"nothing": nil,
 		} {
 			t.Run(args[0]+" with "+name, func(t *testing.T) {
 				for name, value := range env {

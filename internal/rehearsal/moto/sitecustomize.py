@@ -1,8 +1,11 @@
 # Python imports this file when moto_server starts. It lets moto update a managed
 # policy, as CloudFormation does. Without it, moto loses a policy that changes.
+# It also gives functions the architecture and the storage of their template,
+# which moto ignores.
 import json
 
 try:
+    from moto.awslambda.models import LambdaFunction
     from moto.iam.models import ManagedPolicy, iam_backends
     from moto.utilities.utils import get_partition
 except ImportError:
@@ -16,3 +19,15 @@ else:
         return original_resource
 
     ManagedPolicy.update_from_cloudformation_json = classmethod(update)
+
+    create = LambdaFunction.create_from_cloudformation_json
+
+    def create_function(cls, resource_name, cloudformation_json, *args, **kwargs):
+        function = create(resource_name, cloudformation_json, *args, **kwargs)
+        properties = cloudformation_json["Properties"]
+        function.architectures = properties.get("Architectures", function.architectures)
+        if "EphemeralStorage" in properties:
+            function.ephemeral_storage = int(properties["EphemeralStorage"]["Size"])
+        return function
+
+    LambdaFunction.create_from_cloudformation_json = classmethod(create_function)
