@@ -56,12 +56,13 @@ change the exit code. With --quiet the command prints only steps that are not
 ok.
 
 With --stack it examines a deployed registry from inside its AWS account. It
-checks the table, the bucket, the functions with their code and settings, the
-alarms with their subscribers, and the certificate of the domain. It uses the
-AWS credentials and the region of the AWS command line. They need only the
-policy in the stack's output OperatorPolicyArn. If they cannot read something,
-its outcome is "unknown". The exit code is 6 if nothing is wrong and something
-is unknown.`,
+compares the functions' code and settings, the routes and the limits of requests
+with the stack's template. It checks the table, the bucket, the alarms with
+their subscribers, the certificate of the domain, and the account's limits. It
+uses the AWS credentials and the region of the AWS command line. They need only
+the policy in the stack's output OperatorPolicyArn. If they cannot read
+something, its outcome is "unknown". The exit code is 6 if nothing is wrong and
+something is unknown.`,
 		Example: `  larder doctor https://registry.example.com
   larder doctor https://registry.example.com --module acme/vpc/aws \
     --provider acme/inventory
