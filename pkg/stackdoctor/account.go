@@ -74,7 +74,7 @@ func (e *examination) accountThrottle(ctx context.Context) {
 			c.step,
 			c.String(),
 			fmt.Sprintf("the stage's limits together are %s, but the account allows all its APIs %s", all, most),
-			"lower throttleRate and throttleBurst in settings.json and deploy, or ask AWS Support for higher limits",
+			"lower throttleRate and throttleBurst in settings.json and deploy, or request higher limits from AWS Support",
 		)
 		return
 	}

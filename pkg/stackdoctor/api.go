@@ -99,7 +99,7 @@ func (e *examination) throttle(ctx context.Context, path string) {
 var referenced = regexp.MustCompile(`"Ref":"([^"]+)"`)
 
 // deployedRoutes returns the ARNs of the template's functions by route. An ARN is
-// empty if only AWS knows it.
+// empty if it cannot be resolved.
 func (t *template) deployedRoutes() map[string]string {
 	routes := make(map[string]string)
 	for _, r := range t.all("AWS::ApiGatewayV2::Route") {

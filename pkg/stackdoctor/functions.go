@@ -159,7 +159,7 @@ func (f *function) deployed(digest, redeploy string) {
 }
 
 // compare reports where a function differs from the stack's template. A value
-// that only AWS knows is not compared.
+// that cannot be resolved is not compared.
 func (e *examination) compare(ctx context.Context, f *function) {
 	if e.template == nil {
 		return

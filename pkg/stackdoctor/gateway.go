@@ -24,7 +24,7 @@ type gateways interface {
 }
 
 // gateway sends the requests itself. The AWS SDK has two clients for API
-// Gateway, which would make the command line 7.5 MB larger.
+// Gateway, which would make the command line about 7 MB larger.
 type gateway struct{ config aws.Config }
 
 const (
@@ -67,7 +67,7 @@ func (g gateway) Get(ctx context.Context, path string) ([]byte, error) {
 	return nil, &smithy.GenericAPIError{Code: cmp.Or(kind, response.Status), Message: failed.Message}
 }
 
-// url returns the URL of API Gateway in the region. The AWS SDK knows the
+// url returns the URL of API Gateway in the region. The AWS SDK has the
 // domain of each region.
 func (g gateway) url(ctx context.Context) (string, error) {
 	if g.config.BaseEndpoint != nil {

@@ -1,8 +1,8 @@
 // Package stackdoctor examines a deployed registry from inside its AWS account.
-// It compares the functions and the API of a stack with the stack's template,
-// and the table, the bucket, the alarms, the certificate and the account's
-// limits with the requirements of a registry. It reads only configuration, and
-// changes nothing.
+// It compares the functions and the API of a stack with the stack's template.
+// It compares the table, the bucket, the alarms, the certificate and the
+// account's limits with the requirements of a registry. It reads only
+// configuration, and changes nothing.
 package stackdoctor
 
 import (

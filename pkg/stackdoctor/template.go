@@ -96,7 +96,7 @@ func (r resource) at(path ...string) (value any) {
 }
 
 // text returns a property as text. A list has commas, and a missing property is
-// empty. ok is false if only AWS knows a part of the value.
+// empty. ok is false if a part of it cannot be resolved.
 func (t *template) text(property any) (text string, ok bool) {
 	switch v := property.(type) {
 	case nil:
@@ -165,8 +165,8 @@ func (t *template) reference(name string) (string, bool) {
 	return physical, physical != ""
 }
 
-// attribute returns an attribute of a resource. It knows those that settings of
-// functions and routes have.
+// attribute returns an attribute of a resource. It supports those that settings
+// of functions and routes have.
 func (t *template) attribute(logical, name string) (string, bool) {
 	physical, ok := t.reference(logical)
 	arn := t.stack

@@ -321,7 +321,7 @@ func TestChangesByHand(t *testing.T) {
 	}
 }
 
-// A value that only AWS knows is not compared.
+// A value that cannot be resolved is not compared.
 func TestUnresolved(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]any{

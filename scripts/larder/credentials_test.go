@@ -66,7 +66,7 @@ func TestExplainCredentials(t *testing.T) {
 	}
 }
 
-// provider gets credentials that cannot be had.
+// provider has an error instead of credentials.
 type provider struct{ err error }
 
 func (p provider) Retrieve(context.Context) (aws.Credentials, error) { return aws.Credentials{}, p.err }
