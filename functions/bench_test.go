@@ -108,7 +108,7 @@ func again(t *testing.T, key keys.SigningKey, dir, version string) string {
 			t.Fatal(err)
 		}
 	}
-	finishRelease(t, key, to, version, ofZips.String())
+	finishRelease(t, key, to, "terraform-provider-note_", version, ofZips.String())
 	return to
 }
 

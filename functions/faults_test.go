@@ -1121,6 +1121,8 @@ func faultsOfPublishing(t *testing.T) {
 		},
 	}
 	p := publishAll(t)
+	limits := settings.DefaultPublishLimits
+	limits.AllInspections = settings.MaxPublishLimits.AllInspections // all run at once, on one table
 	s3 := s3test.ForTest(t, "larder-objects")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
@@ -1150,7 +1152,7 @@ func faultsOfPublishing(t *testing.T) {
 			for name, front := range fronts {
 				env[name] = front.URL
 			}
-			maps.Copy(env, settings.DefaultPublishLimits.Environment())
+			maps.Copy(env, limits.Environment())
 			x := &examined{t: t, f: start(t, "publish", env), secrets: []string{token}, mu: &mu, rows: &rows}
 			m := registry.Module{Namespace: "acme", Name: "m", System: fmt.Sprintf("s%dx%d", i, step)}
 			front := fronts[f.service]

@@ -32,9 +32,14 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/discovery"
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/s3"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -113,17 +118,7 @@ func deploy(t *testing.T) deployed {
 		"web":       start(t, "web", env),
 		"publish":   start(t, "publish", env),
 	}}
-	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
-	for _, r := range modules.Routes() {
-		routes["ANY "+r.Path] = d.functions["modules"]
-	}
-	for _, r := range metadata.Routes() {
-		routes["ANY "+r.Path] = d.functions["metadata"]
-	}
-	for _, r := range web.Routes() {
-		routes["ANY "+r.Path] = d.functions["web"]
-	}
-	d.gateway = lambda.StartGateway(routes)
+	d.gateway = lambda.StartGateway(routes(d.functions))
 	t.Cleanup(func() {
 		d.gateway.Close()
 		if failures := d.gateway.Failures(); len(failures) != 0 {
@@ -148,6 +143,25 @@ func deploy(t *testing.T) deployed {
 		By:      registry.Publisher{Kind: registry.PublisherAWS, Name: "arn:aws:iam::000000000000:user/rehearsal"},
 	}
 	return d
+}
+
+// routes returns the routes of the stack to functions by their names.
+func routes[F lambda.Target](functions map[string]F) map[string]lambda.Target {
+	all := make(map[string]lambda.Target)
+	for name, keys := range map[string][]string{
+		"discovery": httpapi.RouteKeys(discovery.Routes(), ""),
+		"modules":   httpapi.RouteKeys(modules.Routes(), ""),
+		"providers": httpapi.RouteKeys(providers.Routes(), ""),
+		"mirror":    httpapi.RouteKeys(mirror.Routes(), ""),
+		"metadata":  httpapi.RouteKeys(nil, metadata.Tree),
+		"web":       httpapi.RouteKeys(nil, web.Tree),
+		"publish":   httpapi.RouteKeys(nil, protocol.PublishPath),
+	} {
+		for _, key := range keys {
+			all[key] = functions[name]
+		}
+	}
+	return all
 }
 
 func (d deployed) publish(t *testing.T, address, version, content string) {

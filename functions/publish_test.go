@@ -27,7 +27,6 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -40,11 +39,9 @@ import (
 func (d deployed) publishAPI(t *testing.T, f *lambda.Function,
 	transport func(http.RoundTripper) http.RoundTripper) *publishclient.Publisher {
 	t.Helper()
-	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
-	for _, r := range publishapi.Routes() {
-		routes["ANY "+r.Path] = f
-	}
-	gateway := lambda.StartGateway(routes)
+	functions := maps.Clone(d.functions)
+	functions["publish"] = f
+	gateway := lambda.StartGateway(routes(functions))
 	t.Cleanup(gateway.Close)
 	file := filepath.Join(t.TempDir(), "tofurc")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "credentials %q {\n  token = %q\n}\n", gateway.Host, d.token),
@@ -67,14 +64,20 @@ func (d deployed) publishAPI(t *testing.T, f *lambda.Function,
 
 func direct(t http.RoundTripper) http.RoundTripper { return t }
 
-// writeRelease writes a signed release of a provider. sizes has the size of each
-// platform's program, which consists of random bytes.
+// writeRelease writes a signed release of the provider note. sizes has the size of
+// each platform's program, which consists of random bytes.
 func writeRelease(t *testing.T, key keys.SigningKey, version string, sizes map[string]int64) string {
 	t.Helper()
+	return writeReleaseOf(t, key, "note", version, sizes)
+}
+
+func writeReleaseOf(t *testing.T, key keys.SigningKey, name, version string, sizes map[string]int64) string {
+	t.Helper()
+	program := "terraform-provider-" + name + "_"
 	dir := t.TempDir()
 	var sums strings.Builder
 	for platform, size := range sizes {
-		name := "terraform-provider-note_" + version + "_" + platform + ".zip"
+		name := program + version + "_" + platform + ".zip"
 		f, err := os.Create(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +87,7 @@ func writeRelease(t *testing.T, key keys.SigningKey, version string, sizes map[s
 		for _, file := range []struct {
 			name    string
 			content io.Reader
-		}{{"LICENSE", strings.NewReader("none")}, {"terraform-provider-note_v1.0.0", io.LimitReader(rand.Reader, size)}} {
+		}{{"LICENSE", strings.NewReader("none")}, {program + "v1.0.0", io.LimitReader(rand.Reader, size)}} {
 			header := &zip.FileHeader{Name: file.name, Method: zip.Store}
 			header.SetMode(0o755)
 			w, err := z.CreateHeader(header)
@@ -103,14 +106,13 @@ func writeRelease(t *testing.T, key keys.SigningKey, version string, sizes map[s
 		}
 		fmt.Fprintf(&sums, "%s  %s\n", hex.EncodeToString(hash.Sum(nil)), name)
 	}
-	finishRelease(t, key, dir, version, sums.String())
+	finishRelease(t, key, dir, program, version, sums.String())
 	return dir
 }
 
 // finishRelease adds the remaining files of a release to its zips.
-func finishRelease(t *testing.T, key keys.SigningKey, dir, version, sums string) {
+func finishRelease(t *testing.T, key keys.SigningKey, dir, prefix, version, sums string) {
 	t.Helper()
-	const prefix = "terraform-provider-note_"
 	manifest := `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`
 	sum := sha256.Sum256([]byte(manifest))
 	for name, content := range map[string]string{

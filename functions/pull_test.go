@@ -14,8 +14,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +26,6 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
-	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -35,11 +36,17 @@ type pullOrigin struct {
 	*httptest.Server
 	caFile string
 
+	// held is called before a package is sent. It may be nil.
+	held func()
+
 	mu       sync.Mutex
 	requests []string
 }
 
 var pullPlatform = registry.Platform{OS: "linux", Arch: "amd64"}
+
+// pullHosts begin the names of further hosts.
+var pullHosts = []string{"a.", "b.", "c.", "d."}
 
 func newPullOrigin(t *testing.T) *pullOrigin {
 	t.Helper()
@@ -80,6 +87,9 @@ func newPullOrigin(t *testing.T) *pullOrigin {
 			_ = json.NewEncoder(w).Encode(document)
 			return
 		}
+		if held := o.holding(); held != nil && strings.HasSuffix(r.URL.Path, ".zip") {
+			held()
+		}
 		files.ServeHTTP(w, r)
 	}))
 	t.Cleanup(o.Close)
@@ -89,6 +99,19 @@ func newPullOrigin(t *testing.T) *pullOrigin {
 		t.Fatal(err)
 	}
 	return o
+}
+
+func (o *pullOrigin) holding() func() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.held
+}
+
+// hold makes the origin call a function before it sends a package.
+func (o *pullOrigin) hold(held func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.held = held
 }
 
 // take returns the requests since its last call.
@@ -105,20 +128,30 @@ type pulling struct {
 	deployed
 	origin *pullOrigin
 	api    *lambda.API
+	// invoking is the environment of functions that invoke the worker.
+	invoking map[string]string
 }
 
-// deployPull deploys a registry whose policy lets clients fetch providers of the
-// hosts open.example.com and closed.example.com, each in the mode of its name. more
-// are further variables of the worker.
+// deployPull deploys a registry whose policy lets clients fetch providers. The
+// hosts open.example.com and closed.example.com have the mode of their name, and so
+// have hosts such as a.open.example.com. more are further variables of the worker.
 func deployPull(t *testing.T, more map[string]string) pulling {
+	t.Helper()
+	return deployPullIn(t, nil, more)
+}
+
+// deployPullIn is like deployPull in an account, which may be nil.
+func deployPullIn(t *testing.T, account *lambda.Account, more map[string]string) pulling {
 	t.Helper()
 	d := pulling{deployed: deploy(t), origin: newPullOrigin(t)}
 	policy := registry.MirrorPolicy{Text: "test", SetAt: time.Now().UTC(), SetBy: "tests"}
 	for _, mode := range []registry.PullMode{registry.PullOpen, registry.PullClosed} {
-		policy.Rules = append(policy.Rules, registry.MirrorRule{
-			Pattern: string(mode) + ".example.com/*/*", Pull: mode, Upstream: d.origin.URL,
-			Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		})
+		for _, host := range append([]string{""}, pullHosts...) {
+			policy.Rules = append(policy.Rules, registry.MirrorRule{
+				Pattern: host + string(mode) + ".example.com/*/*", Pull: mode, Upstream: d.origin.URL,
+				Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+			})
+		}
 	}
 	if _, err := d.catalog.SetMirrorPolicy(t.Context(), policy, "test"); err != nil {
 		t.Fatal(err)
@@ -128,16 +161,21 @@ func deployPull(t *testing.T, more map[string]string) pulling {
 		t.Fatal(err)
 	}
 	env := maps.Clone(d.env)
-	maps.Copy(env, settings.Pull{Folder: filepath.Join(t.TempDir(), "larder"), Release: "v1.2.3"}.Environment())
+	maps.Copy(env, settings.Pull{Release: "v1.2.3"}.Environment())
 	env["SSL_CERT_FILE"] = d.origin.caFile
 	maps.Copy(env, more)
+	folders := t.TempDir()
+	var started atomic.Int32
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	d.api = lambda.StartAPI(ctx, lambda.APIOptions{
-		RetryWait: 10 * time.Millisecond,
+		RetryWait: 10 * time.Millisecond, Account: account,
 		Functions: map[string]lambda.Deployed{"larder-pull": {
 			Concurrency: 5,
 			Start: func(ctx context.Context) (*lambda.Function, error) {
-				return lambda.StartFunction(ctx, "pull", filepath.Join(dist, "pull", "bootstrap"), env, 15*time.Minute)
+				// Each process has a folder of its own, which it empties.
+				own := maps.Clone(env)
+				own["LARDER_PULL_FOLDER"] = filepath.Join(folders, strconv.Itoa(int(started.Add(1))))
+				return lambda.StartFunction(ctx, "pull", filepath.Join(dist, "pull", "bootstrap"), own, 15*time.Minute)
 			},
 		}},
 	})
@@ -148,14 +186,12 @@ func deployPull(t *testing.T, more map[string]string) pulling {
 		cancel()
 		d.api.Close()
 	})
-	invoking := settings.PullFunctionEnvironment("arn:aws:lambda:eu-central-1:000000000000:function:larder-pull")
-	invoking["AWS_ENDPOINT_URL_LAMBDA"] = d.api.URL
-	maps.Copy(invoking, d.env)
-	routes := map[string]*lambda.Function{"$default": d.functions["discovery"]}
-	for _, r := range mirror.Routes() {
-		routes["ANY "+r.Path] = start(t, "mirror", invoking)
-	}
-	d.gateway = lambda.StartGateway(routes)
+	d.invoking = settings.PullFunctionEnvironment("arn:aws:lambda:eu-central-1:000000000000:function:larder-pull")
+	d.invoking["AWS_ENDPOINT_URL_LAMBDA"] = d.api.URL
+	maps.Copy(d.invoking, d.env)
+	functions := maps.Clone(d.functions)
+	functions["mirror"] = start(t, "mirror", d.invoking)
+	d.gateway = lambda.StartGateway(routes(functions))
 	t.Cleanup(d.gateway.Close)
 	return d
 }

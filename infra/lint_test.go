@@ -36,6 +36,8 @@ func TestLint(t *testing.T) {
 		"pool":    {"cognito": everything()["cognito"], "accessLog": false, "metrics": true},
 		"alarms": {"alarms": true, "alarmTopicArn": topic, "dashboard": true, "anonymousRead": true,
 			"logRetentionDays": 3653},
+		"large": {"architecture": "x86_64", "throttleRate": 10_000, "throttleBurst": 5_000, "inspections": 1000,
+			"copies": 1000, "publishMaxInspections": 100, "dashboard": true, "accessLog": false},
 	} {
 		app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir())})
 		newStack(app, parsed(t, given), stubs(t))

@@ -16,12 +16,14 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/apigateway"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	formation "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	dynamo "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
@@ -42,8 +44,11 @@ type found struct {
 	unread error
 	// refused are the errors with which the CDK rejects the deploy.
 	refused []string
-	// warnings are the checks that could not be made.
+	// warnings are the checks that could not be made, and what may surprise.
 	warnings []string
+	// quota is the account's quota of requests to API Gateway in the region. It is
+	// 0 if it could not be read.
+	quota throttle
 }
 
 // errNoCredentials means that neither the CDK nor the app has credentials. The
@@ -83,6 +88,9 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		return err
 	})
 	f.unread = reason(err)
+	if f.unread == nil {
+		f.readQuotas(ctx, a)
+	}
 	if f.stack == nil && f.unread == nil && !s.NamesStack {
 		f.checkOthers(ctx, a, s)
 	}
@@ -101,6 +109,44 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		f.adopt(ctx, a, store.name, inUse, store.check)
 	}
 	return f
+}
+
+// enoughConcurrency is the concurrency of Lambda below which reads can fail while
+// publishers and the mirror are at work.
+const enoughConcurrency = 100
+
+// readQuotas reads the account's quotas of API Gateway and Lambda in the region.
+func (f *found) readQuotas(ctx context.Context, a *account) {
+	var concurrency int32
+	for _, quota := range []struct {
+		of   string
+		read func(aws.Config) error
+	}{
+		{"API Gateway", func(config aws.Config) error {
+			out, err := apigateway.NewFromConfig(config).GetAccount(ctx, &apigateway.GetAccountInput{})
+			if err == nil && out.ThrottleSettings != nil {
+				f.quota = throttle{int(out.ThrottleSettings.RateLimit), int(out.ThrottleSettings.BurstLimit)}
+			}
+			return err
+		}},
+		{"Lambda", func(config aws.Config) error {
+			out, err := lambda.NewFromConfig(config).GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
+			if err == nil && out.AccountLimit != nil {
+				concurrency = out.AccountLimit.ConcurrentExecutions
+			}
+			return err
+		}},
+	} {
+		if err := a.read(ctx, quota.read); err != nil {
+			f.warnings = append(f.warnings, fmt.Sprintf("cannot read the account's quota of %s: %v", quota.of, reason(err)))
+		}
+	}
+	if concurrency > 0 && concurrency < enoughConcurrency {
+		f.warnings = append(f.warnings, fmt.Sprintf("Lambda runs at most %d functions at once for this account in %s, so "+
+			"requests can fail when many clients come at once. Raise it, free of charge: aws service-quotas "+
+			"request-service-quota-increase --service-code lambda --quota-code L-B99A9384 --desired-value 1000",
+			concurrency, a.config.Region))
+	}
 }
 
 // store is the result of checking a table or a bucket.
@@ -236,6 +282,9 @@ func reason(err error) error {
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("AWS did not respond in time")
+	}
+	if _, ok := errors.AsType[*smithy.DeserializationError](err); ok {
+		return errors.New("AWS did not respond in its own format")
 	}
 	if first, _, more := strings.Cut(err.Error(), "\n"); more {
 		return errors.New(first)

@@ -30,7 +30,10 @@ type emulated struct {
 	noRole bool
 	// throttled is an action that AWS throttles.
 	throttled string
-	table     string // of the stack larder; if empty, old-table
+	// quotas are the account's quotas: requests a second and at once, and functions
+	// at once. If empty, they are large.
+	quotas [3]int
+	table  string // of the stack larder; if empty, old-table
 	// broken makes every request fail with fault, except GetCallerIdentity.
 	broken  bool
 	fault   string
@@ -79,6 +82,19 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case action == "GetCallerIdentity":
 		xml(200, "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>111122223333</Account>"+
 			"<Arn>arn:aws:iam::111122223333:user/ada</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>")
+	case action == "GET /account?" || action == "GET /2016-08-19/account-settings?":
+		if slices.Contains(e.denied, "quotas") && !byRole {
+			w.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
+			w.WriteHeader(403)
+			_, _ = io.WriteString(w, `{"message": "not authorized to read quotas"}`)
+			return
+		}
+		quotas := e.quotas
+		if quotas == [3]int{} {
+			quotas = [3]int{10_000, 5_000, 1_000}
+		}
+		_, _ = fmt.Fprintf(w, `{"throttleSettings": {"rateLimit": %d.0, "burstLimit": %d},
+			"AccountLimit": {"ConcurrentExecutions": %d}}`, quotas[0], quotas[1], quotas[2])
 	case e.broken:
 		failed(500, "InternalFailure", e.fault)
 	case action == "AssumeRole":
@@ -408,5 +424,31 @@ func TestLookUpAdopted(t *testing.T) {
 		"AWS_SECRET_ACCESS_KEY": ""})
 	if len(f.warnings) != 2 || !strings.Contains(f.warnings[1], "good-table others-bucket") {
 		t.Errorf("%q", f.warnings)
+	}
+}
+
+// A new account has small quotas, about which the lookup warns.
+func TestLookUpQuotas(t *testing.T) {
+	for name, test := range map[string]struct {
+		account emulated
+		quota   throttle
+		warns   string
+	}{
+		"large":              {quota: throttle{10_000, 5_000}},
+		"a small region":     {account: emulated{quotas: [3]int{2_500, 1_250, 100}}, quota: throttle{2_500, 1_250}},
+		"a new account":      {account: emulated{quotas: [3]int{10_000, 5_000, 10}}, quota: throttle{10_000, 5_000}, warns: "at most 10 functions"},
+		"by the CDK's role":  {account: emulated{denied: []string{"quotas"}}, quota: throttle{10_000, 5_000}},
+		"without permission": {account: emulated{denied: []string{"quotas"}, noRole: true}, warns: "cannot read the account's quota of Lambda"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := lookUpIn(t, &test.account, Settings{StackName: "larder"}, nil)
+			if f.quota != test.quota {
+				t.Errorf("quota %v, want %v", f.quota, test.quota)
+			}
+			warnings := strings.Join(f.warnings, "\n")
+			if (warnings != "") != (test.warns != "") || !strings.Contains(warnings, test.warns) {
+				t.Errorf("warnings %q, want %q", warnings, test.warns)
+			}
+		})
 	}
 }

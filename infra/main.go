@@ -41,8 +41,9 @@ func synthesize(app awscdk.App) error {
 	if err != nil {
 		return err
 	}
-	stack := newStack(app, s, dist)
 	f := <-account
+	s = s.fit(f.quota)
+	stack := newStack(app, s, dist)
 	refused, warnings := f.judge(choices, s, madeBy(stack))
 	for _, line := range warnings {
 		fmt.Fprintln(os.Stderr, line)

@@ -60,11 +60,17 @@ type alarm struct {
 type monitoring struct {
 	*stack
 	api *string
+	// refused is the number of requests that the gateway refused with 429. It is
+	// nil if the gateway does not log.
+	refused awscloudwatch.IMetric
 }
 
 // newMonitoring creates the alarms and the dashboard that the settings select.
 func (st *stack) newMonitoring(api awsapigatewayv2.HttpApi) {
-	m := monitoring{st, api.ApiId()}
+	m := monitoring{stack: st, api: api.ApiId()}
+	if st.accessLog != nil && (st.settings.Alarms || st.settings.Dashboard) {
+		m.refused = m.throttled()
+	}
 	var alarms []interfacesawscloudwatch.IAlarmRef
 	if st.settings.Alarms {
 		st.topic = st.newTopic()
@@ -154,32 +160,34 @@ func (m monitoring) alarms() []alarm {
 		if !f.pulls {
 			serving = append(serving, f.name)
 		}
-		if f.objects != "" {
+		// A request to the mirror can wait for an origin, which the registry cannot
+		// make faster.
+		if f.objects != "" && !f.invokesPull {
 			readers = append(readers, f.name)
 		}
 	}
 	alarms := []alarm{
 		{
-			name: "functions-fail", metric: m.ofFunctions("SUM", "Errors", "Sum", serving), threshold: 1, periods: 1,
+			name: "functions-fail", metric: m.ofFunctions("SUM", "Errors", "Sum", fiveMinutes(), serving), threshold: 1, periods: 1,
 			meaning: "A function crashed, ran out of memory, or timed out.",
 		},
 		{
-			name: "functions-throttled", metric: m.total("Throttles"), threshold: 1, periods: lasting, of: watched,
-			meaning: "In 15 of 20 minutes Lambda rejected invocations: the account's concurrency is used up.",
+			name: "functions-throttled", metric: m.total("Throttles", oneMinute()), threshold: 1, periods: 1,
+			meaning: "Lambda rejected invocations: the account's concurrency is used up.",
 		},
 		{
 			name: "gateway-5xx", metric: m.gateway("5xx", "Sum"), threshold: 1, periods: lasting, of: watched,
 			meaning: "In 15 of 20 minutes clients received 5xx responses.",
 		},
 		{
-			name: "slow", metric: m.ofFunctions("MAX", "Duration", "p99", readers), threshold: slow,
+			name: "slow", metric: m.ofFunctions("MAX", "Duration", "p99", fiveMinutes(), readers), threshold: slow,
 			periods: lasting, of: watched,
-			meaning: fmt.Sprintf("In 15 of 20 minutes 1 in 100 requests took %d seconds or more. Clients give up after 10.",
-				slow/1000),
+			meaning: fmt.Sprintf("In 15 of 20 minutes 1 in 100 requests, without those to the mirror, took %d seconds or more. "+
+				"Clients give up after 10.", slow/1000),
 		},
 		{
 			name: "table-throttled", threshold: 1, periods: lasting, of: watched,
-			metric: combined("Throttles", "SUM", map[string]awscloudwatch.IMetric{
+			metric: combined("Throttles", "SUM", fiveMinutes(), map[string]awscloudwatch.IMetric{
 				"reads": m.ofTable("ReadThrottleEvents"), "writes": m.ofTable("WriteThrottleEvents"),
 			}),
 			meaning: "In 15 of 20 minutes DynamoDB rejected reads or writes of the table.",
@@ -200,10 +208,10 @@ func (m monitoring) alarms() []alarm {
 			meaning: fmt.Sprintf("A version of a provider waited %d minutes or more to be copied.", waiting/60_000),
 		},
 	}
-	if m.accessLog != nil {
+	if m.refused != nil {
 		alarms = append(alarms, alarm{
-			name: "gateway-429", metric: m.throttled(), threshold: 1, periods: lasting, of: watched,
-			meaning: "In 15 of 20 minutes the stack's throttle rejected requests with 429.",
+			name: "gateway-429", metric: m.refused, threshold: 1, periods: 1,
+			meaning: "The stack's throttle rejected requests with 429. Some clients then end at once.",
 		})
 	}
 	return alarms
@@ -211,7 +219,10 @@ func (m monitoring) alarms() []alarm {
 
 // throttled returns the number of 429 responses in the gateway's log. The
 // gateway's own metrics count them only among 4xx, and the functions never see
-// them. AWS bills the metric only for hours in which there are any.
+// them. AWS may not log all of them if they are very many. It bills the metric
+// only for hours in which there are any.
+//
+// Source: https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging.html.
 func (m monitoring) throttled() awscloudwatch.IMetric {
 	filter := awslogs.NewMetricFilter(m.Stack, jsii.String("throttled"), &awslogs.MetricFilterProps{
 		LogGroup: m.accessLog,
@@ -221,8 +232,12 @@ func (m monitoring) throttled() awscloudwatch.IMetric {
 		MetricName:      jsii.String("Throttled"),
 		MetricValue:     jsii.String("1"),
 	})
-	return filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: fiveMinutes()})
+	return filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: oneMinute()})
 }
+
+// oneMinute is the period of faults that clients do not retry. Their alarms begin
+// within two minutes.
+func oneMinute() awscdk.Duration { return awscdk.Duration_Minutes(jsii.Number(1)) }
 
 func fiveMinutes() awscdk.Duration { return awscdk.Duration_Minutes(jsii.Number(5)) }
 
@@ -255,12 +270,12 @@ func (m monitoring) ofTable(name string) awscloudwatch.IMetric {
 }
 
 // total returns the sum of a Lambda metric over all functions.
-func (m monitoring) total(name string) awscloudwatch.IMetric {
+func (m monitoring) total(name string, period awscdk.Duration) awscloudwatch.IMetric {
 	var names []string
 	for _, f := range functions() {
 		names = append(names, f.name)
 	}
-	return m.ofFunctions("SUM", name, "Sum", names)
+	return m.ofFunctions("SUM", name, "Sum", period, names)
 }
 
 // ofPull returns a metric of the asynchronous invocations of the function that
@@ -276,27 +291,28 @@ func (m monitoring) ofPull(name, statistic string) awscloudwatch.IMetric {
 
 // ofFunctions combines a Lambda metric of several functions, by a function of
 // metric math.
-func (m monitoring) ofFunctions(how, name, statistic string, names []string) awscloudwatch.IMetric {
+func (m monitoring) ofFunctions(how, name, statistic string, period awscdk.Duration, names []string,
+) awscloudwatch.IMetric {
 	each := make(map[string]awscloudwatch.IMetric)
 	for _, f := range names {
 		// An id is unique within a graph.
-		each[strings.ToLower(name)+"_"+f] = metric("AWS/Lambda", name, statistic, fiveMinutes(),
+		each[strings.ToLower(name)+"_"+f] = metric("AWS/Lambda", name, statistic, period,
 			map[string]*string{"FunctionName": m.functions[f].FunctionName()})
 	}
-	return combined(name, how, each)
+	return combined(name, how, period, each)
 }
 
 // combined combines several metrics into one. AWS records throttled requests
 // only when there are any, so missing values count as zero. AWS bills an alarm
 // on the combined metric as one alarm for each metric in it.
-func combined(label, how string, of map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
+func combined(label, how string, period awscdk.Duration, of map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
 	var filled []string
 	for _, id := range slices.Sorted(maps.Keys(of)) {
 		filled = append(filled, "FILL("+id+", 0)")
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Label: &label, Expression: jsii.String(fmt.Sprintf("%s([%s])", how, strings.Join(filled, ", "))),
-		UsingMetrics: &of, Period: fiveMinutes(),
+		UsingMetrics: &of, Period: period,
 	})
 }
 
@@ -348,7 +364,7 @@ func (m monitoring) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 		}, {
 			graph("Table and bucket requests, milliseconds",
 				plain(metrics.StoreLatency, "p50"), plain(metrics.StoreLatency, "p99")),
-			graph("Function errors and throttles", m.total("Errors"), m.total("Throttles")),
+			graph("Function errors and throttles", m.total("Errors", fiveMinutes()), m.total("Throttles", fiveMinutes())),
 			graph("Table: units and throttles",
 				m.ofTable("ConsumedReadCapacityUnits"), m.ofTable("ConsumedWriteCapacityUnits"),
 				m.ofTable("ReadThrottleEvents"), m.ofTable("WriteThrottleEvents")),
@@ -357,6 +373,8 @@ func (m monitoring) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 				m.ofPull("AsyncEventsDropped", "Sum")),
 			graph("Mirror: oldest version to copy, milliseconds", m.ofPull("AsyncEventAge", "Maximum")),
 			graph("Mirror: checks of origins, and failures", m.ofPull("Invocations", "Sum"), m.ofPull("Errors", "Sum")),
+		}, {
+			m.limitGraph(width, height),
 		},
 	}
 	if len(alarms) > 0 {
@@ -371,4 +389,29 @@ func (m monitoring) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 		jsii.String("Dashboard"),
 		&awscloudwatch.DashboardProps{DashboardName: name, Widgets: &rows},
 	)
+}
+
+// limitGraph shows how near the requests are to the throttle's limits, and how many
+// it refused.
+func (m monitoring) limitGraph(width, height float64) awscloudwatch.IWidget {
+	perSecond := awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Label: jsii.String("Requests a second"), Expression: jsii.String("requests / PERIOD(requests)"),
+		Period: oneMinute(), UsingMetrics: &map[string]awscloudwatch.IMetric{
+			"requests": metric("AWS/ApiGateway", "Count", "Sum", oneMinute(), map[string]*string{"ApiId": m.api}),
+		},
+	})
+	line := func(label string, at int) *awscloudwatch.HorizontalAnnotation {
+		return &awscloudwatch.HorizontalAnnotation{Value: jsii.Number(float64(at)), Label: &label}
+	}
+	props := &awscloudwatch.GraphWidgetProps{
+		Title: jsii.String("Requests a second, and the throttle"), Left: &[]awscloudwatch.IMetric{perSecond},
+		LeftAnnotations: &[]*awscloudwatch.HorizontalAnnotation{
+			line("limit of one route", m.settings.ThrottleRate), line("sum of all limits", m.settings.sum().rate),
+		},
+		Width: &width, Height: &height,
+	}
+	if m.refused != nil {
+		props.Right = &[]awscloudwatch.IMetric{m.refused}
+	}
+	return awscloudwatch.NewGraphWidget(props)
 }

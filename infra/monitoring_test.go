@@ -192,7 +192,7 @@ func TestMetricsExist(t *testing.T) {
 			}
 		}
 		// docs/costs.md has the costs of these numbers.
-		if len(alarms) != 27 || len(dashboard) > 50 {
+		if len(alarms) != 26 || len(dashboard) > 50 {
 			t.Errorf("%d metrics of alarms, and %d of the dashboard", len(alarms), len(dashboard))
 		}
 	}
@@ -308,6 +308,11 @@ func TestAlarms(t *testing.T) {
 		switch name {
 		case "functions-fail", "copies-fail", "copies-wait":
 			periods = "1 of 1"
+		case "functions-throttled", "gateway-429": // these ring within two minutes
+			periods = "1 of 1"
+			if all := text(a.Properties); strings.Count(all, `"Period":60`) == 0 || strings.Contains(all, `"Period":300`) {
+				t.Errorf("%s: its periods are not a minute: %s", id, all)
+			}
 		case "key-ends":
 			missing, periods = "ignore", "1 of 1"
 		}
@@ -378,7 +383,7 @@ func TestMonitoringIsOptional(t *testing.T) {
 		{[]string{"metrics", "true"}, true, "0 0 0 0 0 0"},
 		{[]string{"alarms", "true"}, true, "9 0 1 1 0 1"},
 		{[]string{"alarms", "true", "accessLog", "false"}, true, "8 0 1 1 0 0"},
-		{[]string{"dashboard", "true"}, true, "0 1 0 0 0 0"},
+		{[]string{"dashboard", "true"}, true, "0 1 0 0 0 1"},
 		{[]string{"alarms", "true", "dashboard", "true", "alarmEmail", "a.b+c@example.com"}, true, "9 1 1 1 1 1"},
 	} {
 		tm := synth(t, defaults(t, test.context...))

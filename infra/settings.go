@@ -44,6 +44,8 @@ type Settings struct {
 	PresignLifetime time.Duration
 	// PublishLimits are the limits of publishing without AWS credentials.
 	PublishLimits settings.PublishLimits
+	// Copies is the maximum number of copies of the mirror at once.
+	Copies int
 	// PublishConcurrency is the number of instances that are reserved for the
 	// publish function, which is also its maximum. If 0, none are reserved.
 	PublishConcurrency int
@@ -53,9 +55,12 @@ type Settings struct {
 	LogRetentionDays int
 	// AccessLog makes the gateway log each request.
 	AccessLog bool
-	// ThrottleRate is the maximum number of requests per second of all clients
-	// together. ThrottleBurst is the maximum number at once.
+	// ThrottleRate is the maximum number of requests per second of all clients to a
+	// route of modules or of the mirror. ThrottleBurst is the maximum number at once.
+	// Other routes have parts of these.
 	ThrottleRate, ThrottleBurst int
+	// SetsThrottle reports whether the file sets one of the two.
+	SetsThrottle bool
 	// MetricsNamespace is the CloudWatch namespace of the functions' metrics.
 	// If empty, the functions write none.
 	MetricsNamespace string
@@ -125,7 +130,8 @@ func defaultSettings() *given {
 	return &given{
 		Settings: Settings{
 			StackName: "larder", Architecture: "arm64", MemoryMiB: 256, PublishMemoryMiB: 512, PublishLimits: limits,
-			LogRetentionDays: 30, AccessLog: true, ThrottleRate: 100, ThrottleBurst: 200,
+			Copies:           settings.DefaultCopies,
+			LogRetentionDays: 30, AccessLog: true, ThrottleRate: 150, ThrottleBurst: 1020,
 		},
 		presignMinutes: 60, publishMaxFileMiB: int(limits.FileBytes / mib),
 	}
@@ -171,6 +177,10 @@ func (g *given) keys() []setting {
 			"The maximum number of unfinished publishes of one identity."),
 		number("publishMaxInspections", &g.PublishLimits.Inspections, low.Inspections, high.Inspections,
 			"The maximum number of inspections of one identity that run at once."),
+		number("inspections", &g.PublishLimits.AllInspections, low.AllInspections, high.AllInspections,
+			"The maximum number of inspections of all identities that run at once."),
+		number("copies", &g.Copies, settings.MinCopies, settings.MaxCopies,
+			"The maximum number of copies of the mirror that run at once."),
 		number("publishConcurrency", &g.PublishConcurrency, 1, 1000,
 			"The number of instances to reserve for the publish function. It is also the maximum."),
 		number("pullConcurrency", &g.PullConcurrency, 1, 1000,
@@ -180,8 +190,10 @@ func (g *given) keys() []setting {
 		{key: "logRetentionDays", into: &g.LogRetentionDays, oneOf: retentionPeriod,
 			about: "How many days CloudWatch Logs stores logs."},
 		{key: "accessLog", into: &g.AccessLog, about: "The gateway logs each request."},
-		number("throttleRate", &g.ThrottleRate, 1, 10_000, "Requests per second of all clients together."),
-		number("throttleBurst", &g.ThrottleBurst, 1, 5_000, "Requests at once of all clients together."),
+		number("throttleRate", &g.ThrottleRate, 1, 10_000, "Requests per second of all clients to each route of "+
+			"modules and to the mirror. Other routes have parts of that."),
+		number("throttleBurst", &g.ThrottleBurst, 1, 5_000, "Requests at once of all clients to each route of "+
+			"modules and to the mirror. Other routes have parts of that."),
 		{key: "metrics", into: &g.metrics, about: "Whether the functions write metrics to CloudWatch."},
 		{key: "alarms", into: &g.Alarms, about: "Creates alarms. The functions then write metrics."},
 		text("alarmTopicArn", &g.AlarmTopicARN, topicARN,
@@ -245,6 +257,9 @@ func parseSettings(file *jsonfile.File, region string) (Settings, error) {
 		p.check(s, m.Value)
 	}
 	_, g.NamesStack = p.values["stackName"]
+	_, setsRate := p.values["throttleRate"]
+	_, setsBurst := p.values["throttleBurst"]
+	g.SetsThrottle = setsRate || setsBurst
 	if len(p.faults) == 0 {
 		p.together(g, region)
 	}

@@ -37,7 +37,6 @@ import (
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
-	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/web"
 )
@@ -45,8 +44,14 @@ import (
 // function describes a Lambda function: its routes and the data that it may
 // read.
 type function struct {
-	name   string
+	name string
+	// routes are its single routes. tree is the prefix of its other paths, which
+	// need one route together.
 	routes []httpapi.Route
+	tree   string
+	// parts are the parts of the settings' limits that each of its routes has, as
+	// divisors.
+	parts throttle
 	// partitions are patterns of the partition keys of which it reads single
 	// items. queried are patterns of those of which it reads all items.
 	partitions, queried []string
@@ -77,36 +82,38 @@ const (
 	pullName = "pull"
 )
 
+// routeKeys returns the keys of the function's routes in the gateway.
+func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.tree) }
+
 // functions returns the functions in the order of the stack. Discovery reads
-// nothing, and answers all paths that have no route. Only publish, pull and web
-// write. Pull writes only the mirror, and web only sessions. Mirror invokes
-// pull, so it comes later.
+// nothing. Only publish, pull and web write. Pull writes only the mirror, and
+// web only sessions. Mirror invokes pull, so it comes later.
 func functions() []function {
 	return []function{
-		{name: "discovery", routes: discovery.Routes(), login: true},
-		{name: "modules", routes: modules.Routes(), partitions: []string{"modules/*", "tokens"},
+		{name: "discovery", routes: discovery.Routes(), parts: throttle{2, 2}, login: true},
+		{name: "modules", routes: modules.Routes(), parts: throttle{1, 1}, partitions: []string{"modules/*", "tokens"},
 			objects: "modules/*"},
 		{
-			name: "providers", routes: providers.Routes(), objects: "providers/*",
+			name: "providers", routes: providers.Routes(), parts: throttle{2, 3}, objects: "providers/*",
 			partitions: []string{"providers/*", "tokens"}, queried: []string{"keys/*"},
 		},
 		{name: pullName, pulls: true},
 		{
 			name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens", policyItem},
-			objects: "mirror/*", invokesPull: true,
+			objects: "mirror/*", invokesPull: true, parts: throttle{1, 1},
 		},
 		{
-			name: "metadata", routes: metadata.Routes(), objects: "modules/*/docs.json.gz", fetches: true,
+			name: "metadata", tree: metadata.Tree, parts: throttle{4, 8}, objects: "modules/*/docs.json.gz", fetches: true,
 			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "tokens", policyItem},
 			queried:    []string{"catalog/*", "namespaces"},
 		},
 		{
-			name: "web", routes: web.Routes(), objects: "modules/*/docs.json.gz", fetches: true, sessions: true,
+			name: "web", tree: web.Tree, parts: throttle{2, 4}, objects: "modules/*/docs.json.gz", fetches: true, sessions: true,
 			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "keys/*", sessionItems, "tokens",
 				policyItem},
 			queried: []string{"catalog/*", "namespaces"},
 		},
-		{name: "publish", routes: publishapi.Routes(), publishes: true},
+		{name: "publish", tree: protocol.PublishPath, parts: throttle{2, 4}, publishes: true},
 	}
 }
 
@@ -331,8 +338,10 @@ func (st *stack) newUserPool(host *string) string {
 			Scopes:       &[]awscognito.OAuthScope{awscognito.OAuthScope_OPENID()},
 			CallbackUrls: &callbacks,
 		},
-		AccessTokenValidity: awscdk.Duration_Hours(jsii.Number(12)),
-		IdTokenValidity:     awscdk.Duration_Hours(jsii.Number(12)),
+		// Otherwise the sign-in page would reveal who has an account.
+		PreventUserExistenceErrors: jsii.Bool(true),
+		AccessTokenValidity:        awscdk.Duration_Hours(jsii.Number(12)),
+		IdTokenValidity:            awscdk.Duration_Hours(jsii.Number(12)),
 	})
 	var with access.Settings
 	if err := json.Unmarshal([]byte(st.settings.Access), &with); err != nil {
@@ -418,7 +427,9 @@ func (st *stack) newFunction(f function) awslambda.Function {
 	case f.pulls:
 		statements = append(statements, st.pulling()...)
 		variables = st.variables()
-		maps.Copy(variables, settings.Pull{Folder: "/tmp/larder", Release: sourceRelease()}.Environment())
+		maps.Copy(variables, settings.Pull{
+			Folder: "/tmp/larder", Release: sourceRelease(), Copies: st.settings.Copies,
+		}.Environment())
 		memory, timeout = pullMemoryMiB, awscdk.Duration_Minutes(jsii.Number(15))
 		variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
 		storage = awscdk.Size_Mebibytes(jsii.Number(settings.PullStorageMiB))
@@ -673,45 +684,48 @@ func deny(sid string, actions *[]*string, resources []*string, conditions map[st
 		Actions: actions, Resources: &resources, Conditions: &conditions})
 }
 
-// maxPermissions is the maximum number of permissions of the gateway for one
-// function. Each is for one route and needs up to 600 bytes of the function's
-// policy, which Lambda limits to 20 KB. A function with more routes has one
-// permission for all of them.
-const maxPermissions = 20
-
-// newEndpoints creates the functions and their routes in the gateway. It has the
-// handlers' routes with any method, since the handlers answer HEAD and 405. All
-// other paths go to discovery, whose 404 response is JSON.
+// newEndpoints creates the functions and their routes in the gateway. All changes
+// of routes and integrations are one after the other, because API Gateway rejects
+// changes of one API at the same time.
 func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
+	routes := make(map[string]awscdk.CfnResource) // by route key
+	var last awscdk.CfnResource
 	for _, f := range functions() {
 		made := st.newFunction(f)
 		if f.pulls {
 			continue
 		}
-		paths := httpapi.Paths(f.routes)
-		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String(f.name), made,
+		id := f.name
+		if f.tree == "/" {
+			id += "-default" // the CDK leaves the id of its route out of names
+		}
+		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(&id, made,
 			&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
-				ScopePermissionToRoute: jsii.Bool(len(paths) <= maxPermissions),
+				// The gateway may invoke a function with a tree for all routes. When an
+				// earlier release is updated, CloudFormation can delete the permissions of
+				// its many routes before the routes.
+				ScopePermissionToRoute: jsii.Bool(f.tree == "" || f.tree == "/"),
 			})
-		for _, path := range paths {
-			api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
-				Path: &path, Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_ANY}, Integration: integration,
-			})
+		for _, key := range f.routeKeys() {
+			last = after(last, st.newRoute(api, key, integration))
+			routes[key] = last
 		}
-		if f.name == "discovery" {
-			awsapigatewayv2.NewHttpRoute(st.Stack, jsii.String("Default"), &awsapigatewayv2.HttpRouteProps{
-				HttpApi: api, RouteKey: awsapigatewayv2.HttpRouteKey_DEFAULT(), Integration: integration,
-			})
-		}
+	}
+	limits := make(map[string]any)
+	for key, limit := range st.settings.throttles() {
+		limits[key] = map[string]any{"ThrottlingRateLimit": limit.rate, "ThrottlingBurstLimit": limit.burst}
 	}
 	props := &awsapigatewayv2.CfnStageProps{
 		ApiId:      api.ApiId(),
 		StageName:  jsii.String("$default"),
 		AutoDeploy: jsii.Bool(true),
+		// All routes have their own. API Gateway would keep the one of an earlier
+		// release.
 		DefaultRouteSettings: &awsapigatewayv2.CfnStage_RouteSettingsProperty{
 			ThrottlingRateLimit:  jsii.Number(float64(st.settings.ThrottleRate)),
 			ThrottlingBurstLimit: jsii.Number(float64(st.settings.ThrottleBurst)),
 		},
+		RouteSettings: limits,
 	}
 	if st.settings.AccessLog {
 		// For log groups with other names, the gateway needs a resource policy.
@@ -725,9 +739,58 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 		}
 	}
 	stage := awsapigatewayv2.NewCfnStage(st.Stack, jsii.String("Stage"), props)
+	// API Gateway rejects settings of a route that does not exist.
+	for _, key := range slices.Sorted(maps.Keys(limits)) {
+		stage.AddResourceDependency(routes[key], nil)
+	}
 	if st.settings.DomainName != "" {
 		st.newDomain(api, stage)
 	}
+}
+
+// newRoute creates a route of the gateway.
+func (st *stack) newRoute(
+	api awsapigatewayv2.HttpApi, key string, integration awsapigatewayv2.HttpRouteIntegration,
+) awsapigatewayv2.HttpRoute {
+	method, path, isPath := strings.Cut(key, " ")
+	var route awsapigatewayv2.HttpRoute
+	if isPath {
+		route = (*api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+			Path: &path, Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(method)}, Integration: integration,
+		}))[0]
+	} else {
+		route = awsapigatewayv2.NewHttpRoute(st.Stack, jsii.String("Default"), &awsapigatewayv2.HttpRouteProps{
+			HttpApi: api, RouteKey: awsapigatewayv2.HttpRouteKey_DEFAULT(), Integration: integration,
+		})
+	}
+	return route
+}
+
+// after makes a route wait for its permission, and the route and its integration
+// for the resource of another route, unless that is nil. It returns the resource
+// of the route.
+func after(last awscdk.CfnResource, route awsapigatewayv2.HttpRoute) awscdk.CfnResource {
+	var own awscdk.CfnResource
+	var permissions, changes []awscdk.CfnResource
+	for _, child := range *route.Node().FindAll(constructs.ConstructOrder_PREORDER) {
+		switch resource := child.(type) {
+		case awsapigatewayv2.CfnRoute:
+			own, changes = resource, append(changes, resource)
+		case awsapigatewayv2.CfnIntegration:
+			changes = append(changes, resource)
+		case awslambda.CfnPermission:
+			permissions = append(permissions, resource)
+		}
+	}
+	for _, permission := range permissions {
+		own.AddResourceDependency(permission, nil)
+	}
+	if last != nil {
+		for _, change := range changes {
+			change.AddResourceDependency(last, nil)
+		}
+	}
+	return own
 }
 
 // accessLogFormat returns the format of the gateway's log. It has the route but

@@ -24,11 +24,20 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/iam"
+	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/discovery"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/web"
 )
 
 func TestMain(m *testing.M) {
@@ -191,19 +200,10 @@ func list(v any) []string {
 	return []string{text(v)}
 }
 
-// The gateway has the handlers' routes, each to its own function. All other
-// requests go to discovery.
+// The gateway has few routes, because API Gateway rejects changes at the same
+// time. It leads each path of a handler to the handler's function.
 func TestRoutes(t *testing.T) {
 	tm := synth(t, defaults(t))
-	want := map[string]string{"$default": "discovery"}
-	for _, f := range functions() {
-		if (len(f.routes) == 0) != f.pulls {
-			t.Errorf("function %s has %d routes", f.name, len(f.routes))
-		}
-		for _, r := range f.routes {
-			want["ANY "+r.Path] = f.name
-		}
-	}
 	got := make(map[string]string)
 	for _, r := range tm.all("AWS::ApiGatewayV2::Route") {
 		target := regexp.MustCompile(`"Ref":"(\w+)"`).FindStringSubmatch(text(r.at("Target")))
@@ -215,8 +215,21 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: integration %v", r.at("RouteKey"), integration.Properties)
 		}
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("routes are %v, want %v", got, want)
+	if len(got) != 9 {
+		t.Errorf("there are %d routes, want 9: %v", len(got), got)
+	}
+	wildcard := regexp.MustCompile(`\{\w+\}`)
+	for name, routes := range map[string][]httpapi.Route{
+		"discovery": discovery.Routes(), "modules": modules.Routes(), "providers": providers.Routes(),
+		"mirror": mirror.Routes(), "metadata": metadata.Routes(), "web": web.Routes(), "publish": publishapi.Routes(),
+	} {
+		for _, r := range routes {
+			path := wildcard.ReplaceAllString(r.Path, "x")
+			key := lambda.Route(slices.Collect(maps.Keys(got)), r.Method, path)
+			if got[key] != name {
+				t.Errorf("%s %s leads to the function %q by %q, want %s", r.Method, path, got[key], key, name)
+			}
+		}
 	}
 	// Each function has a folder, and each folder has a function.
 	folders, err := filepath.Glob("../functions/*/main.go")
@@ -257,7 +270,9 @@ func TestInvokePermissions(t *testing.T) {
 			t.Errorf("function %s has %d permissions, which is too many", f.name, n)
 		}
 	}
-	for name, source := range map[string]string{"web": `"/*/*/*"`, "pull": "PullNightly"} {
+	for name, source := range map[string]string{
+		"web": `"/*/*"`, "pull": "PullNightly", "metadata": `"/*/*/*"`, "publish": `"/*/*/*"`,
+	} {
 		if n := len(permissions[name]); n != 1 {
 			t.Errorf("%s has %d permissions, want 1", name, n)
 		}
@@ -265,17 +280,111 @@ func TestInvokePermissions(t *testing.T) {
 			t.Errorf("%s has no permission for %s:\n%s", name, source, all)
 		}
 	}
-	if !slices.ContainsFunc(permissions["discovery"], func(s string) bool { return strings.Contains(s, `"/*/*"`) }) {
-		t.Errorf("discovery has the permissions %q", permissions["discovery"])
+}
+
+// Routes are created one after the other, and the gateway may invoke a function
+// before a route leads to it. The stage comes last.
+func TestOrderOfRoutes(t *testing.T) {
+	tm := synth(t, defaults(t))
+	// before has all resources that a resource waits for.
+	var before func(id string) map[string]bool
+	before = func(id string) map[string]bool {
+		all := make(map[string]bool)
+		on := list(tm.Resources[id].DependsOn)
+		for _, m := range regexp.MustCompile(`"(?:Ref|Fn::GetAtt)":\[?"(\w+)"`).FindAllStringSubmatch(
+			text(tm.Resources[id].Properties), -1) {
+			on = append(on, m[1])
+		}
+		for _, id := range on {
+			all[id] = true
+			maps.Copy(all, before(id))
+		}
+		return all
+	}
+	var changes []string // of the gateway
+	for id, r := range tm.Resources {
+		switch r.Type {
+		case "AWS::ApiGatewayV2::Route":
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(before(id))), func(on string) bool {
+				return tm.Resources[on].Type == "AWS::Lambda::Permission"
+			}) {
+				t.Errorf("%s does not wait for its permission", r.at("RouteKey"))
+			}
+			changes = append(changes, id)
+		case "AWS::ApiGatewayV2::Integration":
+			changes = append(changes, id)
+		}
+	}
+	for i, a := range changes {
+		for _, b := range changes[:i] {
+			if !before(a)[b] && !before(b)[a] {
+				t.Errorf("%s and %s are created at the same time", a, b)
+			}
+		}
+	}
+	stage := tm.one(t, "AWS::ApiGatewayV2::Stage")
+	limits, _ := stage.at("RouteSettings").(map[string]any)
+	named := 0
+	for _, on := range list(stage.DependsOn) {
+		if key, isRoute := tm.Resources[on].at("RouteKey").(string); isRoute && limits[key] != nil {
+			named++
+		}
+	}
+	if named != len(limits) || named == 0 {
+		t.Errorf("the stage has settings of %d routes, and waits for %d of them", len(limits), named)
+	}
+}
+
+// Each route has a limit of its own, within the account's quota.
+func TestThrottle(t *testing.T) {
+	const discovery, versions, pages = "ANY /.well-known/terraform.json",
+		"ANY /v1/modules/{namespace}/{name}/{system}/versions", "$default"
+	for name, test := range map[string]struct {
+		context []string
+		quota   throttle
+		want    map[string]throttle
+		warning string
+	}{
+		"default": {
+			quota: usual, want: map[string]throttle{discovery: {75, 510}, versions: {150, 1020}, pages: {75, 255}},
+		},
+		"unknown quota": {want: map[string]throttle{versions: {150, 1020}}},
+		"small region": {quota: small, want: map[string]throttle{discovery: {75, 130}, versions: {150, 260}},
+			warning: "2500 requests a second and 1250 at once"},
+		"small quota": {quota: throttle{79, 500}, want: map[string]throttle{versions: {13, 104}},
+			warning: "about 10 inits of ten modules"},
+		"own": {context: []string{"throttleRate", "7", "throttleBurst", "9"}, quota: small,
+			want: map[string]throttle{discovery: {3, 4}, versions: {7, 9}, pages: {3, 2}}},
+		"own over the quota": {context: []string{"throttleBurst", "1000"}, quota: small,
+			want: map[string]throttle{versions: {150, 1000}}, warning: "can use up the quota of the others"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := defaults(t, test.context...).fit(test.quota)
+			warnings := strings.Join(s.Warnings, "\n")
+			if test.warning == "" && warnings != "" || !strings.Contains(warnings, test.warning) {
+				t.Errorf("warnings %q, want %q", warnings, test.warning)
+			}
+			tm := synth(t, s)
+			limits, _ := tm.one(t, "AWS::ApiGatewayV2::Stage").at("RouteSettings").(map[string]any)
+			if routes := len(tm.all("AWS::ApiGatewayV2::Route")); len(limits) != routes {
+				t.Errorf("%d limits for %d routes", len(limits), routes)
+			}
+			for key, want := range test.want {
+				of, _ := limits[key].(map[string]any)
+				rate, _ := of["ThrottlingRateLimit"].(float64)
+				burst, _ := of["ThrottlingBurstLimit"].(float64)
+				if got := (throttle{int(rate), int(burst)}); got != want {
+					t.Errorf("%s: %v, want %v", key, got, want)
+				}
+			}
+		})
 	}
 }
 
 func TestGateway(t *testing.T) {
-	tm := synth(t, defaults(t, "throttleRate", "7", "throttleBurst", "9"))
+	tm := synth(t, defaults(t))
 	stage := tm.one(t, "AWS::ApiGatewayV2::Stage")
-	if stage.at("StageName") != "$default" || stage.at("AutoDeploy") != true ||
-		stage.at("DefaultRouteSettings.ThrottlingRateLimit") != 7.0 ||
-		stage.at("DefaultRouteSettings.ThrottlingBurstLimit") != 9.0 {
+	if stage.at("StageName") != "$default" || stage.at("AutoDeploy") != true {
 		t.Errorf("stage: %v", stage.Properties)
 	}
 	format, _ := stage.at("AccessLogSettings.Format").(string)
@@ -304,7 +413,7 @@ func TestGateway(t *testing.T) {
 func TestFunctions(t *testing.T) {
 	for _, arch := range []string{"arm64", "x86_64"} {
 		tm := synth(t, defaults(t, "architecture", arch, "memory", "300", "publishMemory", "600",
-			"publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "publishMaxInspections", "11",
+			"publishMaxFileMiB", "7", "publishMaxFiles", "8", "publishMaxUploads", "9", "publishMaxInspections", "11", "inspections", "12",
 			"publishConcurrency", "12", "pullConcurrency", "13", "presignMinutes", "45", "logRetentionDays", "90"))
 		groups := tm.all("AWS::Logs::LogGroup")
 		if len(groups) != len(functions())+1 {
@@ -376,7 +485,7 @@ func TestFunctions(t *testing.T) {
 			limits, err := settings.PublishLimitsFromEnvironment(getenv)
 			want := settings.DefaultPublishLimits // the environment sets none
 			if publishes {
-				want = settings.PublishLimits{FileBytes: 7 << 20, Files: 8, Uploads: 9, Inspections: 11}
+				want = settings.PublishLimits{FileBytes: 7 << 20, Files: 8, Uploads: 9, Inspections: 11, AllInspections: 12}
 			}
 			if err != nil || limits != want {
 				t.Errorf("the environment of %s is %+v, %v", id, limits, err)
@@ -393,10 +502,13 @@ func checkOwnSettings(t *testing.T, name string, env map[string]any, getenv func
 	variables := 4
 	switch name {
 	case "publish":
-		variables = 9
+		variables = 10
 	case "pull":
-		variables = 7
-		got := settings.PullFromEnvironment(getenv)
+		variables = 8
+		got, err := settings.PullFromEnvironment(getenv)
+		if err != nil || got.Copies != settings.DefaultCopies {
+			t.Errorf("%s makes %d copies, %v", name, got.Copies, err)
+		}
 		if got.Folder != "/tmp/larder" {
 			t.Errorf("%s has the folder %q", name, got.Folder)
 		}
@@ -1033,6 +1145,55 @@ func TestManagedPoliciesFit(t *testing.T) {
 	}
 }
 
+// The largest stack fits into AWS's limits. A template has at most 1 MB, 500
+// resources and 200 outputs. A role has policies of at most 10,240 characters, and a
+// function has an environment of at most 4 KB. The test uses the longest names.
+//
+// Sources: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html;
+// https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html;
+// https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html.
+func TestSizes(t *testing.T) {
+	stackName := strings.Repeat("s", 128)
+	given := everything()
+	for _, key := range []string{"tableName", "bucketName"} {
+		delete(given, key) // generated names are longer
+	}
+	for key, value := range map[string]any{
+		"stackName": stackName, "alarms": true, "alarmEmail": "registry@example.com", "dashboard": true,
+	} {
+		given[key] = value
+	}
+	tm := synth(t, parsed(t, given))
+	for what, size := range map[string][2]int{
+		"bytes of the template": {len(text(tm)), 1_000_000}, "resources": {len(tm.Resources), 500},
+		"outputs": {len(tm.Outputs), 200},
+	} {
+		if size[0] > size[1]/2 { // with room for what comes
+			t.Errorf("%d %s, and AWS accepts %d", size[0], what, size[1])
+		}
+	}
+	for id, r := range tm.all("AWS::IAM::Role") {
+		size := 0
+		policies, _ := r.at("Policies").([]any)
+		for _, policy := range policies {
+			size += len(text(tm.resolve(t, stackName, policy.(map[string]any)["PolicyDocument"])))
+		}
+		if size > 10_240 {
+			t.Errorf("%s has policies of %d characters", id, size)
+		}
+	}
+	for id, f := range tm.all("AWS::Lambda::Function") {
+		size := 0
+		variables, _ := f.at("Environment.Variables").(map[string]any)
+		for name, value := range variables {
+			size += len(name) + len(fmt.Sprint(tm.resolve(t, stackName, value)))
+		}
+		if size > 4<<10 {
+			t.Errorf("%s has an environment of %d bytes", id, size)
+		}
+	}
+}
+
 // resolve returns a value of the template, with the longest names that
 // CloudFormation can insert.
 func (tm template) resolve(t *testing.T, stackName string, v any) any {
@@ -1046,8 +1207,9 @@ func (tm template) resolve(t *testing.T, stackName string, v any) any {
 		return all
 	case map[string]any:
 		if name, ok := x["Ref"].(string); ok {
-			if tm.Resources[name].Type == "AWS::ApiGatewayV2::Api" {
-				return "a1b2c3d4e5"
+			if r, ok := tm.Resources[name]; ok {
+				arn := resourceARN(t, r.Type, stackName+"-"+name+"-000000000000")
+				return arn[strings.LastIndexAny(arn, ":/")+1:]
 			}
 			return pseudoParameter(t, name)
 		}
@@ -1102,6 +1264,11 @@ func resourceARN(t *testing.T, kind, name string) string {
 		"AWS::Logs::LogGroup":   {"logs:ap-southeast-1:000000000000:log-group:", ":*", 512},
 		"AWS::S3::Bucket":       {"s3:::", "", 63},
 		"AWS::SNS::Topic":       {"sns:ap-southeast-1:000000000000:", "", 256},
+		"AWS::SQS::Queue":       {"sqs:ap-southeast-1:000000000000:", "", 80},
+		// These are not ARNs, but not longer.
+		"AWS::Cognito::UserPool":       {"cognito-idp:ap-southeast-1:000000000000:userpool/", "", 55},
+		"AWS::Cognito::UserPoolClient": {"", "", 128},
+		"AWS::ApiGatewayV2::Api":       {"", "", 10},
 	}[kind]
 	if !ok {
 		t.Fatalf("the test has no ARN for %s", kind)

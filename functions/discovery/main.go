@@ -1,7 +1,6 @@
-// Discovery is the function that serves the discovery document, and answers 404
-// to requests that no other function serves. It needs no permissions. If people
-// log in, it requests the endpoints of their issuer. Every client calls it
-// first, so it has few dependencies and starts fast.
+// Discovery is the function that serves the discovery document. It needs no
+// permissions. If people log in, it requests the endpoints of their issuer.
+// Every client calls it first, so it has few dependencies and starts fast.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	deployed.Serve(func(r *deployed.Registry) http.Handler {
+	deployed.Serve(mirror.Routes(), func(r *deployed.Registry) http.Handler {
 		return mirror.New(r.Catalog.Mirror, r.Archives, pulling(r))
 	})
 }

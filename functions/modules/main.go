@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	deployed.Serve(func(r *deployed.Registry) http.Handler {
+	deployed.Serve(modules.Routes(), func(r *deployed.Registry) http.Handler {
 		return modules.New(r.Catalog.Modules, r.Archives)
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	deployed.Serve(func(r *deployed.Registry) http.Handler {
+	deployed.Serve(providers.Routes(), func(r *deployed.Registry) http.Handler {
 		keys := providers.ReportExpiry(r.Catalog, r.Metrics.CountKeys)
 		return providers.NewCaching(r.Catalog.Providers, keys, r.Archives)
 	})

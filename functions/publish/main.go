@@ -15,7 +15,7 @@ import (
 
 func main() {
 	inspection.RunIfChild()
-	deployed.ServePublish(func(r *deployed.Registry, limits settings.PublishLimits) http.Handler {
+	deployed.ServePublish(publishapi.Routes(), func(r *deployed.Registry, limits settings.PublishLimits) http.Handler {
 		maxMemory := min(inspection.DefaultMaxMemory, lambdahttp.Memory()/2)
 		inspector := inspection.Process{MaxMemory: maxMemory, Log: lambdahttp.NewLogger()}
 		archives := s3.New(r.Bucket.Config, r.Bucket.Name, s3.Options{PathStyle: r.Bucket.PathStyle})

@@ -17,6 +17,7 @@ func main() {
 			Client:   pull.NewClient("larder/" + p.Release),
 			Log:      lambdahttp.NewLogger(),
 			MaxBytes: settings.PullBytes,
+			Copies:   p.Copies,
 		}).Do
 	})
 }

@@ -204,7 +204,7 @@ func (v *functionVictim) start(ctx context.Context) (err error) {
 	if v.function, err = v.stack.function(ctx, "publish"); err != nil {
 		return err
 	}
-	routes := make(map[string]*lambda.Function)
+	routes := make(map[string]lambda.Target)
 	for _, r := range publishapi.Routes() {
 		routes["ANY "+r.Path] = v.function
 	}

@@ -164,7 +164,7 @@ func (d *deployment) deniedCheck(stack *Stack) func(context.Context, *Registry) 
 			catalog.Change{Key: catalog.Key{Partition: "catalog/" + r.Namespace, Sort: "rehearsed"}, Data: []byte("{}")},
 			catalog.Change{Key: catalog.Key{Partition: "sessions", Sort: "rehearsed"}, Data: []byte("{}")})
 		if err == nil {
-			return differs, "the transaction succeeded", nil
+			return differs, "the transaction succeeded, and left the items rehearsed", nil
 		}
 		if failed, ok := errors.AsType[smithy.APIError](err); ok {
 			return judge(failed.ErrorCode() == "AccessDeniedException"), failed.ErrorCode(), nil
@@ -173,8 +173,8 @@ func (d *deployment) deniedCheck(stack *Stack) func(context.Context, *Registry) 
 	}
 }
 
-// enoughConcurrency is the concurrency below which clients can meet 503, since
-// copies and inspections use several instances for minutes.
+// enoughConcurrency is the concurrency below which clients can meet 503 when many
+// come at once.
 const enoughConcurrency = 100
 
 func (d *deployment) concurrencyCheck(ctx context.Context, _ *Registry) (outcome, string, error) {
@@ -207,8 +207,7 @@ const (
 func (d *deployment) throttleChecks(stack *Stack) []check {
 	var flooded time.Time
 	return []check{
-		{"The throttle", "429 for modules and for providers (one bucket), or for modules only (a bucket each); " +
-			"none for discovery", func(ctx context.Context, r *Registry) (result outcome, seen string, err error) {
+		{"The throttle", "429 for modules, and none for providers and discovery", func(ctx context.Context, r *Registry) (result outcome, seen string, err error) {
 			d.extra = map[string]any{"throttleRate": checkedRate, "throttleBurst": checkedBurst}
 			defer func() {
 				d.extra = nil
@@ -288,10 +287,10 @@ func (r *Registry) flood(ctx context.Context) (map[string]tally, error) {
 		})
 	}
 	for i := range floodRequests {
-		switch {
-		case i%50 == 0:
+		switch i % 50 {
+		case 0:
 			paths <- floodDiscovery
-		case i%10 == 1:
+		case 1: // fewer than their own limit
 			paths <- floodProviders
 		default:
 			paths <- floodModules
@@ -302,20 +301,18 @@ func (r *Registry) flood(ctx context.Context) (map[string]tally, error) {
 	return tallies, failed
 }
 
-// readThrottle finds out the buckets of a throttle from the responses to a
-// flood.
+// readThrottle finds out from the responses to a flood of modules whether other
+// routes have buckets of their own.
 func readThrottle(tallies map[string]tally) (outcome, string) {
 	modules, providers, discovery := tallies[floodModules], tallies[floodProviders], tallies[floodDiscovery]
-	result, reading := asExpected, "unclear"
+	result, reading := asExpected, "each route has a bucket of its own"
 	switch {
 	case modules.share() < 0.05:
 		result, reading = notChecked, "the throttle was not reached"
 	case discovery.throttled > 0:
-		result, reading = differs, "discovery shares a bucket, or has a small one"
-	case providers.throttled == 0:
-		reading = "a bucket for each route"
-	case providers.share() > modules.share()/2:
-		reading = "one bucket for both"
+		result, reading = differs, "discovery shares a bucket"
+	case providers.throttled > 0:
+		result, reading = differs, "providers share a bucket"
 	}
 	return result, fmt.Sprintf("%s. Modules: %s. Providers: %s. Discovery: %s.", reading, modules, providers, discovery)
 }

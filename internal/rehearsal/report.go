@@ -111,6 +111,10 @@ var scrubbers = []struct {
 	{regexp.MustCompile(`(?i)\bbearer\s+[^\s"'<>]+`), "[token]"},
 	{regexp.MustCompile(`[0-9A-Za-z._%+-]+@[0-9A-Za-z-]+\.[0-9A-Za-z.-]+`), "[email]"},
 	{regexp.MustCompile(`\b\d{4}-\d{4}-\d{4}\b`), "[account]"},
+	// Errors of the network name hosts and addresses of its owner.
+	{regexp.MustCompile(`(?i)\b(lookup|proxyconnect tcp:|dial tcp) [^\s"'<>]+( on [^\s"'<>]+)?`), "$1 [host]"},
+	{regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(:\d+)?\b`), "[address]"},
+	{regexp.MustCompile(`\[[0-9a-fA-F:]*:[0-9a-fA-F:]*\](:\d+)?`), "[address]"},
 }
 
 // domains returns a pattern for the domains of AWS.

@@ -46,6 +46,10 @@ func TestScrub(t *testing.T) {
 		"at registry.acme.example/acme/vpc":                               "at [hidden]/acme/vpc",
 		"table larder-rehearsal-table-1X2Y3Z: item":                       "table [hidden]: item",
 		"/home/ada/larder/infra":                                          "[hidden]/infra",
+		"dial tcp 192.0.2.7:443: connect: refused":                        "dial tcp [host] connect: refused",
+		"lookup registry.corp on 10.0.0.2:53: no such host":               "lookup [host] no such host",
+		"read from 10.0.0.2:53":                                           "read from [address]",
+		"listen [2001:db8::1]:443":                                        "listen [address]",
 		// What readers need stays.
 		"GET /v1/modules/rehearsal-20261126-104800/plus/null/1.0.0+a/download: 404": "GET /v1/modules/rehearsal-20261126-104800/plus/null/1.0.0+a/download: 404",
 		"dynamodb:LeadingKeys denied":                                      "dynamodb:LeadingKeys denied",
@@ -106,10 +110,12 @@ func TestFlood(t *testing.T) {
 		want  outcome
 		seen  string
 	}{
-		"one bucket": {map[string]int{"": 500, floodDiscovery: 500}, one, asExpected, "one bucket for both"},
+		"one bucket for both": {
+			map[string]int{"": 500, floodDiscovery: 500}, one, differs, "providers share a bucket",
+		},
 		"a bucket each": {
 			map[string]int{floodModules: 500, floodProviders: 500, floodDiscovery: 500},
-			func(path string) string { return path }, asExpected, "a bucket for each route",
+			func(path string) string { return path }, asExpected, "each route has a bucket of its own",
 		},
 		"discovery shares it": {map[string]int{"": 500}, func(string) string { return "" }, differs, "discovery shares"},
 		"no throttle":         {map[string]int{"": 5000, floodDiscovery: 500}, one, notChecked, "was not reached"},

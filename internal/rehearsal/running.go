@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,11 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/web"
 )
 
 // Running is a deployed stack that runs on this machine. The functions run
@@ -80,7 +85,7 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 			return nil, fmt.Errorf("function %s: %w", name, err)
 		}
 	}
-	routes := make(map[string]*lambda.Function)
+	routes := make(map[string]lambda.Target)
 	for key, name := range s.Routes {
 		routes[key] = r.functions[name]
 	}
@@ -266,9 +271,10 @@ func (r *Running) Wrong() error {
 			}
 		}
 	}
-	for _, request := range r.Gateway.Stray() {
-		if request != nowhere {
-			wrong = append(wrong, fmt.Sprintf("no route for %s: the request went to $default", request))
+	for _, request := range r.requests() {
+		unknown := request.Route == "" && request.Status == http.StatusNotFound
+		if text := request.Method + " " + request.Path; unknown && text != nowhere {
+			wrong = append(wrong, "no function has a route for "+text)
 		}
 	}
 	return lines(wrong)
@@ -313,5 +319,34 @@ func (r *Running) Unneeded() error {
 	for _, key := range r.Gateway.Unasked() {
 		wrong = append(wrong, fmt.Sprintf("route %s: no request needs it", key))
 	}
+	requests := r.requests()
+	for _, routes := range [][]httpapi.Route{metadata.Routes(), web.Routes(), publishapi.Routes()} {
+		for _, path := range httpapi.Paths(routes) {
+			// The log has the page for the path of its Markdown.
+			if !strings.HasSuffix(path, ".md") && !slices.ContainsFunc(requests, func(r logged) bool { return r.Route == path }) {
+				wrong = append(wrong, fmt.Sprintf("path %s: no request needs it", path))
+			}
+		}
+	}
 	return lines(wrong)
+}
+
+// logged is a request in the log of a function. Its route is empty if the function
+// has none for its path, or did not look for one.
+type logged struct {
+	Message, Method, Path, Route string
+	Status                       int
+}
+
+// requests returns all requests in the functions' logs.
+func (r *Running) requests() (all []logged) {
+	for _, log := range r.logs() {
+		for line := range strings.Lines(log) {
+			var request logged
+			if json.Unmarshal([]byte(line), &request) == nil && request.Message == "request" {
+				all = append(all, request)
+			}
+		}
+	}
+	return all
 }

@@ -121,7 +121,12 @@ const (
 	originsPartition = "mirror/origins"
 	leasesPartition  = "mirror/leases"
 	budgetPartition  = "mirror/budget"
+	copySlots        = "mirror/slots"
 )
+
+// inspectionSlots is the partition of the leases of [Catalog.TakeInspectionSlot].
+// The function that publishes may write it.
+const inspectionSlots = "uploads/slots"
 
 // pulledKey returns the key of the [registry.PulledProvider] of a provider.
 func pulledKey(p registry.MirrorProvider) Key { return Key{pulledPartition, p.String()} }

@@ -1,9 +1,7 @@
 package catalog
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -163,38 +161,6 @@ func (m Mirror) replace(ctx context.Context, k Key, data []byte, until time.Time
 	})
 }
 
-// Lease is the exclusive right to do some work until a time. It is shared by all
-// processes that use the table. Get one with [Mirror.TakeLease].
-type Lease struct {
-	table Table
-	item  Item
-}
-
-// TakeLease takes the lease with a name until a time, which is rounded up to a
-// second. If another process has it, that is [registry.ErrExists].
-func (m Mirror) TakeLease(ctx context.Context, name string, until time.Time) (*Lease, error) {
-	l := &Lease{m.table, Item{Key: leaseKey(name), Expires: inWholeSeconds(until)}}
-	l.item.Data = fmt.Appendf(nil, `{"owner":%q}`, rand.Text())
-	err := l.table.Write(ctx, put(l.item))
-	if errors.Is(err, registry.ErrConflict) {
-		return nil, fmt.Errorf("lease %s: %w", name, registry.ErrExists)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot take the lease %s: %w", name, err)
-	}
-	l.item.Revision = 1
-	return l, nil
-}
-
-// Leased reports whether a process has the lease with a name.
-func (m Mirror) Leased(ctx context.Context, name string) (bool, error) {
-	_, err := m.table.Get(ctx, leaseKey(name))
-	if errors.Is(err, registry.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // backoff is the item of [Mirror.BackOff].
 type backoff struct {
 	Until       time.Time `json:"until"`
@@ -258,51 +224,6 @@ func (m Mirror) ForgetBackOff(ctx context.Context, name string, now time.Time) e
 		change, err := encode(items[0], last)
 		return []Change{change}, err
 	})
-}
-
-// Renew extends the lease until a time. If it has expired and another process
-// may have taken it, that is [registry.ErrConflict].
-func (l *Lease) Renew(ctx context.Context, until time.Time) error {
-	if err := l.put(ctx, inWholeSeconds(until)); err != nil {
-		return fmt.Errorf("cannot renew a lease: %w", err)
-	}
-	return nil
-}
-
-// put replaces the item of the lease. If another process may have taken it, that
-// is [registry.ErrConflict].
-func (l *Lease) put(ctx context.Context, expires time.Time) error {
-	if !time.Now().Before(l.item.Expires) {
-		return registry.ErrConflict
-	}
-	item := l.item
-	item.Expires = expires
-	err := l.table.Write(ctx, put(item))
-	if errors.Is(err, registry.ErrConflict) {
-		// The response to an earlier write can have been lost.
-		stored, failed := l.table.Get(ctx, item.Key)
-		if failed != nil || !bytes.Equal(stored.Data, item.Data) {
-			return err
-		}
-		item.Revision = stored.Revision
-		err = l.table.Write(ctx, put(item))
-	}
-	if err != nil {
-		return err
-	}
-	item.Revision++
-	l.item = item
-	return nil
-}
-
-// Release ends the lease, unless another process has taken it since. It deletes
-// nothing, so that a role needs no permission for that.
-func (l *Lease) Release(ctx context.Context) error {
-	err := l.put(ctx, time.Now().Add(-time.Minute).Truncate(time.Second))
-	if errors.Is(err, registry.ErrConflict) {
-		return nil
-	}
-	return err
 }
 
 // ErrBudget means that readers have made the mirror store as much as the policy

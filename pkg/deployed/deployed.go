@@ -9,6 +9,7 @@ package deployed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	nethttp "net/http"
@@ -21,6 +22,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/objects/presign"
@@ -56,14 +58,15 @@ type Bucket struct {
 }
 
 // Serve is the main function of a Lambda function that reads. It opens the
-// registry that the environment names, and serves the handler of newHandler to
-// callers who may read. It ends the process if a setting is invalid.
-func Serve(newHandler func(*Registry) nethttp.Handler) {
+// registry that the environment names, and serves routes with the handler of
+// newHandler to callers who may read. It ends the process if a setting is
+// invalid.
+func Serve(routes []httpapi.Route, newHandler func(*Registry) nethttp.Handler) {
 	r, err := Open(os.Getenv)
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(r.Access.RequireRead(newHandler(r)))
+	lambdahttp.Start(httpapi.Protect(routes, r.Access.RequireRead, newHandler(r)))
 }
 
 // ServeSelfChecking is like Serve for a handler that checks access itself, with
@@ -78,12 +81,12 @@ func ServeSelfChecking(newHandler func(*Registry) nethttp.Handler) {
 
 // ServePublish is like Serve for the function that publishes, and serves
 // callers who may publish.
-func ServePublish(newHandler func(*Registry, settings.PublishLimits) nethttp.Handler) {
+func ServePublish(routes []httpapi.Route, newHandler func(*Registry, settings.PublishLimits) nethttp.Handler) {
 	r, limits, err := OpenToPublish(os.Getenv)
 	if err != nil {
 		log.Fatal(err)
 	}
-	lambdahttp.Start(r.Access.RequirePublish(newHandler(r, limits)))
+	lambdahttp.Start(httpapi.Protect(routes, r.Access.RequirePublish, newHandler(r, limits)))
 }
 
 // PullFunc handles a request to fetch a provider.
@@ -93,9 +96,9 @@ type PullFunc func(context.Context, protocol.PullRequest) (protocol.PullResponse
 // It opens the registry that the environment names, and passes each request to
 // the worker of newWorker. It ends the process if a setting is invalid.
 func ServePull(newWorker func(*Registry, settings.Pull) PullFunc) {
-	s := settings.PullFromEnvironment(os.Getenv)
-	r, err := openToTransfer(os.Getenv)
-	if err == nil {
+	s, err := settings.PullFromEnvironment(os.Getenv)
+	r, failed := openToTransfer(os.Getenv)
+	if err = errors.Join(err, failed); err == nil {
 		err = useFolder(s.Folder)
 	}
 	if err != nil {

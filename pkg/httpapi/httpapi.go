@@ -98,7 +98,7 @@ func Mux(endpoints ...Endpoint) http.Handler {
 	}
 	mux := http.NewServeMux()
 	for path, at := range resources {
-		handle(mux, path, at)
+		handle(mux, path, at, http.HandlerFunc(notFound))
 	}
 	mux.HandleFunc("/", notFound)
 	return mux
@@ -137,33 +137,76 @@ func addressOf(r *http.Request) string {
 	return strings.Join(address, "/")
 }
 
-// Service is a handler and the routes that it serves.
+// Service is a handler and the paths that lead to it.
 type Service struct {
-	Routes  []Route
+	// Routes are single routes.
+	Routes []Route
+	// Tree is a prefix that ends in a slash, such as /v1/. All paths below it lead
+	// to the service, unless they are the routes of another one. The handler
+	// returns 404 for those that it does not serve. If empty, there is none.
+	Tree    string
 	Handler http.Handler
 }
 
-// Join serves several services as one. It returns 404 for any path that belongs
-// to none of them.
+// RouteKeys returns the keys of routes and of a tree in API Gateway, such as
+// ANY /v1/{proxy+}. They have any method, since handlers answer HEAD and 405. The
+// tree may be empty. The key of the tree "/" is $default.
+func RouteKeys(routes []Route, tree string) []string {
+	var keys []string
+	for _, path := range Paths(routes) {
+		keys = append(keys, "ANY "+path)
+	}
+	switch tree {
+	case "":
+	case "/":
+		keys = append(keys, "$default")
+	default:
+		keys = append(keys, "ANY "+tree+"{proxy+}")
+	}
+	return keys
+}
+
+// Join serves several services as one, and chooses between them as API Gateway
+// does. A route is chosen before a tree, a tree before a shorter one, and the
+// tree "/" for all other paths. Without that tree, these get 404.
 func Join(services ...Service) http.Handler {
 	mux := http.NewServeMux()
+	var others http.Handler = http.HandlerFunc(notFound)
 	for _, s := range services {
-		for _, path := range Paths(s.Routes) {
-			handle(mux, path, s.Handler)
+		if s.Tree == "/" {
+			others = s.Handler
 		}
 	}
-	mux.HandleFunc("/", notFound)
+	mux.Handle("/", others)
+	for _, s := range services {
+		for _, path := range Paths(s.Routes) {
+			handle(mux, path, s.Handler, others)
+		}
+		if s.Tree != "" && s.Tree != "/" {
+			handle(mux, s.Tree+"{path...}", s.Handler, others)
+			mux.Handle(s.Tree+"{$}", others) // API Gateway's tree has at least one character more
+		}
+	}
 	return mux
 }
 
-func handle(mux *http.ServeMux, path string, h http.Handler) {
+// Protect returns a handler that passes requests for the paths of routes to h,
+// which a middleware protects. For any other path it returns 404. So the
+// middleware reads nothing for a path that does not exist.
+func Protect(routes []Route, middleware func(http.Handler) http.Handler, h http.Handler) http.Handler {
+	return Join(Service{Routes: routes, Handler: middleware(h)})
+}
+
+// handle adds a path to a mux. If it ends in a multi-segment wildcard, the path
+// without it and without the slash belongs to others.
+func handle(mux *http.ServeMux, path string, h, others http.Handler) {
 	if path == "/" {
 		path = "/{$}" // to a mux, "/" is a prefix of all paths
 	}
 	mux.Handle(path, h)
-	// A mux redirects /tree to /tree/ unless /tree is served too.
 	if strings.HasSuffix(path, "...}") {
-		mux.HandleFunc(path[:strings.LastIndexByte(path, '/')], notFound)
+		// Without it, the mux would redirect /tree to /tree/.
+		mux.Handle(path[:strings.LastIndexByte(path, '/')], others)
 	}
 }
 

@@ -27,12 +27,28 @@ func Wrap(log *slog.Logger, next http.Handler, observers ...func(*requestlog.Ent
 	return requestlog.Handler(log, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		response := &response{ResponseWriter: w, head: r.Method == http.MethodHead}
 		defer recoverPanic(response, r)
+		r = inDecodedForm(r)
 		if !plainPath(r.URL.Path) {
 			Error(response, r, fmt.Errorf("%w path", core.ErrInvalid))
 			return
 		}
 		next.ServeHTTP(response, r)
 	}), observers...)
+}
+
+// inDecodedForm returns a request with the path that a function behind API
+// Gateway gets, so that all servers answer it in the same way. That path is
+// decoded, so %2F is a slash.
+//
+// Source: https://github.com/middleapi/standard-server/pull/93.
+func inDecodedForm(r *http.Request) *http.Request {
+	if r.URL.RawPath == "" {
+		return r
+	}
+	decoded := new(*r)
+	decoded.URL = new(*r.URL)
+	decoded.URL.RawPath = ""
+	return decoded
 }
 
 // recoverPanic turns a panic into a 500. If the response has already begun, it

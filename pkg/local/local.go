@@ -36,6 +36,7 @@ import (
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -141,7 +142,9 @@ func (d *Data) handler(
 	if open {
 		protect, identify = func(h http.Handler) http.Handler { return h }, access.Everyone
 	}
-	publishing := publishapi.New(d.Catalog, &store, publishapi.AllObjects, inspector, settings.DefaultPublishLimits)
+	limits := settings.DefaultPublishLimits
+	limits.AllInspections = 0 // a process bounds its own without the table
+	publishing := publishapi.New(d.Catalog, &store, publishapi.AllObjects, inspector, limits)
 	var discovered, pages replaceable
 	setLogin = func(login *openid.Login) {
 		discovered.replace(discovery.New(discovery.Larder(), login.Service()))
@@ -161,9 +164,12 @@ func (d *Data) handler(
 		httpapi.Service{Routes: modules.Routes(), Handler: protect(modules.New(d.Catalog.Modules, &store))},
 		httpapi.Service{Routes: providers.Routes(), Handler: protect(providers.New(d.Catalog.Providers, d.Catalog, &store))},
 		httpapi.Service{Routes: mirror.Routes(), Handler: protect(mirror.New(d.Catalog.Mirror, &store, d.Pulling))},
-		httpapi.Service{Routes: metadata.Routes(), Handler: metadata.New(d.Catalog, &store, identify)},
-		httpapi.Service{Routes: web.Routes(), Handler: &pages},
-		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(publishing)},
+		httpapi.Service{
+			Tree:    protocol.PublishPath,
+			Handler: httpapi.Protect(publishapi.Routes(), control.RequirePublish, publishing),
+		},
+		httpapi.Service{Tree: metadata.Tree, Handler: metadata.New(d.Catalog, &store, identify)},
+		httpapi.Service{Tree: web.Tree, Handler: &pages},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},
 	), d.Observers...), setLogin
 }

@@ -163,9 +163,9 @@ func TestBadRequests(t *testing.T) {
 		{"GET", "/v1/modules/acme/../acme/vpc/aws/versions", 400},
 		{"GET", "/v1/modules/acme/%2e%2e/aws/versions", 400},
 		{"GET", "/v1/modules/acme/..%2f..%2fetc/aws/versions", 400},
-		{"GET", "/v1/modules/acme%2Fvpc/aws/versions", 400},
+		{"GET", "/v1/modules/acme%2Fnone/aws/versions", 404}, // a slash, as behind API Gateway
 		{"GET", "/v1/modules/acme/vpc%2Faws/versions/download", 400},
-		{"GET", "/v1/modules/a%2Fb/vpc/aws/versions", 400},
+		{"GET", "/v1/modules/a%2Fb/vpc/aws/versions", 404},
 		{"GET", "/v1/modules/acme/vpc%25/aws/versions", 400},
 		{"GET", "/v1/modules/acme/vpc%252Faws/versions", 400},
 		{"GET", "/v1/modules/acme/vpc%00/aws/versions", 400},

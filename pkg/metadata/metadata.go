@@ -28,6 +28,10 @@ import (
 // Objects reads documentation.
 type Objects = stored.Objects
 
+// Tree is the prefix of the API. It has paths of the protocols too, which other
+// services serve.
+const Tree = "/v1/"
+
 const (
 	modulesPath   = "/v1/modules"
 	providersPath = "/v1/providers"

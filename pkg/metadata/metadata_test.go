@@ -206,7 +206,7 @@ func TestBadRequests(t *testing.T) {
 	for _, path := range []string{
 		"/v1/modules?limit=0", "/v1/modules?limit=x", "/v1/modules?limit=-99999999999999999999", "/v1/modules?offset=-1",
 		"/v1/modules?q=" + strings.Repeat("x", 201), "/v1/modules?q=" + strings.Repeat("x+", 9), "/v1/modules/search",
-		"/v1/modules/search?q=+", "/v1/modules?namespace=acme%2F", "/v1/modules/acme%2Fvpc", "/v1/modules/-acme/vpc",
+		"/v1/modules/search?q=+", "/v1/modules?namespace=acme%2F", "/v1/modules/-acme/vpc",
 		"/v1/providers?namespace=a--b", "/v1/mirror?namespace=%1b%5B31m", "/v1/providers?limit=0", "/v1/mirror?limit=0",
 		"/v1/modules/acme/vpc/aws/x.y", "/v1/modules/acme/v..c/aws", "/v1/providers/acme/x--",
 		"/v1/providers/acme/inventory/x.y", "/v1/modules?q=%zz",

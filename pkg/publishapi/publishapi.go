@@ -504,7 +504,8 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 }
 
 // inspectFile returns the inspection of a file. It inspects the file first if
-// no other request has done so, and a slot is free.
+// no other request has done so, and slots of the process and of the table are
+// free.
 func (h *handler) inspectFile(
 	ctx context.Context, s subject, caller access.Caller, id string, file int,
 ) (registry.Upload, registry.Inspection, error) {
@@ -516,8 +517,8 @@ func (h *handler) inspectFile(
 		}
 		return rejected
 	}
-	release, ok := h.slots.take(ctx, caller.ID, 0)
-	if !ok {
+	// stored returns the inspection that the table has, which may need no slot.
+	stored := func() (registry.Upload, registry.Inspection, error) {
 		u, found, err := h.upload(ctx, s, caller, id)
 		if err == nil {
 			err = check(u)
@@ -525,14 +526,34 @@ func (h *handler) inspectFile(
 		if err != nil {
 			return u, registry.Inspection{}, err
 		}
-		if state := found[file].State; state == registry.InspectionPassed || state == registry.InspectionRefused {
-			return u, found[file], nil
+		return u, found[file], nil
+	}
+	release, ok := h.slots.take(ctx, caller.ID, 0)
+	if !ok {
+		u, found, err := stored()
+		if err != nil || found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
+			return u, found, err
 		}
 		if release, ok = h.slots.take(ctx, caller.ID, slotTimeout); !ok {
 			return u, registry.Inspection{State: registry.InspectionRunning}, nil
 		}
 	}
 	defer release()
+	var slot *catalog.Lease
+	if most := h.limits.AllInspections; most > 0 {
+		u, found, err := stored()
+		if err != nil || found.State != "" && (found.State != registry.InspectionRunning || h.now().Before(found.Until)) {
+			return u, found, err
+		}
+		slot, err = h.catalog.TakeInspectionSlot(ctx, most, h.now().Add(lease))
+		if errors.Is(err, registry.ErrExists) {
+			return u, registry.Inspection{State: registry.InspectionRunning}, nil
+		}
+		if err != nil {
+			return u, found, err
+		}
+		defer func() { _ = slot.Release(context.WithoutCancel(ctx)) }() // it also expires
+	}
 	now := h.now()
 	claim, err := h.catalog.ClaimInspection(ctx, id, caller.ID, file, now, now.Add(lease), h.limits.Inspections, check)
 	if rejected == nil && errors.Is(err, registry.ErrNotFound) {
@@ -544,14 +565,16 @@ func (h *handler) inspectFile(
 	if !claim.Mine {
 		return claim.Upload, claim.Found, nil
 	}
-	found, err := h.inspectNow(ctx, s, claim)
+	found, err := h.inspectNow(ctx, s, claim, slot)
 	return claim.Upload, found, err
 }
 
 // inspectNow reads a stored file and records the result for the attempt that
 // has the claim. It continues if the caller disconnects, because the caller
 // will request it again.
-func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Claim) (registry.Inspection, error) {
+func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Claim, slot *catalog.Lease) (
+	registry.Inspection, error,
+) {
 	deadline, limited := ctx.Deadline()
 	ctx = context.WithoutCancel(ctx)
 	if limited { // a function's deadline
@@ -561,7 +584,7 @@ func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Clai
 	}
 	attempt := claim.Found.Attempts
 	givenUp := registry.Inspection{Attempts: attempt}
-	found, err := h.readLeased(ctx, s, claim)
+	found, err := h.readLeased(ctx, s, claim, slot)
 	switch {
 	case err == nil:
 		found.State = registry.InspectionPassed
@@ -585,12 +608,15 @@ func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Clai
 	return found, h.catalog.RecordInspection(ctx, claim, found, h.now())
 }
 
-// readLeased reads a stored file, and renews its claim at the same time.
-func (h *handler) readLeased(ctx context.Context, s subject, claim *catalog.Claim) (registry.Inspection, error) {
+// readLeased reads a stored file, and renews its claim and its slot at the same
+// time. The slot may be nil.
+func (h *handler) readLeased(ctx context.Context, s subject, claim *catalog.Claim, slot *catalog.Lease) (
+	registry.Inspection, error,
+) {
 	attempt := claim.Found.Attempts
 	working, done := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { h.renewLease(working, claim, attempt) })
+	renewing.Go(func() { h.renewLease(working, claim, slot, attempt) })
 	defer renewing.Wait()
 	defer done() // in any case: a lease that is renewed forever would block further inspections
 	return h.read(ctx, s, claim.Upload, claim.File)
@@ -616,8 +642,8 @@ func errRefused(f registry.UploadFile, found registry.Inspection) error {
 
 const maxProblem = 2 << 10 // bytes
 
-// renewLease renews the claim of an inspection until ctx ends.
-func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, attempt int) {
+// renewLease renews the claim of an inspection and its slot until ctx ends.
+func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, slot *catalog.Lease, attempt int) {
 	tick := time.NewTicker(h.renew)
 	defer tick.Stop()
 	for {
@@ -629,6 +655,9 @@ func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, attempt 
 			// result.
 			running := registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease), Attempts: attempt}
 			_ = h.catalog.RecordInspection(ctx, claim, running, h.now())
+			if slot != nil {
+				_ = slot.Renew(ctx, running.Until)
+			}
 		}
 	}
 }

@@ -291,7 +291,6 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 		"modules/acme/vpc/aws/99999999999999999999.0.0",
 		"modules/acme/vpc/aws-/1.0.0",
 		"modules/-acme/vpc/aws/1.0.0",
-		"modules/acme/vpc%2Faws/1.0.0/x",
 		"modules/acme/" + strings.Repeat("x", 65) + "/aws/1.0.0",
 		"providers/acme/Inventory/1.0.0",
 		"providers/ACME/inventory/1.0.0",

@@ -95,6 +95,11 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 		}
 		return w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until)
 	}
+	ctx, end, err := w.takeSlot(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer end()
 	until = w.options.Now().Add(w.options.Lease)
 	lease, err := w.options.Catalog.Mirror.TakeLease(ctx, "copy/"+p.String()+"/"+v.String(), until)
 	if errors.Is(err, registry.ErrExists) {
@@ -146,6 +151,38 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 		return w.failed(stored, policy, rule, p, v, failed)
 	}
 	return w.copied(stored, policy, rule, p, v, result)
+}
+
+// errNoSlot means that other processes make as many copies as may run at once, or
+// as many of the same namespace. A process with a slot continues with the versions
+// that clients requested, if it has time left. Otherwise the next request for a
+// version or the nightly run copies it.
+var errNoSlot = fmt.Errorf("%w: no slot is free", errBusy)
+
+// takeSlot takes a slot for a copy, which lasts until end is called. The returned
+// context ends if the slot is lost. If none is free, that is [errNoSlot]. A slow
+// namespace leaves one slot to others.
+func (w *Worker) takeSlot(ctx context.Context, p registry.MirrorProvider) (
+	held context.Context, end func(), err error,
+) {
+	if w.options.Copies == 0 {
+		return ctx, func() {}, nil
+	}
+	until := w.options.Now().Add(w.options.Lease)
+	slot, err := w.options.Catalog.Mirror.TakeSlot(ctx, catalog.SlotsOf{
+		Count: w.options.Copies, Holder: p.Hostname + "/" + p.Namespace, Share: max(1, w.options.Copies-1),
+	}, until)
+	if errors.Is(err, registry.ErrExists) {
+		err = errNoSlot
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	held, stop := w.renewing(ctx, slot, w.options.Lease)
+	return held, func() {
+		_ = stop() // the copy has the reason, if it was lost
+		w.release(ctx, slot)
+	}, nil
 }
 
 // copied stores that a version is mirrored, as far as its origin has it.
@@ -273,6 +310,36 @@ func (w *Worker) nightly(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
+// resumeAll copies what clients requested before, as much as it can begin until
+// end. If end is zero, there is no such time. It leaves out the versions for which
+// skip returns true, which may be nil. It reports whether it left some to another
+// process, which may have ended.
+func (w *Worker) resumeAll(ctx context.Context, end time.Time, skip func(registry.MirrorProvider, registry.Version) bool) (
+	left bool,
+) {
+	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
+		if err != nil {
+			if ctx.Err() == nil {
+				w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
+			}
+			return left
+		}
+		until := w.options.Now().Add(providerTime)
+		if !end.IsZero() && end.Before(until) {
+			until = end
+		}
+		p, err := registry.ParseMirrorProvider(found.Address)
+		if err != nil {
+			continue // the item is only a cache
+		}
+		if skip != nil {
+			found.Pending = slices.DeleteFunc(found.Pending, func(v registry.Version) bool { return skip(p, v) })
+		}
+		left = w.resume(ctx, p, found.Pending, until) || left
+	}
+	return left
+}
+
 // refreshSince checks the origin of a provider, unless another check was after
 // begin. If it succeeds, refreshSince copies what clients requested.
 func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) (err error) {
@@ -297,22 +364,27 @@ func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, be
 	if err != nil {
 		return err
 	}
-	w.resume(ctx, p, found.Pending)
+	w.resume(ctx, p, found.Pending, w.options.Now().Add(providerTime))
 	return nil
 }
 
 // resume copies the versions that clients requested, one after the other, as many
-// as it can begin in providerTime. It reports whether it left one to another
+// as it can begin until end. It reports whether it left one to another
 // process, which may have ended.
-func (w *Worker) resume(ctx context.Context, p registry.MirrorProvider, pending []registry.Version) (left bool) {
-	end := w.options.Now().Add(providerTime)
+func (w *Worker) resume(ctx context.Context, p registry.MirrorProvider, pending []registry.Version, end time.Time) (
+	left bool,
+) {
 	for _, v := range pending {
 		if ctx.Err() != nil || !w.options.Now().Before(end) {
 			return left
 		}
 		// Other errors are logged, and the next night tries again.
-		if err := w.copy(ctx, p, v); errors.Is(err, errBusy) {
+		err := w.copy(ctx, p, v)
+		if errors.Is(err, errBusy) {
 			left = true
+		}
+		if errors.Is(err, errNoSlot) {
+			return left
 		}
 	}
 	return left

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Local runs a worker in the process that serves the mirror. Create one with
@@ -213,14 +212,14 @@ func (l *Local) Run(ctx context.Context) {
 		l.mu.Unlock() //nolint:staticcheck // no work begins any more if ctx is that of the copies
 		l.work.Wait()
 	}()
-	if l.worker.resumeAll(ctx) {
+	if l.worker.resumeAll(ctx, time.Time{}, nil) {
 		// The leases of a process that was killed expire.
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(l.worker.options.Lease + time.Second):
 		}
-		l.worker.resumeAll(ctx)
+		l.worker.resumeAll(ctx, time.Time{}, nil)
 	}
 	// Round removes the monotonic clock, which stops while the machine sleeps.
 	for next := nextNight(time.Now()).Round(0); ; {
@@ -247,21 +246,4 @@ func nextNight(now time.Time) time.Time {
 		next = next.AddDate(0, 0, 1)
 	}
 	return next
-}
-
-// resumeAll copies what clients requested before. It reports whether it left
-// some to another process, which may have ended.
-func (w *Worker) resumeAll(ctx context.Context) (left bool) {
-	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
-		if err != nil {
-			if ctx.Err() == nil {
-				w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
-			}
-			return left
-		}
-		if p, err := registry.ParseMirrorProvider(found.Address); err == nil {
-			left = w.resume(ctx, p, found.Pending) || left
-		}
-	}
-	return left
 }

@@ -46,6 +46,9 @@ type Options struct {
 	// MaxBytes is the maximum size of the packages of one version together, in
 	// bytes. The temporary folder must have room for them.
 	MaxBytes int64
+	// Copies is the maximum number of copies at once, in all processes that use
+	// the table. If 0, the caller limits them.
+	Copies int
 	// Lease is how long the lease of a process that ended prevents others from
 	// copying the same version. If 0, it is 45 seconds, because Lambda retries after
 	// a minute.
@@ -142,7 +145,14 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 		})
 		return response, late(ctx, err)
 	case protocol.PullCopy:
-		return protocol.PullResponse{}, w.copy(ctx, p, v)
+		// The last copy that begins then has most of Lambda's time.
+		end := w.options.Now().Add(providerTime)
+		err := w.copy(ctx, p, v)
+		if w.options.Copies > 0 && !errors.Is(err, errBusy) {
+			// Other requests may have found no free slot.
+			w.resumeAll(ctx, end, func(q registry.MirrorProvider, n registry.Version) bool { return q == p && n == v })
+		}
+		return protocol.PullResponse{}, err
 	}
 	return protocol.PullResponse{}, fmt.Errorf("%w action %.40q", registry.ErrInvalid, request.Action)
 }

@@ -25,10 +25,12 @@ const (
 	publishFiles       = "LARDER_PUBLISH_FILES"
 	publishUploads     = "LARDER_PUBLISH_UPLOADS"
 	publishInspections = "LARDER_PUBLISH_INSPECTIONS"
+	allInspections     = "LARDER_PUBLISH_ALL_INSPECTIONS"
 
 	pullFunction = "LARDER_PULL_FUNCTION"
 	pullFolder   = "LARDER_PULL_FOLDER"
 	pullRelease  = "LARDER_PULL_RELEASE"
+	pullCopies   = "LARDER_PULL_COPIES"
 )
 
 // The names of the stack's outputs, which the command line uses to find a
@@ -159,17 +161,33 @@ type Pull struct {
 	Folder string
 	// Release is the release that origins see in requests, such as v1.2.3.
 	Release string
+	// Copies is the maximum number of copies at once, in all processes that use the
+	// table.
+	Copies int
 }
 
+// The default and the bounds of [Pull.Copies].
+const (
+	DefaultCopies = 2
+	MinCopies     = 1
+	MaxCopies     = 1000
+)
+
 // PullFromEnvironment reads settings through getenv, which is [os.Getenv].
-func PullFromEnvironment(getenv func(string) string) Pull {
-	return Pull{Folder: getenv(pullFolder), Release: getenv(pullRelease)}
+func PullFromEnvironment(getenv func(string) string) (Pull, error) {
+	copies, err := strconv.Atoi(cmp.Or(getenv(pullCopies), strconv.Itoa(DefaultCopies)))
+	if err != nil || copies < MinCopies || copies > MaxCopies {
+		err = fmt.Errorf("%s is %q, not a number from %d to %d", pullCopies, getenv(pullCopies), MinCopies, MaxCopies)
+	}
+	return Pull{Folder: getenv(pullFolder), Release: getenv(pullRelease), Copies: copies}, err
 }
 
 // Environment returns the variables from which [PullFromEnvironment] reads the
 // same settings.
 func (p Pull) Environment() map[string]string {
-	return map[string]string{pullFolder: p.Folder, pullRelease: p.Release}
+	return map[string]string{
+		pullFolder: p.Folder, pullRelease: p.Release, pullCopies: strconv.Itoa(cmp.Or(p.Copies, DefaultCopies)),
+	}
 }
 
 // PathStyle reads only Settings.PathStyle, which the command line also takes
@@ -209,15 +227,25 @@ type PublishLimits struct {
 	Uploads int
 	// Inspections is the maximum number of running inspections of an identity.
 	Inspections int
+	// AllInspections is the maximum number of running inspections of all identities,
+	// in all processes that use the table. If 0, there is none.
+	AllInspections int
 }
 
 // DefaultPublishLimits are the limits that apply by default.
-var DefaultPublishLimits = PublishLimits{FileBytes: 1 << 30, Files: 100, Uploads: 10, Inspections: 10}
+//
+// A new AWS account runs ten functions at once. With these limits and
+// [DefaultCopies], four are left for the functions that clients read from.
+var DefaultPublishLimits = PublishLimits{
+	FileBytes: 1 << 30, Files: 100, Uploads: 10, Inspections: 2, AllInspections: 4,
+}
 
 // The bounds of [PublishLimits]. S3 accepts no larger file in one request.
 var (
-	MinPublishLimits = PublishLimits{FileBytes: 1 << 20, Files: 1, Uploads: 1, Inspections: 1}
-	MaxPublishLimits = PublishLimits{FileBytes: 5 << 30, Files: 500, Uploads: 100, Inspections: 100}
+	MinPublishLimits = PublishLimits{FileBytes: 1 << 20, Files: 1, Uploads: 1, Inspections: 1, AllInspections: 1}
+	MaxPublishLimits = PublishLimits{
+		FileBytes: 5 << 30, Files: 500, Uploads: 100, Inspections: 100, AllInspections: 1000,
+	}
 )
 
 // PublishLimitsFromEnvironment reads limits through getenv, which is
@@ -245,6 +273,8 @@ func PublishLimitsFromEnvironment(getenv func(string) string) (PublishLimits, er
 		Files:       readInt(publishFiles, standard.Files, low.Files, high.Files),
 		Uploads:     readInt(publishUploads, standard.Uploads, low.Uploads, high.Uploads),
 		Inspections: readInt(publishInspections, standard.Inspections, low.Inspections, high.Inspections),
+		AllInspections: readInt(allInspections, standard.AllInspections, low.AllInspections,
+			high.AllInspections),
 	}
 	return l, errors.Join(errs...)
 }
@@ -257,5 +287,6 @@ func (l PublishLimits) Environment() map[string]string {
 		publishFiles:       strconv.Itoa(l.Files),
 		publishUploads:     strconv.Itoa(l.Uploads),
 		publishInspections: strconv.Itoa(l.Inspections),
+		allInspections:     strconv.Itoa(l.AllInspections),
 	}
 }

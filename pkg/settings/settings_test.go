@@ -44,10 +44,19 @@ func TestLogin(t *testing.T) {
 // The functions find the one that fetches providers, which finds its settings.
 func TestPull(t *testing.T) {
 	t.Parallel()
-	for _, want := range []settings.Pull{{}, {Folder: "/tmp/larder", Release: "v1.2.3"}} {
+	for _, want := range []settings.Pull{{Copies: 2}, {Folder: "/tmp/larder", Release: "v1.2.3", Copies: 1000}} {
 		env := want.Environment()
-		if got := settings.PullFromEnvironment(func(name string) string { return env[name] }); got != want {
-			t.Errorf("%+v, want %+v", got, want)
+		got, err := settings.PullFromEnvironment(func(name string) string { return env[name] })
+		if err != nil || got != want {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+	for _, copies := range []string{"0", "1001", "x"} {
+		_, err := settings.PullFromEnvironment(func(name string) string {
+			return map[string]string{"LARDER_PULL_COPIES": copies}[name]
+		})
+		if err == nil || !strings.Contains(err.Error(), "LARDER_PULL_COPIES") {
+			t.Errorf("%s copies: %v", copies, err)
 		}
 	}
 	for _, want := range []string{"", "larder-pull"} {
@@ -93,7 +102,7 @@ func TestPublishLimits(t *testing.T) {
 	}
 	for _, want := range []settings.PublishLimits{
 		settings.DefaultPublishLimits, settings.MinPublishLimits, settings.MaxPublishLimits,
-		{FileBytes: 2 << 20, Files: 3, Uploads: 4, Inspections: 5},
+		{FileBytes: 2 << 20, Files: 3, Uploads: 4, Inspections: 5, AllInspections: 6},
 	} {
 		if got, err := read(want.Environment()); err != nil || got != want {
 			t.Errorf("%+v, %v; want %+v", got, err, want)
@@ -106,9 +115,10 @@ func TestPublishLimits(t *testing.T) {
 		"LARDER_PUBLISH_FILE_BYTES": {
 			"x", "0", "-1", "1048575", "5368709121", "1e9", "+2097152", " 2097152", "99999999999999999999",
 		},
-		"LARDER_PUBLISH_FILES":       {"0", "501", "010", "1.5"},
-		"LARDER_PUBLISH_UPLOADS":     {"0", "101", "4294967297"},
-		"LARDER_PUBLISH_INSPECTIONS": {"0", "101", "x"},
+		"LARDER_PUBLISH_FILES":           {"0", "501", "010", "1.5"},
+		"LARDER_PUBLISH_UPLOADS":         {"0", "101", "4294967297"},
+		"LARDER_PUBLISH_INSPECTIONS":     {"0", "101", "x"},
+		"LARDER_PUBLISH_ALL_INSPECTIONS": {"0", "1001", "x"},
 	} {
 		for _, value := range values {
 			if _, err := read(map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), name) {

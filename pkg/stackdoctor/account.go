@@ -35,7 +35,7 @@ func (e *examination) concurrency(ctx context.Context) {
 		e.warn(
 			c.step,
 			c.String(),
-			fmt.Sprintf("at most %d functions run at once in the region, so requests fail while copies and inspections run",
+			fmt.Sprintf("at most %d functions run at once in the region, so requests can fail when many clients come at once",
 				out.AccountLimit.ConcurrentExecutions),
 			`request 1,000 "Concurrent executions" in Service Quotas, which is free: `+
 				"aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "+
@@ -65,7 +65,7 @@ func (e *examination) accountThrottle(ctx context.Context) {
 	}
 	most := limits{account.ThrottleSettings.RateLimit, account.ThrottleSettings.BurstLimit}
 	var all limits
-	for _, l := range e.template.deployedStage().all() {
+	for _, l := range e.template.deployedStage().RouteSettings { // all routes have their own
 		all.ThrottlingRateLimit += l.ThrottlingRateLimit
 		all.ThrottlingBurstLimit += l.ThrottlingBurstLimit
 	}
@@ -74,7 +74,7 @@ func (e *examination) accountThrottle(ctx context.Context) {
 			c.step,
 			c.String(),
 			fmt.Sprintf("the stage's limits together are %s, but the account allows all its APIs %s", all, most),
-			"lower throttleRate and throttleBurst in settings.json and deploy, or request higher limits from AWS Support",
+			"request higher limits from AWS Support, or remove throttleRate and throttleBurst from settings.json and deploy",
 		)
 		return
 	}

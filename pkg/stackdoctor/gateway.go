@@ -12,8 +12,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/smithy-go"
+
+	"github.com/larder-registry/larder/pkg/partition"
 )
 
 // gateways reads the configuration of API Gateway.
@@ -35,11 +36,7 @@ const (
 )
 
 func (g gateway) Get(ctx context.Context, path string) ([]byte, error) {
-	base, err := g.url(ctx)
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url()+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -67,15 +64,12 @@ func (g gateway) Get(ctx context.Context, path string) ([]byte, error) {
 	return nil, &smithy.GenericAPIError{Code: cmp.Or(kind, response.Status), Message: failed.Message}
 }
 
-// url returns the URL of API Gateway in the region. The AWS SDK has the
-// domain of each region.
-func (g gateway) url(ctx context.Context) (string, error) {
+// url returns the URL of API Gateway in the region.
+func (g gateway) url() string {
 	if g.config.BaseEndpoint != nil {
-		return strings.TrimSuffix(*g.config.BaseEndpoint, "/"), nil
+		return strings.TrimSuffix(*g.config.BaseEndpoint, "/")
 	}
-	found, err := lambda.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx,
-		lambda.EndpointParameters{Region: &g.config.Region})
-	return strings.Replace(found.URI.String(), "//lambda.", "//apigateway.", 1), err
+	return "https://" + partition.Host("apigateway", g.config.Region)
 }
 
 // items returns the items of a list in API Gateway.

@@ -10,6 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+
+	"github.com/larder-registry/larder/pkg/partition"
 )
 
 // template is the deployed template of a stack.
@@ -177,7 +179,7 @@ func (t *template) attribute(logical, name string) (string, bool) {
 		arn.Service, arn.Resource = "lambda", "function:"+physical
 	case "AWS::Cognito::UserPool.ProviderURL":
 		// It is the issuer of the pool's tokens.
-		return "https://cognito-idp." + arn.Region + ".amazonaws.com/" + physical, ok && arn.Partition == "aws"
+		return "https://" + partition.Host("cognito-idp", arn.Region) + "/" + physical, ok
 	default:
 		return "", false
 	}

@@ -373,13 +373,13 @@ func TestAccountLimits(t *testing.T) {
 		"low concurrency":    {func(a *account) { a.concurrency = 10 }, []string{"warning account concurrency"}},
 		"enough concurrency": {func(a *account) { a.concurrency = 100 }, nil},
 		"a low burst": {func(a *account) {
-			a.api.Account = object{"throttleSettings": object{"rateLimit": 2500.0, "burstLimit": 1250}}
+			a.api.Account = object{"throttleSettings": object{"rateLimit": 2500.0, "burstLimit": 499}}
 		}, []string{"warning account throttle"}},
 		"a low rate": {func(a *account) {
-			a.api.Account = object{"throttleSettings": object{"rateLimit": 599.0, "burstLimit": 5000}}
+			a.api.Account = object{"throttleSettings": object{"rateLimit": 99.0, "burstLimit": 5000}}
 		}, []string{"warning account throttle"}},
 		"exact limits": {func(a *account) {
-			a.api.Account = object{"throttleSettings": object{"rateLimit": 600.0, "burstLimit": 3000}}
+			a.api.Account = object{"throttleSettings": object{"rateLimit": 100.0, "burstLimit": 500}}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -66,6 +66,10 @@ type Accounts interface {
 	LogOut(w http.ResponseWriter, r *http.Request) error
 }
 
+// Tree is the prefix of the pages, so this service answers all paths that no other
+// one serves.
+const Tree = "/"
+
 // Routes returns the routes of the pages.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 

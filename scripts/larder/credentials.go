@@ -34,6 +34,9 @@ var credentialsCodes = map[string]string{
 	"InvalidAccessKeyId":          awsRefused, // of S3
 	"InvalidClientTokenId":        awsRefused,
 	"UnrecognizedClientException": awsRefused,
+	"SignatureDoesNotMatch":       awsRefused,
+	"InvalidSignatureException":   awsRefused,
+	"AuthFailure":                 awsRefused,
 }
 
 // credentialsTexts are parts of the AWS SDK's errors that have no type. The

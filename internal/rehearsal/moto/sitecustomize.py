@@ -1,12 +1,15 @@
 # Python imports this file when moto_server starts. It lets moto update a managed
 # policy, as CloudFormation does. Without it, moto loses a policy that changes.
 # It also gives functions the architecture and the storage of their template,
-# which moto ignores.
+# which moto ignores. It lets moto delete a stack whose bucket is deleted already,
+# since AWS retains the bucket.
 import json
 
 try:
     from moto.awslambda.models import LambdaFunction
     from moto.iam.models import ManagedPolicy, iam_backends
+    from moto.s3.exceptions import MissingBucket
+    from moto.s3.models import FakeBucket
     from moto.utilities.utils import get_partition
 except ImportError:
     pass
@@ -31,3 +34,13 @@ else:
         return function
 
     LambdaFunction.create_from_cloudformation_json = classmethod(create_function)
+
+    delete = FakeBucket.delete_from_cloudformation_json
+
+    def delete_bucket(cls, *args, **kwargs):
+        try:
+            delete(*args, **kwargs)
+        except MissingBucket:
+            pass
+
+    FakeBucket.delete_from_cloudformation_json = classmethod(delete_bucket)

@@ -79,7 +79,10 @@ func run(ctx context.Context) error {
 	if *destroy {
 		return r.Destroy(ctx)
 	}
-	return r.Run(ctx)
+	if err := r.Run(ctx); err != nil || !*moto {
+		return err
+	}
+	return r.Destroy(ctx)
 }
 
 // find finds the account in the same way as the AWS command line.

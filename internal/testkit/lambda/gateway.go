@@ -1,11 +1,13 @@
 package lambda
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/http/httptest"
@@ -25,19 +27,28 @@ type Gateway struct {
 	// Host is an address with a port.
 	Host string
 
-	server *httptest.Server
-	routes map[string]*Function
+	server   *httptest.Server
+	routes   map[string]Target
+	throttle *Throttle
 
 	mu       sync.Mutex
+	requests []string
 	failures []error
-	stray    []string
 	asked    map[string]bool
+}
+
+// Target handles the events of a route. It is a [Function] or a [Pool].
+type Target interface {
+	Invoke(ctx context.Context, event any) ([]byte, error)
 }
 
 // StartGateway starts a gateway with functions by route key. The caller closes
 // it.
-func StartGateway(routes map[string]*Function) *Gateway {
-	g := &Gateway{routes: routes, asked: make(map[string]bool)}
+func StartGateway(routes map[string]Target) *Gateway { return StartThrottledGateway(routes, nil) }
+
+// StartThrottledGateway is like [StartGateway] with a throttle.
+func StartThrottledGateway(routes map[string]Target, throttle *Throttle) *Gateway {
+	g := &Gateway{routes: routes, throttle: throttle, asked: make(map[string]bool)}
 	g.server = httptest.NewTLSServer(g)
 	g.Host = g.server.Listener.Addr().String()
 	return g
@@ -60,13 +71,6 @@ func (g *Gateway) Failures() []error {
 	return slices.Clone(g.failures)
 }
 
-// Stray returns the requests that went to $default because no route matched.
-func (g *Gateway) Stray() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.stray)
-}
-
 // Unasked returns the routes that no request has used.
 func (g *Gateway) Unasked() []string {
 	g.mu.Lock()
@@ -81,6 +85,13 @@ func (g *Gateway) Unasked() []string {
 	return unasked
 }
 
+// Requests returns the methods and the route keys of all requests, in their order.
+func (g *Gateway) Requests() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.requests)
+}
+
 // Client returns an HTTP client that trusts the gateway.
 func (g *Gateway) Client() *http.Client { return g.server.Client() }
 
@@ -89,12 +100,14 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	routeKey, function := g.route(r)
 	g.mu.Lock()
 	g.asked[routeKey] = true
-	if routeKey == "$default" {
-		g.stray = append(g.stray, r.Method+" "+r.URL.Path)
-	}
+	g.requests = append(g.requests, r.Method+" "+routeKey)
 	g.mu.Unlock()
-	if function == nil {
+	switch {
+	case function == nil:
 		refuse(w, http.StatusNotFound)
+		return
+	case g.throttle != nil && !g.throttle.Take(routeKey):
+		refuse(w, http.StatusTooManyRequests)
 		return
 	}
 	event, err := Event(r, routeKey)
@@ -119,7 +132,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		g.failures = append(g.failures, err)
 		g.mu.Unlock()
-		if errors.Is(err, errGoesOn) {
+		if errors.Is(err, errGoesOn) || errors.Is(err, errConcurrency) {
 			refuse(w, http.StatusServiceUnavailable)
 			return
 		}
@@ -143,30 +156,41 @@ func refuse(w http.ResponseWriter, status int) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": http.StatusText(status)})
 }
 
-// route returns the most specific route: the one with the most literal parts.
-func (g *Gateway) route(r *http.Request) (key string, f *Function) {
-	best := -1
-	for candidate, function := range g.routes {
-		method, path, _ := strings.Cut(candidate, " ")
-		if method != "ANY" && method != r.Method {
+// route returns the route of a request and its function.
+func (g *Gateway) route(r *http.Request) (key string, f Target) {
+	key = Route(slices.Sorted(maps.Keys(g.routes)), r.Method, r.URL.Path)
+	return key, g.routes[key]
+}
+
+// Route returns the key of the route that API Gateway chooses for a request: the
+// most specific one that matches its decoded path. A full match is chosen before a
+// tree, and $default if no other matches.
+//
+// Source: https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-develop-routes.html.
+func Route(keys []string, method, path string) string {
+	best, chosen := -1, "$default"
+	for _, key := range keys {
+		want, pattern, _ := strings.Cut(key, " ")
+		if want != "ANY" && want != method {
 			continue
 		}
-		if literal, ok := matches(path, r.URL.Path); ok && literal > best {
-			best, key, f = literal, candidate, function
+		literal, ok := matches(pattern, path)
+		if !strings.HasSuffix(pattern, "+}") {
+			literal += len(path) // more than any tree can have
+		}
+		if ok && literal > best {
+			best, chosen = literal, key
 		}
 	}
-	if f == nil {
-		return "$default", g.routes["$default"]
-	}
-	return key, f
+	return chosen
 }
 
 func matches(pattern, path string) (literal int, ok bool) {
 	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
 	for i, part := range want {
 		switch {
-		case strings.HasSuffix(part, "+}") && i < len(got):
-			return literal, true
+		case strings.HasSuffix(part, "+}"):
+			return literal, i < len(got) && got[i] != ""
 		case i >= len(got):
 			return 0, false
 		case strings.HasPrefix(part, "{"):

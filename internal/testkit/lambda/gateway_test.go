@@ -82,7 +82,7 @@ func TestEventBounds(t *testing.T) {
 			t.Errorf("%d bytes: %v, %d of them", length, err, len(e.Body))
 		}
 	}
-	g := &Gateway{routes: map[string]*Function{"POST /": {}}, asked: make(map[string]bool)}
+	g := &Gateway{routes: map[string]Target{"POST /": &Function{}}, asked: make(map[string]bool)}
 	w := httptest.NewRecorder()
 	if g.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/",
 		strings.NewReader(strings.Repeat("a", maxBody+1)))); w.Code != http.StatusRequestEntityTooLarge {
@@ -100,7 +100,7 @@ func TestGatewayGivesUp(t *testing.T) {
 			f := &Function{name: "slow", timeout: timeout, events: make(chan invocation), ended: make(chan struct{}),
 				waiting: make(map[string]chan result)}
 			go func() { <-f.events }()
-			g := &Gateway{routes: map[string]*Function{"POST /": f}, asked: make(map[string]bool)}
+			g := &Gateway{routes: map[string]Target{"POST /": f}, asked: make(map[string]bool)}
 			w := httptest.NewRecorder()
 			g.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil))
 			if got := fmt.Sprint(w.Code, " ", strings.TrimSpace(w.Body.String())); got != want ||

@@ -30,7 +30,7 @@ type API struct {
 	options APIOptions
 	ctx     context.Context //nolint:containedctx // work outlives the requests that start it
 	server  *httptest.Server
-	pools   map[string]*pool
+	pools   map[string]*Pool
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -44,6 +44,9 @@ type APIOptions struct {
 	// Permit returns an error if the principal with an access key must not invoke
 	// a function. If nil, all principals may invoke all functions.
 	Permit func(accessKey, function string) error
+	// Account limits the events of all its functions together. If nil, there is no
+	// such limit.
+	Account *Account
 	// RetryWait is the time before the first retry of a failed event. The second
 	// retry waits twice as long. If 0, it is a minute, as in Lambda.
 	RetryWait time.Duration
@@ -81,9 +84,9 @@ func StartAPI(ctx context.Context, o APIOptions) *API {
 	if o.RetryWait == 0 {
 		o.RetryWait = time.Minute
 	}
-	a := &API{options: o, ctx: ctx, pools: make(map[string]*pool)}
+	a := &API{options: o, ctx: ctx, pools: make(map[string]*Pool)}
 	for name, f := range o.Functions {
-		a.pools[name] = &pool{start: f.Start, slots: make(chan struct{}, f.Concurrency)}
+		a.pools[name] = NewPool(f, o.Account)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /2015-03-31/functions/{name}/invocations", a.serveInvoke)
@@ -99,9 +102,7 @@ func (a *API) Close() {
 	a.server.Close()
 	a.Wait() // for work that a request has begun meanwhile
 	for _, p := range a.pools {
-		for _, f := range p.processes() {
-			f.Close()
-		}
+		p.Close()
 	}
 }
 
@@ -197,16 +198,14 @@ func (a *API) invoke(w http.ResponseWriter, r *http.Request) error {
 
 // request answers with the response of a function. If no process is free, it
 // returns an error.
-func (a *API) request(w http.ResponseWriter, p *pool, payload []byte) error {
-	select {
-	case p.slots <- struct{}{}:
-	default:
+func (a *API) request(w http.ResponseWriter, p *Pool, payload []byte) error {
+	if !p.tryTake() {
 		return apiError{http.StatusTooManyRequests, "TooManyRequestsException", "Rate Exceeded."}
 	}
 	done := make(chan result, 1)
 	a.work.Go(func() { // even if the client closes the connection
-		defer func() { <-p.slots }()
 		response, err := p.run(a.ctx, payload)
+		p.free()
 		done <- result{response, err}
 	})
 	r := <-done
@@ -221,7 +220,7 @@ func (a *API) request(w http.ResponseWriter, p *pool, payload []byte) error {
 
 // deliver sends an event to a function. It retries twice, and then drops the
 // event.
-func (a *API) deliver(name string, p *pool, payload []byte) {
+func (a *API) deliver(name string, p *Pool, payload []byte) {
 	var failed error
 	for attempt := range eventAttempts {
 		if attempt > 0 {
@@ -231,13 +230,11 @@ func (a *API) deliver(name string, p *pool, payload []byte) {
 				return
 			}
 		}
-		select {
-		case p.slots <- struct{}{}: // Lambda delays events of a function that is at its limit
-		case <-a.ctx.Done():
+		if !p.take(a.ctx) { // Lambda delays events of a function that is at its limit
 			return
 		}
 		_, failed = p.run(a.ctx, payload)
-		<-p.slots
+		p.free()
 		if failed == nil {
 			return
 		}
@@ -278,23 +275,124 @@ func arn(name string) string {
 	return "arn:aws:lambda:" + awstest.Region + ":000000000000:function:" + name
 }
 
-// pool has the processes of a function.
-type pool struct {
+// Account is the concurrency of an account: how many events its functions work on
+// at once.
+type Account struct{ slots chan struct{} }
+
+// NewAccount returns an account with a concurrency.
+func NewAccount(concurrency int) *Account { return &Account{make(chan struct{}, concurrency)} }
+
+// errConcurrency means that a function or its account is at its limit.
+var errConcurrency = errors.New("the concurrency is used up")
+
+// Pool has the processes of a function.
+type Pool struct {
 	start func(context.Context) (*Function, error)
-	slots chan struct{} // one for each event that is being worked on
+	// slots has one for each event that is being worked on, and account those of all
+	// functions. account is nil if it has no limit.
+	slots, account chan struct{}
 
 	mu        sync.Mutex
 	idle, all []*Function
 }
 
+// NewPool returns a function whose processes start when they are needed. The
+// account may be nil. The caller closes the pool.
+func NewPool(f Deployed, account *Account) *Pool {
+	p := &Pool{start: f.Start, slots: make(chan struct{}, f.Concurrency)}
+	if account != nil {
+		p.account = account.slots
+	}
+	return p
+}
+
+// Invoke implements [Target]. If the function or the account is at its limit, it
+// returns an error at once.
+func (p *Pool) Invoke(ctx context.Context, event any) ([]byte, error) {
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, err
+	}
+	if !p.tryTake() {
+		return nil, errConcurrency
+	}
+	type answer struct {
+		payload []byte
+		err     error
+	}
+	done := make(chan answer, 1)
+	go func() { // the function continues after the gateway's timeout
+		response, err := p.run(context.WithoutCancel(ctx), payload)
+		p.free() // before the caller can send the next event
+		done <- answer{response, err}
+	}()
+	select {
+	case a := <-done:
+		return a.payload, a.err
+	case <-time.After(gatewayTimeout):
+		return nil, errGoesOn
+	}
+}
+
+// tryTake takes a slot of the function and one of the account, unless one of them
+// is at its limit.
+func (p *Pool) tryTake() bool {
+	select {
+	case p.slots <- struct{}{}:
+	default:
+		return false
+	}
+	if p.account != nil {
+		select {
+		case p.account <- struct{}{}:
+		default:
+			<-p.slots
+			return false
+		}
+	}
+	return true
+}
+
+// take is like tryTake, but waits until ctx ends.
+func (p *Pool) take(ctx context.Context) bool {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	if p.account != nil {
+		select {
+		case p.account <- struct{}{}:
+		case <-ctx.Done():
+			<-p.slots
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Pool) free() {
+	<-p.slots
+	if p.account != nil {
+		<-p.account
+	}
+}
+
+// Close stops the processes.
+func (p *Pool) Close() {
+	for _, f := range p.processes() {
+		f.Close()
+	}
+}
+
 // run sends an event to a process that is idle, or to a new one. The caller has
 // a slot. A process that exits or exceeds its timeout is not used again.
-func (p *pool) run(ctx context.Context, payload []byte) ([]byte, error) {
+func (p *Pool) run(ctx context.Context, payload []byte) ([]byte, error) {
 	if len(payload) == 0 {
 		payload = []byte("{}")
 	}
 	for {
-		f, err := p.take(ctx)
+		f, err := p.process(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -316,8 +414,8 @@ func (p *pool) run(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// take returns an idle process, or starts one.
-func (p *pool) take(ctx context.Context) (*Function, error) {
+// process returns an idle process, or starts one.
+func (p *Pool) process(ctx context.Context) (*Function, error) {
 	p.mu.Lock()
 	if last := len(p.idle) - 1; last >= 0 {
 		defer p.mu.Unlock()
@@ -336,7 +434,7 @@ func (p *pool) take(ctx context.Context) (*Function, error) {
 	return f, nil
 }
 
-func (p *pool) processes() []*Function {
+func (p *Pool) processes() []*Function {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.all)

@@ -1,0 +1,277 @@
+package functions_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// barrier stops all callers of pass until it is opened.
+type barrier struct {
+	arrived chan struct{}
+	opened  chan struct{}
+}
+
+func newBarrier() *barrier { return &barrier{make(chan struct{}, 100), make(chan struct{})} }
+
+func (b *barrier) pass() {
+	select {
+	case <-b.opened:
+		return
+	default:
+	}
+	b.arrived <- struct{}{}
+	<-b.opened
+}
+
+// await waits until count have arrived.
+func (b *barrier) await(t *testing.T, what string, count int) {
+	t.Helper()
+	for i := range count {
+		select {
+		case <-b.arrived:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: %d of %d have begun", what, i, count)
+		}
+	}
+}
+
+// In a new account, Lambda runs ten functions at once. While inspections and copies
+// run at their limits, every read is answered. Further copies and inspections wait
+// without a function, and are made later.
+func TestReadsBesideWork(t *testing.T) {
+	t.Parallel()
+	const inspections, copies, waiting = 2, 2, 3
+	account := lambda.NewAccount(10)
+	d := deployPullIn(t, account, settings.Pull{Copies: copies}.Environment())
+	d.publish(t, "acme/vpc/aws", "1.0.0", "")
+	reading, copying := newBarrier(), newBarrier()
+	d.origin.hold(copying.pass)
+	publishing := maps.Clone(d.env)
+	limits := settings.DefaultPublishLimits
+	limits.AllInspections = inspections
+	maps.Copy(publishing, limits.Environment())
+	publishing["AWS_ENDPOINT_URL_S3"] = holdReads(t, d.s3.URL, reading)
+	pools := make(map[string]*lambda.Pool)
+	for name, env := range map[string]map[string]string{
+		"discovery": nil, "modules": d.env, "providers": d.env, "metadata": d.env, "web": d.env, "mirror": d.invoking,
+		"publish": publishing,
+	} {
+		pools[name] = newPool(t, account, name, env)
+	}
+	d.gateway = lambda.StartGateway(routes(pools))
+	t.Cleanup(d.gateway.Close)
+	var work sync.WaitGroup
+	var inspects []func() (status int, err error)
+	for i := range inspections + waiting {
+		inspects = append(inspects, d.uploaded(t, fmt.Sprintf("acme/m/s%d", i)))
+	}
+	for _, inspect := range inspects[:inspections] {
+		work.Go(func() {
+			if status, err := inspect(); err != nil || status != http.StatusOK {
+				t.Errorf("an inspection: %d, %v", status, err)
+			}
+		})
+	}
+	reading.await(t, "inspections", inspections)
+	hosts := append([]string{""}, pullHosts[:waiting+copies-1]...)
+	for i, host := range hosts {
+		path := "/v1/mirror/" + host + "open.example.com/acme/note/1.0.0.json"
+		if response, body := d.get(t, path); response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s %s", path, response.Status, body)
+		}
+		if i == copies-1 {
+			copying.await(t, "copies", copies)
+		}
+	}
+	for _, inspect := range inspects[inspections:] {
+		if status, err := inspect(); err != nil || status != http.StatusAccepted {
+			t.Errorf("an inspection without a slot: %d, %v, want 202", status, err)
+		}
+	}
+	d.readEverything(t)
+	select {
+	case <-copying.arrived:
+		t.Errorf("more than %d copies run at once", copies)
+	case <-reading.arrived:
+		t.Errorf("more than %d inspections run at once", inspections)
+	default:
+	}
+	close(reading.opened)
+	close(copying.opened)
+	work.Wait()
+	for _, inspect := range inspects[inspections:] {
+		if status, err := inspect(); err != nil || status != http.StatusOK {
+			t.Errorf("an inspection after the others: %d, %v", status, err)
+		}
+	}
+	d.api.Wait()
+	for _, host := range hosts {
+		p, err := registry.ParseMirrorProvider(host + "open.example.com/acme/note")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.catalog.Mirror.Get(t.Context(), p, registry.Version{Major: 1}); err != nil {
+			t.Errorf("%s was not copied: %v", p, err)
+		}
+	}
+	if dropped := d.api.Dropped(); len(dropped) > 0 {
+		t.Errorf("dropped: %v", dropped)
+	}
+}
+
+// newPool returns a function of an account.
+func newPool(t *testing.T, account *lambda.Account, name string, env map[string]string) *lambda.Pool {
+	t.Helper()
+	dist, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeout := lambda.FunctionTimeout
+	if name == "publish" {
+		timeout = 15 * time.Minute
+	}
+	ctx := context.WithoutCancel(t.Context())
+	p := lambda.NewPool(lambda.Deployed{Concurrency: 10, Start: func(context.Context) (*lambda.Function, error) {
+		return lambda.StartFunction(ctx, name, filepath.Join(dist, name, "bootstrap"), env, timeout)
+	}}, account)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// holdReads starts a proxy of S3 that stops reads of archives at a barrier.
+func holdReads(t *testing.T, target string, b *barrier) string {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.Header.Get("Range") != "" {
+			b.pass()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// uploaded begins a publish of a module by an identity of its own, and uploads its
+// archive. It returns a function that requests the inspection.
+func (d deployed) uploaded(t *testing.T, address string) func() (status int, err error) {
+	t.Helper()
+	m, err := registry.ParseModule(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+address+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{Dir: dir, Address: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prepared.Close()
+	archive, err := prepared.Archive.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := io.ReadAll(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, digest := access.NewToken()
+	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{
+		Name: m.System, Scopes: []string{"publish:*/acme/**"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	post := func(path, body string) (int, []byte, error) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.gateway.Host+path,
+			bytes.NewReader([]byte(body)))
+		if err != nil {
+			return 0, nil, err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		response, err := d.gateway.Client().Do(r)
+		if err != nil {
+			return 0, nil, err
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return response.StatusCode, text, err
+	}
+	u := &upload{path: "/v1/publish/" + m.Path() + "/1.0.0/uploads", packed: packed}
+	_, begun, err := post(u.path, u.body())
+	if err == nil {
+		err = u.put(t, string(begun))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() (int, error) {
+		status, body, err := post(u.path+"/"+u.begun.Upload+"/files/0/inspect", "")
+		if status != http.StatusOK && status != http.StatusAccepted {
+			err = fmt.Errorf("%w %s", err, body)
+		}
+		return status, err
+	}
+}
+
+// readEverything sends reads of each kind, four at once.
+func (d deployed) readEverything(t *testing.T) {
+	t.Helper()
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for range 10 {
+				for path, want := range map[string]int{
+					"/.well-known/terraform.json": 200, "/v1/modules/acme/vpc/aws/versions": 200,
+					"/v1/modules/acme/vpc/aws/1.0.0/download": 204, "/v1/modules": 200, "/setup": 200,
+					"/v1/mirror/open.example.com/acme/note/index.json": 200, "/v1/providers/acme/none/versions": 404,
+				} {
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+d.gateway.Host+path, nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r.Header.Set("Authorization", "Bearer "+d.token)
+					response, err := d.gateway.Client().Transport.RoundTrip(r)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = response.Body.Close()
+					if response.StatusCode != want {
+						t.Errorf("%s: %s, want %d", path, response.Status, want)
+					}
+				}
+			}
+		})
+	}
+	readers.Wait()
+}
