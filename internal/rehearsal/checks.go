@@ -327,13 +327,16 @@ func (d *deployment) awaitAlarm(ctx context.Context, stack *Stack, flooded time.
 	}
 	client := cloudwatch.NewFromConfig(d.Account)
 	for {
-		described, err := client.DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{AlarmNames: names[at : at+1]})
+		// The alarm can have ended meanwhile.
+		history, err := client.DescribeAlarmHistory(ctx, &cloudwatch.DescribeAlarmHistoryInput{
+			AlarmName: &names[at], HistoryItemType: types.HistoryItemTypeStateUpdate, StartDate: &flooded,
+		})
 		if err != nil {
 			return "", "", err
 		}
-		for _, a := range described.MetricAlarms {
-			if changed := aws.ToTime(a.StateUpdatedTimestamp); a.StateValue == types.StateValueAlarm && changed.After(flooded) {
-				took := changed.Sub(flooded)
+		for _, item := range history.AlarmHistoryItems {
+			if strings.HasSuffix(aws.ToString(item.HistorySummary), "to ALARM") {
+				took := aws.ToTime(item.Timestamp).Sub(flooded)
 				return judge(took <= alarmWait), fmt.Sprintf("ALARM after %s", took.Round(time.Second)), nil
 			}
 		}
