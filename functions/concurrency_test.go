@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -186,23 +184,7 @@ func (d deployed) uploaded(t *testing.T, address string) func() (status int, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+address+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{Dir: dir, Address: m})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer prepared.Close()
-	archive, err := prepared.Archive.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	packed, err := io.ReadAll(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := pack(t, m, "# "+address+"\n")
 	token, digest := access.NewToken()
 	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{
 		Name: m.System, Scopes: []string{"publish:*/acme/**"},

@@ -936,6 +936,29 @@ func damagedItems(t *testing.T) {
 // wrongSize is a size in half of a listing, which differs from run to run.
 var wrongSize = regexp.MustCompile(`has \d+ bytes, more`)
 
+// pack returns the archive of a module with one file.
+func pack(t *testing.T, m registry.Module, content string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{Dir: dir, Address: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prepared.Close()
+	archive, err := prepared.Archive.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := io.ReadAll(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packed
+}
+
 // upload is the upload of a module with its own address.
 type upload struct {
 	path   string // path of its version
@@ -1124,23 +1147,7 @@ func faultsOfPublishing(t *testing.T) {
 	limits := settings.DefaultPublishLimits
 	limits.AllInspections = settings.MaxPublishLimits.AllInspections // all run at once, on one table
 	s3 := s3test.ForTest(t, "larder-objects")
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("output \"it\" { value = 1 }\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{Dir: dir, Address: vpc})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer prepared.Close()
-	archive, err := prepared.Archive.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	packed, err := io.ReadAll(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packed := pack(t, vpc, "output \"it\" { value = 1 }\n")
 	var rows []exchange
 	var mu sync.Mutex
 	var all sync.WaitGroup
