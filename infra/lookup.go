@@ -111,10 +111,6 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 	return f
 }
 
-// enoughConcurrency is the concurrency of Lambda below which reads can fail while
-// publishers and the mirror are at work.
-const enoughConcurrency = 100
-
 // readQuotas reads the account's quotas of API Gateway and Lambda in the region.
 func (f *found) readQuotas(ctx context.Context, a *account) {
 	var concurrency int32
@@ -141,7 +137,7 @@ func (f *found) readQuotas(ctx context.Context, a *account) {
 			f.warnings = append(f.warnings, fmt.Sprintf("cannot read the account's quota of %s: %v", quota.of, reason(err)))
 		}
 	}
-	if concurrency > 0 && concurrency < enoughConcurrency {
+	if concurrency > 0 && concurrency < settings.EnoughConcurrency {
 		f.warnings = append(f.warnings, fmt.Sprintf("Lambda runs at most %d functions at once for this account in %s, so "+
 			"requests can fail when many clients come at once. Raise it, free of charge: aws service-quotas "+
 			"request-service-quota-increase --service-code lambda --quota-code L-B99A9384 --desired-value 1000",

@@ -173,10 +173,6 @@ func (d *deployment) deniedCheck(stack *Stack) func(context.Context, *Registry) 
 	}
 }
 
-// enoughConcurrency is the concurrency below which clients can meet 503 when many
-// come at once.
-const enoughConcurrency = 100
-
 func (d *deployment) concurrencyCheck(ctx context.Context, _ *Registry) (outcome, string, error) {
 	account, err := lambda.NewFromConfig(d.Account).GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
 	if failed, ok := errors.AsType[smithy.APIError](err); ok {
@@ -189,7 +185,7 @@ func (d *deployment) concurrencyCheck(ctx context.Context, _ *Registry) (outcome
 		return "", "", err
 	}
 	n := account.AccountLimit.ConcurrentExecutions
-	return judge(n >= enoughConcurrency), fmt.Sprint(n), nil
+	return judge(n >= settings.EnoughConcurrency), fmt.Sprint(n), nil
 }
 
 // The throttle of the stage while it is checked, in requests. It is low, so that

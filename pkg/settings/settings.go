@@ -248,6 +248,11 @@ var (
 	}
 )
 
+// EnoughConcurrency is the number of functions that an account runs at once, below
+// which requests can fail when many clients come at once. New accounts may have 10,
+// and most have 1,000.
+const EnoughConcurrency = 100
+
 // PublishLimitsFromEnvironment reads limits through getenv, which is
 // [os.Getenv]. A limit that is not set has its default. The error names every
 // invalid variable.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
+
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // accountLimits compares the account's limits with what the stack needs.
@@ -16,10 +18,6 @@ func (e *examination) accountLimits(ctx context.Context) {
 		e.accountThrottle(ctx)
 	}
 }
-
-// enoughConcurrency is the concurrency below which there is a warning. New
-// accounts may have 10, and most have 1,000.
-const enoughConcurrency = 100
 
 // concurrency examines how many functions can run at once in the region.
 func (e *examination) concurrency(ctx context.Context) {
@@ -31,7 +29,7 @@ func (e *examination) concurrency(ctx context.Context) {
 	switch {
 	case err != nil:
 		e.failed(c, err)
-	case out.AccountLimit.ConcurrentExecutions < enoughConcurrency:
+	case out.AccountLimit.ConcurrentExecutions < settings.EnoughConcurrency:
 		e.warn(
 			c.step,
 			c.String(),
