@@ -158,7 +158,7 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 	}
 	const versions = "ANY /v1/modules/{namespace}/{name}/{system}/versions"
 	const download = "ANY /v1/modules/{namespace}/{name}/{system}/{version}/download"
-	const uploads = "ANY /v1/publish/modules/{namespace}/{name}/{system}/{version}/uploads"
+	const uploads = "ANY /v1/publish/{proxy+}"
 	replaceOf := func(function string) func(s *Stack, old, now string) {
 		return func(s *Stack, old, now string) {
 			p := &s.Functions[function].Policies[0]
@@ -229,7 +229,7 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 		"publisher without ListBucket": {func(s *Stack) { replacePublish(s, "s3:ListBucket", "s3:ListBuckets") },
 			"function publish: reading a missing object: s3:ListBucket of"},
 		"no route for uploads": {func(s *Stack) { delete(s.Routes, uploads) },
-			"no route for POST /v1/publish/modules/"},
+			"no function has a route for POST /v1/publish/modules/"},
 	} {
 		try(name, test, publishing)
 	}
@@ -280,7 +280,7 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 		"operator without ListBucket": {func(s *Stack) { operator(s, "s3:ListBucket", "s3:ListBuckets") },
 			"the operator's policy: reading a missing object: s3:ListBucket of"},
 		"missing route": {func(s *Stack) { delete(s.Routes, download) },
-			"no route for GET /v1/modules/rehearsal/absent/null/1.0.0/download"},
+			"no function has a route for GET /v1/modules/rehearsal/absent/null/1.0.0/download"},
 		"a route to another function": {func(s *Stack) { s.Routes[versions] = "discovery" },
 			"GET /v1/modules/rehearsal/absent/null/versions: 404"},
 		"wrong name of a variable": {func(s *Stack) {
@@ -291,7 +291,9 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 		"missing route of another function": {func(s *Stack) {
 			delete(s.Routes,
 				"ANY /v1/mirror/{hostname}/{namespace}/{type}/{document}")
-		}, "no route for GET /v1/mirror/registry.example.com/rehearsal/absent/index.json"},
+		}, "no function has a route for GET /v1/mirror/registry.example.com/rehearsal/absent/index.json"},
+		"missing route of discovery": {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") },
+			"no function has a route for GET /.well-known/terraform.json"},
 		"invalid program": {func(s *Stack) {
 			s.Functions["modules"].Code = zipped(t, []byte("junk"))
 		}, "function modules: "},
@@ -308,8 +310,6 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 		}, "function modules: statement ReadItems: no call needs action dynamodb:Scan"},
 		"unneeded route": {func(s *Stack) { s.Routes["ANY /v2"] = "modules" },
 			"route ANY /v2: no request needs it"},
-		"missing route of discovery": {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") },
-			"no route for GET /.well-known/terraform.json"},
 	})
 }
 

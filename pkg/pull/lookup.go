@@ -3,6 +3,7 @@ package pull
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -100,6 +101,8 @@ func (l *lookups) do(ctx context.Context, work func(context.Context) error) erro
 	reserved := false
 	defer func() {
 		if reserved {
+			// Otherwise the garbage of several look-ups adds up on a busy machine.
+			runtime.GC()
 			<-l.large
 		}
 	}()
