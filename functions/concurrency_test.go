@@ -184,7 +184,7 @@ func (d deployed) uploaded(t *testing.T, address string) func() (status int, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed := pack(t, m, "# "+address+"\n")
+	packed := packLarge(t, m)
 	token, digest := access.NewToken()
 	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{
 		Name: m.System, Scopes: []string{"publish:*/acme/**"},

@@ -939,9 +939,26 @@ var wrongSize = regexp.MustCompile(`has \d+ bytes, more`)
 // pack returns the archive of a module with one file.
 func pack(t *testing.T, m registry.Module, content string) []byte {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(content), 0o600); err != nil {
+	return packFiles(t, m, map[string]string{"main.tf": content})
+}
+
+// packLarge returns an archive whose inspection needs a slot.
+func packLarge(t *testing.T, m registry.Module) []byte {
+	t.Helper()
+	content := make([]byte, 2<<20)
+	if _, err := rand.Read(content); err != nil {
 		t.Fatal(err)
+	}
+	return packFiles(t, m, map[string]string{"main.tf": "", "data.bin": string(content)})
+}
+
+func packFiles(t *testing.T, m registry.Module, files map[string]string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{Dir: dir, Address: m})
 	if err != nil {

@@ -123,12 +123,9 @@ func (m Mirror) TakeSlot(ctx context.Context, of SlotsOf, until time.Time) (*Lea
 }
 
 // TakeInspectionSlot takes one of count slots for inspecting an upload until a
-// time. If none is free, that is [registry.ErrExists]. It returns
-// [registry.ErrSchema] if another release wrote the registry.
+// time. If none is free, that is [registry.ErrExists]. The caller has the claim of
+// [Catalog.ClaimInspection].
 func (c *Catalog) TakeInspectionSlot(ctx context.Context, count int, until time.Time) (*Lease, error) {
-	if err := c.CheckSchema(ctx); err != nil {
-		return nil, err
-	}
 	return takeSlot(ctx, c.table, inspectionSlots, SlotsOf{Count: count}, until)
 }
 

@@ -63,7 +63,10 @@ const (
 	// lease is how long other requests wait for an inspection that does not
 	// renew it, and renew is how often it does.
 	lease = 20 * time.Second
-	renew = 7 * time.Second
+	// slotBytes is the size of a file from which its inspection needs a slot of the
+	// table. A smaller one is inspected in less time than the calls for a slot take.
+	slotBytes = 1 << 20
+	renew     = 7 * time.Second
 	// parallel is how many requests one publish sends to the store at once. A
 	// publish may have hundreds of files, and the gateway's timeout is too
 	// short to handle them one by one.
@@ -517,8 +520,8 @@ func (h *handler) inspectFile(
 		}
 		return rejected
 	}
-	// stored returns the inspection that the table has, which may need no slot.
-	stored := func() (registry.Upload, registry.Inspection, error) {
+	release, ok := h.slots.take(ctx, caller.ID, 0)
+	if !ok {
 		u, found, err := h.upload(ctx, s, caller, id)
 		if err == nil {
 			err = check(u)
@@ -526,34 +529,14 @@ func (h *handler) inspectFile(
 		if err != nil {
 			return u, registry.Inspection{}, err
 		}
-		return u, found[file], nil
-	}
-	release, ok := h.slots.take(ctx, caller.ID, 0)
-	if !ok {
-		u, found, err := stored()
-		if err != nil || found.State == registry.InspectionPassed || found.State == registry.InspectionRefused {
-			return u, found, err
+		if state := found[file].State; state == registry.InspectionPassed || state == registry.InspectionRefused {
+			return u, found[file], nil
 		}
 		if release, ok = h.slots.take(ctx, caller.ID, slotTimeout); !ok {
 			return u, registry.Inspection{State: registry.InspectionRunning}, nil
 		}
 	}
 	defer release()
-	var slot *catalog.Lease
-	if most := h.limits.AllInspections; most > 0 {
-		u, found, err := stored()
-		if err != nil || found.State != "" && (found.State != registry.InspectionRunning || h.now().Before(found.Until)) {
-			return u, found, err
-		}
-		slot, err = h.catalog.TakeInspectionSlot(ctx, most, h.now().Add(lease))
-		if errors.Is(err, registry.ErrExists) {
-			return u, registry.Inspection{State: registry.InspectionRunning}, nil
-		}
-		if err != nil {
-			return u, found, err
-		}
-		defer func() { _ = slot.Release(context.WithoutCancel(ctx)) }() // it also expires
-	}
 	now := h.now()
 	claim, err := h.catalog.ClaimInspection(ctx, id, caller.ID, file, now, now.Add(lease), h.limits.Inspections, check)
 	if rejected == nil && errors.Is(err, registry.ErrNotFound) {
@@ -565,8 +548,31 @@ func (h *handler) inspectFile(
 	if !claim.Mine {
 		return claim.Upload, claim.Found, nil
 	}
+	slot, err := h.takeSlot(ctx, claim)
+	if err != nil {
+		if errors.Is(err, registry.ErrExists) {
+			err = nil
+		}
+		// The attempt has not begun, so it does not count.
+		givenUp := registry.Inspection{Attempts: claim.Found.Attempts}
+		return claim.Upload, registry.Inspection{State: registry.InspectionRunning},
+			errors.Join(err, h.catalog.RecordInspection(context.WithoutCancel(ctx), claim, givenUp, h.now()))
+	}
+	if slot != nil {
+		defer func() { _ = slot.Release(context.WithoutCancel(ctx)) }() // it also expires
+	}
 	found, err := h.inspectNow(ctx, s, claim, slot)
 	return claim.Upload, found, err
+}
+
+// takeSlot takes a slot of the table for a claimed inspection. It returns nil if the
+// inspection is too short to need one. If none is free, that is
+// [registry.ErrExists].
+func (h *handler) takeSlot(ctx context.Context, claim *catalog.Claim) (*catalog.Lease, error) {
+	if h.limits.AllInspections == 0 || claim.Upload.Files[claim.File].Size < slotBytes {
+		return nil, nil
+	}
+	return h.catalog.TakeInspectionSlot(ctx, h.limits.AllInspections, h.now().Add(lease))
 }
 
 // inspectNow reads a stored file and records the result for the attempt that

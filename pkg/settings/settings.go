@@ -228,7 +228,8 @@ type PublishLimits struct {
 	// Inspections is the maximum number of running inspections of an identity.
 	Inspections int
 	// AllInspections is the maximum number of running inspections of all identities,
-	// in all processes that use the table. If 0, there is none.
+	// in all processes that use the table. Those of small files do not count. If 0,
+	// there is no maximum.
 	AllInspections int
 }
 
