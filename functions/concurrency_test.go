@@ -5,12 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -158,14 +155,7 @@ func newPool(t *testing.T, account *lambda.Account, name string, env map[string]
 // holdReads starts a proxy of S3 that stops reads of archives at a barrier.
 func holdReads(t *testing.T, target string, b *barrier) string {
 	t.Helper()
-	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // it is signed
-	}}
+	proxy := proxyTo(t, target)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && r.Header.Get("Range") != "" {
 			b.pass()

@@ -156,17 +156,23 @@ type killer struct {
 	killed  bool
 }
 
-// watch starts a proxy to a URL.
-func (k *killer) watch(t *testing.T, target string) string {
+// proxyTo returns a proxy to a URL, which does not change what is signed.
+func proxyTo(t *testing.T, target string) http.Handler {
 	t.Helper()
 	to, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
+	return &httputil.ReverseProxy{ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is signed
 	}}
+}
+
+// watch starts a proxy to a URL.
+func (k *killer) watch(t *testing.T, target string) string {
+	t.Helper()
+	proxy := proxyTo(t, target)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kill := k.meets(r)
 		if kill && !k.after {
