@@ -391,8 +391,8 @@ func (m monitoring) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 	)
 }
 
-// limitGraph shows how near the requests are to the throttle's limits, and how many
-// it refused.
+// limitGraph shows the requests of all routes beside the throttle's limits, as the
+// average of a minute, and how many it refused.
 func (m monitoring) limitGraph(width, height float64) awscloudwatch.IWidget {
 	perSecond := awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Label: jsii.String("Requests a second"), Expression: jsii.String("requests / PERIOD(requests)"),

@@ -753,17 +753,14 @@ func (st *stack) newRoute(
 	api awsapigatewayv2.HttpApi, key string, integration awsapigatewayv2.HttpRouteIntegration,
 ) awsapigatewayv2.HttpRoute {
 	method, path, isPath := strings.Cut(key, " ")
-	var route awsapigatewayv2.HttpRoute
 	if isPath {
-		route = (*api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+		return (*api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: &path, Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(method)}, Integration: integration,
 		}))[0]
-	} else {
-		route = awsapigatewayv2.NewHttpRoute(st.Stack, jsii.String("Default"), &awsapigatewayv2.HttpRouteProps{
-			HttpApi: api, RouteKey: awsapigatewayv2.HttpRouteKey_DEFAULT(), Integration: integration,
-		})
 	}
-	return route
+	return awsapigatewayv2.NewHttpRoute(st.Stack, jsii.String("Default"), &awsapigatewayv2.HttpRouteProps{
+		HttpApi: api, RouteKey: awsapigatewayv2.HttpRouteKey_DEFAULT(), Integration: integration,
+	})
 }
 
 // after makes a route wait for its permission, and the route and its integration

@@ -63,10 +63,10 @@ const (
 	// lease is how long other requests wait for an inspection that does not
 	// renew it, and renew is how often it does.
 	lease = 20 * time.Second
+	renew = 7 * time.Second
 	// slotBytes is the size of a file from which its inspection needs a slot of the
 	// table. A smaller one is inspected in less time than the calls for a slot take.
 	slotBytes = 1 << 20
-	renew     = 7 * time.Second
 	// parallel is how many requests one publish sends to the store at once. A
 	// publish may have hundreds of files, and the gateway's timeout is too
 	// short to handle them one by one.

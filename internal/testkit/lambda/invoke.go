@@ -316,19 +316,15 @@ func (p *Pool) Invoke(ctx context.Context, event any) ([]byte, error) {
 	if !p.tryTake() {
 		return nil, errConcurrency
 	}
-	type answer struct {
-		payload []byte
-		err     error
-	}
-	done := make(chan answer, 1)
+	done := make(chan result, 1)
 	go func() { // the function continues after the gateway's timeout
 		response, err := p.run(context.WithoutCancel(ctx), payload)
 		p.free() // before the caller can send the next event
-		done <- answer{response, err}
+		done <- result{response, err}
 	}()
 	select {
-	case a := <-done:
-		return a.payload, a.err
+	case r := <-done:
+		return r.payload, r.err
 	case <-time.After(gatewayTimeout):
 		return nil, errGoesOn
 	}
