@@ -156,7 +156,7 @@ type killer struct {
 	killed  bool
 }
 
-// proxyTo returns a proxy to a URL, which does not change what is signed.
+// proxyTo returns a proxy to a URL. It does not change the signed host.
 func proxyTo(t *testing.T, target string) http.Handler {
 	t.Helper()
 	to, err := url.Parse(target)
