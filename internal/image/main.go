@@ -26,8 +26,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-
-	"github.com/larder-registry/larder/pkg/git"
 )
 
 const (
@@ -49,23 +47,21 @@ func main() {
 	}
 }
 
+// run builds the image. Its arguments are the checked out commit, its time in
+// seconds since 1970, and the arguments of scripts/image.
 func run(ctx context.Context, args []string) error {
-	if len(args) < 2 || len(args) > 3 {
+	if len(args) < 4 || len(args) > 5 {
 		return errors.New("usage: scripts/image VERSION FOLDER [PLATFORMS]")
 	}
-	version, folder, targets := strings.TrimPrefix(args[0], "v"), args[1], platforms
-	if len(args) == 3 {
-		targets = args[2]
+	commit, date, version, folder, targets := args[0], args[1], strings.TrimPrefix(args[2], "v"), args[3], platforms
+	if len(args) == 5 {
+		targets = args[4]
 	}
 	if !versions.MatchString(version) {
-		return fmt.Errorf("%q is not a version such as 1.2.3", args[0])
+		return fmt.Errorf("%q is not a version such as 1.2.3", args[2])
 	}
 	if _, err := os.Lstat(folder); err == nil {
 		return fmt.Errorf("%s exists: name a new folder", folder)
-	}
-	commit, date, err := head(ctx)
-	if err != nil {
-		return err
 	}
 	index, err := base()
 	if err != nil {
@@ -85,20 +81,6 @@ func run(ctx context.Context, args []string) error {
 	}
 	fmt.Println(digest)
 	return nil
-}
-
-// head returns the checked out commit, and its time in seconds since 1970.
-func head(ctx context.Context) (commit, date string, err error) {
-	var out []byte
-	checkout, err := git.Open(ctx, ".")
-	if err == nil {
-		out, err = checkout.Run(ctx, "log", "-1", "--format=%H %ct")
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("cannot read the commit: %w", err)
-	}
-	commit, date, _ = strings.Cut(strings.TrimSpace(string(out)), " ")
-	return commit, date, nil
 }
 
 // serve runs a registry on a loopback address until end is called. It returns

@@ -108,7 +108,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := run(t.Context(), args); err == nil {
+			if err := run(t.Context(), append([]string{"0123abcd", "0"}, args...)); err == nil {
 				t.Error("there is no error")
 			}
 			if _, err := os.Lstat(missing); err == nil {
