@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,4 +69,25 @@ func sourceRelease() string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// replaceFile replaces a file atomically: a reader sees the old content or the
+// new content.
+func replaceFile(name string, text []byte) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".new-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temporary.Name())
+		}
+	}()
+	if _, err := temporary.Write(text); err != nil {
+		return err
+	}
+	if err := errors.Join(temporary.Sync(), temporary.Chmod(0o644), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), name)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -67,8 +66,8 @@ func (d *deployed) drops(s Settings, m made) []drop {
 	for _, store := range []struct {
 		kind, was, adopts, makes string
 	}{
-		{"table", d.table(), s.TableName, m.table},
-		{"bucket", d.bucket(), s.BucketName, m.bucket},
+		{"table", d.Outputs[settings.OutputTable], s.TableName, m.table},
+		{"bucket", d.Outputs[settings.OutputBucket], s.BucketName, m.bucket},
 	} {
 		_, keeps := d.Resources[store.makes]
 		if store.was != "" && store.was != store.adopts && (store.adopts != "" || !keeps) {
@@ -77,9 +76,9 @@ func (d *deployed) drops(s Settings, m made) []drop {
 	}
 	pool, hasPool := d.pool()
 	if hasPool && pool != m.pool {
-		all = append(all, drop{"pool", "the user pool " + cmp.Or(d.Outputs[settings.OutputUserPool], pool)})
+		all = append(all, drop{"pool", "the user pool " + d.Outputs[settings.OutputUserPool]})
 	}
-	if lost := lostAccess(d.environment().Access, s); len(lost) > 0 {
+	if lost := lostAccess(d.access(), s); len(lost) > 0 {
 		all = append(all, drop{"access", strings.Join(lost, ", ")})
 	}
 	return all
@@ -105,20 +104,10 @@ func (d *deployed) pool() (id string, found bool) {
 	return "", false
 }
 
-// table returns the name of a stack's table.
-func (d *deployed) table() string {
-	return cmp.Or(d.Outputs[settings.OutputTable], d.environment().Table)
-}
-
-// bucket returns the name of a stack's bucket.
-func (d *deployed) bucket() string {
-	return cmp.Or(d.Outputs[settings.OutputBucket], d.environment().Bucket)
-}
-
-// environment returns the settings of a stack's functions.
-func (d *deployed) environment() settings.Settings {
-	s, _ := settings.FromEnvironment(d.variable) // functions of earlier releases lack some
-	return s
+// access returns the access rules of a stack's functions.
+func (d *deployed) access() string {
+	s, _ := settings.FromEnvironment(d.variable) // the access rules suffice
+	return s.Access
 }
 
 // variable returns a variable of the functions' environment.

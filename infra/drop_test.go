@@ -184,35 +184,6 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// Stacks of earlier releases have fewer outputs, and functions with fewer
-// variables.
-func TestDropsOfEarlierReleases(t *testing.T) {
-	early, _ := deploy(t, parsed(t, everything()))
-	clear(early.Outputs)
-	var got []string
-	for _, d := range early.drops(defaults(t), made{table: "Table", bucket: "Bucket"}) {
-		if d.kind == "access" {
-			d.what = "access"
-		}
-		got = append(got, d.what)
-	}
-	slices.Sort(got)
-	want := []string{"access", "the bucket restored-bucket", "the domain registry.example.com",
-		"the table restored-table",
-		"the user pool Users0A0EEA89"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	first := &deployed{} // without outputs, and without access settings of the functions
-	if err := json.Unmarshal([]byte(`{"Resources": {"Table": {"Type": "AWS::DynamoDB::Table"},
-		"f": {"Type": "AWS::Lambda::Function", "Properties": {}}}}`), first); err != nil {
-		t.Fatal(err)
-	}
-	if drops := first.drops(defaults(t), made{table: "Table", bucket: "Bucket"}); len(drops) != 0 {
-		t.Error(drops)
-	}
-}
-
 // lostAccess returns rules that grant less than before, and ignores rules that
 // grant more.
 func TestLostAccess(t *testing.T) {

@@ -95,17 +95,16 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		f.checkOthers(ctx, a, s)
 	}
 	for _, store := range []struct {
-		name  string
-		was   func(*deployed) string
-		check func(context.Context, aws.Config, string) (store, error)
+		name, output string
+		check        func(context.Context, aws.Config, string) (store, error)
 	}{
-		{s.TableName, (*deployed).table, checkTable},
-		{s.BucketName, (*deployed).bucket, a.checkBucket},
+		{s.TableName, settings.OutputTable, checkTable},
+		{s.BucketName, settings.OutputBucket, a.checkBucket},
 	} {
 		if store.name == "" {
 			continue
 		}
-		inUse := f.stack != nil && store.was(f.stack) == store.name
+		inUse := f.stack != nil && f.stack.Outputs[store.output] == store.name
 		f.adopt(ctx, a, store.name, inUse, store.check)
 	}
 	return f

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -33,7 +34,9 @@ type emulated struct {
 	// quotas are the account's quotas: requests a second and at once, and functions
 	// at once. If empty, they are large.
 	quotas [3]int
-	table  string // of the stack larder; if empty, old-table
+	// table and bucket are those of the stack larder. If empty, they are old-table
+	// and old-bucket.
+	table, bucket string
 	// broken makes every request fail with fault, except GetCallerIdentity.
 	broken  bool
 	fault   string
@@ -108,14 +111,12 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case action == "DescribeStacks" && (e.status == "" || form["StackName"] != "larder"):
 		failed(400, "ValidationError", "Stack with id "+form["StackName"]+" does not exist")
 	case action == "DescribeStacks":
-		table := e.table
-		if table == "" {
-			table = "old-table"
-		}
 		xml(200, "<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>larder</StackName>"+
 			"<StackStatus>%s</StackStatus><CreationTime>2026-01-01T00:00:00Z</CreationTime>"+
-			"<Outputs><member><OutputKey>TableName</OutputKey><OutputValue>%s</OutputValue></member></Outputs></member>"+
-			"</Stacks></DescribeStacksResult></DescribeStacksResponse>", e.status, table)
+			"<Outputs><member><OutputKey>TableName</OutputKey><OutputValue>%s</OutputValue></member><member>"+
+			"<OutputKey>BucketName</OutputKey><OutputValue>%s</OutputValue></member></Outputs></member>"+
+			"</Stacks></DescribeStacksResult></DescribeStacksResponse>", e.status, cmp.Or(e.table, "old-table"),
+			cmp.Or(e.bucket, "old-bucket"))
 	case action == "ListStacks":
 		e.listStacks(form, xml)
 	case action == "GetTemplate":
@@ -362,9 +363,7 @@ func TestLookUpOthers(t *testing.T) {
 // uses it.
 func TestLookUpEncrypted(t *testing.T) {
 	deployed := func(table, bucket string) *emulated {
-		return &emulated{status: "UPDATE_COMPLETE", table: table, template: `{"Resources": {"f": {
-			"Type": "AWS::Lambda::Function",
-			"Properties": {"Environment": {"Variables": {"LARDER_BUCKET": "` + bucket + `"}}}}}}`}
+		return &emulated{status: "UPDATE_COMPLETE", table: table, bucket: bucket, template: "{}"}
 	}
 	s := Settings{StackName: "larder", TableName: "secret-table", BucketName: "secret-bucket"}
 	f := lookUpIn(t, deployed("secret-table", "secret-bucket"), s, nil)

@@ -699,13 +699,7 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 		if f.tree == "/" {
 			id += "-default" // the CDK leaves the id of its route out of names
 		}
-		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(&id, made,
-			&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
-				// The gateway may invoke a function with a tree for all routes. When an
-				// earlier release is updated, CloudFormation can delete the permissions of
-				// its many routes before the routes.
-				ScopePermissionToRoute: jsii.Bool(f.tree == "" || f.tree == "/"),
-			})
+		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(&id, made, nil)
 		for _, key := range f.routeKeys() {
 			last = after(last, st.newRoute(api, key, integration))
 			routes[key] = last
@@ -719,8 +713,8 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 		ApiId:      api.ApiId(),
 		StageName:  jsii.String("$default"),
 		AutoDeploy: jsii.Bool(true),
-		// All routes have their own. API Gateway would keep the one of an earlier
-		// release.
+		// All routes of the stack have limits of their own. This one is for a route
+		// that someone else adds.
 		DefaultRouteSettings: &awsapigatewayv2.CfnStage_RouteSettingsProperty{
 			ThrottlingRateLimit:  jsii.Number(float64(st.settings.ThrottleRate)),
 			ThrottlingBurstLimit: jsii.Number(float64(st.settings.ThrottleBurst)),

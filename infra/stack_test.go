@@ -103,6 +103,15 @@ func settingsOf(t *testing.T, given map[string]any, region string) (Settings, er
 	return parseSettings(file, region)
 }
 
+// typed returns a value of a setting, as JSON unless the setting is a string.
+func typed(s setting, v any) any {
+	text, isText := v.(string)
+	if _, ok := s.into.(*string); ok || !isText || !json.Valid([]byte(text)) {
+		return v
+	}
+	return json.RawMessage(text)
+}
+
 // synth synthesises the stack with stubs in place of the functions' binaries.
 func synth(t *testing.T, s Settings) template {
 	t.Helper()
@@ -251,7 +260,7 @@ func TestRoutes(t *testing.T) {
 }
 
 // Lambda limits the policy of a function, which has the gateway's permissions, to
-// 20 KB. The permission for all routes does not include $default.
+// 20 KB.
 func TestInvokePermissions(t *testing.T) {
 	const most = 600 // bytes of a permission with long names
 	tm := synth(t, defaults(t))
@@ -271,7 +280,7 @@ func TestInvokePermissions(t *testing.T) {
 		}
 	}
 	for name, source := range map[string]string{
-		"web": `"/*/*"`, "pull": "PullNightly", "metadata": `"/*/*/*"`, "publish": `"/*/*/*"`,
+		"web": `"/*/*"`, "pull": "PullNightly", "metadata": "/*/*/v1/{proxy+}", "publish": "/*/*/v1/publish/{proxy+}",
 	} {
 		if n := len(permissions[name]); n != 1 {
 			t.Errorf("%s has %d permissions, want 1", name, n)
