@@ -27,7 +27,7 @@ func (c *Catalog) AcceptLoss(ctx context.Context, subject, lost, by string) erro
 	})
 }
 
-// trailBegins is earlier than the first release.
+// trailBegins is before the first entry of any audit trail.
 var trailBegins = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Audit returns the audit entries since a time, the newest first. The zero time

@@ -48,21 +48,13 @@ func New(t Table) *Catalog {
 }
 
 // CheckSchema returns [registry.ErrSchema] if this release cannot read the
-// registry because another release wrote it. If the registry has no schema
-// version yet, CheckSchema looks for items from before the first release.
+// registry because another release wrote it.
 func (c *Catalog) CheckSchema(ctx context.Context) error {
 	_, err := c.table.Get(ctx, schemaKey)
-	if !errors.Is(err, registry.ErrNotFound) {
-		return err
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil // nothing was ever written
 	}
-	// Every published or mirrored version, key and token has an item in one of
-	// these partitions.
-	for _, partition := range []string{namespaces, catalogPartition(mirrorCatalog), tokens} {
-		if _, err := c.table.Query(ctx, Query{Partition: partition, Limit: 1}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // AnyVersions are the versions of one address of any kind.

@@ -307,8 +307,7 @@ func TestLatestProvider(t *testing.T) {
 	}
 }
 
-// Listings and entries of earlier releases can be read, and are rebuilt with
-// the new fields.
+// Listings and entries that differ from the records are rebuilt.
 func TestLatestRebuilt(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
@@ -322,7 +321,7 @@ func TestLatestRebuilt(t *testing.T) {
 		return data
 	}
 	for name, test := range map[string]struct{ listing, entry string }{
-		"of an earlier release": {
+		"without fields": {
 			`{"modules":[{"versions":[{"version":"1.1.0"},{"version":"1.0.0"}]}]}`,
 			`{"address":"acme/vpc/aws","latest":"1.1.0","description":"of 1.1.0"}`,
 		},
@@ -362,17 +361,58 @@ func TestLatestRebuilt(t *testing.T) {
 			latestIs(t, c, "1.1.0", "1.1.0", "1.0.0")
 		})
 	}
-	t.Run("a publish after an upgrade", func(t *testing.T) {
-		t.Parallel()
-		table := open(t)
-		c := catalog.New(table)
-		publish(t, c, vpc, documented(t, "1.0.0"))
-		replace(t, table, vpc.Path(), "listing", compressed(t, `{"modules":[{"versions":[{"version":"1.0.0"}]}]}`))
-		publish(t, c, vpc, documented(t, "1.1.0"))
-		if got := listed(t, c, vpc); got != "[1.1.0 1.0.0]" {
-			t.Errorf("listed: %s", got)
+}
+
+// A rebuilt entry has the signing key of a provider, the time of a mirrored
+// provider, and the withdrawn versions.
+func TestEntriesRebuilt(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	c := withKey(t, table)
+	publishProvider(t, c, inventory, providerRecord(t, "1.0.0", "A"))
+	publishProvider(t, c, inventory, providerRecord(t, "1.1.0", "A"))
+	withdraw(t, c, inventory, "1.1.0")
+	if _, _, err := c.Mirror.Add(t.Context(), random, mirrorRecord(t, "3.6.0", "linux_amd64 l"), "mia"); err != nil {
+		t.Fatal(err)
+	}
+	replace(t, table, "catalog/acme", inventory.Path(), []byte(`{"address":"acme/inventory","latest":"1.0.0"}`))
+	replace(t, table, "catalog/mirror", random.Path(),
+		[]byte(`{"address":"registry.opentofu.org/hashicorp/random","latest":"3.6.0"}`))
+	for want, got := range map[string]string{
+		`{"address":"acme/inventory","latest":"1.0.0","signing_key":"A","withdrawn":["1.1.0"]}`: rebuiltEntry(t,
+			c.Providers, inventory),
+		`{"address":"registry.opentofu.org/hashicorp/random","latest":"3.6.0",` +
+			`"published_at":"2026-11-21T01:02:03Z"}`: rebuiltEntry(t, c.Mirror.Versions, random),
+	} {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
-	})
+	}
+}
+
+// rebuiltEntry rebuilds the entry of an address, which is its only mismatch, and
+// returns it as JSON.
+func rebuiltEntry[A registry.Address, R registry.Record](t *testing.T, v catalog.Versions[A, R], a A) string {
+	t.Helper()
+	stored, err := v.Stored(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(stored.Mismatches) != 1 || stored.Mismatches[0].What != catalog.DerivedEntry {
+		t.Errorf("%s: mismatches %v, want one of the entry", a, stored.Mismatches)
+	}
+	if rebuilt, err := v.Rebuild(t.Context(), a); err != nil || !rebuilt {
+		t.Errorf("%s: rebuilt: %t, %v", a, rebuilt, err)
+	}
+	s, err := v.Summary(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // After a withdrawal, no item has anything of the version but its number.

@@ -12,8 +12,8 @@ import (
 )
 
 // SchemaVersion is the version of the format of items. It is stored with each
-// item. A release raises it if earlier releases would misread an item. Adding a
-// field that they can ignore does not raise it.
+// item. A release raises it if the releases before it would misread an item.
+// Adding a field that they can ignore does not raise it.
 const SchemaVersion = 1
 
 // schemaKey identifies an empty item whose schema version is that of the
@@ -31,19 +31,18 @@ var schemaKey = Key{catalogPartition(""), "schema"}
 // release does not read, because another release wrote it. Version 0 means that
 // the item has no version.
 func CheckSchema(k Key, version int64) error {
-	name := "item " + k.Shown()
+	if version == SchemaVersion {
+		return nil
+	}
+	name, hint := "item "+k.Shown(), "Use a newer release of Larder."
 	if k == schemaKey {
 		name = "the registry"
 	}
-	switch {
-	case version == SchemaVersion:
-		return nil
-	case version > SchemaVersion:
-		return registry.WithHint(fmt.Errorf("%s has schema version %d, and this release of Larder reads version %d: %w",
-			name, version, SchemaVersion, registry.ErrSchema), "Use a newer release of Larder.")
+	if version < SchemaVersion {
+		hint = "Use the release of Larder that wrote it, or publish your versions to a new registry."
 	}
-	return registry.WithHint(fmt.Errorf("%s was written before the first release of Larder: %w",
-		name, registry.ErrSchema), "Publish your versions to a new registry.")
+	return registry.WithHint(fmt.Errorf("%s has schema version %d, and this release of Larder reads version %d: %w",
+		name, version, SchemaVersion, registry.ErrSchema), "%s", hint)
 }
 
 // recordKey returns the key of the record of a version, a [registry.Record].

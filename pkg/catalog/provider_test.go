@@ -1,7 +1,6 @@
 package catalog_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -330,7 +328,7 @@ func TestTokens(t *testing.T) {
 	c := catalog.New(table)
 	ctx := t.Context()
 	now := time.Now().UTC().Truncate(time.Second)
-	for i, name := range []string{"ci", "ada", "ada", "id-of-ci"} {
+	for i, name := range []string{"ci", "ada", "id-of-ci"} {
 		r := registry.Token{
 			ID: fmt.Sprint("digest-", i), Name: name, Scopes: []string{"read:**"},
 			CreatedAt: now.Add(time.Duration(i) * time.Second),
@@ -338,13 +336,7 @@ func TestTokens(t *testing.T) {
 		if name == "id-of-ci" {
 			r.Name = "digest-0" // the ID of another token
 		}
-		add := c.AddToken
-		if i == 2 {
-			add = func(ctx context.Context, digest string, r registry.Token) error {
-				return addTwin(ctx, table, digest, r)
-			}
-		}
-		if err := add(ctx, fmt.Sprint("digest-", i), r); err != nil {
+		if err := c.AddToken(ctx, fmt.Sprint("digest-", i), r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -374,18 +366,10 @@ func TestTokens(t *testing.T) {
 		}
 		return fmt.Sprint(names)
 	}
-	if names() != "[ci ada ada digest-0]" {
+	if names() != "[ci ada digest-0]" {
 		t.Error(names())
 	}
-	_, err := c.RevokeToken(ctx, "ada", "ada")
-	if !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("two with one name: %v", err)
-	}
-	if hint := registry.Hint(err); !strings.Contains(hint, "digest-1, digest-2") {
-		t.Errorf("two with one name: hint %q without their IDs", hint)
-	}
-	golden.New(t).Error(t, err)
-	for _, which := range []string{"digest-0", "digest-1", "ada"} {
+	for _, which := range []string{"digest-0", "ada"} {
 		if _, err := c.RevokeToken(ctx, which, "ada"); err != nil {
 			t.Errorf("%s: %v", which, err)
 		}
@@ -399,7 +383,7 @@ func TestTokens(t *testing.T) {
 
 	// A damaged token does not prevent others from being revoked. It can be
 	// revoked by its ID.
-	err = table.Write(ctx,
+	err := table.Write(ctx,
 		catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "0123456789abcdef"}, Data: []byte("?")},
 		catalog.Change{Key: catalog.Key{Partition: "tokens", Sort: "fedcba9876543210"}, Data: []byte("{}")})
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -32,9 +31,6 @@ type Mismatch struct {
 	Detail string
 	// Fix is what to do, if that is not to rebuild the item.
 	Fix string
-	// Earlier means that an earlier release wrote the item. It only lacks fields
-	// that this release derives.
-	Earlier bool
 }
 
 // Stored is the stored data of an address, read while no write interfered.
@@ -234,7 +230,7 @@ func (s *Stored[R]) compareListing(is storedIndex[R], want index[R], listing []b
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(again, listing) && !s.isEarlierListing(again, listing) {
+		if !bytes.Equal(again, listing) {
 			s.mismatch(DerivedListing, "%s", differ(is.listing.versions(), want.listing.versions()))
 		}
 	}
@@ -249,88 +245,10 @@ func (s *Stored[R]) compareEntry(is storedIndex[R], want []byte, complete bool) 
 		s.mismatch(DerivedEntry, "it cannot be read: %s: %.200q", is.badEntry, is.entry.Data)
 	case complete:
 		again, err := json.Marshal(is.summary)
-		if err == nil && bytes.Equal(again, want) {
-			return
+		if err != nil || !bytes.Equal(again, want) {
+			s.mismatch(DerivedEntry, "%s", differingFields(again, want))
 		}
-		var have, expected any
-		err = errors.Join(err, json.Unmarshal(again, &have), json.Unmarshal(want, &expected))
-		if err == nil && lacksFields(have, expected) {
-			s.earlier(DerivedEntry)
-			return
-		}
-		s.mismatch(DerivedEntry, "%s", differingFields(again, want))
 	}
-}
-
-// isEarlierListing adds a mismatch and returns true if an earlier release wrote
-// a listing.
-func (s *Stored[R]) isEarlierListing(is, want protocol.Document) bool {
-	have, err := protocol.Decode[any](is)
-	if err != nil {
-		return false
-	}
-	expected, err := protocol.Decode[any](want)
-	if err != nil || !lacksFields(have, expected) {
-		return false
-	}
-	s.earlier(DerivedListing)
-	return true
-}
-
-func (s *Stored[R]) earlier(what Derived) {
-	s.Mismatches = append(s.Mismatches, Mismatch{
-		What: what, Earlier: true,
-		Detail: "an earlier release wrote it, and it lacks fields that this release has; --repair adds them",
-	})
-}
-
-// laterFields are the fields of listings and entries that the first release did
-// not have.
-var laterFields = []string{"published_at", "source", "words", "latest_deprecated", "signing_key", withdrawnField}
-
-// withdrawnField can also lack elements: this release adds one to the entry for
-// each version that it withdraws.
-const withdrawnField = "withdrawn"
-
-// lacksFields reports whether decoded JSON equals the expected JSON, except that
-// it lacks some of laterFields.
-func lacksFields(have, expected any) bool {
-	switch expected := expected.(type) {
-	case map[string]any:
-		fields, ok := have.(map[string]any)
-		if !ok {
-			return false
-		}
-		for name := range fields {
-			if _, found := expected[name]; !found {
-				return false
-			}
-		}
-		for name, value := range expected {
-			field, found := fields[name]
-			switch {
-			case !found && slices.Contains(laterFields, name):
-			case !found:
-				return false
-			case name == withdrawnField && lacksElements(field, value):
-			case !lacksFields(field, value):
-				return false
-			}
-		}
-		return true
-	case []any:
-		elements, ok := have.([]any)
-		return ok && slices.EqualFunc(elements, expected, lacksFields)
-	}
-	return have == expected
-}
-
-// lacksElements reports whether decoded JSON is an array that has only elements
-// of the expected one.
-func lacksElements(have, expected any) bool {
-	elements, ok := have.([]any)
-	all, _ := expected.([]any)
-	return ok && !slices.ContainsFunc(elements, func(e any) bool { return !slices.Contains(all, e) })
 }
 
 // differingFields describes how an entry in JSON differs from the expected one.

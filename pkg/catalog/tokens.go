@@ -18,9 +18,7 @@ func (c *Catalog) Token(ctx context.Context, digest string) (registry.Token, err
 }
 
 // AddToken stores the record of a new token under its digest. If another valid
-// token has the same name or digest, it returns [registry.ErrExists]. Earlier
-// releases did not check names, so tokens with the same name can exist, and
-// stay valid.
+// token has the same name or digest, it returns [registry.ErrExists].
 func (c *Catalog) AddToken(ctx context.Context, digest string, record registry.Token) error {
 	// Every new token changes the item at tokensKey, and the names are read
 	// after it. So if two tokens are created at the same time, one of them
@@ -85,16 +83,13 @@ func checkToken(digest string, record registry.Token) error {
 	return checkName(record.ID, registry.TokenID(digest))
 }
 
-// RevokeToken deletes the token with a name or an ID and returns its record. If
-// the record cannot be read, only its ID is set. If there is no such token,
-// RevokeToken returns [registry.ErrNotFound]. If several tokens have the name,
-// which earlier releases allowed, it returns [registry.ErrInvalid] with their
-// IDs in the hint.
+// RevokeToken deletes the token with a name or an ID and returns its record. An
+// ID takes precedence over names. If the record cannot be read, only its ID is
+// set. If there is no such token, RevokeToken returns [registry.ErrNotFound].
 func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registry.Token, error) {
 	var revoked registry.Token
 	err := retry(ctx, func() error {
-		var named []Item
-		var ids []string
+		var found Item
 		for item, err := range query(ctx, c.table, Query{Partition: tokens}) {
 			if err != nil {
 				return err
@@ -103,24 +98,18 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 			if decode(item, &record) != nil || checkToken(item.Sort, record) != nil {
 				record = registry.Token{ID: registry.TokenID(item.Sort)}
 			}
-			if record.ID == nameOrID { // an ID takes precedence over names
-				named, ids, revoked = []Item{item}, nil, record
-				break
-			}
-			if record.Name == nameOrID && nameOrID != "" {
-				named, ids, revoked = append(named, item), append(ids, record.ID), record
+			if isID := record.ID == nameOrID; isID || record.Name == nameOrID && nameOrID != "" {
+				found, revoked = item, record
+				if isID {
+					break
+				}
 			}
 		}
-		switch {
-		case len(named) == 0:
+		if found.Revision == 0 {
 			return fmt.Errorf("token %q: %w", nameOrID, registry.ErrNotFound)
-		case len(named) > 1:
-			return registry.WithHint(
-				fmt.Errorf("%w token name %q: %d tokens have it", registry.ErrInvalid, nameOrID, len(named)),
-				"Revoke each token by its ID: %s.", strings.Join(ids, ", "))
 		}
 		changes, err := audited(ofToken(revoked, registry.AuditRevokeToken, by),
-			Change{Key: named[0].Key, Revision: named[0].Revision, Delete: true})
+			Change{Key: found.Key, Revision: found.Revision, Delete: true})
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,6 @@
 package catalog_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,17 +11,6 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
-
-// addTwin adds a token like releases that did not check names.
-func addTwin(ctx context.Context, table catalog.Table, digest string, r registry.Token) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return table.Write(ctx, catalog.Change{
-		Key: catalog.Key{Partition: "tokens", Sort: digest}, Data: data, Expires: r.ExpiresAt,
-	})
-}
 
 // Only one valid token can have a name.
 func TestTokenNames(t *testing.T) {

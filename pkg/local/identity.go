@@ -88,8 +88,8 @@ func Exists(dir string) bool {
 // [OwnerError] if another user must run the command. If it returns an error, it
 // has changed nothing.
 //
-// Folders of earlier releases have no marker. Open creates it if the database
-// and the objects agree.
+// If the marker is missing, as in an incomplete backup, Open creates it if the
+// database and the objects agree.
 func Open(ctx context.Context, dir string) (*Data, error) { return open(ctx, dir, false) }
 
 // Adopt is like [Open], but also creates a marker if the database and the
@@ -201,14 +201,14 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 		return nil, err
 	}
 	var adopted *MismatchError
-	if id == "" || table.ID() == "" {
-		err := checkAgreement(ctx, dir, id, c)
+	if id == "" {
+		err := checkAgreement(ctx, dir, c)
 		disagree, ok := errors.AsType[*MismatchError](err)
 		if err != nil && (!ok || !adopt) {
 			return nil, err
 		}
 		adopted = disagree
-		if id, err = makeMarker(ctx, dir, id, table); err != nil {
+		if id, err = makeMarker(dir, table.ID()); err != nil {
 			return nil, err
 		}
 	}
@@ -302,17 +302,9 @@ func readMarker(dir string) (string, error) {
 	return id, nil
 }
 
-// makeMarker adds an ID to the database and a marker to the folder, if they are
-// missing. It returns the ID in the marker, which another process may have
-// created.
-func makeMarker(ctx context.Context, dir, id string, table *sqlite.Table) (string, error) {
-	if id == "" {
-		id = sqlite.NewID()
-	}
-	id, err := table.Adopt(ctx, id)
-	if err != nil {
-		return "", err
-	}
+// makeMarker adds a marker with an ID to a folder. It returns the ID in the
+// marker, which another process may have created.
+func makeMarker(dir, id string) (string, error) {
 	path := filepath.Join(dir, marker)
 	temporary := path + "-unfinished-" + rand.Text()
 	text := id + "\nThis is the id of the Larder registry in this folder. Its database, " + database +
@@ -332,11 +324,10 @@ func makeMarker(ctx context.Context, dir, id string, table *sqlite.Table) (strin
 	return readMarker(dir)
 }
 
-// checkAgreement checks that a database and the objects of a folder belong to
-// the same registry. All objects in its records must exist. If there are
-// objects, or if there is a marker with an ID, the records must name at least
-// one.
-func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) error {
+// checkAgreement checks that a database and the objects of a folder without a
+// marker belong to the same registry. All objects in its records must exist. If
+// there are objects, the records must name at least one.
+func checkAgreement(ctx context.Context, dir string, c *catalog.Catalog) error {
 	named, missing, example := 0, 0, ""
 	err := eachFile(ctx, c, func(f registry.StoredFile) {
 		named++
@@ -350,29 +341,19 @@ func checkAgreement(ctx context.Context, dir, id string, c *catalog.Catalog) err
 		return err
 	}
 	refuse := func(reason string) error {
-		without := "it has no marker " + marker
-		if id != "" {
-			without = "its database " + database + " has no id"
-		}
-		return &MismatchError{dir, without + ", and " + reason, restoreFolder}
+		return &MismatchError{dir, "it has no marker " + marker + ", and " + reason, restoreFolder}
 	}
 	if missing > 0 {
 		return refuse(fmt.Sprintf("its database names missing objects: %d of %d, such as %s",
 			missing, named, example))
 	}
 	found, err := disk.HasObjects(dir, true)
-	switch {
-	case err != nil || named > 0:
+	if err != nil || named > 0 || !found {
 		return err
-	case found:
-		// The objects may be from a first publish that was killed. They may also be
-		// from a registry whose lost database an earlier release has replaced by an
-		// empty one. The content of the folder is the same in both cases.
-		return refuse("its database names none of its objects")
-	case id != "":
-		return refuse("names no objects")
 	}
-	return nil
+	// The objects may be from a first publish that was killed, or from another
+	// registry.
+	return refuse("its database names none of its objects")
 }
 
 // ignoreUnreadable returns nil if some records cannot be read, and otherwise

@@ -37,27 +37,16 @@ func makeRegistry(t *testing.T, dir string, published bool) {
 }
 
 // statement runs a statement on a folder's database.
-func statement(t *testing.T, dir string, statements ...string) {
+func statement(t *testing.T, dir, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "larder.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range statements {
-		if _, err := db.ExecContext(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := db.Close(); err != nil {
+	_, err = db.ExecContext(t.Context(), statement)
+	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// forgetID makes a folder one of an earlier release.
-func forgetID(t *testing.T, dir string) {
-	t.Helper()
-	statement(t, dir, "DROP TABLE registry", "PRAGMA application_id = 0")
-	remove(t, filepath.Join(dir, "registry.id"))
 }
 
 func remove(t *testing.T, path string) {
@@ -65,6 +54,11 @@ func remove(t *testing.T, path string) {
 	if err := os.RemoveAll(path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func removeMarker(t *testing.T, dir string) {
+	t.Helper()
+	remove(t, filepath.Join(dir, "registry.id"))
 }
 
 // names returns the names in a folder, except those of objects.
@@ -80,7 +74,7 @@ func names(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// A folder of an earlier release is adopted if its database and its objects agree.
+// A folder without a marker gets one if its database and its objects agree.
 // Otherwise it is rejected and stays unchanged.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
@@ -89,36 +83,23 @@ func TestAdopt(t *testing.T) {
 		change func(t *testing.T, dir string)
 		reject bool
 	}{
-		"as it was": {forgetID, false},
-		"without its marker": {func(t *testing.T, dir string) {
-			t.Helper()
-			remove(t, filepath.Join(dir, "registry.id"))
-		}, false},
-		"a database of before there were ids": {func(t *testing.T, dir string) {
-			t.Helper()
-			statement(t, dir, "DROP TABLE registry", "PRAGMA application_id = 0")
-		}, false},
+		"without its marker": {removeMarker, false},
 		"an upload that nobody has published": {func(t *testing.T, dir string) {
 			t.Helper()
-			forgetID(t, dir)
+			removeMarker(t, dir)
 			if err := os.WriteFile(filepath.Join(dir, "unfinished", "x"), []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, false},
 		"without an object": {func(t *testing.T, dir string) {
 			t.Helper()
-			forgetID(t, dir)
+			removeMarker(t, dir)
 			remove(t, filepath.Join(dir, "objects", "modules"))
 		}, true},
 		"a database that names nothing": {func(t *testing.T, dir string) {
 			t.Helper()
-			forgetID(t, dir)
+			removeMarker(t, dir)
 			statement(t, dir, "DELETE FROM items")
-		}, true},
-		"an empty database beside the marker": {func(t *testing.T, dir string) {
-			t.Helper()
-			statement(t, dir, "DROP TABLE registry", "PRAGMA application_id = 0", "DELETE FROM items")
-			remove(t, filepath.Join(dir, "objects", "modules"))
 		}, true},
 		"a database of something else": {func(t *testing.T, dir string) {
 			t.Helper()
@@ -223,17 +204,12 @@ func TestPlainErrors(t *testing.T) {
 	}
 }
 
-// If several processes create or adopt a registry at the same time, all get the
-// same one.
+// If several processes create a registry or its marker at the same time, all get
+// the same one.
 func TestCreateAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir string){
 		"new": func(*testing.T, string) {},
-		"of an earlier release": func(t *testing.T, dir string) {
-			t.Helper()
-			makeRegistry(t, dir, true)
-			forgetID(t, dir)
-		},
 		// A process that was killed after it had created the database.
 		"without its marker": func(t *testing.T, dir string) {
 			t.Helper()

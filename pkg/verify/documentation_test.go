@@ -28,8 +28,7 @@ func (d data) documenting(v *verify.Verifier) {
 	}
 }
 
-// undocumented removes the documentation from a record, as if an earlier
-// release had published it.
+// undocumented removes the documentation of a version.
 func (d data) undocumented(t *testing.T) {
 	t.Helper()
 	docs := d.module(t).Docs.Object

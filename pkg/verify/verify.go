@@ -531,7 +531,7 @@ func derived[A registry.Address, R registry.Record](ctx context.Context, r *run,
 	for _, m := range stored.Mismatches {
 		f := Finding{
 			Kind: Kind(m.What), Path: s.address.Path(), Detail: m.Detail, Fix: m.Fix,
-			Repaired: repaired, Note: m.Earlier && !repaired,
+			Repaired: repaired,
 		}
 		if f.Fix == "" && !stored.Rebuildable {
 			f.Fix = "fix the versions of this address first, then run the command again with --repair"

@@ -285,15 +285,6 @@ func TestWrongFolder(t *testing.T) {
 	}
 }
 
-// forgetID removes the registry's ID, as in a folder of an earlier release.
-func forgetID(t *testing.T, data string) {
-	t.Helper()
-	statements(t, data, "DROP TABLE registry", "PRAGMA application_id = 0")
-	if err := os.Remove(filepath.Join(data, "registry.id")); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // statements runs statements on a folder's database.
 func statements(t *testing.T, data string, statements ...string) {
 	t.Helper()
@@ -425,8 +416,7 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 			}
 			return os.WriteFile(database, foreign, 0o600)
 		},
-		"overwritten":                func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
-		"overwritten after adoption": func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
+		"overwritten": func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
 		"overwritten by an older copy": func(data, database string) error {
 			older, err := os.ReadFile(filepath.Join(data, "backup.db"))
 			if err != nil {
@@ -442,9 +432,6 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 			t.Parallel()
 			data := newData(t)
 			publishModule(t, data, "acme/vpc/aws", "0.1.0", output("1"))
-			if strings.HasSuffix(name, "after adoption") {
-				forgetID(t, data)
-			}
 			if name == "overwritten by an older copy" {
 				older, err := os.ReadFile(filepath.Join(data, "larder.db"))
 				if err != nil {

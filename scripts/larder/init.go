@@ -19,8 +19,8 @@ func (c *cli) initCommand() *cobra.Command {
 too. It does not change a registry that already exists. Only init and serve
 create registries: other commands need one that exists.
 
-A folder of an earlier release and a backup may have no marker file. --adopt
-accepts it even if its database and its objects do not match. Then run
+A folder from an incomplete backup may have no marker file. --adopt accepts it
+even if its database and its objects do not match. Then run
 ` + "`larder verify --at-rest`" + ` to list what is missing.`,
 		Example: `  larder init
   larder init --store /srv/larder`,

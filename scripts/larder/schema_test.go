@@ -348,7 +348,7 @@ func TestSchema(t *testing.T) {
 		{"newer", `UPDATE items SET schema = 2`, false},
 		{"newer, without newer items", `UPDATE items SET schema = 1 WHERE NOT (` + own + `)`, false},
 		{"newer items", `UPDATE items SET schema = CASE WHEN ` + own + ` THEN 1 ELSE 2 END`, true},
-		{"before the first release", `ALTER TABLE items DROP COLUMN schema`, false},
+		{"older", `UPDATE items SET schema = 0`, false},
 	} {
 		t.Run(stage.name, func(t *testing.T) {
 			o.exec(t, stage.statement)
@@ -366,7 +366,7 @@ func TestSchema(t *testing.T) {
 }
 
 // Commands reject the table of a stack of another release too, before they
-// upload anything. The table may have no schema version.
+// upload anything.
 func TestSchemaOnStack(t *testing.T) {
 	t.Parallel()
 	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
@@ -416,19 +416,9 @@ func TestSchemaOnStack(t *testing.T) {
 	for _, stage := range []struct {
 		name   string
 		schema int
-		unset  bool // the registry itself has no schema version
-	}{
-		{"newer", 2, false},
-		{"newer, without a schema version of its own", 2, true},
-		{"before the first release", 0, true},
-	} {
+	}{{"newer", 2}, {"older", 0}} {
 		if err := dynamo.SetSchema(t.Context(), stage.schema, func(string) bool { return true }); err != nil {
 			t.Fatal(err)
-		}
-		if stage.unset {
-			if err := dynamo.Delete(t.Context(), "catalog/", "schema"); err != nil {
-				t.Fatal(err)
-			}
 		}
 		before, rejection := dump(), ""
 		for _, args := range [][]string{

@@ -294,8 +294,8 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME|ID",
 		Short: "Revoke a token",
-		Long: `Revoke a token by its name, or by its ID if several tokens have the same name.
-The registry rejects the token within a minute.`,
+		Long: `Revoke a token by its name or its ID. The registry rejects the token within a
+minute.`,
 		Example: `  larder token revoke ci
   larder token revoke 0a1b2c3d4e5f --store stack:larder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {

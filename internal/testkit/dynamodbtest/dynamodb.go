@@ -119,14 +119,6 @@ func (d *Server) SetSchema(ctx context.Context, version int, picks func(partitio
 	return nil
 }
 
-// Delete removes an item.
-func (d *Server) Delete(ctx context.Context, partition, sort string) error {
-	_, err := d.client().DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &d.table, Key: attributes{
-		"pk": &types.AttributeValueMemberS{Value: partition}, "sk": &types.AttributeValueMemberS{Value: sort},
-	}})
-	return err
-}
-
 // Reads returns the reads since the last call.
 func (d *Server) Reads() Reads { return d.meter.take() }
 

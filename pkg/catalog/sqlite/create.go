@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,11 +23,11 @@ CREATE TABLE items (
 	expires  INTEGER NOT NULL, -- seconds since 1970; 0: never
 	schema   INTEGER NOT NULL, -- catalog.SchemaVersion of the release that wrote it
 	PRIMARY KEY (pk, sk)
-) STRICT`
+) STRICT;`
 
 // The only row has the ID of the registry.
 const createRegistry = `
-CREATE TABLE IF NOT EXISTS registry (
+CREATE TABLE registry (
 	one INTEGER PRIMARY KEY CHECK (one = 1),
 	id  TEXT NOT NULL
 ) STRICT`
@@ -60,7 +61,7 @@ func create(ctx context.Context, path string) (err error) {
 			_ = os.Remove(temporary + ending)
 		}
 	}()
-	if err := fill(ctx, temporary, NewID()); err != nil {
+	if err := fill(ctx, temporary, rand.Text()); err != nil {
 		return translate(err, filepath.Dir(path))
 	}
 	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -86,10 +87,14 @@ func fill(ctx context.Context, path, id string) (err error) {
 	}
 	db.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := db.ExecContext(ctx, createItems); err != nil {
+	if _, err := db.ExecContext(ctx, createItems+createRegistry); err != nil {
 		return err
 	}
-	if err := setID(ctx, db, id); err != nil {
+	if _, err := db.ExecContext(ctx, `INSERT INTO registry (one, id) VALUES (1, ?)`, id); err != nil {
+		return err
+	}
+	mark := int32(markOf(id)) // can be negative
+	if _, err := db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", mark)); err != nil {
 		return err
 	}
 	// This comes last, so that the log is empty.

@@ -64,8 +64,7 @@ func (h *header) size() int64 {
 	return page * int64(binary.BigEndian.Uint32(h[28:]))
 }
 
-// mark returns SQLite's application ID. It is the markOf the registry's ID, or
-// 0 if the database has no ID.
+// mark returns SQLite's application ID. It is the markOf the registry's ID.
 func (h *header) mark() uint32 { return binary.BigEndian.Uint32(h[68:]) }
 
 // counter returns SQLite's user version, which counts the writes of this
@@ -84,8 +83,7 @@ func markOf(id string) uint32 {
 // Check inspects the first bytes of a database and its log without SQLite,
 // which would change the folder. It returns [fs.ErrNotExist], [ErrEmpty],
 // [ErrDamaged] or [ErrStaleLog], or [ErrForeign] if the file cannot be the
-// database with the ID. An empty ID matches every database. A database without
-// an ID matches every registry.
+// database with the ID. An empty ID matches every database.
 func Check(path, id string) error {
 	target, err := filepath.EvalSymlinks(path) // SQLite puts the log beside the file itself
 	if err != nil {
@@ -127,7 +125,7 @@ func check(path, id string) error {
 	if (err != nil || log.Size() == 0) && info.Size() < h.size() {
 		return ErrDamaged
 	}
-	if mark := h.mark(); id != "" && mark != 0 && mark != markOf(id) {
+	if id != "" && h.mark() != markOf(id) {
 		return ErrForeign
 	}
 	return nil
@@ -155,10 +153,7 @@ type file struct {
 	// of the process on it, including those of SQLite.
 	opened openedFile
 	info   fs.FileInfo
-	// lastMark is the mark that the header had when it was last read. mark is
-	// the one that it must have as soon as it has one. Either is 0 if the
-	// database had no ID yet.
-	lastMark, mark atomic.Uint32
+	mark   uint32 // of the header
 	// written is the highest counter of writes that the header had.
 	written atomic.Uint32
 	// log is the write-ahead log at logPath. It stays the same file as long as
@@ -188,7 +183,7 @@ func openFile(path string) (*file, error) {
 	if f.info, err = opened.Stat(); err == nil {
 		var h *header
 		if h, err = readHeader(opened); err == nil {
-			f.lastMark.Store(h.mark())
+			f.mark = h.mark()
 			f.written.Store(h.counter())
 		}
 	}
@@ -211,13 +206,18 @@ func (f *file) check() error {
 	case !os.SameFile(f.info, info):
 		return &replaced{what: "replaced"}
 	}
-	// Other calls can store a later header while this one reads its own.
-	known := f.known()
+	// Other calls can store a later counter while this one reads the header.
+	written := f.written.Load()
 	var h header
-	if _, err = f.opened.ReadAt(h[:], 0); err != nil || !known.precedes(&h) {
+	_, err = f.opened.ReadAt(h[:], 0)
+	if err != nil || h.mark() != f.mark || before(h.counter(), written) { // or an older copy
 		return &replaced{what: "replaced"}
 	}
-	f.learn(known, &h)
+	for ; before(written, h.counter()); written = f.written.Load() {
+		if f.written.CompareAndSwap(written, h.counter()) {
+			break
+		}
+	}
 	if f.log == nil {
 		return nil
 	}
@@ -225,35 +225,6 @@ func (f *file) check() error {
 		return &replaced{what: "replaced"}
 	}
 	return nil
-}
-
-// known is what a process has read of the header at one moment.
-type known struct{ written, lastMark, mark uint32 }
-
-func (f *file) known() known { return known{f.written.Load(), f.lastMark.Load(), f.mark.Load()} }
-
-// precedes reports whether a header that is read later can be that of the same
-// database.
-func (k known) precedes(h *header) bool {
-	if before(h.counter(), k.written) {
-		return false // an older copy
-	}
-	found := h.mark()
-	// The header receives a new ID later than the table does.
-	return found == k.lastMark || k.lastMark == 0 && (k.mark == 0 || found == k.mark)
-}
-
-// learn stores what a header shows that k did not, unless another call has
-// stored something later meanwhile.
-func (f *file) learn(k known, h *header) {
-	for last := k.written; before(last, h.counter()); last = f.written.Load() {
-		if f.written.CompareAndSwap(last, h.counter()) {
-			break
-		}
-	}
-	if found := h.mark(); found == k.mark {
-		f.lastMark.CompareAndSwap(0, found)
-	}
 }
 
 // connector opens connections to the file that was opened. It returns an error

@@ -49,7 +49,7 @@ func TestOpen(t *testing.T) {
 		"header":    {complete[:60], "", sqlite.ErrDamaged},
 		"cut short": {complete[:len(complete)-1], "", sqlite.ErrDamaged},
 		"text":      {make([]byte, 5000), "", sqlite.ErrDamaged},
-		"another's": {complete, sqlite.NewID(), sqlite.ErrForeign},
+		"another's": {complete, "another", sqlite.ErrForeign},
 	} {
 		path := filepath.Join(t.TempDir(), "larder.db")
 		if test.content != nil {
@@ -100,9 +100,6 @@ func TestID(t *testing.T) {
 		if other := <-ids; other != id {
 			t.Errorf("one database has the IDs %s and %s", id, other)
 		}
-	}
-	if again, err := open(t, path).Adopt(t.Context(), sqlite.NewID()); err != nil || again != id {
-		t.Errorf("its ID changes to %s, %v", again, err)
 	}
 }
 
@@ -173,52 +170,23 @@ func TestReplaced(t *testing.T) {
 func TestChecksAtOnce(t *testing.T) {
 	t.Parallel()
 	change := catalog.Change{Key: catalog.Key{Partition: "p", Sort: "s"}, Data: []byte("x")}
-	for name, test := range map[string]struct {
-		prepare func(t *testing.T, path string)
-		// advance changes the header of the file.
-		advance func(t *testing.T, table *sqlite.Table) error
-	}{
-		"a write": {func(*testing.T, string) {}, func(t *testing.T, table *sqlite.Table) error {
-			return errors.Join(table.Write(t.Context(), change), table.TruncateLog(t.Context()))
-		}},
-		"an ID": {func(t *testing.T, path string) {
-			run(t, path, "DROP TABLE registry")
-			run(t, path, "PRAGMA application_id = 0")
-		}, func(t *testing.T, table *sqlite.Table) error {
-			_, err := table.Adopt(t.Context(), sqlite.NewID())
-			return errors.Join(err, table.TruncateLog(t.Context()))
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "larder.db")
-			created, err := sqlite.Create(t.Context(), path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := created.Close(); err != nil {
-				t.Fatal(err)
-			}
-			test.prepare(t, path)
-			table := open(t, path)
-			read, resume := sqlite.HoldHeader(table)
-			defer resume()
-			first := make(chan error, 1)
-			go func() { first <- table.Check() }()
-			<-read
-			if err := test.advance(t, table); err != nil {
-				t.Fatal(err)
-			}
-			if err := table.Check(); err != nil {
-				t.Errorf("the second check: %v", err)
-			}
-			resume()
-			if err := <-first; err != nil {
-				t.Errorf("the first check: %v", err)
-			}
-			if err := table.Check(); err != nil {
-				t.Errorf("the third check: %v", err)
-			}
-		})
+	table := open(t, filepath.Join(t.TempDir(), "larder.db"))
+	read, resume := sqlite.HoldHeader(table)
+	defer resume()
+	first := make(chan error, 1)
+	go func() { first <- table.Check() }()
+	<-read
+	if err := errors.Join(table.Write(t.Context(), change), table.TruncateLog(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Check(); err != nil {
+		t.Errorf("the second check: %v", err)
+	}
+	resume()
+	if err := <-first; err != nil {
+		t.Errorf("the first check: %v", err)
+	}
+	if err := table.Check(); err != nil {
+		t.Errorf("the third check: %v", err)
 	}
 }

@@ -13,7 +13,6 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -48,10 +47,8 @@ type Table struct {
 
 var _ catalog.Table = (*Table)(nil)
 
-// Open opens the database at path, which was made by [Create] or an earlier
-// release. Errors are those of [Check], and [registry.ErrSchema] for a database
-// from before the first release. They do not name the database. The caller
-// closes the table.
+// Open opens the database at path, which was made by [Create]. Errors are those
+// of [Check]. They do not name the database. The caller closes the table.
 func Open(ctx context.Context, path string) (*Table, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -156,31 +153,24 @@ func dsn(path string, pragmas ...string) string {
 	return u.String()
 }
 
-// begin opens the first connection and reads the schema and the ID of the
-// database.
+// begin opens the first connection and reads the ID of the database.
 func (t *Table) begin(ctx context.Context) (err error) {
 	if t.held == nil {
 		if t.held, err = t.db.Conn(ctx); err != nil {
 			return err
 		}
 	}
-	var items, schema, id int
-	err = t.held.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM pragma_table_info('items')),
-		(SELECT count(*) FROM pragma_table_info('items') WHERE name = 'schema'),
-		(SELECT count(*) FROM pragma_table_info('registry'))`).Scan(&items, &schema, &id)
-	switch {
-	case err != nil:
+	var tables int
+	err = t.held.QueryRowContext(ctx,
+		`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('items', 'registry')`).Scan(&tables)
+	if err != nil {
 		return err
-	case items == 0:
+	}
+	if tables < 2 {
 		return ErrDamaged
-	case schema == 0:
-		return registry.WithHint(fmt.Errorf("it was written before the first release of Larder: %w", registry.ErrSchema),
-			"Publish your versions to a new folder.")
-	case id > 0:
-		if t.id, err = readID(ctx, t.held); err != nil {
-			return err
-		}
-		t.file.mark.Store(markOf(t.id))
+	}
+	if t.id, err = readID(ctx, t.held); err != nil {
+		return err
 	}
 	if log, err := os.Stat(t.file.logPath); err == nil {
 		t.file.log = log
@@ -188,68 +178,13 @@ func (t *Table) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// NewID returns a new ID for a registry.
-func NewID() string { return rand.Text() }
-
-// ID returns the ID of the registry that the database belongs to. It is empty
-// if an earlier release made the database and [Table.Adopt] has not been
-// called.
+// ID returns the ID of the registry that the database belongs to.
 func (t *Table) ID() string { return t.id }
 
-// Adopt gives the database an ID, unless it has one, and returns the ID that it
-// has then.
-func (t *Table) Adopt(ctx context.Context, id string) (string, error) {
-	if t.id == "" {
-		tx, err := t.db.BeginTx(ctx, nil)
-		if err != nil {
-			return "", t.failed("begin a write", err)
-		}
-		if err := setID(ctx, tx, id); err != nil {
-			_ = tx.Rollback()
-			return "", t.failed("write the registry's id", err)
-		}
-		if err := tx.Commit(); err != nil {
-			return "", t.failed("commit a write", err)
-		}
-		if t.id, err = readID(ctx, t.db); err != nil {
-			return "", t.failed("read the registry's id", err)
-		}
-		t.file.mark.Store(markOf(t.id))
-		// The header shows the ID as soon as nobody reads the previous state.
-		_, _ = t.db.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
-	}
-	return t.id, nil
-}
-
-type execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-type querier interface {
+func readID(ctx context.Context, db interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// setID gives a database an ID and its mark, unless the database has an ID.
-func setID(ctx context.Context, db interface {
-	execer
-	querier
-}, id string,
-) error {
-	if _, err := db.ExecContext(ctx, createRegistry); err != nil {
-		return err
-	}
-	_, err := db.ExecContext(ctx, `INSERT INTO registry (one, id) VALUES (1, ?) ON CONFLICT DO NOTHING`, id)
-	if err != nil {
-		return err
-	}
-	if id, err = readID(ctx, db); err != nil {
-		return err
-	}
-	_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", int32(markOf(id)))) // can be negative
-	return err
-}
-
-func readID(ctx context.Context, db querier) (id string, err error) {
+},
+) (id string, err error) {
 	err = db.QueryRowContext(ctx, `SELECT id FROM registry`).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrDamaged
@@ -515,12 +450,10 @@ func (t *Table) edit(ctx context.Context, tx *sql.Tx, edit func(*sql.Tx) (change
 	if err := t.file.check(); err != nil {
 		return false, err
 	}
-	if t.id != "" {
-		if id, err := readID(ctx, tx); err != nil {
-			return false, err
-		} else if id != t.id {
-			return false, &replaced{what: "replaced"}
-		}
+	if id, err := readID(ctx, tx); err != nil {
+		return false, err
+	} else if id != t.id {
+		return false, &replaced{what: "replaced"}
 	}
 	changed, err := edit(tx)
 	if err != nil || !changed {
