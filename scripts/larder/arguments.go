@@ -72,28 +72,6 @@ func isGroup(cmd *cobra.Command) bool {
 	return cmd.HasSubCommands() && cmd.Annotations[runsAlone] == ""
 }
 
-// kinds are the words that can precede an address.
-var kinds = []string{"module", "provider"}
-
-// withoutKind removes the kind before the address, which earlier releases
-// needed. It returns an error if the address is of another kind.
-func withoutKind(cmd *cobra.Command, args []string) ([]string, error) {
-	wanted := argumentsOf(cmd.Use)
-	if len(args) < 2 || len(wanted) == 0 || !strings.HasSuffix(wanted[0].name, "ADDRESS") ||
-		!slices.Contains(kinds, args[0]) || !strings.Contains(args[1], "/") {
-		return args, nil
-	}
-	address, err := registry.ParseAddress(args[1])
-	switch _, isModule := address.(registry.Module); {
-	case err != nil || isModule == (args[0] == "module"):
-	case isModule:
-		_, err = registry.ParseProvider(args[1])
-	default:
-		_, err = registry.ParseModule(args[1])
-	}
-	return args[1:], err
-}
-
 // canBe reports whether a word is valid for the argument with a name.
 func canBe(name, word string) bool {
 	var err error
@@ -154,10 +132,6 @@ var flagForArgument = map[string]string{
 
 // namedArguments returns an error that names a missing or an extra argument.
 func namedArguments(cmd *cobra.Command, args []string) error {
-	args, err := withoutKind(cmd, args)
-	if err != nil {
-		return err
-	}
 	wanted := argumentsOf(cmd.Use)
 	for i, a := range wanted {
 		if i >= len(args) && !a.optional {

@@ -129,10 +129,6 @@ func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 		return c.completeStores
 	case "platform":
 		return completePlatforms
-	case "data":
-		return func(*cobra.Command, []string, string) (words, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		}
 	case "access", "cert", "key", "sign-key":
 		return func(*cobra.Command, []string, string) (words, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault

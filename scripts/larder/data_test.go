@@ -77,7 +77,7 @@ var commandsOnData = []string{
 	"mirror add registry.example.com/acme/note --platform linux_amd64 --upstream https://127.0.0.1:1",
 	"mirror sync {list}",
 	"mirror lock {lock} --platform linux_amd64",
-	"deprecate module acme/vpc/aws --message x",
+	"deprecate acme/vpc/aws --message x",
 	"withdraw acme/vpc/aws 1.0.0 --reason x --yes",
 	"audit",
 	"verify",
@@ -322,7 +322,7 @@ func TestServeLeavesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
-			out := failsHere(t, test.code, append([]string{"serve", "--data", data}, strings.Fields(test.args)...)...)
+			out := failsHere(t, test.code, append([]string{"serve", "--store", data}, strings.Fields(test.args)...)...)
 			texts.Text(t, out, missing, "TLS.CRT", listener.Addr().String(), "127.0.0.1:8443")
 			if _, err := os.Lstat(data); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("larder serve %s has created the folder: %v", test.args, err)
@@ -381,7 +381,7 @@ func TestServeNewRegistry(t *testing.T) {
 	writeFiles(t, foreign, map[string]string{"photo.jpg": "x"})
 	before := contents(t, foreign)
 	for _, command := range [][]string{
-		{"serve", "--listen", "127.0.0.1:0", "--data", foreign},
+		{"serve", "--listen", "127.0.0.1:0", "--store", foreign},
 		{"init", "--store", "dir:" + foreign},
 	} {
 		if out := failsHere(t, exitInvalid, command...); !strings.Contains(out, "photo.jpg") {

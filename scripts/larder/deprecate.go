@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
-	"github.com/larder-registry/larder/pkg/suggest"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
@@ -50,16 +47,6 @@ again.` + throughRegistry,
   larder deprecate acme/vpc/aws 1.0.0 --message 'opens port 22' --hide
   larder deprecate acme/vpc/aws 1.0.0 --message x --registry https://HOST
   larder deprecate acme/vpc/aws 1.0.0 --undo`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			// A mistyped kind must not shift the arguments: this would
-			// deprecate all versions.
-			_, isKind := suggest.Nearest(strings.Join(args[:min(1, len(args))], ""), kinds)
-			if isKind && !slices.Contains(kinds, args[0]) && len(args) > 1 && strings.Contains(args[1], "/") {
-				return registry.WithHint(usagef("unknown kind %q", args[0]),
-					"No kind is needed: `%s`.", completed(cmd, "", args[1:]))
-			}
-			return namedArguments(cmd, args)
-		},
 	}
 	cmd.RunE = c.run(func(ctx context.Context, args []string) (view, error) {
 		if err := d.parse(args); err != nil {

@@ -156,7 +156,7 @@ func (c *cli) commandAs(other *local.OwnerError) string {
 	}
 	args := slices.Clone(c.args)
 	if c.flags != nil && c.about.dir != "" && absolute(c.about.dir) == other.Dir &&
-		!c.flags.Changed("store") && !c.flags.Changed("data") && !c.flags.Changed("to") {
+		!c.flags.Changed("store") && !c.flags.Changed("to") {
 		args = withStore(args, other.Dir)
 	}
 	as := []string{"sudo", "-u", other.Owner.Name}

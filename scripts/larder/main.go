@@ -117,9 +117,6 @@ func (o *checkedWriter) Fd() uintptr {
 // do returns with an error is a partial result.
 func (c *cli) run(do func(ctx context.Context, args []string) (view, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
-		if args, err = withoutKind(cmd, args); err != nil {
-			return err
-		}
 		c.result, err = do(cmd.Context(), args)
 		return err
 	}

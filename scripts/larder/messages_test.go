@@ -77,18 +77,12 @@ var messages = []message{
 		args: []string{"lsit"}, code: exitUsage,
 	},
 	{
-		situation: "The word module or provider is missing",
-		before: "$ larder deprecate acme/vpc/aws 1.3.0 --message 'use 1.4.0'\n" +
-			"larder: unknown flag: --message\nUsage: larder deprecate [flags]\nMore with --help.",
-		args: []string{"deprecate", "acme/vpc/aws", "1.3.0", "--message", "use 1.4.0"},
-	},
-	{
 		situation: "A port is mistyped",
 		before: "$ larder serve --listen 127.0.0.1:80a\n" +
 			"larder: listen tcp4: lookup tcp4/80a: unknown port: if another registry runs there, choose another " +
 			"port, " +
 			"such as 127.0.0.1:8444",
-		args: []string{"serve", "--data", "larder-data", "--listen", "127.0.0.1:80a"}, code: exitUsage,
+		args: []string{"serve", "--store", "larder-data", "--listen", "127.0.0.1:80a"}, code: exitUsage,
 	},
 	{
 		situation: "SSL_CERT_FILE names a file that does not exist",
@@ -106,7 +100,7 @@ var messages = []message{
 		situation: "A file of access settings ends too early",
 		before:    "$ larder serve --access access.json\nlarder: access.json: invalid access settings: unexpected EOF",
 		files:     map[string]string{"access.json": "{\n  \"issuers\": [\n"},
-		args:      []string{"serve", "--data", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
+		args:      []string{"serve", "--store", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
 		code:      exitInvalid,
 	},
 	{
@@ -114,7 +108,7 @@ var messages = []message{
 		before: "$ larder serve --access access.json\nlarder: access.json: invalid access settings: json: " +
 			"unknown field \"isuers\"",
 		files: map[string]string{"access.json": "{\n  \"isuers\": []\n}\n"},
-		args:  []string{"serve", "--data", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
+		args:  []string{"serve", "--store", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
 		code:  exitInvalid,
 	},
 	{
@@ -150,7 +144,7 @@ var messages = []message{
 `},
 		args: []string{
 			"serve",
-			"--data",
+			"--store",
 			"larder-data",
 			"--listen",
 			"127.0.0.1:0",

@@ -57,7 +57,7 @@ func TestOutput(t *testing.T) {
 		{name: "publish-module", args: []string{"publish", "module", "./vpc", "acme/vpc/aws", "2.0.0"}, writes: true},
 		{name: "publish-provider", args: []string{"publish", "provider", "./dist", "acme/inventory"}, writes: true},
 		{name: "deprecate", args: []string{
-			"deprecate", "module", "acme/vpc/aws", "1.3.0", "--message", "use 1.4.0, which closes port 22",
+			"deprecate", "acme/vpc/aws", "1.3.0", "--message", "use 1.4.0, which closes port 22",
 		}, writes: true},
 		{name: "token-create", args: []string{
 			"token", "create", "--name", "ci", "--scope", "read:modules/acme/**", "--host", "registry.example.com",

@@ -44,7 +44,6 @@ const (
 )
 
 func (c *cli) serveCommand() *cobra.Command {
-	var data string
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -84,7 +83,7 @@ warning 14 days before a certificate expires.`,
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 \
     --cert tls.crt --key tls.key --access access.json`,
 		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
-			folder, err := c.folderToServe(data)
+			folder, err := c.folderToServe()
 			if err != nil {
 				return nil, err
 			}
@@ -96,8 +95,6 @@ warning 14 days before a certificate expires.`,
 	}
 	c.storeFlags(cmd)
 	cmd.Flag("store").Usage = "the registry's `FOLDER` (default " + defaultData + ")"
-	cmd.Flags().StringVar(&data, "data", "", "")
-	_ = cmd.Flags().MarkHidden("data") // the former name of --store
 	cmd.Flags().StringVar(&o.Address, "listen", defaultAddress,
 		"`ADDRESS` and port to listen on; port 0 selects a free port")
 	cmd.Flags().BoolVar(&o.RequireToken, "require-token", false, "require a credential also on a loopback address")
@@ -164,16 +161,8 @@ func (o serveOptions) logTo(w io.Writer) *slog.Logger {
 }
 
 // folderToServe returns the folder from the flags, the environment or a
-// context. data is the value of --data.
-func (c *cli) folderToServe(data string) (string, error) {
-	if data != "" {
-		if c.flags.Changed("store") {
-			return "", registry.WithHint(usagef("--store and --data both name a folder"), "Use only one of them.")
-		}
-		if err := c.flags.Set("store", "dir:"+strings.TrimPrefix(data, "dir:")); err != nil {
-			return "", err
-		}
-	}
+// context.
+func (c *cli) folderToServe() (string, error) {
 	p, err := c.place()
 	if err != nil || p.dir != "" {
 		return p.dir, err

@@ -18,13 +18,12 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 )
 
-// serve accepts its folder in --store or --data, the former name of the flag.
-// With --quiet it prints only its URL, besides its log.
+// serve accepts its folder as a path and with the prefix dir:. With --quiet it prints only its URL, besides its log.
 func TestServedFolder(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
 		"store": {"--store", "data"}, "dir": {"--store", "dir:data"},
-		"data": {"--data", "data"}, "colon": {"--data", "da:ta"},
+		"colon": {"--store", "dir:da:ta"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +117,7 @@ func TestServeNeedsFolder(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	for _, args := range [][]string{
-		{"--store", "stack:larder"}, {"--registry", "https://registry.example.com"}, {"--store", "a", "--data", "b"},
+		{"--store", "stack:larder"}, {"--registry", "https://registry.example.com"},
 	} {
 		texts.Text(t, fails(t, exitUsage, append([]string{"serve"}, args...)...)+"\n")
 	}
