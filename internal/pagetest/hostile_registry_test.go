@@ -465,12 +465,12 @@ func (a *attacked) seeTexts(o *registry.MirrorOrigin) (changed bool, entry *regi
 	for i, text := range hostile.Texts() {
 		d := registry.Decision{At: published, By: text.Content, Reason: text.Content}
 		o.Admit(number(0, i), d)
-		if text.Content != "" {
-			o.Keys = append(o.Keys, registry.OriginKey{ID: text.Content, Owner: text.Content, SeenAt: future, Trusted: &d})
+		key := registry.OriginKey{ID: text.Content, Fingerprint: text.Content, Owner: text.Content}
+		o.Refuse(registry.RefusedVersion{Version: number(2, i), At: published, Key: key})
+		if key.ID != "" {
+			key.SeenAt, key.Trusted = future, &d
+			o.Keys = append(o.Keys, key)
 		}
-		o.Refuse(registry.RefusedVersion{
-			Version: number(2, i), At: published, Key: registry.OriginKey{ID: text.Content, Owner: text.Content},
-		})
 		o.Unsigned = &d
 	}
 	return true, nil, nil

@@ -56,9 +56,15 @@ func sample(t testing.TB) *store {
 				Admitted: &registry.Decision{At: published, By: "ada", Reason: "a security fix"},
 			},
 		},
-		Keys: []registry.OriginKey{{ID: "51852D87348FFC4C", Owner: "HashiCorp", SeenAt: published}},
+		Keys: []registry.OriginKey{{
+			ID: "51852D87348FFC4C", Fingerprint: "C874011F0AB405110D02105551852D87348FFC4C", Owner: "HashiCorp",
+			SeenAt: published,
+		}},
 		Refused: []registry.RefusedVersion{
-			{Version: version(t, "3.7.0"), Key: registry.OriginKey{ID: "34365D9472D7468F"}, At: published},
+			{
+				Version: version(t, "3.7.0"), At: published,
+				Key: registry.OriginKey{ID: "34365D9472D7468F", Fingerprint: "C874011F0AB405110D02105534365D9472D7468F"},
+			},
 		},
 	})
 	s.policy(registry.MirrorRule{Pattern: "*/*/*", MinAge: 7 * 24 * 60 * 60})

@@ -91,10 +91,6 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 			return trusted, false, err
 		}
 	}
-	records, err := m.records(ctx, p)
-	if err != nil {
-		return trusted, false, err
-	}
 	d := &decider{m: m, address: p, now: m.now()}
 	if m.DryRun {
 		if err := d.load(ctx); err != nil {
@@ -103,9 +99,6 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 	}
 	var unknown error // is not one of the update
 	err = d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
-		completed := false
-		// The keys of versions that an earlier release has mirrored stay trusted.
-		recordSigners(o, signers(records))
 		var detail string
 		if strings.EqualFold(key, Unsigned) {
 			trusted, detail = registry.OriginKey{}, Unsigned
@@ -125,12 +118,11 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 			if changed = !o.Trusts(trusted); changed {
 				decision := d.decision(reason)
 				trusted.Trusted = &decision
+				o.Trust(trusted)
 			}
-			// A key of an earlier release gets the fingerprint that an operator names.
-			completed = o.Trust(trusted)
 			detail = describeKey(trusted)
 		}
-		if !changed && !completed {
+		if !changed {
 			return false, nil, nil
 		}
 		if reason != "" {

@@ -26,8 +26,6 @@ type signature struct {
 	untrusted error
 	// newest reports whether no mirrored version is newer.
 	newest bool
-	// signers are the IDs of the keys that signed mirrored versions.
-	signers []string
 }
 
 // keyOf returns the key of a signer.
@@ -40,26 +38,11 @@ func (d *decider) keyOf(s signing.Signer) registry.OriginKey {
 	}
 }
 
-// recordSigners adds the keys of versions that an earlier release has mirrored
-// to the trusted ones, if there are none.
-func recordSigners(o *registry.MirrorOrigin, signers []string) (changed bool) {
-	if len(o.Keys) > 0 {
-		return false
-	}
-	for _, id := range signers {
-		if !slices.Contains(o.Overruled, id) {
-			changed = o.Trust(registry.OriginKey{ID: id}) || changed
-		}
-	}
-	return changed
-}
-
 // judge decides whether the key of a version is trusted, and adds the decision
 // to o. entry is nil unless a refusal is new.
 func (d *decider) judge(o *registry.MirrorOrigin, v registry.Version, s signature) (
 	trusted, changed bool, entry *registry.AuditEntry,
 ) {
-	changed = recordSigners(o, s.signers)
 	if s.key.ID == "" {
 		trusted = len(o.Keys) == 0 || o.Unsigned != nil
 	} else {
@@ -98,11 +81,8 @@ func describeKey(k registry.OriginKey) string {
 }
 
 // prefer returns the signer of a version whose key counts. Origins that change
-// their key sign with both for some time. before are the IDs of the keys that
-// signed mirrored versions.
-func (d *decider) prefer(all []signing.Signer, before []string) signing.Signer {
-	o := d.origin
-	recordSigners(&o, before)
+// their key sign with both for some time.
+func (d *decider) prefer(all []signing.Signer) signing.Signer {
 	value := func(s signing.Signer) int {
 		key := d.keyOf(s)
 		named, err := admission.CheckKey(d.rule, key)
@@ -110,7 +90,7 @@ func (d *decider) prefer(all []signing.Signer, before []string) signing.Signer {
 		if err == nil {
 			value += 2
 		}
-		if named || o.Trusts(key) {
+		if named || d.origin.Trusts(key) {
 			value++
 		}
 		return value

@@ -36,8 +36,6 @@ type keyChange struct {
 	// names are the keys that the origin names for version 2.0.0, if these are
 	// not just the one that signed. They can be empty.
 	names []keyMaker
-	// earlier reports that an earlier release has mirrored version 1.0.0.
-	earlier bool
 	// policy are the signing keys that the policy names.
 	policy []keyMaker
 	// keys replace the recorded keys.
@@ -60,10 +58,6 @@ var keyChanges = []keyChange{
 	{what: "another key, but the policy names the first one", first: ours, second: stranger, policy: []keyMaker{ours}},
 	{what: "the same key, which has expired", first: lapsed, second: lapsed},
 	{what: "another key, which has expired", first: ours, second: lapsed},
-	{what: "the same key, and an earlier release mirrored the first version", first: ours, second: ours, earlier: true},
-	{what: "another key, and an earlier release mirrored the first version", first: ours, second: stranger, earlier: true},
-	{what: "no keys, and an earlier release mirrored the first version", first: ours, second: ours, earlier: true,
-		names: []keyMaker{}, trust: mirroring.Unsigned, unsigned: true},
 	{what: "another key with the same ID", first: ours, second: ours, keys: func(t *testing.T) []registry.OriginKey {
 		t.Helper()
 		id := keyID(t, ours)
@@ -126,9 +120,6 @@ func (c keyChange) run(t *testing.T) (before, after string) {
 	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
 		t.Fatal(err)
 	}
-	if c.earlier {
-		s.forget(t)
-	}
 	if c.keys != nil {
 		s.editOrigin(t, func(o *registry.MirrorOrigin) { o.Keys = c.keys(t) })
 	}
@@ -173,19 +164,6 @@ func (c keyChange) run(t *testing.T) (before, after string) {
 	return before, c.outcome(t, o, s)
 }
 
-// forget removes the record of the origin, so that it is as an earlier
-// release left it.
-func (s *store) forget(t testing.TB) {
-	t.Helper()
-	item, err := s.table.Get(t.Context(), catalog.Key{Partition: inventory.Path(), Sort: "origin"})
-	if err == nil {
-		err = s.table.Write(t.Context(), catalog.Change{Key: item.Key, Revision: item.Revision, Delete: true})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // editOrigin changes the record of the origin.
 func (s *store) editOrigin(t testing.TB, edit func(*registry.MirrorOrigin)) {
 	t.Helper()
@@ -222,44 +200,6 @@ func (s *store) adder(t *testing.T, o *origin) func(version string) error {
 	return func(v string) error {
 		_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v})
 		return err
-	}
-}
-
-// The keys of an earlier release are recorded by their IDs, and get their
-// fingerprints when they sign again.
-func TestTrustOfEarlierRelease(t *testing.T) {
-	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""},
-		release{"3.0.0", linux, ours, ""})
-	s := newStore(t)
-	add := s.adder(t, o)
-	if err := add("1.0.0"); err != nil {
-		t.Fatal(err)
-	}
-	s.forget(t)
-	failed(t, "another key", add("2.0.0"), registry.ErrNotAdmitted, keyID(t, stranger))
-	keys := func() string {
-		var all []string
-		for _, k := range s.originItem(t).Keys {
-			all = append(all, k.ID+"/"+k.Fingerprint)
-		}
-		return strings.Join(all, " ")
-	}
-	if diff := cmp.Diff(keyID(t, ours)+"/", keys()); diff != "" {
-		t.Errorf("after a refusal: %s", diff)
-	}
-	s.forget(t)
-	// The key of an operator does not replace those of an earlier release.
-	if _, _, err := s.mirror(nil).Trust(t.Context(), inventory, fingerprint(t, stranger), "a new key"); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(add("2.0.0"), add("3.0.0")); err != nil {
-		t.Fatal(err)
-	}
-	want := keyID(t, ours) + "/" + fingerprint(t, ours) + " " + keyID(t, stranger) + "/" + fingerprint(t, stranger)
-	if diff := cmp.Diff(want, keys()); diff != "" {
-		t.Errorf("at the end: %s", diff)
 	}
 }
 
@@ -310,30 +250,6 @@ func TestFirstKeyAtOnce(t *testing.T) {
 	}
 	if got := s.originItem(t); len(got.Keys) != 1 || len(got.Refused) != 1 {
 		t.Errorf("keys %+v, refused %+v", got.Keys, got.Refused)
-	}
-}
-
-// An operator can name the whole fingerprint of a key of which an earlier
-// release has recorded only the ID. Another key with the same ID is then refused.
-func TestTrustCompletes(t *testing.T) {
-	t.Parallel()
-	o, s := simple(t), newStore(t)
-	id := keyID(t, ours)
-	s.editOrigin(t, func(o *registry.MirrorOrigin) { o.Trust(registry.OriginKey{ID: id}) })
-	_, changed, err := s.mirror(nil).Trust(t.Context(), inventory, strings.Repeat("0", 24)+id, "it was announced")
-	if err != nil || changed {
-		t.Errorf("changed %t, %v", changed, err)
-	}
-	if got := s.audited(t, registry.AuditTrustKey); len(got) != 1 {
-		t.Errorf("audited %q", got)
-	}
-	_, err = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory})
-	failed(t, "another key with the same ID", err, registry.ErrNotAdmitted, fingerprint(t, ours))
-	if _, changed, err := s.mirror(nil).Trust(t.Context(), inventory, id, ""); err != nil || !changed {
-		t.Errorf("by the ID of the refused key: changed %t, %v", changed, err)
-	}
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory}); err != nil {
-		t.Error(err)
 	}
 }
 

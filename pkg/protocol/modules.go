@@ -25,7 +25,7 @@ type ModuleListing struct {
 // ListedModule is one version in a [ModuleListing].
 type ListedModule struct {
 	Version registry.Version `json:"version"`
-	// PublishedAt is missing in listings that earlier releases wrote.
+	// PublishedAt is in whole seconds.
 	PublishedAt time.Time `json:"published_at,omitzero"`
 }
 

@@ -34,7 +34,7 @@ func TestModuleListing(t *testing.T) {
 			`{"modules":[{"source":"https://example.com/net",` +
 				`"versions":[{"version":"2.0.0","published_at":"2026-01-02T02:04:05Z"}]}]}`,
 		},
-		"of an earlier release": {
+		"with other versions": {
 			protocol.ModuleListing{Versions: others},
 			`{"modules":[{"versions":[{"version":"1.0.0-rc.1+b"},{"version":"0.0.0"}]}]}`,
 		},

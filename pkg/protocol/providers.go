@@ -23,7 +23,7 @@ type ListedProvider struct {
 	Version   registry.Version    `json:"version"`
 	Protocols []string            `json:"protocols"`
 	Platforms []registry.Platform `json:"platforms"`
-	// PublishedAt is missing in listings that earlier releases wrote.
+	// PublishedAt is in whole seconds.
 	PublishedAt time.Time `json:"published_at,omitzero"`
 }
 

@@ -52,10 +52,9 @@ type SeenVersion struct {
 // OriginKey is a signing key of an origin.
 type OriginKey struct {
 	// ID is the long key ID, and Fingerprint the whole fingerprint, both in
-	// upper-case hexadecimal. Versions that an earlier release mirrored have no
-	// fingerprint.
+	// upper-case hexadecimal.
 	ID          string `json:"id"`
-	Fingerprint string `json:"fingerprint,omitempty"`
+	Fingerprint string `json:"fingerprint"`
 	Owner       string `json:"owner,omitempty"`
 	// SeenAt is when the mirror first saw the key.
 	SeenAt time.Time `json:"seen_at,omitzero"`
@@ -214,22 +213,16 @@ func (o *MirrorOrigin) Admit(n Version, d Decision) {
 	o.Versions[at].Admitted = &d
 }
 
-// Trusts reports whether a key is one of the trusted ones. Without a recorded
-// fingerprint, the IDs are compared.
+// Trusts reports whether a key is one of the trusted ones.
 func (o *MirrorOrigin) Trusts(k OriginKey) bool {
 	return slices.ContainsFunc(o.Keys, k.same)
 }
 
 // same reports whether two keys are the same.
-func (k OriginKey) same(other OriginKey) bool {
-	if k.Fingerprint != "" && other.Fingerprint != "" {
-		return k.Fingerprint == other.Fingerprint
-	}
-	return k.ID == other.ID
-}
+func (k OriginKey) same(other OriginKey) bool { return k.Fingerprint == other.Fingerprint }
 
 // Trust adds a key to the trusted ones, or completes a trusted one with the
-// fingerprint and the owner of k. It also forgets refusals because of the key.
+// owner of k and the time of its first sight. It also forgets refusals because of the key.
 // It reports whether anything changed.
 func (o *MirrorOrigin) Trust(k OriginKey) (changed bool) {
 	remaining := slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool { return r.Key.same(k) })
@@ -242,7 +235,6 @@ func (o *MirrorOrigin) Trust(k OriginKey) (changed bool) {
 	}
 	before := o.Keys[at]
 	merged := before
-	merged.Fingerprint = cmp.Or(before.Fingerprint, k.Fingerprint)
 	merged.Owner = cmp.Or(before.Owner, k.Owner)
 	if before.SeenAt.IsZero() {
 		merged.SeenAt = k.SeenAt
@@ -304,7 +296,7 @@ func (o *MirrorOrigin) Validate(p MirrorProvider) error {
 		// The ID is the end of the fingerprint of a key of version 4, and the
 		// beginning of a later one.
 		ofID := strings.HasSuffix(k.Fingerprint, k.ID) || strings.HasPrefix(k.Fingerprint, k.ID)
-		if k.ID == "" || k.Fingerprint != "" && !ofID {
+		if k.ID == "" || !ofID {
 			return fmt.Errorf("it has an invalid key %.100q", k.ID)
 		}
 	}

@@ -237,7 +237,6 @@ func TestTrust(t *testing.T) {
 	t.Parallel()
 	v := registry.Version{Major: 1}
 	of := func(k registry.OriginKey) registry.RefusedVersion { return registry.RefusedVersion{Version: v, Key: k} }
-	idOnly := registry.OriginKey{ID: "AAAA"}
 	for name, test := range map[string]struct {
 		before  registry.MirrorOrigin
 		key     registry.OriginKey
@@ -256,10 +255,6 @@ func TestTrust(t *testing.T) {
 		"one of the same ID": {
 			registry.MirrorOrigin{Keys: []registry.OriginKey{key("01AAAA")}}, key("02AAAA"), true,
 			registry.MirrorOrigin{Keys: []registry.OriginKey{key("01AAAA"), key("02AAAA")}},
-		},
-		"the fingerprint of an earlier release's": {
-			registry.MirrorOrigin{Keys: []registry.OriginKey{idOnly}}, key("01AAAA"), true,
-			registry.MirrorOrigin{Keys: []registry.OriginKey{key("01AAAA")}},
 		},
 		"a refused one": {
 			registry.MirrorOrigin{
@@ -368,7 +363,7 @@ func TestValidateOrigin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	valid := registry.MirrorOrigin{Address: p.String(), Keys: []registry.OriginKey{key("01AAAA"), {ID: "BB"}}}
+	valid := registry.MirrorOrigin{Address: p.String(), Keys: []registry.OriginKey{key("01AAAA"), key("01BBBB")}}
 	valid.See(lists(t, "1.0.0 2.0.0"), day(1))
 	valid.Refuse(registry.RefusedVersion{Version: registry.Version{Major: 2}, Key: key("02CCCC")})
 	valid.Refuse(registry.RefusedVersion{Version: registry.Version{Major: 3}}) // it has no signature
@@ -381,8 +376,9 @@ func TestValidateOrigin(t *testing.T) {
 		"not sorted": func(o *registry.MirrorOrigin) {
 			o.Versions = []registry.SeenVersion{o.Versions[1], o.Versions[0]}
 		},
-		"twice":               func(o *registry.MirrorOrigin) { o.Versions = append(o.Versions, o.Versions[1]) },
-		"a key without an ID": func(o *registry.MirrorOrigin) { o.Keys = []registry.OriginKey{{Fingerprint: "01"}} },
+		"twice":                       func(o *registry.MirrorOrigin) { o.Versions = append(o.Versions, o.Versions[1]) },
+		"a key without an ID":         func(o *registry.MirrorOrigin) { o.Keys = []registry.OriginKey{{Fingerprint: "01"}} },
+		"a key without a fingerprint": func(o *registry.MirrorOrigin) { o.Keys = []registry.OriginKey{{ID: "AAAA"}} },
 		"a fingerprint of another key": func(o *registry.MirrorOrigin) {
 			o.Keys = []registry.OriginKey{{ID: "AAAA", Fingerprint: "01BBBB"}}
 		},

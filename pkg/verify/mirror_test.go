@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func (d data) decide(ctx context.Context) error {
 func (d data) decideAbout(ctx context.Context, p registry.MirrorProvider) error {
 	at := time.Now().UTC()
 	decision := registry.Decision{At: at, By: "ada", Reason: "a security fix"}
-	key := registry.OriginKey{ID: "34365D9472D7468F", SeenAt: at}
+	key := originKey("34365D9472D7468F")
 	step := func(action registry.AuditAction, v, detail string, edit func(*registry.MirrorOrigin)) error {
 		_, err := d.catalog.Mirror.UpdateOrigin(ctx, p,
 			func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
@@ -71,13 +72,20 @@ func (d data) decideAbout(ctx context.Context, p registry.MirrorProvider) error 
 		step(registry.AuditOverrule, "9.1.0", "", func(*registry.MirrorOrigin) {}),
 		step(registry.AuditRefuseKey, "9.2.0", "", refuse),
 		step(registry.AuditTrustKey, "", "51852D87348FFC4C Acme: announced", func(o *registry.MirrorOrigin) {
-			o.Trust(registry.OriginKey{ID: "51852D87348FFC4C", SeenAt: at, Trusted: &decision})
+			trusted := originKey("51852D87348FFC4C")
+			trusted.Trusted = &decision
+			o.Trust(trusted)
 		}),
 		step(registry.AuditTrustKey, "", fingerprint+" Acme", func(o *registry.MirrorOrigin) {
 			o.Trust(registry.OriginKey{ID: "0C0AF313E5FD9F80", Fingerprint: fingerprint, SeenAt: at, Trusted: &decision})
 		}),
 		step(registry.AuditTrustKey, "", "unsigned", func(o *registry.MirrorOrigin) { o.Unsigned = &decision }),
 	)
+}
+
+// originKey returns the signing key with an ID.
+func originKey(id string) registry.OriginKey {
+	return registry.OriginKey{ID: id, Fingerprint: strings.Repeat("0", 24) + id}
 }
 
 // editOrigin changes the stored data about an origin, without an audit entry.
@@ -195,7 +203,7 @@ func TestMirrorDecidedAgain(t *testing.T) {
 	}
 	d.item(t, mirrored.Path(), "origin", nil)
 	d.editOrigin(t, mirrored, func(o *registry.MirrorOrigin) {
-		o.Trust(registry.OriginKey{ID: "51852D87348FFC4C"})
+		o.Trust(originKey("51852D87348FFC4C"))
 		o.Trust(registry.OriginKey{ID: "0C0AF313E5FD9F80", Fingerprint: fingerprint})
 	})
 	if diff := cmp.Diff([]string{"record " + mirrored.Path()}, summary(d.verified(t))); diff != "" {
@@ -217,7 +225,7 @@ func TestMirrorFirstKeyGone(t *testing.T) {
 	v := version("9.2.0")
 	if _, err := d.catalog.Mirror.UpdateOrigin(t.Context(), unmirrored,
 		func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
-			o.Trust(registry.OriginKey{ID: "51852D87348FFC4C"})
+			o.Trust(originKey("51852D87348FFC4C"))
 			return true, &registry.AuditEntry{By: "ada", Action: registry.AuditRefuseKey, Version: &v}, nil
 		}); err != nil {
 		t.Fatal(err)

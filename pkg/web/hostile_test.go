@@ -113,8 +113,12 @@ func TestHostileOrigins(t *testing.T) {
 			s.origin(p, func(o *registry.MirrorOrigin) {
 				o.Admit(number(t, "1.0.0"), decision)
 				o.Unsigned = &decision
-				o.Trust(registry.OriginKey{ID: "51852D87348FFC4C", Owner: evil, Trusted: &decision})
-				o.Refuse(registry.RefusedVersion{Version: number(t, "1.1.0"), Key: registry.OriginKey{ID: evil, Owner: evil}})
+				trusted := originKey("51852D87348FFC4C")
+				trusted.Owner, trusted.Trusted = evil, &decision
+				o.Trust(trusted)
+				o.Refuse(registry.RefusedVersion{
+					Version: number(t, "1.1.0"), Key: registry.OriginKey{ID: evil, Fingerprint: evil, Owner: evil},
+				})
 			})
 			web := s.serve()
 			for _, path := range []string{random, random + "/versions"} {

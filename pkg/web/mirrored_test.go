@@ -70,17 +70,21 @@ func withOrigins(t testing.TB) *store {
 		s.sees(o, "1.3.1-beta.1", at(7), at(7))
 		s.sees(o, "1.4.0", at(8), at(8))
 		n := s.sees(o, "0.9.0", at(-20), at(-10))
-		o.Refuse(registry.RefusedVersion{Version: n, At: at(0), Key: registry.OriginKey{ID: "5F0E3C1B9A7D2468"}})
+		o.Refuse(registry.RefusedVersion{Version: n, At: at(0), Key: originKey("5F0E3C1B9A7D2468")})
 		o.Refuse(registry.RefusedVersion{Version: number(t, "0.9.1"), At: at(0)})
-		o.Trust(registry.OriginKey{
-			ID: "51852D87348FFC4C", Fingerprint: strings.Repeat("0", 24) + "51852D87348FFC4C", Owner: "Ada <ada@example.com>",
-			SeenAt: at(-10),
-		})
+		trusted := originKey("51852D87348FFC4C")
+		trusted.Owner, trusted.SeenAt = "Ada <ada@example.com>", at(-10)
+		o.Trust(trusted)
 	})
 	s.origin(waiting, func(o *registry.MirrorOrigin) {
 		s.sees(o, "0.1.0", published.AddDate(0, 0, 9), published.AddDate(0, 0, 9))
 	})
 	return s
+}
+
+// originKey returns the signing key with an ID.
+func originKey(id string) registry.OriginKey {
+	return registry.OriginKey{ID: id, Fingerprint: strings.Repeat("0", 24) + id}
 }
 
 func TestMirroredPages(t *testing.T) {
@@ -259,7 +263,11 @@ func TestMirroredRefused(t *testing.T) {
 			s := withProviders(t)
 			s.policy(test.rule)
 			s.origin(random[len("/mirror/"):], func(o *registry.MirrorOrigin) {
-				o.Refuse(registry.RefusedVersion{Version: number(t, "2.0.0"), Key: registry.OriginKey{ID: test.key}})
+				refused := registry.RefusedVersion{Version: number(t, "2.0.0")}
+				if test.key != "" {
+					refused.Key = originKey(test.key)
+				}
+				o.Refuse(refused)
 			})
 			web := s.serve()
 			if got, want := rowOf(t, web.text(t, http.StatusOK, random), "2.0.0"), "2.0.0 refused "+test.reason+" – – –"; got != want {
@@ -278,13 +286,13 @@ func TestMirroredKey(t *testing.T) {
 	key := registry.OriginKey{ID: id, Fingerprint: fingerprint, Owner: "Ada <ada@example.com>", SeenAt: published}
 	trusted := key
 	trusted.Trusted = &registry.Decision{At: published, By: "token ops", Reason: "They announced it."}
-	other := registry.OriginKey{ID: missing, SeenAt: published}
+	other := originKey(missing)
 	for name, test := range map[string]struct {
 		keys  []registry.OriginKey
 		rule  registry.MirrorRule
 		parts []string
 	}{
-		"of an earlier release": {nil, registry.MirrorRule{}, []string{id, "!Fingerprint", "!Trusted"}},
+		"one that is not trusted": {nil, registry.MirrorRule{}, []string{id, "!Fingerprint", "!Trusted"}},
 		"the first one": {
 			[]registry.OriginKey{key}, registry.MirrorRule{},
 			[]string{fingerprint, "Ada &lt;ada@example.com&gt;", "First seen", "The first key of registry.opentofu.org"},

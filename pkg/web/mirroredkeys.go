@@ -55,9 +55,7 @@ func (e *mirroredEdition) keys(origin string) (k signingKey, v verification) {
 
 // keyFields describes a trusted key, and why it is trusted.
 func (e *mirroredEdition) keyFields(k registry.OriginKey, isFirst bool, origin string) (fields []field) {
-	if k.Fingerprint != "" {
-		fields = append(fields, field{Label: "Fingerprint", Value: link{Text: k.Fingerprint}, IsCode: true})
-	}
+	fields = append(fields, field{Label: "Fingerprint", Value: link{Text: k.Fingerprint}, IsCode: true})
 	if k.Owner != "" {
 		fields = append(fields, textField("Owner", k.Owner))
 	}

@@ -27,11 +27,16 @@ import (
 // seenProvider is a provider with versions in every state.
 var seenProvider = must(registry.ParseMirrorProvider("registry.example.com/acme/inventory"))
 
+// originKey returns a signing key of an owner.
+func originKey(id, owner string) registry.OriginKey {
+	return registry.OriginKey{ID: id, Fingerprint: strings.Repeat("0", 24) + id, Owner: owner}
+}
+
 // fillOrigin stores an origin that lists versions in every state at
 // [outputDay].
 func fillOrigin(t *testing.T, c *catalog.Catalog, mirrored bool) {
 	t.Helper()
-	first := registry.OriginKey{ID: "34365D9472D7468F", Owner: "Acme Releases"}
+	first := originKey("34365D9472D7468F", "Acme Releases")
 	decision := func(reason string) registry.Decision {
 		return registry.Decision{At: outputDay, By: "ada", Reason: reason}
 	}
@@ -45,7 +50,7 @@ func fillOrigin(t *testing.T, c *catalog.Catalog, mirrored bool) {
 			o.See(map[registry.Version]time.Time{parsed("1.2.0"): ago(1), parsed("1.3.0"): ago(100)}, ago(2))
 			o.Admit(parsed("1.2.0"), decision("CVE-2023-1234 affects us"))
 			o.Trust(first)
-			other := registry.OriginKey{ID: "0123456789ABCDEF", Owner: "Acme Engineering"}
+			other := originKey("0123456789ABCDEF", "Acme Engineering")
 			o.Refuse(registry.RefusedVersion{Version: parsed("2.0.0"), Key: other, At: outputDay})
 			o.Refuse(registry.RefusedVersion{Version: parsed("2.0.1"), Key: other, At: outputDay})
 			o.Refuse(registry.RefusedVersion{Version: parsed("2.1.0"), At: outputDay})
@@ -366,7 +371,7 @@ func TestCompleteDecisions(t *testing.T) {
 		func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
 			o.See(map[registry.Version]time.Time{parsed("1.0.0"): outputDay}, outputDay)
 			o.See(map[registry.Version]time.Time{parsed("1.1.0"): outputDay}, time.Now())
-			o.Refuse(registry.RefusedVersion{Version: parsed("2.0.0"), Key: registry.OriginKey{ID: "0123456789ABCDEF"}})
+			o.Refuse(registry.RefusedVersion{Version: parsed("2.0.0"), Key: originKey("0123456789ABCDEF", "")})
 			o.Refuse(registry.RefusedVersion{Version: parsed("2.1.0")})
 			return true, nil, nil
 		})

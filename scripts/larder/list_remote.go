@@ -92,10 +92,7 @@ func (r *reader) listVersions(ctx context.Context, what string) (v listedView, e
 		if err == nil {
 			v.mirrored(mirrored)
 		}
-		// Without a description, an earlier release may have an index.
-		if !errors.Is(err, registry.ErrNotFound) {
-			return v, err
-		}
+		return v, err
 	}
 	if v.Versions, err = r.Listing(ctx, a); err == nil {
 		v.Deprecated, err = r.Deprecation(ctx, a)
@@ -139,8 +136,7 @@ type listedView struct {
 	// Versions are those that clients can select.
 	Versions []metadataclient.Listed `json:"versions"`
 	// Mirror describes a mirrored provider, with the versions that are too new,
-	// refused or on request. A registry that runs an earlier release does not
-	// return it.
+	// refused or on request.
 	Mirror *protocol.MirroredProvider `json:"mirror,omitempty"`
 }
 

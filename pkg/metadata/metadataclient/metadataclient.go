@@ -63,8 +63,7 @@ func Open(ctx context.Context, c *client.Client, host string) (*Client, error) {
 func noAPI(host string) error {
 	return registry.WithHint(
 		registry.Errorf(registry.ErrNotFound, "cannot read the contents of %s: it does not have the metadata API", host),
-		"The host may run an earlier release of Larder, or another registry. "+
-			"An operator can use the store instead, with --store.",
+		"The host may run another registry. An operator can use the store instead, with --store.",
 	)
 }
 
@@ -189,13 +188,12 @@ func (c *Client) Provider(
 }
 
 // MirroredProvider describes a mirrored provider. It returns registry.ErrNotFound
-// if the mirror has nothing of it. A registry of an earlier release of Larder has
-// no such description, which is registry.ErrNotFound too.
+// if the mirror has nothing of it.
 func (c *Client) MirroredProvider(ctx context.Context, p registry.MirrorProvider) (
 	d protocol.MirroredProvider, err error,
 ) {
 	if err := c.get(ctx, p.Path(), &d); err != nil {
-		return d, err
+		return d, c.notFound(ctx, err, p.String())
 	}
 	slices.SortFunc(d.Versions, func(x, y protocol.MirroredVersion) int {
 		return registry.CompareVersions(y.Version, x.Version)
@@ -226,8 +224,8 @@ type Listed struct {
 	Platforms []registry.Platform `json:"platforms,omitempty"`
 }
 
-// Listing returns the versions of an address that clients can select, the
-// newest first. It returns registry.ErrNotFound if the address does not exist.
+// Listing returns the versions of a module or a provider that clients can
+// select, the newest first. It returns registry.ErrNotFound if the address does not exist.
 func (c *Client) Listing(ctx context.Context, a registry.Address) (all []Listed, err error) {
 	switch a := a.(type) {
 	case registry.Module:
@@ -245,12 +243,6 @@ func (c *Client) Listing(ctx context.Context, a registry.Address) (all []Listed,
 		}
 		err = c.get(ctx, a.Path()+"/versions", &list)
 		all = list.Versions
-	case registry.MirrorProvider:
-		var list protocol.MirrorListing
-		err = c.get(ctx, a.Path()+"/index.json", &list)
-		for _, v := range list {
-			all = append(all, Listed{Version: v})
-		}
 	default:
 		return nil, fmt.Errorf("cannot list %s: %w", a, registry.ErrInvalid)
 	}
