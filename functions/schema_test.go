@@ -197,8 +197,8 @@ func TestSchema(t *testing.T) {
 	}
 	o.refuse(t, "a newer release's token", 2, isToken, o.unknown, strangers)
 
-	o.refuse(t, "an older release's registry", 0, isItem, o.known, o.requests())
-	o.refuse(t, "an older release's token", 0, isToken, o.unknown, strangers)
+	o.refuse(t, "an older schema version", 0, isItem, o.known, o.requests())
+	o.refuse(t, "an older token's schema version", 0, isToken, o.unknown, strangers)
 	upload := o.upload[strings.LastIndexByte(o.upload, '/')+1:]
 	golden.New(t).Text(t, causes(o.rows, upload, "UPLOAD", o.unknownID, "TOKEN"))
 	t.Log(summary(o.rows))

@@ -331,13 +331,7 @@ func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 			return nil, err
 		}
 	}
-	err = d.step("cdk deploy", func() error {
-		if d.Older != "" {
-			return d.deploySource(ctx, "access") // the older release is open to everyone
-		}
-		return d.deploySource(ctx)
-	})
-	if err != nil {
+	if err = d.step("cdk deploy", func() error { return d.deploySource(ctx) }); err != nil {
 		return nil, err
 	}
 	if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
@@ -369,11 +363,11 @@ func (d *deployment) deployAgain(ctx context.Context, stack *Stack) error {
 	})
 }
 
-// olderModule returns the address of the module that the older release
+// olderModule returns the address of the module that the older command line
 // publishes.
 func (d *deployment) olderModule() string { return d.namespace + "/older/null" }
 
-// olderFolder returns the folder for the source of the older release. It is the
+// olderFolder returns the folder for the source of the older commit. It is the
 // same one each time, since Go caches compiled packages by their path. Each
 // checkout has its own, since several can share .tools.
 func olderFolder(checkout string) (string, error) {
@@ -411,21 +405,12 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 		if _, err := d.run(ctx, checkout, nil, "tar", "-xf", tar); err != nil {
 			return err
 		}
-		// The first releases need this setting. The module is private after the
-		// update, like everything by default.
-		own := d.settings(map[string]any{"anonymousRead": true})
-		app := cdkApp{folder: d.scratch, command: fmt.Sprintf("go run -C %q .", filepath.Join(checkout, "infra"))}
-		var more []string
-		if _, err := os.Stat(filepath.Join(checkout, "infra", "settings.schema.json")); err == nil {
-			if err := writeSettings(filepath.Join(checkout, "infra"), own); err != nil {
-				return err
-			}
-		} else { // this release reads settings from CDK context
-			for key, value := range own {
-				more = append(more, "-c", fmt.Sprintf("%s=%v", key, value))
-			}
+		infra := filepath.Join(checkout, "infra")
+		if err := writeSettings(infra, d.settings(nil)); err != nil {
+			return err
 		}
-		if err := d.cdkDeploy(ctx, app, more...); err != nil {
+		app := cdkApp{folder: d.scratch, command: fmt.Sprintf("go run -C %q .", infra)}
+		if err := d.cdkDeploy(ctx, app); err != nil {
 			return err
 		}
 		if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
@@ -729,7 +714,7 @@ func (d *deployment) use(ctx context.Context, stack *Stack) error {
 func (d *deployment) runScenarios(ctx context.Context, stack *Stack, registry *Registry, running *Running) error {
 	scenarios := d.Scenarios
 	if d.Older != "" {
-		scenarios = append([]Scenario{{"a module that the older release published",
+		scenarios = append([]Scenario{{"a module that the older command line published",
 			func(ctx context.Context, r *Registry) error {
 				return r.installModule(ctx, d.olderModule(), "1.0.0", "older")
 			}}}, scenarios...)

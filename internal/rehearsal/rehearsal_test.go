@@ -313,7 +313,7 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 	})
 }
 
-// Checkouts that share .tools do not share the folder of the older release.
+// Checkouts that share .tools do not share the folder of the older commit.
 func TestOlderFolder(t *testing.T) {
 	t.Parallel()
 	folder := func(checkout string) string {

@@ -114,9 +114,6 @@ func (r *Running) environment(name string, f *StackFunction) map[string]string {
 // trust the origin, and share no temporary folder.
 func (r *Running) invoked(s *Stack, dir string) map[string]lambda.Deployed {
 	f := s.Functions[pullName]
-	if f == nil { // an older release
-		return nil
-	}
 	r.logGroups[pullName] = f.LogGroup
 	r.metrics[pullName] = settings.MetricsNamespace(func(name string) string { return f.Environment[name] })
 	started := 0

@@ -95,8 +95,8 @@ type Registry struct {
 	// Readers are the clients' tokens, by namespace. They are stored because a
 	// name can have only one token.
 	Readers *sync.Map
-	// Older is the module that an older release published with an
-	// administrator's credentials. It is empty if there is no older release.
+	// Older is the module that the command line of an older commit may have
+	// published, with an administrator's credentials.
 	Older string
 	// Scratch is a folder for temporary files.
 	Scratch string

@@ -114,7 +114,6 @@ func TestHostOfKilled(t *testing.T) {
 		"one that runs is newer":    {[]local.Running{named, ended, runs}, runs.Host},
 		"none runs":                 {[]local.Running{named, ended}, ended.Host},
 		"none":                      {nil, ""},
-		"one of an earlier release": {[]local.Running{{Host: "127.0.0.1:4", Address: "127.0.0.1:4"}}, "127.0.0.1:4"},
 	} {
 		dir := t.TempDir()
 		if err := local.WriteServers(dir, test.servers); err != nil {

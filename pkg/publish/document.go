@@ -20,7 +20,7 @@ import (
 )
 
 // Documenter makes the documentation of published modules from their stored
-// archives. It is for versions that were published without documentation, and
+// archives. It is for versions whose documentation could not be extracted, and
 // for documentation that is missing or damaged.
 type Documenter struct {
 	Catalog *catalog.Catalog

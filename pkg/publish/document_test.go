@@ -105,7 +105,7 @@ func damage(data []byte) []byte {
 	return data
 }
 
-// undocumented stores a version again as an earlier release would.
+// undocumented stores a version without documentation in another store.
 func (b backend) undocumented(t *testing.T) backend {
 	t.Helper()
 	record, empty := b.published(t), embedded(t)

@@ -51,15 +51,6 @@ func pairs(text string) map[string]string {
 // functions examines each function.
 func (e *examination) functions(ctx context.Context) {
 	names, digests := pairs(e.outputs[settings.OutputFunctions]), pairs(e.outputs[settings.OutputFunctionCode])
-	if len(names) == 0 {
-		e.unknown(
-			"functions",
-			"",
-			"cannot check functions: the stack does not name them, because it has an older release",
-			deployAgain,
-		)
-		return
-	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		c := call{"function " + name, "lambda:GetFunctionConfiguration", names[name]}
 		out, err := e.Services.Functions.GetFunctionConfiguration(

@@ -228,7 +228,10 @@ const readEvents = "read the stack's events in CloudFormation; then "
 func (e *examination) status(c call, s types.Stack) (deployed bool) {
 	status := fmt.Sprintf("%s, last deployed at %s", s.StackStatus, e.changed.UTC().Format(time.RFC3339))
 	var missing []string
-	for _, output := range []string{settings.OutputTable, settings.OutputBucket} {
+	for _, output := range []string{
+		settings.OutputTable, settings.OutputBucket, settings.OutputRelease, settings.OutputFunctions,
+		settings.OutputFunctionCode,
+	} {
 		if e.outputs[output] == "" {
 			missing = append(missing, output)
 		}
@@ -288,11 +291,9 @@ var plainRelease = regexp.MustCompile(`^v?(\d+\.\d+\.\d+)$`)
 
 // release compares the stack's release with the command line's.
 func (e *examination) release() {
-	deployed, there := e.outputs[settings.OutputRelease]
+	deployed := e.outputs[settings.OutputRelease]
 	stack, own := plainRelease.FindStringSubmatch(deployed), plainRelease.FindStringSubmatch(e.Release)
 	switch {
-	case !there:
-		e.warn("release", "", "the stack does not name its release, so it is older than this command line", deployAgain)
 	case stack == nil || own == nil:
 		e.ok(
 			"release",

@@ -474,11 +474,7 @@ func TestFaults(t *testing.T) {
 		"another release": {func(a *account) {
 			a.output(settings.OutputRelease, "v1.1.0")
 		}, []string{"warning release"}},
-		"an older stack": {func(a *account) {
-			for _, output := range []string{settings.OutputRelease, settings.OutputFunctions, settings.OutputFunctionCode} {
-				a.output(output, "")
-			}
-		}, []string{"warning release", "unknown functions"}},
+		"no names of functions": {func(a *account) { a.output(settings.OutputFunctions, "") }, []string{"wrong stack"}},
 
 		"no table": {func(a *account) { a.table = nil }, []string{"wrong table"}},
 		"another key": {func(a *account) {

@@ -175,8 +175,7 @@ func (m *providerPage) setPackages(packages []registry.ProviderPackage) {
 }
 
 // newSigningKey describes the key of a namespace. If key is nil although it was
-// read, the namespace does not have it any more. Entries of earlier releases do
-// not name the key, so it is not read with them.
+// read, the namespace does not have it any more.
 func newSigningKey(id, namespace string, key *registry.SigningKey, read bool) signingKey {
 	k := signingKey{ID: id}
 	if id == "" {

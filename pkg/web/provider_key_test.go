@@ -8,9 +8,9 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 )
 
-// Entries of earlier releases lack the signing key. The page must not report that
-// the namespace lacks it.
-func TestProviderOfEarlierRelease(t *testing.T) {
+// The key is not read if the entry does not name it. The page must not report
+// that the namespace lacks it.
+func TestProviderKeyUnread(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	s.provider("acme/dns", "1.0.0")

@@ -40,14 +40,18 @@ func openStack(ctx context.Context, name string) (*store, error) {
 		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
 	}
 	archives := s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle})
-	counter, noCounter := requestLog(configuration, name, outputs)
+	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
+	if err != nil {
+		return nil, fmt.Errorf("cannot open stack %s: its output %s is %q, not a number", name,
+			settings.OutputRequestLogDays, outputs[settings.OutputRequestLogDays])
+	}
+	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
 	return &store{
 		host:           outputs[settings.OutputHost],
 		catalog:        published,
 		objects:        archives,
 		remover:        archives,
-		downloads:      counter,
-		noDownloads:    noCounter,
+		downloads:      insights.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...),
 		withdrawPolicy: outputs[settings.OutputWithdrawPolicy],
 		by: func(ctx context.Context) (registry.Publisher, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -83,18 +87,6 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 	return configuration, pathStyle, nil
 }
 
-// requestLog returns the request log of a stack. If the stack does not name it,
-// it returns an error.
-func requestLog(configuration aws.Config, name string, outputs map[string]string) (downloadCounter, error) {
-	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
-	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
-	if err != nil || groups[0] == "" {
-		return nil, registry.WithHint(fmt.Errorf("stack %s does not name its request logs", name),
-			"Deploy the stack again with this release of Larder.")
-	}
-	return insights.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...), nil
-}
-
 // stackOutputs returns the outputs of a stack. It returns
 // [registry.ErrNotFound] if the stack does not exist.
 func stackOutputs(ctx context.Context, configuration aws.Config, name string) (map[string]string, error) {
@@ -115,7 +107,9 @@ func stackOutputs(ctx context.Context, configuration aws.Config, name string) (m
 	for _, o := range found.Stacks[0].Outputs {
 		outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
 	}
-	for _, wanted := range []string{settings.OutputTable, settings.OutputBucket} {
+	for _, wanted := range []string{
+		settings.OutputTable, settings.OutputBucket, settings.OutputRequestLogs, settings.OutputRequestLogDays,
+	} {
 		if outputs[wanted] == "" {
 			return nil, registry.WithHint(fmt.Errorf("cannot open stack %s: it has no output %s", name, wanted),
 				"Check that the stack is a registry, and that its deployment has finished.")

@@ -92,6 +92,7 @@ func TestStack(t *testing.T) {
 			"TableName":   "larder-table",
 			"BucketName":  "larder-objects",
 			"RegistryURL": "https://registry.example.com",
+			"RequestLogs": "modules-log", "RequestLogDays": "30",
 		},
 	)
 	credentials := []string{"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey}

@@ -25,11 +25,9 @@ type store struct {
 	// host is the host in addresses. It is empty if the store does not have it.
 	host string
 	// by returns the operator, whom the audit trail names for a change.
-	by    func(context.Context) (registry.Publisher, error)
-	close func() error
-	// downloads counts downloads. If it is nil, noDownloads explains why.
-	downloads   downloadCounter
-	noDownloads error
+	by        func(context.Context) (registry.Publisher, error)
+	close     func() error
+	downloads downloadCounter
 	// withdrawPolicy is the ARN of the policy that permits withdrawing. It may
 	// be empty.
 	withdrawPolicy string

@@ -132,7 +132,7 @@ func TestViewsFit(t *testing.T) {
 			subject: module.Address + " 1.0.0", Deprecated: strings.Repeat("too old ", 20), Latest: &version,
 		},
 		"withdrawal": withdrawnView{
-			Status: "unchanged", Address: module.Address, Version: version, from: "stack:larder", counted: true,
+			Status: "unchanged", Address: module.Address, Version: version, from: "stack:larder",
 			Withdrawal: registry.Withdrawal{By: "arn:aws:iam::000000000000:user/operator", Reason: "it has a key"},
 		},
 	} {

@@ -126,7 +126,7 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 	}
 	v := withdrawnView{
 		Status: "withdrawn", Address: what.address.String(), Version: what.version, Withdrawal: result.Withdrawal,
-		Removed: result.Removed, from: c.about.name, counted: s.downloads != nil,
+		Removed: result.Removed, from: c.about.name,
 	}
 	if result.Before {
 		v.Status = "unchanged"
@@ -166,10 +166,6 @@ func (c *cli) printDownloaders(ctx context.Context, s *store, out terminal.Outpu
 	printLine := func(format string, args ...any) {
 		fmt.Fprintln(out, out.Wrap(fmt.Sprintf(format, args...)))
 	}
-	if s.downloads == nil {
-		printLine("Cannot count its downloads: %v.", s.noDownloads)
-		return
-	}
 	now := time.Now()
 	end := c.waiting("counting downloads")
 	report, err := s.downloads.Count(ctx, usage.Query{
@@ -204,8 +200,7 @@ type withdrawnView struct {
 	// Removed is the number of objects that the command deleted.
 	Removed int `json:"removed"`
 
-	from    string
-	counted bool // whether `larder usage` can count downloads
+	from string
 }
 
 func (v withdrawnView) text(p page) {
@@ -217,7 +212,5 @@ func (v withdrawnView) text(p page) {
 	}
 	p.println("Withdrew %s %s from %s: %s", v.Address, v.Version, v.from, deleted)
 	p.println("Anyone who has downloaded it still has it. Replace any secret that it contains.")
-	if v.counted {
-		p.println("To list the downloads, run `larder usage %s %s --store %s`.", v.Address, v.Version, quoted(v.from))
-	}
+	p.println("To list the downloads, run `larder usage %s %s --store %s`.", v.Address, v.Version, quoted(v.from))
 }

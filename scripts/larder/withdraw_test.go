@@ -228,7 +228,6 @@ func TestWithdrawOnStack(t *testing.T) {
 		"TableName": "larder-table", "BucketName": "larder-objects", "RequestLogs": "modules-log", "RequestLogDays": "30",
 		"WithdrawPolicyArn": "arn:aws:iam::000000000000:policy/withdraw",
 	})
-	older := account(t, map[string]string{"TableName": "larder-table", "BucketName": "larder-objects"})
 	env := func(cloud string) []string {
 		return []string{
 			"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
@@ -314,7 +313,6 @@ func TestWithdrawOnStack(t *testing.T) {
 	run(larder(cloud, "usage", "mirror/localhost/acme/note", "1.1.0"), exitNotFound)
 	run(larder(cloud, "usage", "localhost/acme/note"), exitNotFound, "localhost/acme/note: not found")
 	run(larder(cloud, "list", "mirror/localhost/acme/note"), 0, "1.0.0")
-	run(larder(older, "usage"), exitFailed, "stack larder ")
 
 	// On a terminal, withdraw prints the downloads and prompts.
 	ask := func(cloud, answer string, code int, texts ...string) {
@@ -332,7 +330,6 @@ func TestWithdrawOnStack(t *testing.T) {
 		}
 	}
 	ask(cloud, "n\n", exitFailed, "  ci, 2 times, ", "  ada, 1 time, ")
-	ask(older, "\n", exitFailed, ": stack larder")
 	forbidden.Store(true)
 	ask(cloud, "\x04", exitFailed, "logs:StartQuery")
 	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.0.0", "sha256:")

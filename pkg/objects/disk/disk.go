@@ -143,8 +143,8 @@ func (s *Store) prepare() error {
 }
 
 // makeLock creates the lock file with mode 0600, because a lockedfile.Mutex
-// would let others read it. If this user owns an older file, makeLock changes
-// its mode.
+// would let others read it. makeLock changes the mode of a file that this user
+// owns, such as of a copied folder.
 func (s *Store) makeLock() error {
 	f, err := s.root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -333,19 +333,19 @@ func TestUnfinished(t *testing.T) {
 }
 
 // TestLockFileMode checks that only the registry's user can open the lock file,
-// even if an older release created it.
+// even in a copied folder.
 func TestLockFileMode(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no mode there")
 	}
-	for name, older := range map[string]bool{"new": false, "older": true} {
+	for name, copied := range map[string]bool{"new": false, "copied": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			file := filepath.Join(dir, "objects.lock")
-			if older {
-				if err := os.WriteFile(file, nil, 0o644); err != nil { // the mode of an older release
+			if copied {
+				if err := os.WriteFile(file, nil, 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
