@@ -125,7 +125,7 @@ func TestCommands(t *testing.T) {
 			continue // TestPullThrough runs its commands
 		}
 		var script strings.Builder
-		address, err := programs.FreeAddress(t.Context())
+		address, err := programs.ReserveAddress(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

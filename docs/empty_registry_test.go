@@ -37,7 +37,7 @@ func TestEmptyRegistry(t *testing.T) {
 	for name, flags := range map[string]string{"open": "", "with tokens": " --require-token"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, err := programs.FreeAddress(t.Context())
+			address, err := programs.ReserveAddress(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

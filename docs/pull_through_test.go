@@ -33,7 +33,7 @@ func TestPullThrough(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			origin := newFakeOrigin(t)
-			address, err := programs.FreeAddress(t.Context())
+			address, err := programs.ReserveAddress(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -42,6 +42,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/internal/testkit/programs"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -95,18 +96,12 @@ func before(t *testing.T, service string) *faulty {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is signed
 	}}
-	// It uses a loopback address of its own, because another process could take
-	// its port on 127.0.0.1 while it is down.
-	own := make(net.IP, 4)
-	_, _ = rand.Read(own)
-	own[0], own[3] = 127, own[3]&^1|2 // neither a network's first address or last one, nor 127.0.0.1
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp4", own.String()+":0")
+	address, err := programs.ReserveAddress(t.Context()) // it stays free while the proxy is down
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &faulty{URL: "http://" + listener.Addr().String(), service: proxy}
-	f.serve(listener)
+	f := &faulty{URL: "http://" + address, service: proxy}
+	f.up(t)
 	t.Cleanup(func() {
 		f.have(nil) // end requests that hang
 		_ = f.server.Close()
@@ -114,15 +109,10 @@ func before(t *testing.T, service string) *faulty {
 	return f
 }
 
-func (f *faulty) serve(l net.Listener) {
-	f.server = &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
-	go func(s *http.Server) { _ = s.Serve(l) }(f.server)
-}
-
 // down closes the listener until up opens it again.
 func (f *faulty) down() { _ = f.server.Close() }
 
-// up opens the listener again.
+// up opens the listener.
 func (f *faulty) up(t *testing.T) {
 	var config net.ListenConfig
 	l, err := config.Listen(t.Context(), "tcp4", strings.TrimPrefix(f.URL, "http://"))
@@ -130,7 +120,8 @@ func (f *faulty) up(t *testing.T) {
 		t.Error(err)
 		return
 	}
-	f.serve(l)
+	f.server = &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
+	go func(s *http.Server) { _ = s.Serve(l) }(f.server)
 }
 
 // have applies a fault to every request. A nil fault forwards the requests.

@@ -1,7 +1,6 @@
 package rehearsal
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // for sitecustomize.py
 	"errors"
@@ -10,9 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
-
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/programs"
@@ -22,11 +18,9 @@ import (
 // it.
 type Moto struct {
 	// URL has the host localhost, which the CDK needs.
-	URL   string
-	cmd   *exec.Cmd
-	out   bytes.Buffer
-	ended chan struct{}
-	dir   string // with sitecustomize.py
+	URL    string
+	server *programs.Server
+	dir    string // with sitecustomize.py
 }
 
 // sitecustomize is a Python file that lets moto update managed policies.
@@ -44,53 +38,29 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 	if err != nil {
 		return nil, ErrNoMoto
 	}
-	address, err := programs.FreeAddress(ctx)
+	address, err := programs.ReserveAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(address)
-	m := &Moto{URL: "http://localhost:" + port, ended: make(chan struct{})}
+	m := &Moto{URL: "http://localhost:" + port}
 	if m.dir, err = os.MkdirTemp("", "moto-"); err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(m.dir, "sitecustomize.py"), sitecustomize, 0o600); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(m.dir))
 	}
-	m.cmd = exec.CommandContext(ctx, path, "-H", "127.0.0.1", "-p", port)
+	cmd := exec.CommandContext(ctx, path, "-H", "127.0.0.1", "-p", port)
 	pythonPath := m.dir
 	if others := os.Getenv("PYTHONPATH"); others != "" {
 		pythonPath += string(filepath.ListSeparator) + others
 	}
-	m.cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonPath)
-	m.cmd.Stdout, m.cmd.Stderr = &m.out, &m.out
-	startGroup(m.cmd) // it may be a script that starts the server
-	if err := m.cmd.Start(); err != nil {
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+pythonPath)
+	inGroup(cmd) // it may be a script that starts the server
+	if m.server, err = programs.Serve(ctx, cmd, address); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot start moto_server: %w", err), os.RemoveAll(m.dir))
 	}
-	go func() {
-		_ = m.cmd.Wait()
-		_ = os.RemoveAll(m.dir)
-		close(m.ended)
-	}()
-	client := sts.NewFromConfig(awstest.Config(m.URL), func(o *sts.Options) { o.RetryMaxAttempts = 1 })
-	for attempt := 0; ; attempt++ {
-		_, err := client.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-		if err == nil {
-			return m, nil
-		}
-		select {
-		case <-m.ended:
-			return nil, fmt.Errorf("moto_server exited:\n%s", &m.out)
-		case <-ctx.Done():
-			m.Close()
-			return nil, ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
-		if attempt == 150 {
-			m.Close()
-			return nil, fmt.Errorf("cannot start moto_server: %w\n%s", err, &m.out)
-		}
-	}
+	return m, nil
 }
 
 // Env returns environment variables with which programs use this account, and
@@ -106,6 +76,6 @@ func (m *Moto) Env() []string {
 
 // Close stops the server.
 func (m *Moto) Close() {
-	endGroup(m.cmd)
-	<-m.ended
+	m.server.Close()
+	_ = os.RemoveAll(m.dir)
 }

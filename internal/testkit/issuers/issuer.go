@@ -3,7 +3,6 @@
 package issuers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/nodejs"
 	"github.com/larder-registry/larder/internal/testkit/programs"
@@ -32,10 +30,8 @@ const openid = "internal/testkit/issuers/openid"
 // If it has callbacks, larder-web is another public client, and [Confidential]
 // one with a secret.
 type Issuer struct {
-	URL   string
-	cmd   *exec.Cmd
-	out   bytes.Buffer
-	ended chan struct{}
+	URL string
+	*programs.Server
 }
 
 // Confidential is a client with the secret [Secret].
@@ -57,59 +53,18 @@ func StartIssuer(ctx context.Context, callbacks ...string) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot install the OpenID Connect provider: %w", err)
 	}
-	address, err := programs.FreeAddress(ctx)
+	address, err := programs.ReserveAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(address)
-	i := &Issuer{URL: "http://" + address, ended: make(chan struct{})}
-	i.cmd = exec.CommandContext(ctx, node, append([]string{"provider.mjs", port}, callbacks...)...)
-	i.cmd.Dir = dir
-	i.cmd.Stdout, i.cmd.Stderr = &i.out, &i.out
-	if err := i.cmd.Start(); err != nil {
+	cmd := exec.CommandContext(ctx, node, append([]string{"provider.mjs", port}, callbacks...)...)
+	cmd.Dir = dir
+	server, err := programs.Serve(ctx, cmd, address)
+	if err != nil {
 		return nil, fmt.Errorf("cannot start the OpenID Connect provider: %w", err)
 	}
-	go func() {
-		_ = i.cmd.Wait()
-		close(i.ended)
-	}()
-	for attempt := 0; ; attempt++ {
-		err := i.answers(ctx)
-		if err == nil {
-			return i, nil
-		}
-		select {
-		case <-i.ended:
-			attempt = 600
-		case <-time.After(50 * time.Millisecond):
-		}
-		if attempt >= 600 {
-			i.Close()
-			return nil, fmt.Errorf("cannot start the OpenID Connect provider: %w\n%s", err, &i.out)
-		}
-	}
-}
-
-func (i *Issuer) answers(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, i.URL+"/.well-known/openid-configuration", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
-	}
-	return nil
-}
-
-// Close stops the provider.
-func (i *Issuer) Close() {
-	_ = i.cmd.Process.Kill()
-	<-i.ended
+	return &Issuer{"http://" + address, server}, nil
 }
 
 // SignIn signs in like a person in the browser that a client opens with an

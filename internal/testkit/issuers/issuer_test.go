@@ -137,15 +137,11 @@ func newApp(t *testing.T, status int) *clientApp {
 	t.Helper()
 	a := &clientApp{codes: make(chan string, 1)}
 	var config net.ListenConfig
-	for port := 10000; a.listener == nil; port++ {
-		l, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("localhost:%d", port))
-		if err != nil && port == 10019 {
-			t.Fatal(err)
-		}
-		if err == nil {
-			a.listener, a.url = l, fmt.Sprintf("http://localhost:%d/login", port)
-		}
+	var err error
+	if a.listener, err = config.Listen(t.Context(), "tcp", "localhost:0"); err != nil {
+		t.Fatal(err)
 	}
+	a.url = fmt.Sprintf("http://localhost:%d/login", a.listener.Addr().(*net.TCPAddr).Port)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Clients reject a redirect with an error instead of a code.
 		if r.FormValue("code") == "" {

@@ -1,5 +1,5 @@
-// Package programs finds the programs that tests start, and free addresses for
-// them to listen on.
+// Package programs finds and starts the programs that tests need, and reserves
+// addresses for them to listen on.
 package programs
 
 import (
@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 )
 
 // Required reports whether all programs that scripts/test builds must be
@@ -37,20 +38,31 @@ func InCheckout(name string) (string, error) {
 	}
 }
 
-// FreeAddress returns a loopback address with a port that no process listens
-// on. The port is random and below those that systems give to connections and to
-// listeners on port 0. Thus, the address stays free until a server uses it.
-func FreeAddress(ctx context.Context) (string, error) {
+// reserved has the sockets that reserve addresses.
+var reserved sync.Map
+
+// ReserveAddress returns a loopback address that no process listens on and that
+// no other call returns, in any process, until this process ends. The port is
+// below those that systems give to connections and to listeners on port 0.
+func ReserveAddress(ctx context.Context) (string, error) {
 	const first, last, attempts = 20000, 31999, 100
 	var config net.ListenConfig
 	var err error
 	for range attempts {
-		var l net.Listener
-		port := first + rand.IntN(last-first+1)
-		l, err = config.Listen(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			return l.Addr().String(), l.Close()
+		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1))
+		// TCP and UDP have ports of their own. Of the UDP port, only the
+		// exclusiveness is used.
+		var held net.PacketConn
+		if held, err = config.ListenPacket(ctx, "udp4", address); err != nil {
+			continue
 		}
+		var l net.Listener
+		if l, err = config.Listen(ctx, "tcp4", address); err != nil {
+			_ = held.Close()
+			continue
+		}
+		reserved.Store(address, held)
+		return address, l.Close()
 	}
 	return "", err
 }

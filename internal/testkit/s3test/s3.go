@@ -2,7 +2,6 @@
 package s3test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -26,8 +24,7 @@ const versitygw = ".tools/versitygw-v1.8.0/versitygw"
 // conditions and checksums like S3.
 type Server struct {
 	URL string
-	cmd *exec.Cmd
-	out bytes.Buffer
+	*programs.Server
 }
 
 // ErrNotBuilt means that the S3 server has not been built.
@@ -41,7 +38,7 @@ func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 	if err != nil {
 		return nil, ErrNotBuilt
 	}
-	address, err := programs.FreeAddress(ctx)
+	address, err := programs.ReserveAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +47,6 @@ func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 			return nil, err
 		}
 	}
-	s := &Server{URL: "http://" + address}
 	args := []string{
 		"--port", address, "--region", awstest.Region, "--quiet",
 		"posix", "--versioning-dir", filepath.Join(dir, "versions"),
@@ -61,31 +57,20 @@ func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 	if !hasAttributes(dir) {
 		args = append(args, "--sidecar", filepath.Join(dir, "sidecar"))
 	}
-	s.cmd = exec.CommandContext(ctx, path, append(args, filepath.Join(dir, "buckets"))...)
-	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+awstest.AccessKey,
+	cmd := exec.CommandContext(ctx, path, append(args, filepath.Join(dir, "buckets"))...)
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY_ID="+awstest.AccessKey,
 		"ROOT_SECRET_ACCESS_KEY="+awstest.SecretKey)
-	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
-	if err := s.cmd.Start(); err != nil {
+	server, err := programs.Serve(ctx, cmd, address)
+	if err != nil {
 		return nil, fmt.Errorf("cannot start S3: %w", err)
 	}
+	s := &Server{"http://" + address, server}
 	client := s3.NewFromConfig(awstest.Config(s.URL), func(o *s3.Options) { o.UsePathStyle = true })
-	for attempt := 0; ; attempt++ {
-		_, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket})
-		if err == nil {
-			return s, nil
-		}
-		if attempt == 600 {
-			s.Close()
-			return nil, fmt.Errorf("cannot start S3: %w\n%s", err, &s.out)
-		}
-		time.Sleep(50 * time.Millisecond)
+	if _, err := client.CreateBucket(ctx, &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("cannot start S3: %w", err)
 	}
-}
-
-// Close stops the server.
-func (s *Server) Close() {
-	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	return s, nil
 }
 
 // ForTest starts an S3 server that stops with the test. If the server has not
