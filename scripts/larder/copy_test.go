@@ -4,14 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -168,62 +165,47 @@ func checksum(t *testing.T, s *server) string {
 func TestKilledCopy(t *testing.T) {
 	t.Parallel()
 	from := newData(t)
-	var want []string
-	for i := range 6 {
-		version := fmt.Sprintf("1.%d.0", i)
-		publishModule(t, from, "acme/vpc/aws", version, map[string]string{
-			"main.tf": "# " + version + "\n", "large.txt": strings.Repeat(version, 1<<16),
-		})
-		want = append(want, version)
+	want := []string{"1.0.0", "1.1.0"}
+	for _, version := range want {
+		publishModule(t, from, "acme/vpc/aws", version, output(version))
 	}
-	copies := func(to string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), "larder", "copy", "acme/vpc/aws", "--from", from, "--to", to, "--json")
-		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // a killed copy leaves folders
-		return cmd
-	}
-	begin := time.Now()
-	if out, err := copies(newData(t)).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	took := time.Since(begin)
-	to := newData(t)
-	const kills = 8
-	for i := range kills {
-		cmd := copies(to)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(took * time.Duration(i+1) / kills)
-		_ = cmd.Process.Signal(syscall.SIGKILL)
-		_ = cmd.Wait()
-	}
-	if out, err := copies(to).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, data := range []string{from, to} {
-		if out := larder(t, "verify", "--store", "dir:"+data); !strings.Contains(out, "0 faults") {
-			t.Errorf("verify:\n%s", out)
-		}
-	}
-	var got []string
-	for _, entry := range trailOf(t, to) {
-		_, rest, _ := strings.Cut(entry, "modules/acme/vpc/aws ")
-		version, _, _ := strings.Cut(rest, ":")
-		got = append(got, version)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the versions in the trail (-want +got):\n%s", diff)
-	}
-	var recorded []string
-	for _, entry := range trailOf(t, from) {
-		if strings.HasSuffix(entry, steady("folder:"+filepath.Base(to)+"/acme/vpc/aws")) {
+	versions := func(trail []string, detail string) (found []string) {
+		for _, entry := range trail {
 			_, rest, _ := strings.Cut(entry, "modules/acme/vpc/aws ")
-			version, _, _ := strings.Cut(rest, ":")
-			recorded = append(recorded, version)
+			if version, _, _ := strings.Cut(rest, ":"); strings.Contains(entry, detail) {
+				found = append(found, version)
+			}
+		}
+		return found
+	}
+	copies := make(map[int]bool) // the numbers of versions that killed copies had copied
+	for at := 1; ; at++ {
+		to := filepath.Join(t.TempDir(), fmt.Sprintf("to-%d", at))
+		larder(t, "init", "--store", "dir:"+to)
+		arguments := []string{"copy", "acme/vpc/aws", "--from", from, "--to", to}
+		more := killed(t, at, "", arguments...)
+		if more {
+			copies[len(trailOf(t, to))] = true
+			larder(t, arguments...)
+		}
+		if out := larder(t, "verify", "--store", "dir:"+to); !strings.Contains(out, "0 faults") {
+			t.Errorf("killed at change %d: verify:\n%s", at, out)
+		}
+		if diff := cmp.Diff(want, versions(trailOf(t, to), "")); diff != "" {
+			t.Errorf("killed at change %d: the versions in the trail (-want +got):\n%s", at, diff)
+		}
+		if diff := cmp.Diff(want, versions(trailOf(t, from), fmt.Sprintf("folder:to-%d/", at))); diff != "" {
+			t.Errorf("killed at change %d: the copies in the trail of the origin (-want +got):\n%s", at, diff)
+		}
+		if !more {
+			break
 		}
 	}
-	if diff := cmp.Diff(want, recorded); diff != "" {
-		t.Errorf("the copies in the trail of the origin (-want +got):\n%s", diff)
+	if out := larder(t, "verify", "--store", "dir:"+from); !strings.Contains(out, "0 faults") {
+		t.Errorf("verify of the origin:\n%s", out)
+	}
+	if diff := cmp.Diff(map[int]bool{0: true, 1: true, 2: true}, copies); diff != "" {
+		t.Errorf("the numbers of versions that killed copies had copied (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -24,8 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/inspection"
 )
 
-// TestMain makes the test binary available as commands. The command
-// larder-in-8-days is larder with a clock that is 8 days ahead.
+// TestMain makes the test binary available as commands.
 func TestMain(m *testing.M) {
 	inspection.RunIfChild()
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
@@ -34,7 +32,9 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv("XDG_CONFIG_HOME", "/nonexistent")
 		_ = os.Unsetenv("LARDER_CONTEXT")
 	}
-	testscript.Main(m, map[string]func(){"larder": main, "larder-in-8-days": mainIn8Days, "uploader": uploader})
+	testscript.Main(m, map[string]func(){
+		"larder": main, "larder-in-8-days": mainIn8Days, "larder-killed": mainKilled, "uploader": uploader,
+	})
 }
 
 // mainIn8Days is main with a clock that is 8 days ahead.
@@ -395,56 +395,39 @@ func TestKilledPublish(t *testing.T) {
 	t.Parallel()
 	data, dir := newData(t), t.TempDir()
 	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": strings.Repeat("0123456789abcdef", 1<<16)})
-	publish := func(version string) *exec.Cmd {
-		return exec.CommandContext(
-			t.Context(),
-			"larder",
-			"publish",
-			"module",
-			dir,
-			"acme/vpc/aws",
-			version,
-			"--store",
-			"dir:"+data,
-		)
-	}
-	begin := time.Now()
-	if out, err := publish("0.1.0").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	took := time.Since(begin)
-
-	const kills = 12
-	visible := 0
-	for i := range kills {
-		cmd := publish("1.0.0")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		// The delays cover the whole duration of a publish.
-		time.Sleep(took * time.Duration(i+1) / kills)
-		_ = cmd.Process.Signal(syscall.SIGKILL)
-		_ = cmd.Wait()
+	listed := func() int {
 		var got struct {
 			Versions []struct{ Version, Object string }
 		}
-		listed := larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)
-		if err := json.Unmarshal([]byte(listed), &got); err != nil {
+		if err := json.Unmarshal([]byte(larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)), &got); err != nil {
 			t.Fatal(err)
 		}
-		visible = len(got.Versions) - 1
 		for _, v := range got.Versions {
 			if _, err := os.Stat(filepath.Join(data, "objects", v.Object)); err != nil {
 				t.Errorf("version %s is visible without its archive: %v", v.Version, err)
 			}
 		}
+		return len(got.Versions)
 	}
-	t.Logf("a publish takes %s; after %d killed publishes, %d more version is visible", took, kills, visible)
-	if out, err := publish("1.0.0").CombinedOutput(); err != nil {
-		t.Errorf("publishing once more: %v\n%s", err, out)
+	publishModule(t, data, "acme/vpc/aws", "0.1.0", output("first"))
+	var before, visible int
+	for at := 1; ; at++ {
+		publish := []string{"publish", "module", dir, "acme/vpc/aws", fmt.Sprintf("1.%d.0", at), "--store", "dir:" + data}
+		if !killed(t, at, "", publish...) {
+			break
+		}
+		if n := listed() - at; n == 0 {
+			before++
+		} else {
+			visible += n
+		}
+		larder(t, publish...)
+		if n := listed() - 1; n != at {
+			t.Errorf("killed at change %d, and published again: %d versions are visible, want %d", at, n, at)
+		}
 	}
-	if out := larder(t, "list", "acme/vpc/aws", "--store", "dir:"+data); strings.Count(out, "\n") != 3 {
-		t.Errorf("listed:\n%s", out)
+	if before < 2 || visible != 1 {
+		t.Errorf("it was killed %d times before the version was visible, and %d times after that", before, visible)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
@@ -302,59 +302,43 @@ func TestDeprecate(t *testing.T) {
 	}
 }
 
-// A publish that is killed after it stored some files leaves nothing visible. A
-// second publish uploads the rest.
+// A publish that is killed leaves the whole version visible, or nothing. A second
+// publish uploads the rest.
 func TestKilledProviderPublish(t *testing.T) {
 	t.Parallel()
-	data := newData(t)
 	key := signingKey(t, "Ed25519")
-	addKey(t, data, "acme", key)
 	release := releaseOf(t, key)
-	stored := func() int {
-		n := 0
-		_ = filepath.WalkDir(filepath.Join(data, "objects"), func(_ string, d os.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				n++
-			}
-			return nil
-		})
-		return n
+	run := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), "larder", args...).CombinedOutput()
+		return string(out), err
 	}
-	cmd := exec.CommandContext(
-		t.Context(),
-		"larder",
-		"publish",
-		"provider",
-		release,
-		"acme/note",
-		"--store",
-		"dir:"+data,
-	)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(time.Minute); stored() == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	_ = cmd.Process.Signal(syscall.SIGKILL)
-	if err := cmd.Wait(); err == nil {
-		t.Skip("LEFT OUT: the publish ended before the test could kill it")
-	}
-	before := stored()
-	list := exec.CommandContext(t.Context(), "larder", "list", "acme/note", "--store", "dir:"+data)
-	if before < 4 {
-		if out, err := list.CombinedOutput(); err == nil {
-			t.Errorf("something is visible: %s", out)
+	var got []string // what killed publishes had done
+	for at := 1; ; at++ {
+		data := newData(t)
+		addKey(t, data, "acme", key)
+		publish := []string{"publish", "provider", release, "acme/note", "--store", "dir:" + data}
+		if !killed(t, at, "", publish...) {
+			break
 		}
-	} else if _, err := list.CombinedOutput(); err == nil {
-		t.Skip("LEFT OUT: the publish was killed after it had published")
+		files, err := filepath.Glob(filepath.Join(data, "objects/providers/acme/note/1.0.0/*/*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, want := fmt.Sprintf("%d files", len(files)), "Published acme/note 1.0.0"
+		if n := len(files); 0 < n && n < 4 {
+			want = fmt.Sprintf("%d of 4 files are stored already", n)
+		}
+		if _, err := run("list", "acme/note", "--store", "dir:"+data); err == nil {
+			state, want = state+", visible", "Unchanged: acme/note 1.0.0"
+		}
+		got = append(got, state)
+		if out, err := run(publish...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("killed after %s, and published again: %v, want %q\n%s", state, err, want, out)
+		}
 	}
-	args := []string{"publish", "provider", release, "acme/note", "--store", "dir:" + data}
-	out, err := exec.CommandContext(t.Context(), "larder", args...).
-		CombinedOutput()
-	if err != nil || before < 4 && !strings.Contains(string(out), fmt.Sprintf("%d of 4 files", before)) ||
-		!strings.Contains(string(out), "Published acme/note 1.0.0") {
-		t.Errorf("%d stored before: %v\n%s", before, err, out)
+	want := []string{"0 files", "1 files", "2 files", "3 files", "4 files", "4 files, visible"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("killed publishes (-want +got):\n%s", diff)
 	}
 }
 

@@ -62,8 +62,9 @@ func (c *cli) openPlace(ctx context.Context, p place, open folderOpener) (*store
 // folderOpener opens a registry in a folder, as [local.Open] does.
 type folderOpener func(ctx context.Context, dir string) (*local.Data, error)
 
-// openFolder opens the registry in a folder of this machine.
-func openFolder(ctx context.Context, dir string, open folderOpener) (*store, error) {
+// openFolder opens the registry in a folder of this machine. Tests replace it to
+// kill the process at a change of the registry.
+var openFolder = func(ctx context.Context, dir string, open folderOpener) (*store, error) {
 	data, err := open(ctx, dir)
 	if err != nil {
 		return nil, err
