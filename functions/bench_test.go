@@ -50,16 +50,10 @@ func (s *span) seconds() float64 { return s.end.Sub(s.begin).Seconds() }
 type watched struct {
 	http.RoundTripper
 	upload, inspect, commit span
-	// inspecting is called when the inspection of the first file is requested. It
-	// may be nil.
-	inspecting func()
 }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	begun := time.Now()
-	if w.inspecting != nil && strings.HasSuffix(r.URL.Path, "/files/0/inspect") {
-		w.inspecting()
-	}
 	response, err := w.RoundTripper.RoundTrip(r)
 	switch {
 	case r.Method == http.MethodPut:
@@ -296,12 +290,14 @@ func TestPublishAPI(t *testing.T) {
 		return w.upload.seconds()
 	}
 
-	// killed kills the function during an inspection.
+	// killed kills the function when it begins to read an archive.
 	killed := func(dir string) {
+		k := &killer{}
+		env := maps.Clone(env)
+		env["AWS_ENDPOINT_URL_S3"] = k.watch(t, env["AWS_ENDPOINT_URL_S3"])
 		f := start(t, "publish", env)
-		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper {
-			return &watched{RoundTripper: next, inspecting: func() { time.AfterFunc(500*time.Millisecond, f.Close) }}
-		})
+		k.begin(f, 1, false)
+		p := d.publishAPI(t, f, direct)
 		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
 		if err != nil {
 			t.Fatal(err)
