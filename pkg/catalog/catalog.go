@@ -23,7 +23,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -37,12 +39,132 @@ type Catalog struct {
 	table Table
 }
 
+// Versions stores the versions of all addresses of one kind. It is an interface
+// because its methods are generic: each package that called them directly would
+// compile them again.
+type Versions[A registry.Address, R registry.Record] interface {
+	// Listing returns the response to a versions request, or [registry.ErrNotFound]
+	// if no version is listed.
+	Listing(ctx context.Context, a A) (protocol.Document, error)
+	// Get returns the record of a version. A version that never existed is
+	// [registry.ErrNotFound]. A withdrawn one is also [registry.ErrWithdrawn].
+	Get(ctx context.Context, a A, n registry.Version) (R, error)
+	// All returns the records of all versions of an address, including withdrawn
+	// ones, the newest first. It returns [registry.ErrNotFound] if there are none.
+	// If a record is missing or cannot be read, it returns the others with
+	// [registry.ErrCorrupt].
+	All(ctx context.Context, a A) (records []R, err error)
+	// Summaries returns the addresses that have a listed version, sorted. It
+	// returns those of one namespace, or of all namespaces if namespace is empty.
+	// Mirrored providers have no namespace. An entry that cannot be read is
+	// [registry.ErrCorrupt], and others can follow. No entry follows any other
+	// error.
+	Summaries(ctx context.Context, namespace string) iter.Seq2[registry.Summary, error]
+	// Details returns the record of a listed version with the listed versions of
+	// its address. It reads both at one moment. It returns [registry.ErrNotFound]
+	// if the version is not listed.
+	Details(ctx context.Context, a A, n registry.Version) (Details[R], error)
+	// Summary returns the entry of an address. It returns [registry.ErrNotFound] if
+	// no version is listed.
+	Summary(ctx context.Context, a A) (registry.Summary, error)
+	// Contents returns the entry and the listing of an address, and the records of
+	// up to 98 versions. It reads everything at one moment with one request.
+	//
+	// It returns [registry.ErrNotFound] if nothing was ever published there. If a
+	// record cannot be read, it returns everything else with [registry.ErrCorrupt].
+	// If the entry or the listing cannot be read, it returns only that error.
+	Contents(ctx context.Context, a A, numbers ...registry.Version) (Contents[R], error)
+	// Records returns the records of up to 100 versions of an address, including
+	// hidden and withdrawn ones. It reads them at one moment with one request. The
+	// result lacks versions without a record. If a record cannot be read, Records
+	// returns the others with [registry.ErrCorrupt].
+	Records(ctx context.Context, a A, numbers ...registry.Version) (
+		map[registry.Version]R, error,
+	)
+	// Check returns the record of a published version. If the version can be
+	// published, it returns [registry.ErrNotFound]. If another version has taken
+	// its number, it returns [registry.ErrExists]. That version is either
+	// withdrawn, which is also [registry.ErrWithdrawn], or differs only in build
+	// metadata.
+	Check(ctx context.Context, a A, n registry.Version) (R, error)
+	// Publish makes a version visible in one write of its record, the listing, the
+	// entry and the audit trail. If the version is already published, it changes
+	// nothing and returns the stored record, which the caller compares with its
+	// own. If the version cannot be published, Publish returns the error of
+	// [Versions.Check].
+	//
+	// Otherwise Publish reads the items, calls makeRecord, which can upload files,
+	// and then writes. makeRecord receives the listing as read, which is empty if
+	// no version is listed. Publish calls it once, even if it repeats the write
+	// because of another writer.
+	Publish(
+		ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
+	) (stored R, created bool, err error)
+	// Commit is like [Versions.Publish], and ends an upload in the same write.
+	Commit(
+		ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
+		u registry.Upload,
+	) (stored R, created bool, err error)
+	// Deprecate deprecates a version, or all versions if n is nil. Clients print
+	// the message of a provider as a warning.
+	//
+	// If nothing changes, Deprecate still adds an entry to the audit trail, which
+	// may have lost the previous one. Errors are [registry.ErrNotFound] and
+	// [registry.ErrWithdrawn]. Hiding the only listed version is
+	// [registry.ErrInvalid].
+	Deprecate(ctx context.Context, a A, n *registry.Version, d Deprecation) (
+		result Deprecated, err error,
+	)
+	// AddCopy records that a version was copied to another registry. target is the
+	// address there, such as HOST/NAMESPACE/NAME/SYSTEM. If the record has this copy
+	// already, AddCopy changes nothing.
+	//
+	// Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
+	// [registry.ErrCorrupt].
+	AddCopy(
+		ctx context.Context, a A, n registry.Version, target, by string,
+	) (changed bool, err error)
+	// Withdraw removes a version from the registry permanently. The record becomes
+	// a tombstone, the index no longer has the version, and its number cannot be
+	// published again. An address without listed versions looks as if it never
+	// existed. Withdraw does not remove objects.
+	//
+	// Withdraw returns the recorded withdrawal. If the version was withdrawn
+	// before, that is the first withdrawal, and nothing changes.
+	//
+	// A version that is neither stored nor listed is [registry.ErrNotFound], unless
+	// missing is true, which means that its record was lost. The tombstone then
+	// prevents a different version from being published under its number.
+	Withdraw(ctx context.Context, a A, n registry.Version, w registry.Withdrawal, missing bool) (
+		recorded registry.Withdrawal, changed bool, err error,
+	)
+	// Withdrawal returns the withdrawal of a version. It returns nil if the version
+	// is not withdrawn, or if its record cannot be read, so that it can be
+	// withdrawn. A version that never existed is [registry.ErrNotFound].
+	Withdrawal(ctx context.Context, a A, n registry.Version) (*registry.Withdrawal, error)
+	// Stored reads all the data of an address and compares the derived items with
+	// the records.
+	Stored(ctx context.Context, a A) (s Stored[R], err error)
+	// Rebuild repairs the derived items of an address from its records, and reports
+	// whether it repaired any. It does not change the records. If a publish
+	// interferes, it starts again.
+	Rebuild(ctx context.Context, a A) (rebuilt bool, err error)
+}
+
+// Mirror has the mirrored versions of providers. A mirrored version can gain
+// platforms.
+type Mirror struct {
+	Versions[registry.MirrorProvider, registry.MirrorVersion]
+
+	table Table
+}
+
 // New returns the catalog that is stored in a table.
 func New(t Table) *Catalog {
 	return &Catalog{
-		Modules:   Versions[registry.Module, registry.ModuleVersion]{t, moduleKind{}},
-		Providers: Versions[registry.Provider, registry.ProviderVersion]{t, providerKind{}},
-		Mirror:    Mirror{Versions[registry.MirrorProvider, registry.MirrorVersion]{t, mirrorKind{}}},
+		Modules:   modules(t),
+		Providers: providers(t),
+		Mirror:    Mirror{mirrored(t), t},
 		table:     t,
 	}
 }
@@ -73,22 +195,22 @@ type AnyVersions interface {
 func (c *Catalog) Of(a registry.Address) AnyVersions {
 	switch a := a.(type) {
 	case registry.Module:
-		return versionsOf[registry.Module, registry.ModuleVersion]{c.Modules, a}
+		return versionsOf[registry.Module, registry.ModuleVersion]{modules(c.table), a}
 	case registry.Provider:
-		return versionsOf[registry.Provider, registry.ProviderVersion]{c.Providers, a}
+		return versionsOf[registry.Provider, registry.ProviderVersion]{providers(c.table), a}
 	case registry.MirrorProvider:
-		return versionsOf[registry.MirrorProvider, registry.MirrorVersion]{c.Mirror.Versions, a}
+		return versionsOf[registry.MirrorProvider, registry.MirrorVersion]{mirrored(c.table), a}
 	}
 	panic(fmt.Sprintf("catalog: unexpected address type %T", a))
 }
 
 type versionsOf[A registry.Address, R registry.Record] struct {
-	versions Versions[A, R]
-	address  A
+	versions[A, R]
+	address A
 }
 
 func (v versionsOf[A, R]) Check(ctx context.Context) error {
-	items, err := snapshot(ctx, v.versions.table, v.versions.keys(v.address, nil)[:2]...)
+	items, err := snapshot(ctx, v.table, v.keys(v.address, nil)[:2]...)
 	if err == nil && items[0].Revision+items[1].Revision == 0 {
 		err = fmt.Errorf("%s: %w", v.address, registry.ErrNotFound)
 	}

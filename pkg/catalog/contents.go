@@ -24,13 +24,7 @@ type Contents[R registry.Record] struct {
 	Records map[registry.Version]R
 }
 
-// Contents returns the entry and the listing of an address, and the records of
-// up to 98 versions. It reads everything at one moment with one request.
-//
-// It returns [registry.ErrNotFound] if nothing was ever published there. If a
-// record cannot be read, it returns everything else with [registry.ErrCorrupt].
-// If the entry or the listing cannot be read, it returns only that error.
-func (v Versions[A, R]) Contents(ctx context.Context, a A, numbers ...registry.Version) (Contents[R], error) {
+func (v versions[A, R]) Contents(ctx context.Context, a A, numbers ...registry.Version) (Contents[R], error) {
 	keys := append([]Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}, recordKeys(a.Path(), numbers)...)
 	items, err := snapshot(ctx, v.table, keys...)
 	if err != nil {
@@ -49,7 +43,7 @@ func (v Versions[A, R]) Contents(ctx context.Context, a A, numbers ...registry.V
 
 // contentsOf returns the contents of an address without records. Errors are
 // [registry.ErrCorrupt].
-func (v Versions[A, R]) contentsOf(a A, listed, entry Item) (Contents[R], error) {
+func (v versions[A, R]) contentsOf(a A, listed, entry Item) (Contents[R], error) {
 	x := readIndex(v.kind.newListing(a), listed, entry)
 	if err := x.check(a.String()); err != nil {
 		return Contents[R]{}, err
@@ -57,11 +51,7 @@ func (v Versions[A, R]) contentsOf(a A, listed, entry Item) (Contents[R], error)
 	return Contents[R]{Entry: x.summary, Listed: x.listing.versions(), Published: x.listing.published()}, nil
 }
 
-// Records returns the records of up to 100 versions of an address, including
-// hidden and withdrawn ones. It reads them at one moment with one request. The
-// result lacks versions without a record. If a record cannot be read, Records
-// returns the others with [registry.ErrCorrupt].
-func (v Versions[A, R]) Records(ctx context.Context, a A, numbers ...registry.Version) (
+func (v versions[A, R]) Records(ctx context.Context, a A, numbers ...registry.Version) (
 	map[registry.Version]R, error,
 ) {
 	if len(numbers) == 0 {

@@ -16,10 +16,7 @@ type Details[R registry.Record] struct {
 	Versions []registry.Version
 }
 
-// Details returns the record of a listed version with the listed versions of
-// its address. It reads both at one moment. It returns [registry.ErrNotFound]
-// if the version is not listed.
-func (v Versions[A, R]) Details(ctx context.Context, a A, n registry.Version) (Details[R], error) {
+func (v versions[A, R]) Details(ctx context.Context, a A, n registry.Version) (Details[R], error) {
 	var d Details[R]
 	items, err := snapshot(ctx, v.table, listingKey(a.Path()), recordKey(a.Path(), n))
 	if err != nil {
@@ -42,9 +39,7 @@ func (v Versions[A, R]) Details(ctx context.Context, a A, n registry.Version) (D
 	return d, nil
 }
 
-// Summary returns the entry of an address. It returns [registry.ErrNotFound] if
-// no version is listed.
-func (v Versions[A, R]) Summary(ctx context.Context, a A) (registry.Summary, error) {
+func (v versions[A, R]) Summary(ctx context.Context, a A) (registry.Summary, error) {
 	var s registry.Summary
 	k := entryKey(v.kind.catalog(a), a.Path())
 	if err := get(ctx, v.table, k, &s); err != nil {
@@ -66,7 +61,7 @@ func (c *Catalog) Systems(ctx context.Context, m registry.Module) ([]registry.Su
 	name := registry.Module{Namespace: m.Namespace, Name: m.Name}
 	var found []registry.Summary
 	var damaged error
-	for s, err := range c.Modules.summaries(ctx, m.Namespace, name.Path()) {
+	for s, err := range summaries(ctx, c.table, m.Namespace, name.Path()) {
 		switch {
 		case errors.Is(err, registry.ErrCorrupt):
 			damaged = err

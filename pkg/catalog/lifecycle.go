@@ -30,14 +30,7 @@ type Deprecated struct {
 	Relisted bool
 }
 
-// Deprecate deprecates a version, or all versions if n is nil. Clients print
-// the message of a provider as a warning.
-//
-// If nothing changes, Deprecate still adds an entry to the audit trail, which
-// may have lost the previous one. Errors are [registry.ErrNotFound] and
-// [registry.ErrWithdrawn]. Hiding the only listed version is
-// [registry.ErrInvalid].
-func (v Versions[A, R]) Deprecate(ctx context.Context, a A, n *registry.Version, d Deprecation) (
+func (v versions[A, R]) Deprecate(ctx context.Context, a A, n *registry.Version, d Deprecation) (
 	result Deprecated, err error,
 ) {
 	err = v.update(ctx, a, n, nil, func(s *state[R]) (registry.AuditEntry, error) {
@@ -70,7 +63,7 @@ const maxMessages = 64 << 10
 // edit deprecates the version of a state, or all versions if n is nil. It
 // returns the errors of [Versions.Deprecate], and errUnchanged if nothing
 // changes.
-func (v Versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) error {
+func (v versions[A, R]) edit(s *state[R], n *registry.Version, d Deprecation) error {
 	if n == nil {
 		if s.indexErr == nil && s.index.summary.Unlisted {
 			return fmt.Errorf("no version is listed: %w", registry.ErrNotFound)
@@ -128,17 +121,11 @@ func (s *state[R]) editable() error {
 
 // isWarned reports whether the listing has the same warning for all versions as
 // the entry.
-func (v Versions[A, R]) isWarned(s *state[R]) bool {
+func (v versions[A, R]) isWarned(s *state[R]) bool {
 	return !v.kind.warns() || s.index.listing.deprecated() == s.index.summary.Deprecated
 }
 
-// AddCopy records that a version was copied to another registry. target is the
-// address there, such as HOST/NAMESPACE/NAME/SYSTEM. If the record has this copy
-// already, AddCopy changes nothing.
-//
-// Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
-// [registry.ErrCorrupt].
-func (v Versions[A, R]) AddCopy(
+func (v versions[A, R]) AddCopy(
 	ctx context.Context, a A, n registry.Version, target, by string,
 ) (changed bool, err error) {
 	err = v.update(ctx, a, &n, nil, func(s *state[R]) (registry.AuditEntry, error) {
@@ -170,7 +157,7 @@ func (v Versions[A, R]) AddCopy(
 func (c *Catalog) SetDocs(
 	ctx context.Context, m registry.Module, n registry.Version, docs registry.StoredFile, words, by string,
 ) (changed bool, err error) {
-	v := c.Modules
+	v := modules(c.table)
 	err = v.update(ctx, m, &n, nil, func(s *state[registry.ModuleVersion]) (registry.AuditEntry, error) {
 		changed = false
 		if err := s.editable(); err != nil {
@@ -194,18 +181,7 @@ func (c *Catalog) SetDocs(
 	return changed, nil
 }
 
-// Withdraw removes a version from the registry permanently. The record becomes
-// a tombstone, the index no longer has the version, and its number cannot be
-// published again. An address without listed versions looks as if it never
-// existed. Withdraw does not remove objects.
-//
-// Withdraw returns the recorded withdrawal. If the version was withdrawn
-// before, that is the first withdrawal, and nothing changes.
-//
-// A version that is neither stored nor listed is [registry.ErrNotFound], unless
-// missing is true, which means that its record was lost. The tombstone then
-// prevents a different version from being published under its number.
-func (v Versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w registry.Withdrawal, missing bool) (
+func (v versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w registry.Withdrawal, missing bool) (
 	recorded registry.Withdrawal, changed bool, err error,
 ) {
 	err = v.update(ctx, a, &n, nil, func(s *state[R]) (registry.AuditEntry, error) {
@@ -239,10 +215,7 @@ func (v Versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w
 	return recorded, changed, nil
 }
 
-// Withdrawal returns the withdrawal of a version. It returns nil if the version
-// is not withdrawn, or if its record cannot be read, so that it can be
-// withdrawn. A version that never existed is [registry.ErrNotFound].
-func (v Versions[A, R]) Withdrawal(ctx context.Context, a A, n registry.Version) (*registry.Withdrawal, error) {
+func (v versions[A, R]) Withdrawal(ctx context.Context, a A, n registry.Version) (*registry.Withdrawal, error) {
 	record, err := v.Check(ctx, a, n)
 	switch {
 	case errors.Is(err, registry.ErrWithdrawn) && record.Number() == n:

@@ -91,7 +91,7 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider
 	c MirrorContents, err error,
 ) {
 	path := p.Path()
-	keys := []Key{originKey(path), listingKey(path), entryKey(m.kind.catalog(p), path), pulledKey(p)}
+	keys := []Key{originKey(path), listingKey(path), entryKey(mirrored(m.table).kind.catalog(p), path), pulledKey(p)}
 	items, err := snapshot(ctx, m.table, append(keys, recordKeys(path, numbers)...)...)
 	if err != nil {
 		return c, err
@@ -99,7 +99,7 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider
 	if items[0].Revision+items[1].Revision+items[2].Revision+items[3].Revision == 0 {
 		return c, fmt.Errorf("%s: %w", p, registry.ErrNotFound)
 	}
-	if c.Contents, err = m.contentsOf(p, items[1], items[2]); err != nil {
+	if c.Contents, err = mirrored(m.table).contentsOf(p, items[1], items[2]); err != nil {
 		return c, err
 	}
 	var damaged error

@@ -11,12 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Check returns the record of a published version. If the version can be
-// published, it returns [registry.ErrNotFound]. If another version has taken
-// its number, it returns [registry.ErrExists]. That version is either
-// withdrawn, which is also [registry.ErrWithdrawn], or differs only in build
-// metadata.
-func (v Versions[A, R]) Check(ctx context.Context, a A, n registry.Version) (R, error) {
+func (v versions[A, R]) Check(ctx context.Context, a A, n registry.Version) (R, error) {
 	items, err := snapshot(ctx, v.table, v.keys(a, &n)...)
 	if err != nil {
 		var none R
@@ -67,24 +62,13 @@ func sameNumber(n, other registry.Version) error {
 // the listing of its address.
 type MakeRecord[R registry.Record] func(ctx context.Context, listed protocol.Document) (R, error)
 
-// Publish makes a version visible in one write of its record, the listing, the
-// entry and the audit trail. If the version is already published, it changes
-// nothing and returns the stored record, which the caller compares with its
-// own. If the version cannot be published, Publish returns the error of
-// [Versions.Check].
-//
-// Otherwise Publish reads the items, calls makeRecord, which can upload files,
-// and then writes. makeRecord receives the listing as read, which is empty if
-// no version is listed. Publish calls it once, even if it repeats the write
-// because of another writer.
-func (v Versions[A, R]) Publish(
+func (v versions[A, R]) Publish(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 ) (stored R, created bool, err error) {
 	return v.publish(ctx, a, n, by, makeRecord, nil, nil)
 }
 
-// Commit is like [Versions.Publish], and ends an upload in the same write.
-func (v Versions[A, R]) Commit(
+func (v versions[A, R]) Commit(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 	u registry.Upload,
 ) (stored R, created bool, err error) {
@@ -109,7 +93,7 @@ func (v Versions[A, R]) Commit(
 }
 
 // publish is Publish with additional items to read and changes to write.
-func (v Versions[A, R]) publish(
+func (v versions[A, R]) publish(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 	also []Key, edit func([]Item) ([]Change, error),
 ) (stored R, created bool, err error) {
@@ -161,7 +145,7 @@ func (v Versions[A, R]) publish(
 
 // checkSigner makes the write fail if the key that signed the version is
 // removed before it.
-func (v Versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error {
+func (v versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error {
 	id := v.kind.signer(s.record)
 	if id == "" {
 		return nil
@@ -179,12 +163,6 @@ func (v Versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error
 	return nil
 }
 
-// Mirror has the mirrored versions of providers. A mirrored version can gain
-// platforms.
-type Mirror struct {
-	Versions[registry.MirrorProvider, registry.MirrorVersion]
-}
-
 // Add adds a version of a provider, or adds platforms to an existing one, and
 // returns the stored record. If a platform is stored with other content, Add
 // changes nothing and returns [registry.ErrExists]. A platform that is stored
@@ -192,7 +170,7 @@ type Mirror struct {
 func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion, by string) (
 	stored registry.MirrorVersion, changed bool, err error,
 ) {
-	err = m.update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (registry.AuditEntry, error) {
+	err = mirrored(m.table).update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (registry.AuditEntry, error) {
 		changed = false
 		before := registry.MirrorVersion{Version: record.Version}
 		switch err := s.published(); {
@@ -211,7 +189,7 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 		if !changed {
 			return registry.AuditEntry{}, errUnchanged
 		}
-		m.set(s, stored)
+		mirrored(m.table).set(s, stored)
 		return registry.AuditEntry{By: by, Action: registry.AuditMirror, Detail: differing(before, stored)}, nil
 	})
 	if err != nil {

@@ -57,9 +57,7 @@ type Stored[R registry.Record] struct {
 	changes []Change
 }
 
-// Stored reads all the data of an address and compares the derived items with
-// the records.
-func (v Versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error) {
+func (v versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error) {
 	err = retry(ctx, func() error {
 		before, err := v.derivedItems(ctx, a)
 		if err != nil {
@@ -103,7 +101,7 @@ func (v Versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error
 
 // derivedItems returns the listing, the entry and, if addresses of the kind
 // have one, the namespace of an address.
-func (v Versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
+func (v versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 	keys := []Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}
 	if v.kind.namespaced() {
 		keys = append(keys, namespaceKey(v.kind.catalog(a)))
@@ -114,7 +112,7 @@ func (v Versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 // derive returns the index that follows from the records. A deprecation of all
 // versions is not in the records, so derive takes it from the stored entry or
 // the warnings of the stored listing.
-func (v Versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) index[R] {
+func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) index[R] {
 	x := index[R]{v.kind.newListing(a), registry.Summary{Address: a.String(), Unlisted: true}}
 	for _, n := range s.Withdrawn {
 		x.withdraw(n)
@@ -137,7 +135,7 @@ func (v Versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) index[R
 
 // compare finds the mismatches between the derived items and the records, and
 // the changes that repair them.
-func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
+func (v versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	is := readIndex(v.kind.newListing(a), items[0], items[1])
 	s.Missing = slices.DeleteFunc(is.named(), func(n registry.Version) bool {
 		name := strings.TrimPrefix(recordKey("", n).Sort, recordPrefix)
@@ -153,13 +151,13 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 		}
 	}
 	if len(s.Records)+len(s.Withdrawn)+len(s.Unreadable) == 0 {
-		s.compareNothing(is)
+		compareNothing(s, is)
 		return nil
 	}
 	if v.kind.warns() && is.hasEntry(a.String()) && is.badListing == nil && len(is.listed.Data) > 0 {
 		if inEntry, inListing := is.summary.Deprecated, is.listing.deprecated(); inEntry != inListing {
 			s.Deprecated = cmp.Or(inEntry, inListing)
-			s.mismatch(DerivedEntry, "its deprecation message is %q, but that of the listing is %q", inEntry, inListing)
+			mismatch(s, DerivedEntry, "its deprecation message is %q, but that of the listing is %q", inEntry, inListing)
 			s.Mismatches[0].Fix = "run `larder deprecate " + a.String() +
 				" --message WHY` again, or with --undo to end the deprecation; either writes both items"
 			return nil
@@ -172,13 +170,13 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 		return err
 	}
 	complete := len(s.Unreadable)+len(s.Missing) == 0
-	if err := s.compareListing(is, want, listing, complete); err != nil {
+	if err := compareListing(s, is, want, listing, complete); err != nil {
 		return err
 	}
-	s.compareEntry(is, entry, complete)
+	compareEntry(s, is, entry, complete)
 	namespace := len(items) > 2 && items[2].Revision == 0
 	if namespace {
-		s.mismatch(DerivedNamespace, "it is missing, so the catalog does not show its addresses")
+		mismatch(s, DerivedNamespace, "it is missing, so the catalog does not show its addresses")
 	}
 	if len(s.Mismatches) == 0 || !complete {
 		return nil
@@ -193,13 +191,13 @@ func (v Versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	return nil
 }
 
-func (s *Stored[R]) mismatch(what Derived, format string, args ...any) {
+func mismatch[R registry.Record](s *Stored[R], what Derived, format string, args ...any) {
 	s.Mismatches = append(s.Mismatches, Mismatch{What: what, Detail: fmt.Sprintf(format, args...)})
 }
 
 // compareNothing compares the derived items of an address without records.
 // Versions that they name are missing, which is not a mismatch.
-func (s *Stored[R]) compareNothing(is storedIndex[R]) {
+func compareNothing[R registry.Record](s *Stored[R], is storedIndex[R]) {
 	if len(s.Missing) > 0 {
 		return
 	}
@@ -215,38 +213,40 @@ func (s *Stored[R]) compareNothing(is storedIndex[R]) {
 	slices.SortFunc(s.Mismatches, func(a, b Mismatch) int { return -strings.Compare(string(a.What), string(b.What)) })
 }
 
-func (s *Stored[R]) compareListing(is storedIndex[R], want index[R], listing []byte, complete bool) error {
+func compareListing[R registry.Record](
+	s *Stored[R], is storedIndex[R], want index[R], listing []byte, complete bool,
+) error {
 	empty := len(is.listed.Data) == 0
 	switch {
 	case is.badListing != nil:
-		s.mismatch(DerivedListing, "it cannot be read: %s", is.badListing)
+		mismatch(s, DerivedListing, "it cannot be read: %s", is.badListing)
 	case complete && len(listing) == 0 && empty:
 	case complete && len(listing) == 0:
-		s.mismatch(DerivedListing, "it exists, but there are no versions to list")
+		mismatch(s, DerivedListing, "it exists, but there are no versions to list")
 	case empty:
-		s.mismatch(DerivedListing, "it is missing, so clients find no versions")
+		mismatch(s, DerivedListing, "it is missing, so clients find no versions")
 	case complete:
 		again, err := is.listing.encode()
 		if err != nil {
 			return err
 		}
 		if !bytes.Equal(again, listing) {
-			s.mismatch(DerivedListing, "%s", differ(is.listing.versions(), want.listing.versions()))
+			mismatch(s, DerivedListing, "%s", differ(is.listing.versions(), want.listing.versions()))
 		}
 	}
 	return nil
 }
 
-func (s *Stored[R]) compareEntry(is storedIndex[R], want []byte, complete bool) {
+func compareEntry[R registry.Record](s *Stored[R], is storedIndex[R], want []byte, complete bool) {
 	switch {
 	case is.entry.Revision == 0:
-		s.mismatch(DerivedEntry, "it is missing, so the catalog does not show the address")
+		mismatch(s, DerivedEntry, "it is missing, so the catalog does not show the address")
 	case is.badEntry != nil:
-		s.mismatch(DerivedEntry, "it cannot be read: %s: %.200q", is.badEntry, is.entry.Data)
+		mismatch(s, DerivedEntry, "it cannot be read: %s: %.200q", is.badEntry, is.entry.Data)
 	case complete:
 		again, err := json.Marshal(is.summary)
 		if err != nil || !bytes.Equal(again, want) {
-			s.mismatch(DerivedEntry, "%s", differingFields(again, want))
+			mismatch(s, DerivedEntry, "%s", differingFields(again, want))
 		}
 	}
 }
@@ -302,10 +302,7 @@ func shown(value json.RawMessage) string {
 	return string(value)
 }
 
-// Rebuild repairs the derived items of an address from its records, and reports
-// whether it repaired any. It does not change the records. If a publish
-// interferes, it starts again.
-func (v Versions[A, R]) Rebuild(ctx context.Context, a A) (rebuilt bool, err error) {
+func (v versions[A, R]) Rebuild(ctx context.Context, a A) (rebuilt bool, err error) {
 	err = retry(ctx, func() error {
 		s, err := v.Stored(ctx, a)
 		if rebuilt = s.Rebuildable; err != nil || !rebuilt {

@@ -11,15 +11,25 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Versions stores the versions of all addresses of one kind.
-type Versions[A registry.Address, R registry.Record] struct {
+// versions implements [Versions].
+type versions[A registry.Address, R registry.Record] struct {
 	table Table
 	kind  kind[A, R]
 }
 
-// Listing returns the response to a versions request, or [registry.ErrNotFound]
-// if no version is listed.
-func (v Versions[A, R]) Listing(ctx context.Context, a A) (protocol.Document, error) {
+func modules(t Table) versions[registry.Module, registry.ModuleVersion] {
+	return versions[registry.Module, registry.ModuleVersion]{t, moduleKind{}}
+}
+
+func providers(t Table) versions[registry.Provider, registry.ProviderVersion] {
+	return versions[registry.Provider, registry.ProviderVersion]{t, providerKind{}}
+}
+
+func mirrored(t Table) versions[registry.MirrorProvider, registry.MirrorVersion] {
+	return versions[registry.MirrorProvider, registry.MirrorVersion]{t, mirrorKind{}}
+}
+
+func (v versions[A, R]) Listing(ctx context.Context, a A) (protocol.Document, error) {
 	item, err := v.table.Get(ctx, listingKey(a.Path()))
 	if err == nil && len(item.Data) == 0 {
 		err = fmt.Errorf("%s: no version is listed: %w", a, registry.ErrNotFound)
@@ -27,9 +37,7 @@ func (v Versions[A, R]) Listing(ctx context.Context, a A) (protocol.Document, er
 	return item.Data, err
 }
 
-// Get returns the record of a version. A version that never existed is
-// [registry.ErrNotFound]. A withdrawn one is also [registry.ErrWithdrawn].
-func (v Versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, error) {
+func (v versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, error) {
 	var none R
 	item, err := v.table.Get(ctx, recordKey(a.Path(), n))
 	if err != nil {
@@ -70,11 +78,7 @@ func missingRecord(record Key, n registry.Version) error {
 	return corrupt(record, fmt.Sprintf("the record of version %s is missing", n))
 }
 
-// All returns the records of all versions of an address, including withdrawn
-// ones, the newest first. It returns [registry.ErrNotFound] if there are none.
-// If a record is missing or cannot be read, it returns the others with
-// [registry.ErrCorrupt].
-func (v Versions[A, R]) All(ctx context.Context, a A) (records []R, err error) {
+func (v versions[A, R]) All(ctx context.Context, a A) (records []R, err error) {
 	// The index comes first: every version in it has a record by then.
 	items, err := snapshot(ctx, v.table, listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path()))
 	if err != nil {
@@ -108,12 +112,7 @@ func sortRecords[R registry.Record](records []R) {
 	slices.SortFunc(records, func(a, b R) int { return registry.CompareVersions(b.Number(), a.Number()) })
 }
 
-// Summaries returns the addresses that have a listed version, sorted. It
-// returns those of one namespace, or of all namespaces if namespace is empty.
-// Mirrored providers have no namespace. An entry that cannot be read is
-// [registry.ErrCorrupt], and others can follow. No entry follows any other
-// error.
-func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Seq2[registry.Summary, error] {
+func (v versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Seq2[registry.Summary, error] {
 	return func(yield func(registry.Summary, error) bool) {
 		catalogs := []string{namespace}
 		if namespace == "" {
@@ -124,7 +123,7 @@ func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Se
 			}
 		}
 		for _, name := range catalogs {
-			for summary, err := range v.summaries(ctx, name, v.kind.prefix()) {
+			for summary, err := range summaries(ctx, v.table, name, v.kind.prefix()) {
 				if !yield(summary, err) || err != nil && !errors.Is(err, registry.ErrCorrupt) {
 					return
 				}
@@ -135,9 +134,9 @@ func (v Versions[A, R]) Summaries(ctx context.Context, namespace string) iter.Se
 
 // summaries returns the entries of a catalog whose keys begin with a prefix,
 // without those of addresses that have no listed version.
-func (v Versions[A, R]) summaries(ctx context.Context, catalog, prefix string) iter.Seq2[registry.Summary, error] {
+func summaries(ctx context.Context, t Table, catalog, prefix string) iter.Seq2[registry.Summary, error] {
 	return func(yield func(registry.Summary, error) bool) {
-		for item, err := range query(ctx, v.table, Query{Partition: catalogPartition(catalog), Prefix: prefix}) {
+		for item, err := range query(ctx, t, Query{Partition: catalogPartition(catalog), Prefix: prefix}) {
 			var summary registry.Summary
 			if err == nil {
 				err = decode(item, &summary)
@@ -153,7 +152,7 @@ func (v Versions[A, R]) summaries(ctx context.Context, catalog, prefix string) i
 }
 
 // catalogs returns the names of the catalogs that can have entries of the kind.
-func (v Versions[A, R]) catalogs(ctx context.Context) ([]string, error) {
+func (v versions[A, R]) catalogs(ctx context.Context) ([]string, error) {
 	if !v.kind.namespaced() {
 		return []string{mirrorCatalog}, nil
 	}
@@ -187,7 +186,7 @@ var errUnchanged = errors.New("unchanged")
 // update changes a version of an address, or the whole address if n is nil. It
 // passes the state to edit, writes the resulting changes, and records them in
 // the audit trail. The state also has the items of the keys in also.
-func (v Versions[A, R]) update(
+func (v versions[A, R]) update(
 	ctx context.Context, a A, n *registry.Version, also []Key, edit func(*state[R]) (registry.AuditEntry, error),
 ) error {
 	keys := v.keys(a, n)
@@ -212,7 +211,7 @@ func (v Versions[A, R]) update(
 
 // keys returns the keys of the inputs of a change. These are the listing, the
 // entry, the namespace if the kind has one, and the record if n is not nil.
-func (v Versions[A, R]) keys(a A, n *registry.Version) []Key {
+func (v versions[A, R]) keys(a A, n *registry.Version) []Key {
 	keys := []Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}
 	if v.kind.namespaced() {
 		keys = append(keys, namespaceKey(v.kind.catalog(a)))
@@ -224,7 +223,7 @@ func (v Versions[A, R]) keys(a A, n *registry.Version) []Key {
 }
 
 // load makes a state from the items of keys.
-func (v Versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]) {
+func (v versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]) {
 	s.listed, s.entry, items = items[0], items[1], items[2:]
 	if v.kind.namespaced() {
 		s.namespace, items = items[0], items[1:]
@@ -243,7 +242,7 @@ func (v Versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]
 }
 
 // set replaces the record of the version that is changed.
-func (v Versions[A, R]) set(s *state[R], record R) {
+func (v versions[A, R]) set(s *state[R], record R) {
 	s.record, s.changed = record, true
 	if s.indexErr == nil {
 		s.latest = s.index.show(record, v.kind.warning(record))
@@ -252,7 +251,7 @@ func (v Versions[A, R]) set(s *state[R], record R) {
 
 // write returns the changes that store a state. It writes an index that cannot
 // be read as it is, because it can be all that is left of other versions.
-func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, error) {
+func (v versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, error) {
 	changes := s.changes
 	if s.changed {
 		change, err := encode(s.item, s.record)
@@ -297,7 +296,7 @@ func (v Versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 // If the change makes another version the latest, describe reads its record.
 // That read is consistent, since every change of that record also changes the
 // entry. If the record cannot be read, the fields are empty.
-func (v Versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
+func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
 	var was registry.Summary
 	_ = decode(s.entry, &was) // stays empty if there is no entry
 	switch {
