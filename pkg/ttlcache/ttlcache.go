@@ -14,7 +14,16 @@ import (
 // Cache caches the most recently used values. It is safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	lifetime time.Duration
-	entries  *lru.Cache[K, entry[V]]
+	entries  store[K, entry[V]]
+}
+
+// store is a cache of package lru. As an interface, it is compiled only in the
+// packages that call [New].
+type store[K comparable, V any] interface {
+	Add(K, V) (evicted bool)
+	Get(K) (V, bool)
+	Remove(K) bool
+	Len() int
 }
 
 type entry[V any] struct {

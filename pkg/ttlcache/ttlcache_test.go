@@ -66,7 +66,7 @@ func TestWallClock(t *testing.T) {
 	c, now := New[string, int](1, time.Minute), time.Now()
 	for name, end := range map[string]time.Time{"the lifetime": {}, "an end": now.Add(time.Second)} {
 		c.Add("a", 1, now, end)
-		e, _ := c.entries.Peek("a")
+		e, _ := c.entries.Get("a")
 		if e.until != e.until.Round(0) {
 			t.Errorf("%s: the time of expiry has a monotonic clock: %s", name, e.until)
 		}
