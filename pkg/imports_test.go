@@ -216,6 +216,7 @@ var rules = []rule{
 			"pkg/access",
 			"pkg/objects",
 			"pkg/settings",
+			"pkg/signedcall",
 		},
 		[]string{
 			"github.com/aws/aws-lambda-go",
@@ -285,10 +286,14 @@ var rules = []rule{
 		[]string{"github.com/aws/", "github.com/spf13/"},
 	},
 	{
-		"pkg/usage/insights", []string{"pkg/registry", "pkg/requestlog", "pkg/usage"},
+		"pkg/usage/insights", []string{"pkg/registry", "pkg/requestlog", "pkg/signedcall", "pkg/usage"},
 		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"},
 	},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
+	{
+		"pkg/signedcall", []string{"pkg/registry/core"},
+		notInDiscovery(sdk+"service", sdk+"config", sdk+"credentials", "github.com/aws/aws-lambda-go"),
+	},
 	{
 		"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/settings"},
 		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"},
@@ -571,14 +576,21 @@ func TestRendererHasOneImporter(t *testing.T) {
 	}
 }
 
-// Only the command line reads CloudWatch Logs.
-func TestLogsHaveOneReader(t *testing.T) {
+// The functions and the command line link only the AWS SDK's clients of
+// DynamoDB and S3, and those that get credentials. Others would make them
+// larger and slower to build. The requests to other services are in one package.
+func TestClientsOfServices(t *testing.T) {
 	t.Parallel()
+	allowed := []string{"dynamodb", "s3", "signin", "sso", "ssooidc", "sts", "internal"}
 	for name, p := range list(t) {
-		if slices.Contains(
-			p.Deps, "github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs",
-		) && name != "pkg/usage/insights" && name != "scripts/larder" {
-			t.Errorf("%s links the client of CloudWatch Logs", name)
+		if !strings.HasPrefix(name, "pkg/") && !strings.HasPrefix(name, "functions/") && name != "scripts/larder" {
+			continue
+		}
+		for _, dep := range p.Deps {
+			path, isClient := strings.CutPrefix(dep, sdk+"service/")
+			if service, _, _ := strings.Cut(path, "/"); isClient && !slices.Contains(allowed, service) {
+				t.Errorf("%s links %s", name, dep)
+			}
 		}
 	}
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
-	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 )
 
@@ -248,8 +247,6 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		return a.logsCalls(r)
 	case "lambda":
 		return a.lambdaCalls(r)
-	case "monitoring":
-		return a.alarmCalls(r)
 	case "acm":
 		return a.certificateCalls(r)
 	case "apigateway":
@@ -257,7 +254,7 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 			return []iam.Call{{Action: "apigateway:GET",
 				Resource: "arn:aws:apigateway:" + a.Region + "::" + strings.TrimPrefix(r.URL.Path, "/v2")}}, nil
 		}
-	case "cloudformation", "sts", "sns":
+	case "cloudformation", "monitoring", "sns", "sts":
 		body, err := drain(r)
 		if err != nil {
 			return nil, err
@@ -273,6 +270,8 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 			return []iam.Call{{Action: "cloudformation:" + action,
 				Resource: a.ARN("cloudformation",
 					"stack/"+form.Get("StackName")+"/00000000-0000-0000-0000-000000000000")}}, nil
+		case service+":"+action == "monitoring:DescribeAlarms": // IAM checks it for all alarms, even if some are named
+			return []iam.Call{{Action: "cloudwatch:DescribeAlarms", Resource: a.ARN("cloudwatch", "alarm:*")}}, nil
 		case service+":"+action == "sns:ListSubscriptionsByTopic":
 			return []iam.Call{{Action: "sns:ListSubscriptionsByTopic", Resource: form.Get("TopicArn")}}, nil
 		}
@@ -302,15 +301,6 @@ func (a *Account) lambdaCalls(r *http.Request) ([]iam.Call, error) {
 		return []iam.Call{{Action: action, Resource: a.ARN("lambda", "function:"+found[1])}}, nil
 	}
 	return nil, fmt.Errorf("a call of Lambda that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
-}
-
-// alarmCalls returns the permission to read alarms. IAM checks it for all
-// alarms of the account and the region, even if the request names some.
-func (a *Account) alarmCalls(r *http.Request) ([]iam.Call, error) {
-	if r.URL.Path != cloudwatch.DescribeAlarmsPath {
-		return nil, fmt.Errorf("a call of CloudWatch that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
-	}
-	return []iam.Call{{Action: "cloudwatch:DescribeAlarms", Resource: a.ARN("cloudwatch", "alarm:*")}}, nil
 }
 
 // certificateCalls returns the permission to read a certificate.
@@ -687,7 +677,7 @@ func (a *Account) dynamoDBCalls(r *http.Request) ([]iam.Call, error) {
 	return calls, nil
 }
 
-// deny writes the service's own form of a denial, in XML, JSON or CBOR.
+// deny writes the service's own form of a denial, in XML or JSON.
 func deny(w http.ResponseWriter, r *http.Request) {
 	_, service := signer(r)
 	status, kind := http.StatusForbidden, "application/xml"
@@ -695,9 +685,6 @@ func deny(w http.ResponseWriter, r *http.Request) {
 	const xmlError = `<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code>` +
 		`<Message>not authorized</Message></Error></ErrorResponse>`
 	switch {
-	case service == "monitoring":
-		cloudwatch.Deny(w)
-		return
 	case service == "lambda", service == "apigateway":
 		w.Header().Set("X-Amzn-Errortype", "AccessDeniedException")
 		kind, text = "application/json", `{"Message":"not authorized"}`

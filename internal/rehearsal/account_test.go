@@ -1,7 +1,6 @@
 package rehearsal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -14,10 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"github.com/aws/smithy-go/encoding/cbor"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
-	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/objects"
 	objectstore "github.com/larder-registry/larder/pkg/objects/s3"
@@ -184,13 +181,10 @@ func TestCalls(t *testing.T) {
 		{"lambda", request(http.MethodGet, "/2015-03-31/functions/f", nil), ""},
 		{"lambda", request(http.MethodGet, "/2015-03-31/functions/f/configuration?Qualifier=1", nil), ""},
 		{"lambda", request(http.MethodPut, "/2015-03-31/functions/f/configuration", nil), ""},
-		{"monitoring", request(http.MethodPost, cloudwatch.DescribeAlarmsPath,
-			bytes.NewReader(cbor.Encode(cbor.Map{"AlarmNames": cbor.List{cbor.String("a"), cbor.String("b")}}))),
+		{"monitoring", form("Action=DescribeAlarms&AlarmNames.member.1=a"),
 			"cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:*"},
-		{"monitoring", request(http.MethodPost, cloudwatch.DescribeAlarmsPath,
-			bytes.NewReader(cbor.Encode(cbor.Map{}))), "cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:*"},
-		{"monitoring", request(http.MethodPost, "/service/GraniteServiceVersion20100801/operation/PutMetricAlarm",
-			nil), ""},
+		{"monitoring", form("Action=DescribeAlarms"), "cloudwatch:DescribeAlarms of arn:aws:cloudwatch:r:1:alarm:*"},
+		{"monitoring", form("Action=PutMetricAlarm"), ""},
 		{"sns", form("Action=ListSubscriptionsByTopic&TopicArn=arn:aws:sns:r:1:t"),
 			"sns:ListSubscriptionsByTopic of arn:aws:sns:r:1:t"},
 		{"sns", form("Action=Subscribe&TopicArn=arn:aws:sns:r:1:t"), ""},

@@ -314,7 +314,7 @@ func (t template) scheduled(function, rule string) bool {
 
 func (t template) alarm(logical string) cloudwatch.Alarm {
 	p := t.Resources[logical].Properties
-	a := cloudwatch.Alarm{Name: fmt.Sprint(t.resolve(p["AlarmName"])), Muted: p["ActionsEnabled"] == false}
+	a := cloudwatch.Alarm{Name: fmt.Sprint(t.resolve(p["AlarmName"])), Enabled: p["ActionsEnabled"] != false}
 	actions, _ := t.resolve(p["AlarmActions"]).([]any)
 	for _, action := range actions {
 		a.Actions = append(a.Actions, fmt.Sprint(action))

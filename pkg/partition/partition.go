@@ -14,8 +14,9 @@ import (
 type Partition struct {
 	// ID is the second part of ARNs.
 	ID string
-	// Domain is the end of the hosts of all services.
-	Domain string
+	// Domain is the end of the hosts of all services. DualStack is the end of
+	// those that also have IPv6 addresses.
+	Domain, DualStack string
 
 	regions string // the prefix of its regions' names
 }
@@ -23,14 +24,14 @@ type Partition struct {
 // partitions are all partitions. The first one has the regions that no other
 // one has.
 var partitions = []Partition{
-	{"aws", "amazonaws.com", ""},
-	{"aws-us-gov", "amazonaws.com", "us-gov-"},
-	{"aws-cn", "amazonaws.com.cn", "cn-"},
-	{"aws-eusc", "amazonaws.eu", "eusc-"},
-	{"aws-iso", "c2s.ic.gov", "us-iso-"},
-	{"aws-iso-b", "sc2s.sgov.gov", "us-isob-"},
-	{"aws-iso-e", "cloud.adc-e.uk", "eu-isoe-"},
-	{"aws-iso-f", "csp.hci.ic.gov", "us-isof-"},
+	{"aws", "amazonaws.com", "api.aws", ""},
+	{"aws-us-gov", "amazonaws.com", "api.aws", "us-gov-"},
+	{"aws-cn", "amazonaws.com.cn", "api.amazonwebservices.com.cn", "cn-"},
+	{"aws-eusc", "amazonaws.eu", "api.amazonwebservices.eu", "eusc-"},
+	{"aws-iso", "c2s.ic.gov", "api.aws.ic.gov", "us-iso-"},
+	{"aws-iso-b", "sc2s.sgov.gov", "api.aws.scloud", "us-isob-"},
+	{"aws-iso-e", "cloud.adc-e.uk", "api.cloud-aws.adc-e.uk", "eu-isoe-"},
+	{"aws-iso-f", "csp.hci.ic.gov", "api.aws.hci.ic.gov", "us-isof-"},
 }
 
 // Of returns the partition of a region.

@@ -2,13 +2,10 @@ package stackdoctor
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
-
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // accountLimits compares the account's limits with what the stack needs.
@@ -22,25 +19,22 @@ func (e *examination) accountLimits(ctx context.Context) {
 // concurrency examines how many functions can run at once in the region.
 func (e *examination) concurrency(ctx context.Context) {
 	c := call{"account concurrency", "lambda:GetAccountSettings", e.Region}
-	out, err := e.Services.Functions.GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
-	if err == nil && out.AccountLimit == nil {
-		err = errors.New("the response has no limit")
-	}
+	most, err := signedcall.GetAccountConcurrency(ctx, e.Services.Config)
 	switch {
 	case err != nil:
 		e.failed(c, err)
-	case out.AccountLimit.ConcurrentExecutions < settings.EnoughConcurrency:
+	case most < settings.EnoughConcurrency:
 		e.warn(
 			c.step,
 			c.String(),
 			fmt.Sprintf("at most %d functions run at once in the region, so requests can fail when many clients come at once",
-				out.AccountLimit.ConcurrentExecutions),
+				most),
 			`request 1,000 "Concurrent executions" in Service Quotas, which is free: `+
 				"aws service-quotas request-service-quota-increase --service-code lambda --quota-code L-B99A9384 "+
 				"--desired-value 1000",
 		)
 	default:
-		e.ok(c.step, fmt.Sprintf("%d functions can run at once in the region", out.AccountLimit.ConcurrentExecutions))
+		e.ok(c.step, fmt.Sprintf("%d functions can run at once in the region", most))
 	}
 }
 
@@ -53,11 +47,7 @@ func (e *examination) accountThrottle(ctx context.Context) {
 			BurstLimit int
 		}
 	}
-	text, err := e.Services.Gateways.Get(ctx, "/account")
-	if err == nil {
-		err = json.Unmarshal(text, &account)
-	}
-	if err != nil {
+	if err := e.gateway(ctx, "GetAccount", "/account", &account); err != nil {
 		e.failed(c, err)
 		return
 	}

@@ -6,13 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
-	alarmtypes "github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
-	"github.com/aws/aws-sdk-go-v2/service/sns"
 
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // alarms examines the alarms and their subscribers. A stack may have no alarms.
@@ -23,25 +20,21 @@ func (e *examination) alarms(ctx context.Context) {
 	}
 	names := strings.Split(e.outputs[settings.OutputAlarms], ",")
 	c := call{"alarms", "cloudwatch:DescribeAlarms", strings.Join(names, ", ")}
-	out, err := e.Services.Alarms.DescribeAlarms(ctx, &cloudwatch.DescribeAlarmsInput{
-		AlarmNames: names,
-		AlarmTypes: []alarmtypes.AlarmType{alarmtypes.AlarmTypeMetricAlarm},
-		MaxRecords: aws.Int32(100),
-	})
+	there, err := signedcall.DescribeAlarms(ctx, e.Services.Config, names...)
 	if err != nil {
 		e.failed(c, err)
 	} else {
-		e.described(c, names, out.MetricAlarms)
+		e.described(c, names, there)
 	}
 	e.subscribers(ctx, e.outputs[settings.OutputAlarmTopic])
 }
 
 // described compares the existing alarms with the stack's. Each must notify the
 // stack's topic.
-func (e *examination) described(c call, names []string, there []alarmtypes.MetricAlarm) {
-	byName := make(map[string]alarmtypes.MetricAlarm)
+func (e *examination) described(c call, names []string, there []signedcall.Alarm) {
+	byName := make(map[string]signedcall.Alarm)
 	for _, a := range there {
-		byName[aws.ToString(a.AlarmName)] = a
+		byName[a.Name] = a
 	}
 	topic := e.outputs[settings.OutputAlarmTopic]
 	wrong := false
@@ -51,11 +44,11 @@ func (e *examination) described(c call, names []string, there []alarmtypes.Metri
 		switch {
 		case !found:
 			result = "the alarm " + name + " does not exist"
-		case len(a.AlarmActions) == 0:
+		case len(a.Actions) == 0:
 			result = "it notifies no one, because it has no action"
-		case !slices.Contains(a.AlarmActions, topic):
-			result = "it does not notify " + topic + "; its actions are " + strings.Join(a.AlarmActions, ", ")
-		case !aws.ToBool(a.ActionsEnabled):
+		case !slices.Contains(a.Actions, topic):
+			result = "it does not notify " + topic + "; its actions are " + strings.Join(a.Actions, ", ")
+		case !a.ActionsEnabled:
 			result = "it notifies no one, because its actions are turned off"
 		default:
 			continue
@@ -76,27 +69,23 @@ func (e *examination) subscribers(ctx context.Context, topic string) {
 		e.skip(c.step, "the topic belongs to another account, "+owner.AccountID)
 		return
 	}
-	pages := sns.NewListSubscriptionsByTopicPaginator(e.Services.Topics,
-		&sns.ListSubscriptionsByTopicInput{TopicArn: &topic})
+	all, err := signedcall.ListSubscriptions(ctx, e.Services.Config, topic)
+	switch {
+	case code(err) == "NotFound":
+		e.wrong(c.step, c.String(), "there is no topic "+topic, revert)
+		return
+	case err != nil:
+		e.failed(c, err)
+		return
+	}
 	var confirmed, pending []string
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		switch {
-		case code(err) == "NotFound":
-			e.wrong(c.step, c.String(), "there is no topic "+topic, revert)
-			return
-		case err != nil:
-			e.failed(c, err)
-			return
-		}
-		for _, s := range page.Subscriptions {
-			switch aws.ToString(s.SubscriptionArn) { // an ARN, or one of two states
-			case "PendingConfirmation":
-				pending = append(pending, aws.ToString(s.Endpoint))
-			case "Deleted":
-			default:
-				confirmed = append(confirmed, aws.ToString(s.Endpoint))
-			}
+	for _, s := range all {
+		switch s.ARN {
+		case "PendingConfirmation":
+			pending = append(pending, s.Endpoint)
+		case "Deleted":
+		default:
+			confirmed = append(confirmed, s.Endpoint)
 		}
 	}
 	const confirm = "confirm the subscription with the link in the mail from AWS; " +

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // api compares the throttle and the routes of the API with the stack's
@@ -71,11 +74,7 @@ func (t *template) deployedStage() (s stage) {
 func (e *examination) throttle(ctx context.Context, path string) {
 	c := call{"throttle", "apigateway:GET", path + "/stages/$default"}
 	var is stage
-	text, err := e.Services.Gateways.Get(ctx, path+"/stages/"+url.QueryEscape("$default"))
-	if err == nil {
-		err = json.Unmarshal(text, &is)
-	}
-	if err != nil {
+	if err := e.gateway(ctx, "GetStage", path+"/stages/"+url.QueryEscape("$default"), &is); err != nil {
 		e.apiFailed(c, err)
 		return
 	}
@@ -117,13 +116,13 @@ func (t *template) deployedRoutes() map[string]string {
 
 func (e *examination) routes(ctx context.Context, path string) {
 	c := call{"routes", "apigateway:GET", path + "/routes"}
-	routes, err := items[struct{ RouteKey, Target string }](ctx, e.Services.Gateways, path+"/routes")
+	routes, err := items[struct{ RouteKey, Target string }](ctx, e, "GetRoutes", path+"/routes")
 	if err != nil {
 		e.apiFailed(c, err)
 		return
 	}
 	c.resource = path + "/integrations"
-	integrations, err := items[struct{ IntegrationID, IntegrationURI string }](ctx, e.Services.Gateways,
+	integrations, err := items[struct{ IntegrationID, IntegrationURI string }](ctx, e, "GetIntegrations",
 		path+"/integrations")
 	if err != nil {
 		e.apiFailed(c, err)
@@ -167,4 +166,27 @@ func (e *examination) routes(ctx context.Context, path string) {
 // have the function's ARN in a path.
 func invokes(uri, arn string) bool {
 	return uri == arn || strings.HasSuffix(uri, ":lambda:path/2015-03-31/functions/"+arn+"/invocations")
+}
+
+// gateway reads a document of API Gateway.
+func (e *examination) gateway(ctx context.Context, operation, path string, document any) error {
+	return signedcall.REST(ctx, e.Services.Config, signedcall.APIGateway, operation, http.MethodGet, path, nil, document)
+}
+
+// items returns the items of a list in API Gateway.
+func items[T any](ctx context.Context, e *examination, operation, path string) (all []T, err error) {
+	for query := ""; ; {
+		var page struct {
+			Items     []T
+			NextToken string
+		}
+		if err := e.gateway(ctx, operation, path+query, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.NextToken == "" {
+			return all, nil
+		}
+		query = "?nextToken=" + url.QueryEscape(page.NextToken)
+	}
 }

@@ -8,11 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/acm"
-	"github.com/aws/aws-sdk-go-v2/service/acm/types"
-
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // notice is how long before the expiry of a certificate a warning begins. ACM
@@ -29,7 +26,7 @@ func (e *examination) certificate(ctx context.Context) {
 		return
 	}
 	c := call{"certificate", "acm:DescribeCertificate", arn}
-	out, err := e.Services.Certificates.DescribeCertificate(ctx, &acm.DescribeCertificateInput{CertificateArn: &arn})
+	d, err := signedcall.DescribeCertificate(ctx, e.Services.Config, arn)
 	switch {
 	case code(err) == "ResourceNotFoundException":
 		e.wrong(c.step, c.String(), "there is no certificate "+arn, "create one in ACM, set certificateArn, and deploy")
@@ -38,24 +35,23 @@ func (e *examination) certificate(ctx context.Context) {
 		e.failed(c, err)
 		return
 	}
-	d := out.Certificate
-	until := aws.ToTime(d.NotAfter)
+	until := d.Expires()
 	renew := "ACM renews its own certificates as long as the domain's validation record exists: restore the record; " +
 		"if another authority issued the certificate, import a new one"
-	if r := d.RenewalSummary; r != nil && r.RenewalStatus == types.RenewalStatusFailed {
+	if r := d.RenewalSummary; r.RenewalStatus == "FAILED" {
 		renew = fmt.Sprintf(
 			"ACM could not renew it (%s): restore the domain's validation record",
 			r.RenewalStatusReason,
 		)
 	}
 	switch left := until.Sub(e.Now()); {
-	case d.NotAfter != nil && left <= 0:
-		e.wrong(c.step, c.String(), "it expired on "+until.UTC().Format(time.RFC3339), renew)
-	case d.Status != types.CertificateStatusIssued:
+	case !until.IsZero() && left <= 0:
+		e.wrong(c.step, c.String(), "it expired on "+until.Format(time.RFC3339), renew)
+	case d.Status != "ISSUED":
 		e.wrong(
 			c.step,
 			c.String(),
-			fmt.Sprintf("its status is %s instead of %s", d.Status, types.CertificateStatusIssued),
+			"its status is "+d.Status+" instead of ISSUED",
 			"create one in ACM, set certificateArn, and deploy",
 		)
 	case !covers(d, e.outputs[settings.OutputHost]):
@@ -69,24 +65,24 @@ func (e *examination) certificate(ctx context.Context) {
 		e.warn(
 			c.step,
 			c.String(),
-			fmt.Sprintf("it expires in %d days, on %s", int(left.Hours()/24), until.UTC().Format(time.RFC3339)),
+			fmt.Sprintf("it expires in %d days, on %s", int(left.Hours()/24), until.Format(time.RFC3339)),
 			renew,
 		)
 	default:
-		e.ok(c.step, "it is valid until "+until.UTC().Format(time.DateOnly))
+		e.ok(c.step, "it is valid until "+until.Format(time.DateOnly))
 	}
 }
 
 // namesOf returns the names of a certificate, which may contain asterisks.
-func namesOf(d *types.CertificateDetail) []string {
+func namesOf(d signedcall.Certificate) []string {
 	names := d.SubjectAlternativeNames
-	if name := aws.ToString(d.DomainName); name != "" && !slices.Contains(names, name) {
-		names = append([]string{name}, names...)
+	if d.DomainName != "" && !slices.Contains(names, d.DomainName) {
+		names = append([]string{d.DomainName}, names...)
 	}
 	return names
 }
 
 // covers reports whether clients accept a certificate for a host.
-func covers(d *types.CertificateDetail, host string) bool {
+func covers(d signedcall.Certificate, host string) bool {
 	return (&x509.Certificate{DNSNames: namesOf(d)}).VerifyHostname(host) == nil
 }

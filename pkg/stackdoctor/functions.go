@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
-	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
-
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // deployLimit is longer than any deploy takes. A function that changed later
@@ -26,7 +24,7 @@ const modified = "2006-01-02T15:04:05.999-0700"
 // function is an existing function.
 type function struct {
 	call          call
-	configuration *lambda.GetFunctionConfigurationOutput
+	configuration signedcall.Function
 	// compared reports whether all of its settings were compared.
 	compared bool
 	// problems are the problems that were found.
@@ -53,10 +51,7 @@ func (e *examination) functions(ctx context.Context) {
 	names, digests := pairs(e.outputs[settings.OutputFunctions]), pairs(e.outputs[settings.OutputFunctionCode])
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		c := call{"function " + name, "lambda:GetFunctionConfiguration", names[name]}
-		out, err := e.Services.Functions.GetFunctionConfiguration(
-			ctx,
-			&lambda.GetFunctionConfigurationInput{FunctionName: aws.String(names[name])},
-		)
+		configuration, err := signedcall.GetFunctionConfiguration(ctx, e.Services.Config, names[name])
 		switch {
 		case code(err) == "ResourceNotFoundException":
 			e.wrong(c.step, c.String(), "the function "+names[name]+" does not exist", revert)
@@ -65,8 +60,8 @@ func (e *examination) functions(ctx context.Context) {
 			e.failed(c, err)
 			continue
 		}
-		f := &function{call: c, configuration: out}
-		f.deployed(digests[name], e.redeploy(name, names[name], digests[name], out.Architectures))
+		f := &function{call: c, configuration: configuration}
+		f.deployed(digests[name], e.redeploy(name, names[name], digests[name], configuration.Architectures))
 		e.compare(ctx, f)
 		e.reportFunction(f)
 	}
@@ -82,8 +77,7 @@ func (e *examination) reportFunction(f *function) {
 		return
 	}
 	c := f.configuration
-	text := aws.ToString(c.LastModified)
-	if at, err := time.Parse(modified, text); err == nil && at.Sub(e.changed) > deployLimit {
+	if at, err := time.Parse(modified, c.LastModified); err == nil && at.Sub(e.changed) > deployLimit {
 		e.warn(
 			f.call.step,
 			f.call.String(),
@@ -97,7 +91,7 @@ func (e *examination) reportFunction(f *function) {
 		return
 	}
 	switch {
-	case c.State == types.StatePending || c.LastUpdateStatus == types.LastUpdateStatusInProgress:
+	case c.State == "Pending" || c.LastUpdateStatus == "InProgress":
 		e.warn(f.call.step, f.call.String(), "it is being updated", "run the command again when the update is done")
 	case f.compared:
 		e.ok(f.call.step, "it runs the deployed code with the stack's settings")
@@ -109,8 +103,8 @@ func (e *examination) reportFunction(f *function) {
 // redeploy returns how to restore a function's code. CloudFormation does not
 // restore it if the template is the same. It cannot read a function's code, so
 // --revert-drift does not notice a change of it either.
-func (e *examination) redeploy(name, physical, digest string, on []types.Architecture) string {
-	architecture := types.ArchitectureArm64 // Larder's default, not Lambda's
+func (e *examination) redeploy(name, physical, digest string, on []string) string {
+	architecture := "arm64" // Larder's default, not Lambda's
 	if len(on) > 0 {
 		architecture = on[0]
 	}
@@ -131,17 +125,17 @@ func (e *examination) redeploy(name, physical, digest string, on []types.Archite
 // is how to restore its code.
 func (f *function) deployed(digest, redeploy string) {
 	c := f.configuration
-	if c.State == types.StateFailed {
-		f.report("it cannot run: "+aws.ToString(c.StateReason), deployAgain)
+	if c.State == "Failed" {
+		f.report("it cannot run: "+c.StateReason, deployAgain)
 	}
-	if c.LastUpdateStatus == types.LastUpdateStatusFailed {
-		f.report("its last update failed: "+aws.ToString(c.LastUpdateStatusReason), deployAgain)
+	if c.LastUpdateStatus == "Failed" {
+		f.report("its last update failed: "+c.LastUpdateStatusReason, deployAgain)
 	}
-	if digest != "" && aws.ToString(c.CodeSha256) != digest {
+	if digest != "" && c.CodeSha256 != digest {
 		f.report(
 			fmt.Sprintf(
 				"its code is not what the stack deployed: the digest is %s instead of %s",
-				aws.ToString(c.CodeSha256),
+				c.CodeSha256,
 				digest,
 			),
 			redeploy,
@@ -182,39 +176,34 @@ type setting struct {
 // settings returns the settings of a function that can be read.
 func (e *examination) settings(ctx context.Context, f *function) []setting {
 	c := f.configuration
-	number := func(n *int32) string { return fmt.Sprint(aws.ToInt32(n)) }
-	var architectures, layers []string
-	for _, a := range c.Architectures {
-		architectures = append(architectures, string(a))
-	}
+	var layers []string
 	for _, l := range c.Layers {
-		layers = append(layers, aws.ToString(l.Arn))
+		layers = append(layers, l.Arn)
 	}
 	all := []setting{
-		{"role", aws.ToString(c.Role), "", []string{"Role"}},
-		{"memory in MiB", number(c.MemorySize), "128", []string{"MemorySize"}},
-		{"timeout in seconds", number(c.Timeout), "3", []string{"Timeout"}},
-		{"architecture", strings.Join(architectures, ","), "x86_64", []string{"Architectures"}},
-		{"runtime", string(c.Runtime), "", []string{"Runtime"}},
-		{"handler", aws.ToString(c.Handler), "", []string{"Handler"}},
+		{"role", c.Role, "", []string{"Role"}},
+		{"memory in MiB", strconv.Itoa(c.MemorySize), "128", []string{"MemorySize"}},
+		{"timeout in seconds", strconv.Itoa(c.Timeout), "3", []string{"Timeout"}},
+		{"architecture", strings.Join(c.Architectures, ","), "x86_64", []string{"Architectures"}},
+		{"runtime", c.Runtime, "", []string{"Runtime"}},
+		{"handler", c.Handler, "", []string{"Handler"}},
 		{"list of layers", cmp.Or(strings.Join(layers, ","), "none"), "none", []string{"Layers"}},
 	}
 	if l := c.LoggingConfig; l != nil { // an emulator may not have it
-		all = append(all, setting{"log group", aws.ToString(l.LogGroup), "", []string{"LoggingConfig", "LogGroup"}})
+		all = append(all, setting{"log group", l.LogGroup, "", []string{"LoggingConfig", "LogGroup"}})
 	}
 	if s := c.EphemeralStorage; s != nil {
-		all = append(all, setting{"storage in MiB", number(s.Size), "512", []string{"EphemeralStorage", "Size"}})
+		all = append(all, setting{"storage in MiB", strconv.Itoa(s.Size), "512", []string{"EphemeralStorage", "Size"}})
 	}
 	reads := call{f.call.step + " concurrency", "lambda:GetFunctionConcurrency", f.call.resource}
-	out, err := e.Services.Functions.GetFunctionConcurrency(ctx,
-		&lambda.GetFunctionConcurrencyInput{FunctionName: &f.call.resource})
+	concurrency, err := signedcall.GetFunctionConcurrency(ctx, e.Services.Config, f.call.resource)
 	if err != nil {
 		e.failed(reads, err)
 		return all
 	}
 	reserved := "none"
-	if out.ReservedConcurrentExecutions != nil {
-		reserved = number(out.ReservedConcurrentExecutions)
+	if concurrency != nil {
+		reserved = strconv.Itoa(*concurrency)
 	}
 	return append(all, setting{"reserved concurrency", reserved, "none", []string{"ReservedConcurrentExecutions"}})
 }
@@ -227,7 +216,7 @@ func (e *examination) environment(f *function, r resource) {
 	if c := f.configuration.Environment; c != nil {
 		if c.Error != nil {
 			f.report(
-				"its environment cannot be read: "+aws.ToString(c.Error.Message),
+				"its environment cannot be read: "+c.Error.Message,
 				"allow these credentials to use the key that encrypts the function's environment",
 			)
 			return

@@ -13,15 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/larder-registry/larder/pkg/doctor"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // Doctor defines which stack to examine.
@@ -85,10 +83,9 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 		d.Found = func(doctor.Step) {}
 	}
 	e := &examination{
-		Doctor:  d,
-		report:  Report{Stack: d.Stack, Region: d.Region},
-		outputs: make(map[string]string),
-		ctxErr:  ctx.Err,
+		Doctor: d,
+		report: Report{Stack: d.Stack, Region: d.Region},
+		ctxErr: ctx.Err,
 	}
 	if err := e.examine(ctx); err != nil {
 		return Report{}, err
@@ -184,13 +181,6 @@ func code(err error) string {
 	return ""
 }
 
-// isNoStack reports whether CloudFormation has no stack of that name. There is
-// no special error code for that.
-func isNoStack(err error) bool {
-	failed, ok := errors.AsType[smithy.APIError](err)
-	return ok && failed.ErrorCode() == "ValidationError" && strings.Contains(failed.ErrorMessage(), "does not exist")
-}
-
 const deployAgain = "deploy the stack again with this release: npx cdk deploy"
 
 // revert restores everything to the stack's template. Deploying the same
@@ -200,8 +190,8 @@ const revert = "find out in CloudTrail who changed it; then revert the change: n
 // stack reads the stack. All other steps need its outputs.
 func (e *examination) stack(ctx context.Context) (found bool, err error) {
 	c := call{"stack", "cloudformation:DescribeStacks", e.Stack}
-	described, err := e.Services.Stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &e.Stack})
-	if isNoStack(err) || err == nil && len(described.Stacks) != 1 {
+	s, err := signedcall.DescribeStack(ctx, e.Services.Config, e.Stack)
+	if errors.Is(err, registry.ErrNotFound) {
 		return false, registry.WithHint(fmt.Errorf("cannot find stack %s in region %s: %w",
 			e.Stack, e.Region, registry.ErrNotFound), "Check the region and the account of your credentials.")
 	}
@@ -209,24 +199,20 @@ func (e *examination) stack(ctx context.Context) (found bool, err error) {
 		e.failed(c, err)
 		return false, nil
 	}
-	s := described.Stacks[0]
-	for _, o := range s.Outputs {
-		e.outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
+	e.outputs, e.changed = s.Outputs, s.Created
+	if s.Updated != nil {
+		e.changed = *s.Updated
 	}
-	e.changed = aws.ToTime(s.CreationTime)
-	if s.LastUpdatedTime != nil {
-		e.changed = *s.LastUpdatedTime
-	}
-	e.arn, _ = awsarn.Parse(aws.ToString(s.StackId)) // always valid
-	return e.status(c, s), nil
+	e.arn, _ = awsarn.Parse(s.ID) // always valid
+	return e.status(c, s.Status), nil
 }
 
 const readEvents = "read the stack's events in CloudFormation; then "
 
 // status checks the stack's status and its outputs. It reports whether there is
 // more to examine. After a failed first deploy the stack has no outputs.
-func (e *examination) status(c call, s types.Stack) (deployed bool) {
-	status := fmt.Sprintf("%s, last deployed at %s", s.StackStatus, e.changed.UTC().Format(time.RFC3339))
+func (e *examination) status(c call, code string) (deployed bool) {
+	status := fmt.Sprintf("%s, last deployed at %s", code, e.changed.UTC().Format(time.RFC3339))
 	var missing []string
 	for _, output := range []string{
 		settings.OutputTable, settings.OutputBucket, settings.OutputRelease, settings.OutputFunctions,
@@ -237,15 +223,15 @@ func (e *examination) status(c call, s types.Stack) (deployed bool) {
 		}
 	}
 	deployed = len(missing) == 0
-	switch text := string(s.StackStatus); {
-	case s.StackStatus == types.StackStatusReviewInProgress:
+	switch {
+	case code == "REVIEW_IN_PROGRESS":
 		e.unknown(
 			"stack",
 			c.String(),
 			"cannot check stack: REVIEW_IN_PROGRESS: a change set is waiting, and nothing is deployed",
 			"execute the change set in CloudFormation, or deploy: npx cdk deploy",
 		)
-	case s.StackStatus == types.StackStatusUpdateRollbackFailed:
+	case code == "UPDATE_ROLLBACK_FAILED":
 		e.wrong(
 			"stack",
 			c.String(),
@@ -253,15 +239,15 @@ func (e *examination) status(c call, s types.Stack) (deployed bool) {
 			readEvents+"remove the cause, and run npx cdk rollback or "+
 				"aws cloudformation continue-update-rollback --stack-name "+e.Stack,
 		)
-	case s.StackStatus == types.StackStatusRollbackComplete:
+	case code == "ROLLBACK_COMPLETE":
 		e.wrong("stack", c.String(), status+": the first deploy failed", readEvents+deployAgain)
-	case strings.HasSuffix(text, "_FAILED"):
+	case strings.HasSuffix(code, "_FAILED"):
 		e.wrong("stack", c.String(), status, readEvents+deployAgain)
-	case strings.HasSuffix(text, "_IN_PROGRESS") && !deployed:
+	case strings.HasSuffix(code, "_IN_PROGRESS") && !deployed:
 		e.unknown(
 			"stack",
 			c.String(),
-			"cannot check stack: "+string(s.StackStatus)+": it has no outputs yet",
+			"cannot check stack: "+code+": it has no outputs yet",
 			"wait until the deploy ends, and run the command again",
 		)
 	case !deployed:
@@ -271,9 +257,9 @@ func (e *examination) status(c call, s types.Stack) (deployed bool) {
 			fmt.Sprintf("%s; missing outputs: %s", status, strings.Join(missing, ", ")),
 			"name the stack of a registry; if this is one, "+deployAgain,
 		)
-	case strings.HasSuffix(text, "_IN_PROGRESS"):
+	case strings.HasSuffix(code, "_IN_PROGRESS"):
 		e.warn("stack", c.String(), status, "wait until the deploy ends, and run the command again")
-	case strings.HasSuffix(text, "ROLLBACK_COMPLETE"):
+	case strings.HasSuffix(code, "ROLLBACK_COMPLETE"):
 		e.warn(
 			"stack",
 			c.String(),

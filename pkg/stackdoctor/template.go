@@ -7,11 +7,10 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 
 	"github.com/larder-registry/larder/pkg/partition"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // template is the deployed template of a stack.
@@ -35,25 +34,22 @@ type resource struct {
 func (e *examination) readTemplate(ctx context.Context) {
 	t := &template{names: make(map[string]string), stack: e.arn}
 	c := call{"template", "cloudformation:GetTemplate", e.Stack}
-	out, err := e.Services.Stacks.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &e.Stack})
+	text, err := signedcall.GetTemplate(ctx, e.Services.Config, e.Stack)
 	if err == nil {
-		err = json.Unmarshal([]byte(aws.ToString(out.TemplateBody)), t)
+		err = json.Unmarshal(text, t)
 	}
 	if err != nil {
 		e.failed(c, err)
 		return
 	}
 	c.action = "cloudformation:ListStackResources"
-	for pages := cloudformation.NewListStackResourcesPaginator(e.Services.Stacks,
-		&cloudformation.ListStackResourcesInput{StackName: &e.Stack}); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			e.failed(c, err)
-			return
-		}
-		for _, r := range page.StackResourceSummaries {
-			t.names[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
-		}
+	resources, err := signedcall.ListStackResources(ctx, e.Services.Config, e.Stack)
+	if err != nil {
+		e.failed(c, err)
+		return
+	}
+	for _, r := range resources {
+		t.names[r.Logical] = r.Physical
 	}
 	e.template = t
 }

@@ -1,22 +1,16 @@
 package stackdoctor_test
 
 import (
-	"context"
-	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
-	formation "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
-	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // object is a JSON object.
@@ -85,20 +79,20 @@ func (a *account) deploy(accessRules string) {
 		a.names[name+"0"], a.names[name+"role0"], a.names[name+"logs0"] = physical, physical+"-role", physical+"-logs"
 		a.template[name+"0"] = object{"Type": "AWS::Lambda::Function", "Properties": properties}
 		a.template[name+"role0"] = object{"Type": "AWS::IAM::Role"}
-		a.functions[physical] = &lambda.GetFunctionConfigurationOutput{
-			CodeSha256:       &digest,
-			State:            lambdatypes.StateActive,
-			LastUpdateStatus: lambdatypes.LastUpdateStatusSuccessful,
-			Runtime:          lambdatypes.RuntimeProvidedal2023,
-			Handler:          aws.String("bootstrap"),
-			MemorySize:       aws.Int32(256),
-			Timeout:          aws.Int32(10),
-			Role:             aws.String("arn:aws:iam::000000000000:role/" + physical + "-role"),
-			LoggingConfig:    &lambdatypes.LoggingConfig{LogGroup: aws.String(physical + "-logs")},
-			EphemeralStorage: &lambdatypes.EphemeralStorage{Size: aws.Int32(512)},
-			Architectures:    []lambdatypes.Architecture{lambdatypes.ArchitectureArm64},
-			LastModified:     aws.String(deployed.Add(2 * time.Minute).Format("2006-01-02T15:04:05.000-0700")),
-			Environment:      &lambdatypes.EnvironmentResponse{Variables: env},
+		a.functions[physical] = &signedcall.Function{
+			CodeSha256:       digest,
+			State:            "Active",
+			LastUpdateStatus: "Successful",
+			Runtime:          "provided.al2023",
+			Handler:          "bootstrap",
+			MemorySize:       256,
+			Timeout:          10,
+			Role:             "arn:aws:iam::000000000000:role/" + physical + "-role",
+			LoggingConfig:    &struct{ LogGroup string }{physical + "-logs"},
+			EphemeralStorage: &struct{ Size int }{512},
+			Architectures:    []string{"arm64"},
+			LastModified:     deployed.Add(2 * time.Minute).Format("2006-01-02T15:04:05.000-0700"),
+			Environment:      &signedcall.FunctionEnvironment{Variables: env},
 		}
 		names, digests = append(names, name+"="+physical), append(digests, name+"="+digest)
 		if name == "pull" {
@@ -125,86 +119,8 @@ func (a *account) deploy(accessRules string) {
 		"routeSettings": object{"ANY /discovery": object{"throttlingRateLimit": 100.0, "throttlingBurstLimit": 500}},
 	}
 	a.api.Account = object{"throttleSettings": object{"rateLimit": 10000.0, "burstLimit": 5000}}
-	a.output(settings.OutputFunctions, strings.Join(names, ","))
-	a.output(settings.OutputFunctionCode, strings.Join(digests, ","))
-}
-
-func (a *account) GetTemplate(context.Context, *cloudformation.GetTemplateInput,
-	...func(*cloudformation.Options)) (*cloudformation.GetTemplateOutput, error) {
-	text, err := json.Marshal(object{"Resources": a.template})
-	if err != nil {
-		return nil, err
-	}
-	return &cloudformation.GetTemplateOutput{TemplateBody: aws.String(string(text))}, a.fails["cloudformation:GetTemplate"]
-}
-
-// ListStackResources returns pages of five.
-func (a *account) ListStackResources(_ context.Context, in *cloudformation.ListStackResourcesInput,
-	_ ...func(*cloudformation.Options)) (*cloudformation.ListStackResourcesOutput, error) {
-	out := &cloudformation.ListStackResourcesOutput{}
-	after := aws.ToString(in.NextToken)
-	for _, logical := range sorted(a.names) {
-		if logical <= after {
-			continue
-		}
-		if len(out.StackResourceSummaries) == 5 {
-			out.NextToken = out.StackResourceSummaries[4].LogicalResourceId
-			break
-		}
-		out.StackResourceSummaries = append(out.StackResourceSummaries, formation.StackResourceSummary{
-			LogicalResourceId: &logical, PhysicalResourceId: aws.String(a.names[logical]),
-		})
-	}
-	return out, a.fails["cloudformation:ListStackResources"]
-}
-
-func (a *account) GetFunctionConcurrency(_ context.Context, in *lambda.GetFunctionConcurrencyInput,
-	_ ...func(*lambda.Options)) (*lambda.GetFunctionConcurrencyOutput, error) {
-	out := &lambda.GetFunctionConcurrencyOutput{}
-	if reserved := a.reserved[*in.FunctionName]; reserved > 0 {
-		out.ReservedConcurrentExecutions = &reserved
-	}
-	return out, a.fails["lambda:GetFunctionConcurrency"]
-}
-
-func (a *account) GetAccountSettings(context.Context, *lambda.GetAccountSettingsInput,
-	...func(*lambda.Options)) (*lambda.GetAccountSettingsOutput, error) {
-	return &lambda.GetAccountSettingsOutput{
-		AccountLimit: &lambdatypes.AccountLimit{ConcurrentExecutions: a.concurrency},
-	}, a.fails["lambda:GetAccountSettings"]
-}
-
-// Get returns lists in pages of one.
-func (a *account) Get(_ context.Context, path string) ([]byte, error) {
-	if err := a.fails["apigateway:GET "+path]; err != nil {
-		return nil, err
-	}
-	path, token, _ := strings.Cut(path, "?nextToken=")
-	page := func(all map[string]string, key, value string) any {
-		names := sorted(all)
-		for i, name := range names {
-			if token != "" && token != name[strings.LastIndex(name, "/")+1:] {
-				continue
-			}
-			out := object{"items": []any{object{key: name, value: all[name]}}}
-			if i+1 < len(names) {
-				out["nextToken"] = names[i+1][strings.LastIndex(names[i+1], "/")+1:]
-			}
-			return out
-		}
-		return object{}
-	}
-	switch path {
-	case "/account":
-		return json.Marshal(a.api.Account)
-	case "/v2/apis/a1b2c3/stages/%24default":
-		return json.Marshal(a.api.Stage)
-	case "/v2/apis/a1b2c3/routes":
-		return json.Marshal(page(a.api.Routes, "routeKey", "target"))
-	case "/v2/apis/a1b2c3/integrations":
-		return json.Marshal(page(a.api.Integrations, "integrationId", "integrationUri"))
-	}
-	return nil, apiError("NotFoundException", "Invalid API identifier specified")
+	a.stack.Outputs[settings.OutputFunctions] = strings.Join(names, ",")
+	a.stack.Outputs[settings.OutputFunctionCode] = strings.Join(digests, ",")
 }
 
 // Each change that someone makes by hand to what the stack deployed is found,
@@ -212,11 +128,11 @@ func (a *account) Get(_ context.Context, path string) ([]byte, error) {
 func TestChangesByHand(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	function := func(name string, do func(f *lambda.GetFunctionConfigurationOutput)) func(*account) {
+	function := func(name string, do func(f *signedcall.Function)) func(*account) {
 		return func(a *account) { do(a.functions["larder-"+name+"-1"]) }
 	}
 	variable := func(name, value string) func(*account) {
-		return function("publish", func(f *lambda.GetFunctionConfigurationOutput) { f.Environment.Variables[name] = value })
+		return function("publish", func(f *signedcall.Function) { f.Environment.Variables[name] = value })
 	}
 	const publish, throttle = "wrong function publish", "wrong throttle"
 	for name, test := range map[string]struct {
@@ -228,41 +144,41 @@ func TestChangesByHand(t *testing.T) {
 		"a variable of Larder":     {variable("LARDER_PUBLISH_FILES", "7"), publish},
 		"a variable with a suffix": {variable("LARDER_ACCESS", accessRules+" "), publish},
 		"a variable of a resource": {variable("LARDER_TABLE", "other"), publish},
-		"a variable of a user pool": {function("discovery", func(f *lambda.GetFunctionConfigurationOutput) {
+		"a variable of a user pool": {function("discovery", func(f *signedcall.Function) {
 			f.Environment.Variables["LARDER_LOGIN"] = `{"issuer":"https://other.example.com"}`
 		}), "wrong function discovery"},
-		"a variable removed": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
+		"a variable removed": {function("publish", func(f *signedcall.Function) {
 			delete(f.Environment.Variables, "GOMEMLIMIT")
 		}), publish},
-		"all variables removed": {function("discovery", func(f *lambda.GetFunctionConfigurationOutput) {
+		"all variables removed": {function("discovery", func(f *signedcall.Function) {
 			delete(f.Environment.Variables, "LARDER_LOGIN")
 		}), "wrong function discovery"},
-		"the role": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.Role = aws.String("arn:aws:iam::000000000000:role/admin")
+		"the role": {function("publish", func(f *signedcall.Function) {
+			f.Role = "arn:aws:iam::000000000000:role/admin"
 		}), publish},
-		"the memory": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.MemorySize = aws.Int32(128)
+		"the memory": {function("publish", func(f *signedcall.Function) {
+			f.MemorySize = 128
 		}), publish},
-		"the timeout": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.Timeout = aws.Int32(3)
+		"the timeout": {function("publish", func(f *signedcall.Function) {
+			f.Timeout = 3
 		}), publish},
-		"the architecture": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.Architectures = []lambdatypes.Architecture{lambdatypes.ArchitectureX8664}
+		"the architecture": {function("publish", func(f *signedcall.Function) {
+			f.Architectures = []string{"x86_64"}
 		}), publish},
-		"the code": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.CodeSha256 = aws.String("other=")
+		"the code": {function("publish", func(f *signedcall.Function) {
+			f.CodeSha256 = "other="
 		}), publish},
-		"the log group": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.LoggingConfig.LogGroup = aws.String("/aws/lambda/larder-publish-1")
+		"the log group": {function("publish", func(f *signedcall.Function) {
+			f.LoggingConfig.LogGroup = "/aws/lambda/larder-publish-1"
 		}), publish},
-		"the runtime": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.Runtime = lambdatypes.RuntimeProvided
+		"the runtime": {function("publish", func(f *signedcall.Function) {
+			f.Runtime = "provided"
 		}), publish},
-		"the storage": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.EphemeralStorage.Size = aws.Int32(1024)
+		"the storage": {function("publish", func(f *signedcall.Function) {
+			f.EphemeralStorage.Size = 1024
 		}), publish},
-		"a layer": {function("publish", func(f *lambda.GetFunctionConfigurationOutput) {
-			f.Layers = []lambdatypes.Layer{{Arn: aws.String("arn:layer:1")}}
+		"a layer": {function("publish", func(f *signedcall.Function) {
+			f.Layers = []signedcall.FunctionLayer{{Arn: "arn:layer:1"}}
 		}), publish},
 		"the reserved concurrency":   {func(a *account) { a.reserved["larder-publish-1"] = 1 }, publish},
 		"reserved concurrency added": {func(a *account) { a.reserved["larder-modules-1"] = 1 }, "wrong function modules"},

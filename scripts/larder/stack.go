@@ -11,15 +11,14 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
-	"github.com/aws/smithy-go"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 	"github.com/larder-registry/larder/pkg/usage/insights"
 )
 
@@ -90,12 +89,8 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 // stackOutputs returns the outputs of a stack. It returns
 // [registry.ErrNotFound] if the stack does not exist.
 func stackOutputs(ctx context.Context, configuration aws.Config, name string) (map[string]string, error) {
-	found, err := cloudformation.NewFromConfig(configuration).DescribeStacks(ctx,
-		&cloudformation.DescribeStacksInput{StackName: &name})
-	var failed smithy.APIError
-	missing := errors.As(err, &failed) && failed.ErrorCode() == "ValidationError" &&
-		strings.Contains(failed.ErrorMessage(), "does not exist")
-	if missing || err == nil && len(found.Stacks) != 1 {
+	stack, err := signedcall.DescribeStack(ctx, configuration, name)
+	if errors.Is(err, registry.ErrNotFound) {
 		return nil, registry.WithHint(
 			fmt.Errorf("cannot open stack %s in region %s: %w", name, configuration.Region, registry.ErrNotFound),
 			"Check the name, the region and the account. AWS_REGION and AWS_PROFILE select the region and the account.")
@@ -103,17 +98,13 @@ func stackOutputs(ctx context.Context, configuration aws.Config, name string) (m
 	if err != nil {
 		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
 	}
-	outputs := make(map[string]string)
-	for _, o := range found.Stacks[0].Outputs {
-		outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
-	}
 	for _, wanted := range []string{
 		settings.OutputTable, settings.OutputBucket, settings.OutputRequestLogs, settings.OutputRequestLogDays,
 	} {
-		if outputs[wanted] == "" {
+		if stack.Outputs[wanted] == "" {
 			return nil, registry.WithHint(fmt.Errorf("cannot open stack %s: it has no output %s", name, wanted),
 				"Check that the stack is a registry, and that its deployment has finished.")
 		}
 	}
-	return outputs, nil
+	return stack.Outputs, nil
 }

@@ -7,12 +7,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // account starts a server that emulates CloudFormation and STS for an account
@@ -155,5 +157,64 @@ func TestStack(t *testing.T) {
 		if out, code := run(test.env, test.args...); code != test.code || !strings.Contains(out, test.want) {
 			t.Errorf("%s: %d\n%s", name, code, out)
 		}
+	}
+}
+
+// clientFunc answers requests instead of a server.
+type clientFunc func(*http.Request) (*http.Response, error)
+
+func (f clientFunc) Do(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Requests to AWS obey the settings of endpoints in the environment and in the
+// configuration file.
+func TestEndpoints(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	for name, test := range map[string]struct {
+		file string
+		env  map[string]string
+		want string
+	}{
+		"none": {want: "https://logs.eu-central-1.amazonaws.com"},
+		"FIPS": {
+			env: map[string]string{"AWS_USE_FIPS_ENDPOINT": "true"}, want: "https://logs-fips.eu-central-1.amazonaws.com",
+		},
+		"dual stack": {file: "use_dualstack_endpoint = true\n", want: "https://logs.eu-central-1.api.aws"},
+		"a service": {
+			file: "services = mine\n[services mine]\ncloudwatch_logs =\n  endpoint_url = http://own\n", want: "http://own",
+		},
+		"ignored": {
+			file: "endpoint_url = http://all\n", env: map[string]string{"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+			want: "https://logs.eu-central-1.amazonaws.com",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, variable := range os.Environ() {
+				if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
+					t.Setenv(name, "")
+				}
+			}
+			t.Setenv("AWS_CONFIG_FILE", file)
+			t.Setenv("AWS_ACCESS_KEY_ID", awstest.AccessKey)
+			t.Setenv("AWS_SECRET_ACCESS_KEY", awstest.SecretKey)
+			for name, value := range test.env {
+				t.Setenv(name, value)
+			}
+			if err := os.WriteFile(file, []byte("[default]\nregion = eu-central-1\n"+test.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			configuration, _, err := awsConfiguration(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			configuration.HTTPClient = clientFunc(func(r *http.Request) (*http.Response, error) {
+				if got := r.URL.Scheme + "://" + r.URL.Host; got != test.want {
+					t.Errorf("got %s, want %s", got, test.want)
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+			})
+			if err := signedcall.StopQuery(t.Context(), configuration, "0"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -1,41 +1,19 @@
 package cloudwatch
 
 import (
-	"io"
+	"encoding/xml"
 	"net/http"
 	"slices"
-
-	"github.com/aws/smithy-go/encoding/cbor"
+	"strings"
 )
 
 // Alarm is a metric alarm with the properties that determine notifications.
 type Alarm struct {
-	Name string
-	// Actions are the ARNs of the targets that it notifies when it begins.
-	Actions []string
-	// Muted means that its actions are off.
-	Muted bool
-}
-
-// DescribeAlarmsPath is the path to which the AWS SDK sends the operation. It
-// uses Smithy RPC v2 CBOR, which moto does not support.
-const DescribeAlarmsPath = "/service/GraniteServiceVersion20100801/operation/DescribeAlarms"
-
-// AlarmNames returns the names in the body of a DescribeAlarms request.
-func AlarmNames(body []byte) ([]string, error) {
-	v, err := cbor.Decode(body)
-	if err != nil {
-		return nil, err
-	}
-	in, _ := v.(cbor.Map)
-	all, _ := in["AlarmNames"].(cbor.List)
-	var names []string
-	for _, v := range all {
-		if name, ok := v.(cbor.String); ok {
-			names = append(names, string(name))
-		}
-	}
-	return names, nil
+	Name string `xml:"AlarmName"`
+	// Actions are the ARNs of the targets that it notifies when it begins, unless
+	// its actions are off.
+	Actions []string `xml:"AlarmActions>member"`
+	Enabled bool     `xml:"ActionsEnabled"`
 }
 
 // Alarms answers DescribeAlarms requests with names, instead of emulators that
@@ -43,45 +21,26 @@ func AlarmNames(body []byte) ([]string, error) {
 type Alarms []Alarm
 
 func (a Alarms) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	if err != nil {
+	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+	if err := r.ParseForm(); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	names, err := AlarmNames(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	var names []string
+	for key, values := range r.PostForm {
+		if strings.HasPrefix(key, "AlarmNames.member.") {
+			names = append(names, values...)
+		}
 	}
-	found := cbor.List{}
+	var out struct {
+		XMLName xml.Name `xml:"DescribeAlarmsResponse"`
+		Found   []Alarm  `xml:"DescribeAlarmsResult>MetricAlarms>member"`
+	}
 	for _, alarm := range a {
-		if !slices.Contains(names, alarm.Name) {
-			continue
+		if slices.Contains(names, alarm.Name) {
+			out.Found = append(out.Found, alarm)
 		}
-		actions := cbor.List{}
-		for _, action := range alarm.Actions {
-			actions = append(actions, cbor.String(action))
-		}
-		found = append(found, cbor.Map{
-			"AlarmName": cbor.String(alarm.Name), "AlarmActions": actions, "ActionsEnabled": cbor.Bool(!alarm.Muted),
-		})
 	}
-	writeCBOR(w, http.StatusOK, cbor.Map{"MetricAlarms": found})
-}
-
-// Deny writes CloudWatch's response to a denied request.
-func Deny(w http.ResponseWriter) {
-	w.Header().Set("X-Amzn-Query-Error", "AccessDenied;Sender")
-	writeCBOR(
-		w,
-		http.StatusForbidden,
-		cbor.Map{"__type": cbor.String("AccessDenied"), "message": cbor.String("not authorized")},
-	)
-}
-
-func writeCBOR(w http.ResponseWriter, status int, v cbor.Value) {
-	w.Header().Set("Smithy-Protocol", "rpc-v2-cbor")
-	w.Header().Set("Content-Type", "application/cbor")
-	w.WriteHeader(status)
-	_, _ = w.Write(cbor.Encode(v))
+	w.Header().Set("Content-Type", "text/xml")
+	_ = xml.NewEncoder(w).Encode(out)
 }

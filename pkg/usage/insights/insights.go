@@ -13,11 +13,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signedcall"
 	"github.com/larder-registry/larder/pkg/usage"
 )
 
@@ -28,13 +27,13 @@ type Log struct {
 	// Retention is how long CloudWatch stores events.
 	Retention time.Duration
 
-	client *cloudwatchlogs.Client
+	config aws.Config
 }
 
 // NewLog returns the log in some log groups. retention is how long CloudWatch
 // stores events.
 func NewLog(config aws.Config, retention time.Duration, groups ...string) *Log {
-	return &Log{groups, retention, cloudwatchlogs.NewFromConfig(config)}
+	return &Log{groups, retention, config}
 }
 
 // timeout bounds a query. A query processes several gigabytes per second.
@@ -83,9 +82,8 @@ func (l *Log) run(ctx context.Context, text string, from, to time.Time) (rows []
 		"Count a shorter period with `--since`.")
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, slow)
 	defer cancel()
-	started, err := l.client.StartQuery(ctx, &cloudwatchlogs.StartQueryInput{
-		LogGroupNames: l.Groups, QueryString: &text, StartTime: aws.Int64(from.Unix()), EndTime: aws.Int64(to.Unix()),
-		Limit: aws.Int32(usage.MaxRows),
+	id, err := signedcall.StartQuery(ctx, l.config, signedcall.LogQuery{
+		Groups: l.Groups, Text: text, From: from.Unix(), To: to.Unix(), Limit: usage.MaxRows,
 	})
 	if err != nil {
 		return nil, explain(ctx, "logs:StartQuery", err)
@@ -93,7 +91,7 @@ func (l *Log) run(ctx context.Context, text string, from, to time.Time) (rows []
 	ended := false
 	defer func() {
 		if !ended {
-			l.stop(ctx, started.QueryId)
+			l.stop(ctx, id)
 		}
 	}()
 	const most = 5 * time.Second
@@ -103,29 +101,29 @@ func (l *Log) run(ctx context.Context, text string, from, to time.Time) (rows []
 			return nil, context.Cause(ctx)
 		case <-time.After(wait):
 		}
-		got, err := l.client.GetQueryResults(ctx, &cloudwatchlogs.GetQueryResultsInput{QueryId: started.QueryId})
+		status, rows, err := signedcall.GetQueryResults(ctx, l.config, id)
 		if err != nil {
 			return nil, explain(ctx, "logs:GetQueryResults", err)
 		}
-		switch got.Status {
-		case types.QueryStatusScheduled, types.QueryStatusRunning, types.QueryStatusUnknown:
+		switch status {
+		case "Scheduled", "Running", "Unknown":
 			continue
-		case types.QueryStatusComplete:
+		case "Complete":
 			ended = true
-			return fields(got.Results), nil
+			return rows, nil
 		default:
 			ended = true
-			return nil, registry.WithHint(fmt.Errorf("CloudWatch ended the query with the status %s", got.Status), "Try again.")
+			return nil, registry.WithHint(fmt.Errorf("CloudWatch ended the query with the status %s", status), "Try again.")
 		}
 	}
 }
 
 // stop ends a query that is no longer needed. If it has ended already or cannot
 // be stopped, nothing is lost.
-func (l *Log) stop(ctx context.Context, id *string) {
+func (l *Log) stop(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, _ = l.client.StopQuery(ctx, &cloudwatchlogs.StopQueryInput{QueryId: id})
+	_ = signedcall.StopQuery(ctx, l.config, id)
 }
 
 // explain adds the sentinel errors of Count.
@@ -147,17 +145,6 @@ func explain(ctx context.Context, permission string, err error) error {
 		return registry.WithHint(fmt.Errorf("%w: %w", registry.ErrUnavailable, err), "Try again later.")
 	}
 	return err
-}
-
-func fields(results [][]types.ResultField) []map[string]string {
-	rows := make([]map[string]string, len(results))
-	for i, result := range results {
-		rows[i] = make(map[string]string, len(result))
-		for _, f := range result {
-			rows[i][aws.ToString(f.Field)] = aws.ToString(f.Value)
-		}
-	}
-	return rows
 }
 
 // collect parses rows, and skips those that no release has logged.

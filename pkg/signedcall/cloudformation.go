@@ -1,0 +1,99 @@
+package signedcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/smithy-go"
+
+	"github.com/larder-registry/larder/pkg/registry/core"
+)
+
+// Stack is a stack of CloudFormation.
+type Stack struct {
+	// ID is its ARN.
+	ID     string `xml:"StackId"`
+	Status string `xml:"StackStatus"`
+	// Created is the time of its creation, and Updated that of its last update, or
+	// nil.
+	Created time.Time  `xml:"CreationTime"`
+	Updated *time.Time `xml:"LastUpdatedTime"`
+	// Outputs are its outputs by key.
+	Outputs map[string]string `xml:"-"`
+}
+
+// DescribeStack returns the stack with a name or an ID. It returns
+// [core.ErrNotFound] if there is none. Only the ID finds a deleted stack.
+func DescribeStack(ctx context.Context, config aws.Config, name string) (Stack, error) {
+	var out struct {
+		Stacks []struct {
+			Stack
+			Values []struct{ OutputKey, OutputValue string } `xml:"Outputs>member"`
+		} `xml:"DescribeStacksResult>Stacks>member"`
+	}
+	err := Query(ctx, config, CloudFormation, "DescribeStacks", url.Values{"StackName": {name}}, &out)
+	failed, ok := errors.AsType[smithy.APIError](err)
+	// There is no special code for that.
+	missing := ok && failed.ErrorCode() == "ValidationError" && strings.Contains(failed.ErrorMessage(), "does not exist")
+	if missing || err == nil && len(out.Stacks) != 1 {
+		return Stack{}, fmt.Errorf("cannot find stack %s: %w", name, core.ErrNotFound)
+	}
+	if err != nil {
+		return Stack{}, err
+	}
+	stack := out.Stacks[0].Stack
+	stack.Outputs = make(map[string]string)
+	for _, output := range out.Stacks[0].Values {
+		stack.Outputs[output.OutputKey] = output.OutputValue
+	}
+	return stack, nil
+}
+
+// GetTemplate returns the template of a stack.
+func GetTemplate(ctx context.Context, config aws.Config, stack string) ([]byte, error) {
+	var out struct {
+		Body []byte `xml:"GetTemplateResult>TemplateBody"`
+	}
+	err := Query(ctx, config, CloudFormation, "GetTemplate", url.Values{"StackName": {stack}}, &out)
+	return out.Body, err
+}
+
+// StackResource is a resource of a stack.
+type StackResource struct {
+	// Logical is its ID in the template, and Physical its ID in AWS.
+	Logical  string `xml:"LogicalResourceId"`
+	Physical string `xml:"PhysicalResourceId"`
+	// Type is its type in the template.
+	Type string `xml:"ResourceType"`
+}
+
+// ListStackResources returns the resources of a stack.
+func ListStackResources(ctx context.Context, config aws.Config, stack string) (all []StackResource, err error) {
+	in := url.Values{"StackName": {stack}}
+	err = pages(in, func() (next string, err error) {
+		var out struct {
+			Resources []StackResource `xml:"ListStackResourcesResult>StackResourceSummaries>member"`
+			Next      string          `xml:"ListStackResourcesResult>NextToken"`
+		}
+		err = Query(ctx, config, CloudFormation, "ListStackResources", in, &out)
+		all = append(all, out.Resources...)
+		return out.Next, err
+	})
+	return all, err
+}
+
+// pages calls page with in for each page of a listing of a Query API.
+func pages(in url.Values, page func() (next string, err error)) error {
+	for {
+		next, err := page()
+		if err != nil || next == "" {
+			return err
+		}
+		in.Set("NextToken", next)
+	}
+}
