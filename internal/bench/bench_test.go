@@ -29,7 +29,7 @@ import (
 // little has small amounts that are enough to run all code.
 var little = amounts{starts: 1, rounds: 1, requests: 2, inits: 1, modules: 3, providers: 2, versions: 12, reads: 2,
 	clients: 3, cold: 6, processes: 2, slow: 50 * time.Millisecond, load: 500 * time.Millisecond, hour: time.Second,
-	hourly: 180, releases: 4, reload: true, mirrored: 5, together: 3, few: 3, many: 50, attacks: 2,
+	hourly: 180, releases: 4, reload: true, few: 3, many: 50, attacks: 2,
 	attackTime: 20 * time.Second}
 
 // functions builds some of the functions, in the fastest way.
@@ -299,48 +299,6 @@ func TestSections(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Each operation needs no more calls than its bounds, on both tables, and two
-// concurrent publishes do not conflict. Their times are not tested.
-func TestCalls(t *testing.T) {
-	t.Parallel()
-	for _, backend := range []string{"SQLite", "DynamoDB"} {
-		t.Run(backend, func(t *testing.T) {
-			t.Parallel()
-			tables, err := measureCalls(t.Context(), t.TempDir(), backend, little)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, table := range tables {
-				for _, row := range table.rows {
-					for i, f := range row.figures {
-						if column := table.columns[i]; f != nil && column.unit != "ms" && f.verdict() == "above" {
-							t.Errorf("%s: %s: %s: %s", table.title, row.name, column.name, f)
-						}
-					}
-				}
-			}
-			found := cells(tables...)
-			for cell, want := range map[string]float64{
-				"--store, module, next version/items of Write": 4, "--registry, module, next version/writes": 4,
-				"5 versions/writes": 5, "module versions/Get": 1, "module versions, not found/Get": 1,
-				"--store, module, next version/object writes": 2, "--registry, module, next version/object writes": 4,
-				"--registry, module, next version/object reads": 6,
-				"mistyped version of a module/Snapshot":         1, "the first and further versions/writes of each": 1,
-			} {
-				if f := found[cell]; f == nil || f.value != want {
-					t.Errorf("%s: %s, want %v", cell, f, want)
-				}
-			}
-			if f := found["--registry, provider, next version/took"]; f == nil || f.value <= 0 {
-				t.Errorf("publishing took %s", f)
-			}
-			if requests := found["module versions/HTTP requests"]; (requests == nil) != (backend == "SQLite") {
-				t.Errorf("module versions/HTTP requests: %s", requests)
-			}
-		})
-	}
 }
 
 // A figure above its bound fails its part, in both output formats.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/http"
 	"sync"
-	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -51,13 +49,10 @@ func (c *callCounter) take() callCount {
 	return count
 }
 
-// countedTable is a table that counts its calls and delays each.
+// countedTable is a table that counts its calls.
 type countedTable struct {
 	catalog.Table
 	*callCounter
-	delay time.Duration
-	// beforeWrite is called before each write, unless it is nil.
-	beforeWrite func(context.Context) error
 }
 
 func (t *countedTable) called(m *method, items int, err error) {
@@ -72,7 +67,6 @@ func (t *countedTable) called(m *method, items int, err error) {
 
 // Get implements catalog.Table.
 func (t *countedTable) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
-	time.Sleep(t.delay)
 	item, err := t.Table.Get(ctx, k)
 	t.add(func(c *callCount) { t.called(&c.get, 1, err) })
 	return item, err
@@ -80,7 +74,6 @@ func (t *countedTable) Get(ctx context.Context, k catalog.Key) (catalog.Item, er
 
 // Snapshot implements catalog.Table.
 func (t *countedTable) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
-	time.Sleep(t.delay)
 	items, err := t.Table.Snapshot(ctx, keys...)
 	t.add(func(c *callCount) { t.called(&c.snapshot, len(items), err) })
 	return items, err
@@ -88,7 +81,6 @@ func (t *countedTable) Snapshot(ctx context.Context, keys ...catalog.Key) ([]cat
 
 // Query implements catalog.Table.
 func (t *countedTable) Query(ctx context.Context, q catalog.Query) (catalog.Page, error) {
-	time.Sleep(t.delay)
 	page, err := t.Table.Query(ctx, q)
 	t.add(func(c *callCount) { t.called(&c.query, len(page.Items), err) })
 	return page, err
@@ -96,12 +88,6 @@ func (t *countedTable) Query(ctx context.Context, q catalog.Query) (catalog.Page
 
 // Write implements catalog.Table.
 func (t *countedTable) Write(ctx context.Context, changes ...catalog.Change) error {
-	time.Sleep(t.delay)
-	if t.beforeWrite != nil {
-		if err := t.beforeWrite(ctx); err != nil {
-			return err
-		}
-	}
 	err := t.Table.Write(ctx, changes...)
 	t.add(func(c *callCount) { t.called(&c.write, len(changes), err) })
 	return err
@@ -163,39 +149,4 @@ func (s countedStore) Keep(ctx context.Context, key string) error {
 func (s countedStore) Remove(ctx context.Context, prefix string) (int, error) {
 	s.wrote()
 	return s.storage.Remove(ctx, prefix)
-}
-
-// uploads returns a handler that counts uploads and passes them to next.
-func (s countedStore) uploads(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPut {
-			s.wrote()
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// meeting makes goroutines wait for one another.
-type meeting struct {
-	mu      sync.Mutex
-	missing int
-	all     chan struct{}
-}
-
-func newMeeting(of int) *meeting { return &meeting{missing: of, all: make(chan struct{})} }
-
-// join returns when the expected number of goroutines has called it. Later
-// calls do not wait.
-func (m *meeting) join(ctx context.Context) error {
-	m.mu.Lock()
-	if m.missing--; m.missing == 0 {
-		close(m.all)
-	}
-	m.mu.Unlock()
-	select {
-	case <-m.all:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

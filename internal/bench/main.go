@@ -45,7 +45,6 @@ var sections = []section{
 	{"cold", "start times and sizes of the functions", nil, cold},
 	{"warm", "work of a request in a function, the table and the bucket", nil, warm},
 	{"init", "init from the registry, compared with a static file server", []string{"tofu"}, initialise},
-	{"calls", "calls of the table and of the object store for each operation", nil, calls},
 	{"scale", "reads from a large registry, compared with a small one", nil, scale},
 	{"search", "lists and searches of a large registry", nil, search},
 	{"pages", "processor time, size and reads of the pages", nil, pages},
@@ -78,8 +77,6 @@ type amounts struct {
 	cold             int           // clients at once of an empty mirror
 	processes        int           // of the function that serves the mirror
 	slow             time.Duration // how long a slow origin takes for each response
-	mirrored         int           // versions that are mirrored at once
-	together         int           // rounds of two publishes at once
 	few, many        int           // modules of the registries that are searched
 	cached           time.Duration // how long functions cache the catalog, and a little more
 	attacks          int           // of each kind of attack, at most
@@ -88,7 +85,7 @@ type amounts struct {
 
 var full = amounts{starts: 31, rounds: 10, requests: 100, inits: 11, modules: 10_000, providers: 2_000, versions: 200,
 	reads: 500, clients: 200, load: time.Minute, hour: 10 * time.Minute, hourly: 360_000, releases: 600, cold: 200,
-	processes: 20, slow: 3 * time.Second, mirrored: 200, together: 20, few: 1_000, many: 20_000,
+	processes: 20, slow: 3 * time.Second, few: 1_000, many: 20_000,
 	cached: 61 * time.Second, attacks: 1 << 20, attackTime: 15 * time.Minute}
 
 func main() {

@@ -15,6 +15,9 @@ import (
 // originPath is the path of an origin's provider registry protocol.
 const originPath = "/v1/providers/"
 
+// tinyProgram is the size of providers' programs, in bytes.
+const tinyProgram = 1 << 10
+
 // newOrigin returns a registry that serves versions of a provider for one
 // platform, signed with a key. Their files are in dir.
 func newOrigin(

@@ -1,0 +1,143 @@
+// Package calls_test counts the calls of the table, of the object store and of
+// origins that each operation makes. testdata/calls.golden has the counts. More
+// calls cost money and time, so a change of any count needs a reason.
+package calls_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/stock"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/releases"
+)
+
+// row has the counts of an operation.
+type row struct {
+	name string
+	count
+}
+
+// TestCalls compares the calls of each operation with the golden file. SQLite
+// and DynamoDB get the same calls.
+func TestCalls(t *testing.T) {
+	onSQLite, onDynamoDB := format(measure(t, openSQLite)), format(measure(t, openDynamoDB))
+	if diff := cmp.Diff(string(onSQLite), string(onDynamoDB)); diff != "" {
+		t.Errorf("the calls of DynamoDB differ (-SQLite +DynamoDB):\n%s", diff)
+	}
+	golden.Equal(t, "testdata/calls.golden", onDynamoDB)
+}
+
+// measure counts the calls of all operations on a kind of registry.
+func measure(t *testing.T, open func(*testing.T) *countedRegistry) (rows []row) {
+	t.Helper()
+	r := open(t)
+	// Each operation depends on the ones before it.
+	for _, operations := range [][]operation{
+		r.publishing(t), r.mirroring(t), r.reading(t), r.listing(), r.deprecating(t), r.withdrawing(),
+	} {
+		rows = append(rows, r.count(t, operations)...)
+	}
+	begin := time.Now()
+	for _, inFunctions := range []bool{false, true} {
+		// In a bubble, no lease needs to be renewed on a slow machine.
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(begin)) // the key is not younger
+			r := open(t)
+			rows = append(rows, r.count(t, r.pulling(t, inFunctions))...)
+		})
+	}
+	return rows
+}
+
+// count runs operations, and counts their calls. On DynamoDB, each call of the
+// table must be one request.
+func (r *countedRegistry) count(t *testing.T, operations []operation) (rows []row) {
+	t.Helper()
+	for _, o := range operations {
+		r.take()
+		if r.dynamo != nil {
+			r.dynamo.Reads()
+		}
+		if err := o.run(t); err != nil {
+			t.Fatalf("%s: %v", o.name, err)
+		}
+		c := r.take()
+		rows = append(rows, row{o.name, c})
+		if r.dynamo == nil {
+			continue
+		}
+		sent := r.dynamo.Reads()
+		calls := c.reads() + c.Write.Calls
+		if requests := sent.GetItem + sent.TransactGetItems + sent.Query + sent.Other; requests != calls {
+			t.Errorf("%s: %d requests to DynamoDB, want one for each of %d calls", o.name, requests, calls)
+		}
+	}
+	return rows
+}
+
+// format returns the golden file: a line for each operation.
+func format(rows []row) []byte {
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "operation\treads\twrites\tGet\tSnapshot\titems\tQuery\titems\titems written\tconflicts\t"+
+		"object reads\tobject writes\torigin")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", r.name, r.reads(), r.Write.Calls,
+			r.Get.Calls, r.Snapshot.Calls, r.Snapshot.Items, r.Query.Calls, r.Query.Items, r.Write.Items, r.Conflicts,
+			r.ObjectReads, r.ObjectWrites, r.Origin)
+	}
+	_ = w.Flush() // it writes to memory
+	return out.Bytes()
+}
+
+// TestTwoAtOnce publishes two providers of a namespace, signed with the same
+// key, at the same time. Each reads its conditions before either writes, and
+// neither has to try again.
+func TestTwoAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *countedRegistry{"SQLite": openSQLite, "DynamoDB": openDynamoDB} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := open(t)
+			for n := range 3 {
+				r.take()
+				group, ctx := errgroup.WithContext(t.Context())
+				kinds := []string{"left", "right"}
+				var reading sync.WaitGroup
+				reading.Add(len(kinds))
+				r.table.beforeWrite = func(context.Context) error {
+					reading.Done()
+					reading.Wait()
+					return nil
+				}
+				for _, kind := range kinds {
+					files := release(t, kind, stock.Version(n+1), 1)
+					address := registry.Provider{Namespace: provider.Namespace, Type: kind}
+					group.Go(func() error {
+						_, err := r.publisher().Provider(ctx, releases.Provider{Dir: files.Dir, Address: address})
+						return err
+					})
+				}
+				if err := group.Wait(); err != nil {
+					t.Fatal(err)
+				}
+				c := r.take()
+				got := map[string]int{"reads": c.reads(), "writes": c.Write.Calls, "conflicts": c.Conflicts}
+				if diff := cmp.Diff(map[string]int{"reads": 6, "writes": 2, "conflicts": 0}, got); diff != "" {
+					t.Errorf("version %d of both (-want +got):\n%s", n+1, diff)
+				}
+			}
+		})
+	}
+}

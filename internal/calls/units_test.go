@@ -1,0 +1,155 @@
+package calls_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/stock"
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/modules"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// TestReadUnits compares the reads of requests for long listings and of large
+// registries with the golden file: of the first request of a process, and of the
+// next one. DynamoDB bills the units.
+func TestReadUnits(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "request\tfirst: GetItem\tQuery\tunits\tnext: GetItem\tQuery\tunits\tbytes")
+	read := func(name string, dynamo *dynamodbtest.Server, from http.Handler, path, token string) {
+		t.Helper()
+		status := http.StatusOK
+		if strings.HasSuffix(path, "/1.9.9/download") {
+			status = http.StatusNoContent
+		}
+		dynamo.Reads()
+		var reads [2]dynamodbtest.Reads
+		for i := range reads {
+			if err := get(t, from, path, token, status); err != nil {
+				t.Fatal(err)
+			}
+			reads[i] = dynamo.Reads()
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, reads[0].GetItem, reads[0].Query, reads[0].Units,
+			reads[1].GetItem, reads[1].Query, reads[1].Units, reads[1].Bytes)
+	}
+	readListings(t, read)
+	for _, namespaces := range []int{40, 1} {
+		readLists(t, namespaces, read)
+	}
+	_ = w.Flush() // it writes to memory
+	golden.Equal(t, "testdata/units.golden", out.Bytes())
+}
+
+type reader func(name string, dynamo *dynamodbtest.Server, from http.Handler, path, token string)
+
+// readListings reads listings and versions with a token.
+func readListings(t *testing.T, read reader) {
+	t.Helper()
+	r := openDynamoDB(t)
+	f := stock.Filler{Table: r.table}
+	for _, versions := range []int{1, 100, 1000, 5000} {
+		f.Module(t, registry.Module{Namespace: "acme", Name: fmt.Sprintf("of-%d", versions), System: "aws"}, versions, 1)
+	}
+	f.Provider(t, provider, r.signer, 500, 1, 11)
+	f.Mirrored(t, mirrored, 500, 14)
+	f.Flush(t)
+	r.allowPulling(t, 500)
+	token := r.token(t, "read:**")
+	ofModules, ofMirror := modules.New(r.catalog.Modules, r.store), mirror.New(r.catalog.Mirror, r.store, nil)
+	ofProviders := func() http.Handler { return providers.NewCaching(r.catalog.Providers, r.catalog, r.store) }
+	fetching := func() http.Handler {
+		policies := admission.NewPolicies(r.catalog, nil)
+		return mirror.New(r.catalog.Mirror, r.store, &mirror.Pulling{Pulled: r.catalog.Mirror, Policies: policies})
+	}
+	const (
+		acme         = "/v1/modules/acme"
+		providerPath = "/v1/providers/acme/note"
+		mirrorPath   = "/v1/mirror/registry.example.com/acme/note"
+	)
+	for _, request := range []struct {
+		name, path string
+		from       http.Handler
+	}{
+		{"versions of a module, 1", acme + "/of-1/aws/versions", ofModules},
+		{"versions of a module, 100", acme + "/of-100/aws/versions", ofModules},
+		{"versions of a module, 1,000", acme + "/of-1000/aws/versions", ofModules},
+		{"versions of a module, 5,000", acme + "/of-5000/aws/versions", ofModules},
+		{"download of a module", acme + "/of-100/aws/1.9.9/download", ofModules},
+		{"versions of a provider, 500 for 11 platforms", providerPath + "/versions", ofProviders()},
+		{"download of a provider with 11 platforms", providerPath + "/5.9.9/download/linux/amd64", ofProviders()},
+		{"index of a mirrored provider, 500 versions", mirrorPath + "/index.json", ofMirror},
+		{"version of a mirrored provider with 14 platforms", mirrorPath + "/5.9.9.json", ofMirror},
+		{"index, if the mirror fetches", mirrorPath + "/index.json", fetching()},
+		{"version, if the mirror fetches", mirrorPath + "/5.9.9.json", fetching()},
+	} {
+		read(request.name, r.dynamo, access.New(access.Settings{}, r.catalog).RequireRead(request.from), request.path, token)
+	}
+}
+
+// allowPulling lets clients make the mirror fetch the provider, whose versions
+// it has just checked.
+func (r *countedRegistry) allowPulling(t *testing.T, versions int) {
+	t.Helper()
+	now := time.Now().UTC().Truncate(time.Second) // so that all times are as long
+	policy := registry.MirrorPolicy{Text: "test", SetAt: now, SetBy: "operator", Rules: []registry.MirrorRule{{
+		Pattern: mirrored.Hostname + "/*/*", Line: 1, Pull: registry.PullOpen, Platforms: stock.Platforms,
+	}}}
+	if _, err := r.catalog.SetMirrorPolicy(t.Context(), policy, "test"); err != nil {
+		t.Fatal(err)
+	}
+	var listing []registry.Version
+	for n := versions; n > 0; n-- {
+		listing = append(listing, stock.Version(n))
+	}
+	index, err := protocol.Compress(protocol.MirrorListing(listing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.catalog.Mirror.UpdatePulled(t.Context(), mirrored, func(found *registry.PulledProvider) bool {
+		found.RequestedAt, found.CheckedAt, found.PolicySetAt, found.Index = now, now, now, index
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readLists reads lists of 1,000 modules with 1 KiB of words each.
+func readLists(t *testing.T, namespaces int, read reader) {
+	t.Helper()
+	dynamo := dynamodbtest.StartLarge("larder")
+	t.Cleanup(dynamo.Close)
+	table := dynamodb.New(awstest.Config(dynamo.URL), "larder")
+	f := stock.Filler{Table: table}
+	namespace := func(i int) string { return fmt.Sprintf("team-%02d", i%namespaces) }
+	for i := range namespaces {
+		f.Namespace(t, namespace(i))
+	}
+	for i := range 1000 {
+		m := registry.Module{Namespace: namespace(i), Name: fmt.Sprintf("module-%05d", i), System: "aws"}
+		f.Entry(t, m, stock.Version(1), strings.Repeat(fmt.Sprintf("input_%05d_with_a_name ", i), registry.MaxWords/23))
+	}
+	f.Flush(t)
+	for _, path := range []string{"/v1/modules?limit=100", "/v1/modules/search?q=input_00999", "/v1/modules/team-00"} {
+		name := fmt.Sprintf("GET %s, 1,000 modules in namespaces: %d", path, namespaces)
+		read(name, dynamo, metadata.New(catalog.New(table), nil, access.Everyone), path, "")
+	}
+}
