@@ -1,6 +1,8 @@
 package functions_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,17 +19,25 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/internal/testkit/stock"
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // span is the time from the first beginning to the last end.
@@ -344,4 +355,186 @@ func TestPublishAPI(t *testing.T) {
 			t.Errorf("uploading through the registry takes %.2f times as long as %s, more than %.2f", ratio, beside, bound)
 		}
 	}
+}
+
+// stocked starts a table with long listings. It returns the environment of
+// functions that read it, and the token of a reader. Reads call no S3.
+func stocked(b *testing.B) (env map[string]string, token string) {
+	b.Helper()
+	const name = "larder"
+	dynamo, err := dynamodbtest.Start(b.Context(), name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(dynamo.Close)
+	table := dynamodb.New(awstest.Config(dynamo.URL), name)
+	d := deployed{catalog: catalog.New(table)}
+	public, err := signing.ParseKey(d.signer(b).Public, time.Now())
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := stock.Filler{Table: table}
+	for _, n := range []int{1, 100, 1000, 5000} {
+		f.Module(b, registry.Module{Namespace: "acme", Name: fmt.Sprintf("of-%d", n), System: "aws"}, n, 1)
+	}
+	note := registry.Provider{Namespace: "acme", Type: "note"}
+	f.Provider(b, note, public.ID, 500, 1, 11)
+	f.Mirrored(b, registry.MirrorProvider{Hostname: "registry.example.com", Provider: note}, 500, 14)
+	f.Flush(b)
+	token, digest := access.NewToken()
+	if err := d.catalog.AddToken(b.Context(), digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}); err != nil {
+		b.Fatal(err)
+	}
+	env = settings.Settings{Table: name, Bucket: "none", PresignLifetime: time.Hour, PathStyle: true}.Environment()
+	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, "http://127.0.0.1:1"
+	return env, token
+}
+
+// readKinds are the measured requests. The first one of a function is also its
+// first request in [BenchmarkStart].
+var readKinds = []struct{ name, function, path string }{
+	{"discovery", "discovery", "/.well-known/terraform.json"},
+	{"versions of a module, 100", "modules", "/v1/modules/acme/of-100/aws/versions"},
+	{"versions of a module, 1", "modules", "/v1/modules/acme/of-1/aws/versions"},
+	{"versions of a module, 1,000", "modules", "/v1/modules/acme/of-1000/aws/versions"},
+	{"versions of a module, 5,000", "modules", "/v1/modules/acme/of-5000/aws/versions"},
+	{"download of a module", "modules", "/v1/modules/acme/of-100/aws/1.9.9/download"},
+	{"versions of a provider, 500 for 11 platforms", "providers", "/v1/providers/acme/note/versions"},
+	{"download of a provider with 11 platforms", "providers", "/v1/providers/acme/note/5.9.9/download/linux/amd64"},
+	{"index of a mirrored provider, 500 versions", "mirror", "/v1/mirror/registry.example.com/acme/note/index.json"},
+	{"version of a mirrored provider with 14 platforms", "mirror", "/v1/mirror/registry.example.com/acme/note/5.9.9.json"},
+	{"description of a provider", "metadata", "/v1/providers/acme/note"},
+	{"home page", "web", "/"},
+}
+
+// eventOf returns the event of a client's request.
+func eventOf(b *testing.B, path, token string) events.APIGatewayV2HTTPRequest {
+	b.Helper()
+	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, path, nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Accept-Encoding", "gzip")
+	e, err := lambda.Event(r, path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+// answers sends an event to a function, which must answer it.
+func answers(b *testing.B, f *lambda.Function, event any) {
+	b.Helper()
+	payload, err := f.Invoke(b.Context(), event)
+	if err != nil || bytes.Contains(payload, []byte(`"errors"`)) {
+		b.Fatalf("%s: %v", payload, err)
+	}
+}
+
+func median(times []float64) float64 {
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+// BenchmarkStart starts each function in turns with one that does nothing. It
+// reports the time until a process requests its first event, and until its first
+// response, beside those of the other.
+func BenchmarkStart(b *testing.B) {
+	// The bounds of the first time. The templates of web call methods by name.
+	most := map[string]float64{"discovery": 1.3, "web": 2}
+	dist, err := built()
+	if err != nil {
+		b.Fatal(err)
+	}
+	bare := filepath.Join(b.TempDir(), "bootstrap")
+	if err := lambda.BuildBare(b.Context(), lambda.Architecture(), bare); err != nil {
+		b.Fatal(err)
+	}
+	env, token := stocked(b)
+	seen := make(map[string]bool)
+	for _, kind := range readKinds {
+		if seen[kind.function] {
+			continue
+		}
+		seen[kind.function] = true
+		b.Run(kind.function, func(b *testing.B) {
+			event := eventOf(b, kind.path, token)
+			var polled, answered [2][]float64 // milliseconds
+			var peak int64
+			for b.Loop() {
+				for i, binary := range []string{bare, filepath.Join(dist, kind.function, "bootstrap")} {
+					f, err := lambda.StartFunction(b.Context(), kind.function, binary, env, lambda.FunctionTimeout)
+					if err != nil {
+						b.Fatal(err)
+					}
+					answers(b, f, event)
+					answered[i] = append(answered[i], time.Since(f.Begun()).Seconds()*1000)
+					polled[i] = append(polled[i], f.Polled().Sub(f.Begun()).Seconds()*1000)
+					if peak, _, err = f.Usage(); err != nil {
+						b.Fatal(err)
+					}
+					f.Close()
+				}
+			}
+			ratio, bound := median(polled[1])/median(polled[0]), cmp.Or(most[kind.function], 3)
+			b.ReportMetric(median(polled[1]), "ms/poll")
+			b.ReportMetric(ratio, "poll/bare")
+			b.ReportMetric(median(answered[1]), "ms/response")
+			b.ReportMetric(median(answered[1])/median(answered[0]), "response/bare")
+			b.ReportMetric(float64(peak>>10)/1024, "MiB")
+			if b.N >= 10 && ratio > bound {
+				b.Errorf("%s polls after %.2f times as long as a bare function, more than %.2f", kind.function, ratio, bound)
+			}
+		})
+	}
+}
+
+// BenchmarkRequest reports the processor time of a function's process for a
+// request, and its peak memory.
+func BenchmarkRequest(b *testing.B) {
+	env, token := stocked(b)
+	processor := func(b *testing.B, f *lambda.Function) float64 {
+		b.Helper()
+		_, used, err := f.Usage()
+		if err != nil {
+			b.Fatal(err)
+		}
+		return float64(used.Microseconds())
+	}
+	for _, kind := range readKinds {
+		b.Run(kind.name, func(b *testing.B) {
+			f, event := start(b, kind.function, env), eventOf(b, kind.path, token)
+			answers(b, f, event)
+			before := processor(b, f)
+			for b.Loop() {
+				answers(b, f, event)
+			}
+			b.ReportMetric((processor(b, f)-before)/float64(b.N), "cpu-µs/op")
+			peak, _, err := f.Usage()
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(peak>>10)/1024, "MiB")
+		})
+	}
+	// In turns, for a bound that does not depend on the machine.
+	b.Run("growth from 100 to 5,000 versions", func(b *testing.B) {
+		const most, each = 5, 50
+		f := start(b, "modules", env)
+		var least [2]float64
+		for b.Loop() {
+			for i, versions := range []string{"100", "5000"} {
+				event, before := eventOf(b, "/v1/modules/acme/of-"+versions+"/aws/versions", token), processor(b, f)
+				for range each {
+					answers(b, f, event)
+				}
+				if took := processor(b, f) - before; least[i] == 0 || took < least[i] {
+					least[i] = took
+				}
+			}
+		}
+		ratio := least[1] / least[0]
+		b.ReportMetric(ratio, "times")
+		if b.N >= 10 && ratio > most {
+			b.Errorf("5,000 versions take %.2f times the processor time of 100, more than %d", ratio, most)
+		}
+	})
 }

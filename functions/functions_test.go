@@ -57,7 +57,7 @@ var built = sync.OnceValues(func() (string, error) {
 })
 
 // start starts the binary of a function that scripts/build has built.
-func start(t *testing.T, name string, env map[string]string) *lambda.Function {
+func start(t testing.TB, name string, env map[string]string) *lambda.Function {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("LEFT OUT: functions are built for Linux")

@@ -129,7 +129,7 @@ func finishRelease(t *testing.T, key keys.SigningKey, dir, prefix, version, sums
 }
 
 // signer creates a key and adds it to the namespace acme.
-func (d deployed) signer(t *testing.T) keys.SigningKey {
+func (d deployed) signer(t testing.TB) keys.SigningKey {
 	t.Helper()
 	key, err := keys.NewSigningKey("Ed25519", 0)
 	if err != nil {

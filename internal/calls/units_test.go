@@ -25,9 +25,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// TestReadUnits compares the reads of requests for long listings and of large
-// registries with the golden file: of the first request of a process, and of the
-// next one. DynamoDB bills the units.
+// TestReadUnits compares reads with the golden file, of long listings and of
+// large registries. The first request of a process reads more than the next one.
+// DynamoDB bills the units.
 func TestReadUnits(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,13 +61,47 @@ func TestSizeOfLargePage(t *testing.T) {
 	}
 }
 
-func BenchmarkLargePage(b *testing.B) {
-	s := newStore(b)
+// withPages returns pages of each kind, by what they show.
+func withPages(t testing.TB) (pages server, paths map[string]string) {
+	t.Helper()
+	s := withProviders(t)
 	s.module("acme/large/aws", "1.0.0", large(300))
-	pages := s.serve()
-	for b.Loop() {
-		if w := pages.get(b, "/modules/acme/large/aws", "Accept-Encoding", "gzip"); w.Code != http.StatusOK {
-			b.Fatalf("status %d", w.Code)
+	for i := range 200 {
+		s.module(fmt.Sprintf("acme/network-%d/aws", i), "1.0.0", large(1))
+	}
+	s.module("acme/vpc/aws", "1.0.0", large(25))
+	s.module("acme/vpc/aws", "1.1.0", large(26))
+	return s.serve(), map[string]string{
+		"home": "/", "search": "/search?q=network", "module": "/modules/acme/vpc/aws", "large": "/modules/acme/large/aws",
+		"Markdown": "/modules/acme/large/aws.md", "versions": "/modules/acme/vpc/aws/versions",
+		"compare": comparePath + "?from=1.0.0&to=1.1.0", "provider": inventory, "mirrored": random,
+	}
+}
+
+// No page has more than 30 KiB when it is compressed.
+func TestPagesAreSmall(t *testing.T) {
+	t.Parallel()
+	pages, paths := withPages(t)
+	for name, path := range paths {
+		w := pages.get(t, path, "Accept-Encoding", "gzip")
+		if w.Code != http.StatusOK || w.Body.Len() > 30<<10 {
+			t.Errorf("%s: status %d, %d bytes", name, w.Code, w.Body.Len())
 		}
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	pages, paths := withPages(b)
+	for _, name := range slices.Sorted(maps.Keys(paths)) {
+		path := paths[name]
+		b.Run(name, func(b *testing.B) {
+			size := len(pages.text(b, http.StatusOK, path))
+			compressed := 0
+			for b.Loop() {
+				compressed = pages.get(b, path, "Accept-Encoding", "gzip").Body.Len()
+			}
+			b.ReportMetric(float64(size), "B")
+			b.ReportMetric(float64(compressed), "B/gzip")
+		})
 	}
 }

@@ -25,7 +25,7 @@ import (
 )
 
 // newData returns the folder of a new registry.
-func newData(t *testing.T) string {
+func newData(t testing.TB) string {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
 	larder(t, "init", "--store", "dir:"+data)

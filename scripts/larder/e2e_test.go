@@ -141,7 +141,7 @@ func (s *server) stop(t *testing.T) {
 }
 
 // publishModule publishes files as a module.
-func publishModule(t *testing.T, data, address, version string, files map[string]string) {
+func publishModule(t testing.TB, data, address, version string, files map[string]string) {
 	t.Helper()
 	dir := t.TempDir()
 	writeFiles(t, dir, files)
@@ -149,7 +149,7 @@ func publishModule(t *testing.T, data, address, version string, files map[string
 }
 
 // larder runs a command, which must succeed, and returns its standard output.
-func larder(t *testing.T, args ...string) string {
+func larder(t testing.TB, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "larder", args...)
@@ -182,7 +182,7 @@ func errorText(printed string) string {
 
 // writeFiles writes files to a folder. The content "-> TARGET" creates a
 // symbolic link.
-func writeFiles(t *testing.T, dir string, files map[string]string) {
+func writeFiles(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
 		path := filepath.Join(dir, name)

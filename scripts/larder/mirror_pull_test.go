@@ -53,7 +53,7 @@ func pullPolicy(mode registry.PullMode, upstreams map[string]string) string {
 }
 
 // opened opens the registry in a folder until the test ends.
-func opened(t *testing.T, data string) *local.Data {
+func opened(t testing.TB, data string) *local.Data {
 	t.Helper()
 	d, err := local.Open(t.Context(), data)
 	if err != nil {

@@ -782,7 +782,7 @@ func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
 }
 
 // authority writes the certificate of a server to a file, and returns its path.
-func authority(t *testing.T, s *httptest.Server) string {
+func authority(t testing.TB, s *httptest.Server) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})

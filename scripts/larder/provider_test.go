@@ -36,7 +36,7 @@ func platforms() []string {
 }
 
 // releaseOf copies the provider's release to a new folder and signs it.
-func releaseOf(t *testing.T, key keys.SigningKey) string {
+func releaseOf(t testing.TB, key keys.SigningKey) string {
 	t.Helper()
 	from, err := built()
 	if err != nil {
@@ -52,7 +52,7 @@ func releaseOf(t *testing.T, key keys.SigningKey) string {
 	return dir
 }
 
-func signingKey(t *testing.T, algorithm string) keys.SigningKey {
+func signingKey(t testing.TB, algorithm string) keys.SigningKey {
 	t.Helper()
 	key, err := keys.NewSigningKey(algorithm, 0)
 	if err != nil {
@@ -62,7 +62,7 @@ func signingKey(t *testing.T, algorithm string) keys.SigningKey {
 }
 
 // keyFile writes the public key to a file.
-func keyFile(t *testing.T, key keys.SigningKey) string {
+func keyFile(t testing.TB, key keys.SigningKey) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key.asc")
 	if err := os.WriteFile(file, key.Public, 0o600); err != nil {
@@ -71,13 +71,13 @@ func keyFile(t *testing.T, key keys.SigningKey) string {
 	return file
 }
 
-func addKey(t *testing.T, data, namespace string, key keys.SigningKey) {
+func addKey(t testing.TB, data, namespace string, key keys.SigningKey) {
 	t.Helper()
 	larder(t, "key", "add", namespace, keyFile(t, key), "--store", "dir:"+data)
 }
 
 // note writes a configuration in which the provider writes a file.
-func note(t *testing.T, source, version, path string) string {
+func note(t testing.TB, source, version, path string) string {
 	t.Helper()
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"main.tf": fmt.Sprintf(`terraform {

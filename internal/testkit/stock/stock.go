@@ -166,9 +166,9 @@ func (f *Filler) Provider(t testing.TB, p registry.Provider, key string, version
 	var listing protocol.ProviderListing
 	for i, v := range newest(versions) {
 		of := packages(p.Path(), p.Type, v, platforms)
-		any := of[0].StoredFile // any file will do
+		like := of[0].StoredFile // any file will do
 		record := registry.ProviderVersion{
-			Version: v, Protocols: []string{"6.0"}, Packages: of, Sums: any, Signature: any, SigningKey: key,
+			Version: v, Protocols: []string{"6.0"}, Packages: of, Sums: like, Signature: like, SigningKey: key,
 			PublishedAt: before(i), PublishedBy: operator,
 		}
 		listing.Versions = append(listing.Versions, protocol.ListProvider(record))
