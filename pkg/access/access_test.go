@@ -518,11 +518,54 @@ func TestBadCredentials(t *testing.T) {
 		"encrypted":                   {"Bearer a.b.c.d.e"},
 		"JSON serialisation":          {`Bearer {"payload":"a"}`},
 	}
+	for _, header := range []string{
+		"Digest username=a", "Negotiate YTpi", "AWS4-HMAC-SHA256 Credential=a", "DPoP " + valid, "Bearer:", "Bearer: " + valid,
+		"Bearer a, Bearer b", "Bearer =", "Bearer ...", "Bearer ....", "Bearer -", "Bearer {}", "Bearer null", "Bearer true",
+		"Bearer %00", "Bearer ' OR '1'='1", "Bearer *", "Bearer ../../x", "Bearer ${jndi:ldap://a}",
+		"Basic " + base64.StdEncoding.EncodeToString([]byte("larder:"+good)),
+	} {
+		bad["the header "+header] = []string{header}
+	}
+	for _, token := range []string{
+		strings.ToUpper(good), "larder_" + strings.ToUpper(good[7:]), good[7:], "pantry_" + good[7:], good + good, good + ".",
+		good + "/", good + "%00", good + "=", "larder_" + strings.Repeat("0", len(good)-7), good[:20] + " " + good[20:],
+		"larder_" + strings.Repeat("\u00e9", 49), base64.StdEncoding.EncodeToString([]byte(good)),
+	} {
+		bad["the token "+token] = []string{"Bearer " + token}
+	}
+	for _, header := range []string{
+		`,"alg":"none"`, `,"alg":["RS256"]`, `,"kid":1`, `,"kid":"' OR 1=1--"`, `,"crit":["b64"],"b64":false`,
+		`,"kid":"evil","jku":"` + people.URL + `/evil"`, `,"kid":"evil","x5u":"` + people.URL + `/evil"`,
+	} {
+		bad["the header with "+header] = []string{"Bearer " + headed(header)}
+	}
+	for _, algorithm := range []string{"", "NONE", "HS512", "RS384", "PS512", "RSA1_5", "dir", "rs256"} {
+		header := `{"alg":"` + algorithm + `","kid":"rsa"}`
+		bad["the algorithm "+algorithm] = []string{"Bearer " + forge(t, rsaKey, header, body)}
+	}
+	for name, values := range map[string][]any{
+		"exp": {0, []int{1}, json.RawMessage("null")}, "nbf": {"x"},
+		"aud": {[]string{"a", "b"}, []string{}, audience + " ", 1, map[string]string{"a": audience}},
+		"iss": {"", 1, people.URL + "?a", strings.ToUpper(people.URL), strings.Replace(people.URL, "://", "://evil@", 1)},
+	} {
+		for _, value := range values {
+			bad[fmt.Sprintf("%s is %#v", name, value)] = []string{"Bearer " + with(name, value)}
+		}
+	}
+	for _, payload := range []string{
+		strings.TrimSuffix(string(body), "}") + `,"iss":"https://evil.example"}`,
+		strings.TrimSuffix(string(body), "}") + `,"aud":"other"}`, strings.TrimSuffix(string(body), "}") + `,"exp":1}`,
+		"", "evil", `"evil"`, "null", "[" + string(body) + "]", string(body) + string(body), strings.Repeat(`{"a":`, 5000),
+	} {
+		bad[fmt.Sprintf("the payload %.300s", payload)] = []string{
+			"Bearer " + forge(t, rsaKey, `{"alg":"RS256","kid":"rsa"}`, []byte(payload)),
+		}
+	}
 	// Some releases of Go do not sign with such a key.
 	if small := forge(t, smallKey, `{"alg":"RS256","kid":"small"}`, body); small != "" {
 		bad["a small key"] = []string{"Bearer " + small}
 	}
-	if len(bad) < 70 {
+	if len(bad) < 140 {
 		t.Errorf("%d credentials", len(bad))
 	}
 	for name, headers := range bad {
@@ -714,6 +757,16 @@ func TestClaims(t *testing.T) {
 		{`{"org": "**"}`, `{"org": -9007199254740993}`, 403},
 		{`{"score": "0.5"}`, `{"score": 0.5}`, 200},
 		{`{"repository": "acme/*"}`, `{"repository": "acme/infra-a"}`, 200},
+		{`{"repository": "acme/infra"}`, `{"repository": "acme/infra/evil"}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": "acme"}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": "ACME/INFRA"}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": "*/*"}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": "**"}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": {"a": "acme/infra"}}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": ""}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": "acme/infra\u0000"}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": "acme/infra/"}`, 403},
+		{`{"repository": "acme/infra"}`, `{"repository": " acme/infra"}`, 403},
 		{`{"https://example.com/role": "reader"}`, `{"https://example.com/role": "reader"}`, 200},
 	} {
 		p := protect(
