@@ -368,14 +368,81 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 	return out
 }
 
+// hostile returns events with further odd parts of paths, bodies and headers, some
+// with a secret that somebody has pasted.
+func hostile(t *testing.T, secret string) map[string]events.APIGatewayV2HTTPRequest {
+	t.Helper()
+	ordinary := recorded(t)["path /v1/modules/acme/vpc/aws/versions"]
+	out := make(map[string]events.APIGatewayV2HTTPRequest)
+	add := func(name string, change func(*events.APIGatewayV2HTTPRequest)) {
+		e := ordinary
+		e.Headers = maps.Clone(ordinary.Headers)
+		change(&e)
+		out[name] = e
+	}
+	path := func(path string) {
+		add("path "+path, func(e *events.APIGatewayV2HTTPRequest) { e.RawPath, e.RequestContext.HTTP.Path = path, path })
+	}
+	for _, part := range []string{
+		"%2e%2e%2f", "..%2f..%2f", "%252e%252e", "a/b", `a\b`, ".", "\u202egnp.exe", "\u2066a\u2069", "\ufeff", "\xff\xfe",
+		"a\nb", "a\r\nSet-Cookie: b=c", "' OR '1'='1", "1; DROP TABLE items;--", `{"S":"a"}`, "{namespace}", "{{7*7}}",
+		"${jndi:ldap://a}", "<script>alert(1)</script>", "-1", "99999999999999999999", "1e309", "\u0661\u0660", "a:b", "con",
+		"\U0001f600", "**", "listing", "version/1.0.0", "%zz", ";a=b", "|id", "$(id)", secret,
+	} {
+		path("/v1/modules/" + part + "/vpc/aws/versions")
+		path("/v1/providers/acme/note/" + part + "/download/linux/amd64")
+		path("/v1/mirror/registry.example.com/" + part + "/note/index.json")
+	}
+	path("/" + secret + ordinary.RawPath)
+	path(ordinary.RawPath + "%3FX-Amz-Signature=" + secret)
+	path(strings.Repeat("/", 5000) + ordinary.RawPath)
+	path("https://evil.example" + ordinary.RawPath)
+	for _, query := range []string{"token=" + secret, "X-Amz-Signature=" + secret, "%zz&&==;\x00\xff"} {
+		add("query "+query, func(e *events.APIGatewayV2HTTPRequest) { e.RawQueryString = query })
+	}
+	for name, value := range map[string]string{
+		"": "a", "host": "a b/\\\x00", "x-evil": strings.Repeat("a", 100<<10), "x-http-method-override": "DELETE",
+		"accept-encoding": strings.Repeat("gzip;q=2,", 2000), "accept": strings.Repeat("/;q=,", 2000),
+		"if-none-match": strings.Repeat(`W/"`, 2000), "range": "bytes=9-1,-,evil", "content-length": "99999999999999999999",
+	} {
+		add("header "+name, func(e *events.APIGatewayV2HTTPRequest) { e.Headers[name] = value })
+	}
+	const large = 6<<20 - 64<<10 // an event of Lambda has 6 MiB
+	for name, body := range map[string]string{
+		"text behind JSON": "{} evil", "a field twice": `{"files":[],"files":null}`,
+		"deep objects":          strings.Repeat(`{"files":`, 20_000),
+		"a number out of range": `{"files":[{"name":"a","size":1e400,"sha256":""}]}`, "UTF-16": "\xff\xfe{\x00}\x00",
+		"control characters": `{"message":"\u0000\u001b[2J\u202e"}`,
+		"much":               `{"message":"` + strings.Repeat("a", large) + `"}`,
+		"XML":                `<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>`, "a form": "message=a",
+	} {
+		add("body of "+name, func(e *events.APIGatewayV2HTTPRequest) {
+			const uploads = "/v1/publish/modules/acme/vpc/aws/1.0.0/uploads"
+			e.RawPath, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.Method, e.Body = uploads, uploads, "POST", body
+			e.Headers["content-type"] = "application/json"
+		})
+	}
+	add("cookies", func(e *events.APIGatewayV2HTTPRequest) { e.Cookies = []string{"a=b", "=", "\x00"} })
+	add("another version", func(e *events.APIGatewayV2HTTPRequest) { e.Version = "1.0" })
+	add("no domain", func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.DomainName = "" })
+	add("an odd address", func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.SourceIP = "evil\n" })
+	add("base64 that breaks off", func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "YW", true })
+	for _, method := range []string{"EVIL", "get", "TRACE", "GET\r\nA: b"} {
+		add("method "+method, func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = method })
+	}
+	return out
+}
+
 // Each function responds to any event with JSON that reveals nothing, or with a
 // page, and never with 5xx.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	all := recorded(t)
-	for what, e := range recorded(t) {
+	maps.Copy(all, hostile(t, d.token))
+	for what, e := range maps.Clone(all) {
 		if e.Headers["authorization"] == "" && e.Headers != nil {
+			e.Headers = maps.Clone(e.Headers)
 			e.Headers["authorization"] = "Bearer " + d.token
 			all["with a token: "+what] = e
 		}
@@ -406,8 +473,10 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s, %.60q: %s", name, what, response.Body)
 			}
 		}
-		if strings.Contains(f.Log(), `"level":"ERROR"`) {
-			t.Errorf("%s has logged errors", name)
+		for _, text := range []string{`"level":"ERROR"`, d.token} {
+			if strings.Contains(f.Log(), text) {
+				t.Errorf("%s has logged %s", name, text)
+			}
 		}
 	}
 }

@@ -2,11 +2,24 @@ package releases_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
 )
+
+func TestParseManifestRefuses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"", "evil", "{}", `{"version":2,"metadata":{"protocol_versions":["6.0"]}}`,
+		`{"version":1,"metadata":{"protocol_versions":[]}}`, strings.Repeat("[", 100_000),
+	} {
+		if protocols, err := releases.ParseManifest([]byte(text)); !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%.60q: protocols %v and error %v, want ErrInvalid", text, protocols, err)
+		}
+	}
+}
 
 func FuzzParseManifest(f *testing.F) {
 	for _, text := range []string{
