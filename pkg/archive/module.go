@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 	"github.com/larder-registry/larder/pkg/safehcl"
 	"github.com/larder-registry/larder/pkg/secrets"
 )
@@ -228,7 +229,7 @@ func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) 
 	}
 	found := make(map[string][]Call)
 	var parser safehcl.Parser
-	var problems registry.Problems
+	var problems core.Problems
 	for _, name := range names {
 		// OpenTofu reads a .tofu file instead of the .tf file of the same name.
 		if _, hidden := configs[tofuTwin(name)]; hidden {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
@@ -478,7 +479,7 @@ func (c *Copier) publish(ctx context.Context, j *job, from registry.CopiedFrom) 
 	}
 	dir, err := os.MkdirTemp("", "larder-copy-*")
 	if err != nil {
-		return registry.DiskFull(err)
+		return core.DiskFull(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	progress.Or(c.Progress).Step(fmt.Sprintf("fetching %s %s", j.Address, j.Version))

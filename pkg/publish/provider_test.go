@@ -25,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -382,7 +383,7 @@ func TestReleaseRefused(t *testing.T) {
 				t.Fatalf("got error %v, want ErrInvalid", err)
 			}
 			record(t, texts, err)
-			if all, ok := errors.AsType[*registry.ProblemsError](err); !ok || len(all.Problems) != test.problems {
+			if all, ok := errors.AsType[*core.ProblemsError](err); !ok || len(all.Problems) != test.problems {
 				t.Errorf("got error %v, want %d problems", err, test.problems)
 			}
 		})

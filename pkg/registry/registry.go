@@ -26,27 +26,6 @@ var (
 	ErrDiskFull        = core.ErrDiskFull
 )
 
-// CodeCorrupt is [core.CodeCorrupt].
-const CodeCorrupt = core.CodeCorrupt
-
-// CodePermission is [core.CodePermission].
-const CodePermission = core.CodePermission
-
-// CodeIssuer is [core.CodeIssuer].
-const CodeIssuer = core.CodeIssuer
-
-// Code is [core.Code].
-func Code(err error) string { return core.Code(err) }
-
-// ProblemsError is [core.ProblemsError].
-type ProblemsError = core.ProblemsError
-
-// ShownProblems is [core.ShownProblems].
-const ShownProblems = core.ShownProblems
-
-// Problems is [core.Problems].
-type Problems = core.Problems
-
 // Errorf is [core.Errorf].
 func Errorf(kind error, format string, args ...any) error {
 	return core.Errorf(kind, format, args...)
@@ -59,9 +38,3 @@ func WithHint(err error, format string, args ...any) error {
 
 // Hint is [core.Hint].
 func Hint(err error) string { return core.Hint(err) }
-
-// DiskFull is [core.DiskFull].
-func DiskFull(err error) error { return core.DiskFull(err) }
-
-// IsPlain is [core.IsPlain].
-func IsPlain(path string) bool { return core.IsPlain(path) }

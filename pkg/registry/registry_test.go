@@ -9,7 +9,6 @@ import (
 	regaddr "github.com/opentofu/registry-address/v2"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 func TestParseModule(t *testing.T) {
@@ -179,37 +178,6 @@ func FuzzParseVersion(f *testing.F) {
 			t.Errorf("ParseTag(v%s) = %v, %v", v, tag, err)
 		}
 	})
-}
-
-// The sentinels and functions are those of package core.
-func TestCore(t *testing.T) {
-	t.Parallel()
-	for err, same := range map[error]error{
-		registry.ErrInvalid:         core.ErrInvalid,
-		registry.ErrUnauthenticated: core.ErrUnauthenticated,
-		registry.ErrBadCredential:   core.ErrBadCredential,
-		registry.ErrForbidden:       core.ErrForbidden,
-		registry.ErrNotFound:        core.ErrNotFound,
-		registry.ErrExists:          core.ErrExists,
-		registry.ErrConflict:        core.ErrConflict,
-		registry.ErrUnavailable:     core.ErrUnavailable,
-	} {
-		if !errors.Is(err, same) {
-			t.Errorf("%v is %v", err, same)
-		}
-	}
-	for path, want := range map[string]bool{
-		"": true, "/v1/a_b-c~d/1.0.0+e": true, "Az09": true,
-		"a b": false, "a%2Fb": false, "\u00e4": false, "a\x00": false,
-		"a:b": false, "a@b": false, "[": false, "`": false, "{": false,
-	} {
-		if got := registry.IsPlain(path); got != want {
-			t.Errorf("registry.IsPlain(%q) = %t, want %t", path, got, want)
-		}
-		if got := core.IsPlain(path); got != want {
-			t.Errorf("core.IsPlain(%q) = %t, want %t", path, got, want)
-		}
-	}
 }
 
 // An address fits into a key of every table and store.

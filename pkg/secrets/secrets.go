@@ -17,6 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // Finding is a secret in a file. It does not contain the secret.
@@ -34,10 +35,10 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d contains a secret (%s)", f.Path, f.Line, f.Kind)
 }
 
-// Check returns the findings as a [*registry.ProblemsError] of
+// Check returns the findings as a [*core.ProblemsError] of
 // registry.ErrInvalid, or nil if there are none.
 func Check(found []Finding) error {
-	var problems registry.Problems
+	var problems core.Problems
 	for _, f := range found {
 		// Any error is ErrInvalid.
 		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, f),

@@ -16,6 +16,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -81,7 +82,7 @@ func (g *Texts) Error(t testing.TB, err error, replace ...string) {
 	if hint := registry.Hint(err); hint != "" {
 		text += "hint: " + hint + "\n"
 	}
-	if code := registry.Code(err); code != "" {
+	if code := core.Code(err); code != "" {
 		text += "code: " + code + "\n"
 	}
 	g.Text(t, text, replace...)

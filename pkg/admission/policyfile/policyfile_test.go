@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/admission/policyfile"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 const policy = `# What we use.
@@ -345,7 +346,7 @@ var upstreams = map[string]string{
 
 // problems returns the problems of an error with their hints.
 func problems(err error) (found []string) {
-	all, ok := errors.AsType[*registry.ProblemsError](err)
+	all, ok := errors.AsType[*core.ProblemsError](err)
 	if !ok {
 		return nil
 	}

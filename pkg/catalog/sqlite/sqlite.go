@@ -28,6 +28,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // Table is a [catalog.Table] in a file. A process can have only one Table of a
@@ -235,7 +236,7 @@ var errReadOnly = errors.New("the folder is read-only")
 func translate(err error, dir string) error {
 	failed, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
-		return registry.DiskFull(err)
+		return core.DiskFull(err)
 	}
 	switch failed.Code() & 0xff { // the primary code, without the details above it
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:

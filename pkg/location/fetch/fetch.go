@@ -29,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/location"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -214,7 +215,7 @@ func (f *Fetcher) unpack(
 ) (err error) {
 	packed, err := os.CreateTemp("", "larder-archive-*")
 	if err != nil {
-		return registry.DiskFull(err)
+		return core.DiskFull(err)
 	}
 	_ = os.Remove(packed.Name()) // Windows removes it below
 	defer func() {
@@ -222,7 +223,7 @@ func (f *Fetcher) unpack(
 		_ = os.Remove(packed.Name())
 	}()
 	if err := f.download(ctx, from, at, packed); err != nil {
-		return registry.DiskFull(err)
+		return core.DiskFull(err)
 	}
 	kind := at.Type
 	if kind == "" {
@@ -235,7 +236,7 @@ func (f *Fetcher) unpack(
 	defer root.Close()
 	u := unpacker{ctx: ctx, root: root}
 	if err := u.unpack(kind, packed); err != nil {
-		return fmt.Errorf("cannot unpack the archive of %s: %w", at.URL.Host, registry.DiskFull(err))
+		return fmt.Errorf("cannot unpack the archive of %s: %w", at.URL.Host, core.DiskFull(err))
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/core"
 )
 
 // gitTimeout bounds the time for one repository.
@@ -78,7 +79,7 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	defer p.close()
 	repository, err := os.MkdirTemp("", "larder-git-*")
 	if err != nil {
-		return registry.DiskFull(err)
+		return core.DiskFull(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(repository)) }()
 	_, end := progress.Or(f.Progress).Transfer("fetching "+shown(at.URL), 0)

@@ -2,9 +2,9 @@
 // These are the parts of package registry that need no parser of addresses and
 // versions.
 //
-// Most packages use it through package registry. Programs that must be small
-// and start fast use it directly. They do without the clients' parsers and
-// their Unicode tables.
+// Most packages use the errors, [Errorf], [WithHint] and [Hint] through package
+// registry. Programs that must be small and start fast use only this package.
+// They do without the clients' parsers and their Unicode tables.
 package core
 
 import (
