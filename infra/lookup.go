@@ -16,19 +16,15 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
-	"github.com/aws/aws-sdk-go-v2/service/apigateway"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
-	formation "github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	dynamo "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/kms"
-	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // lookupTimeout is the timeout of all requests of a lookup together.
@@ -112,23 +108,18 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 
 // readQuotas reads the account's quotas of API Gateway and Lambda in the region.
 func (f *found) readQuotas(ctx context.Context, a *account) {
-	var concurrency int32
+	var concurrency int
 	for _, quota := range []struct {
 		of   string
 		read func(aws.Config) error
 	}{
 		{"API Gateway", func(config aws.Config) error {
-			out, err := apigateway.NewFromConfig(config).GetAccount(ctx, &apigateway.GetAccountInput{})
-			if err == nil && out.ThrottleSettings != nil {
-				f.quota = throttle{int(out.ThrottleSettings.RateLimit), int(out.ThrottleSettings.BurstLimit)}
-			}
+			got, err := signedcall.GetAccountThrottle(ctx, config)
+			f.quota = throttle{int(got.RateLimit), got.BurstLimit}
 			return err
 		}},
-		{"Lambda", func(config aws.Config) error {
-			out, err := lambda.NewFromConfig(config).GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
-			if err == nil && out.AccountLimit != nil {
-				concurrency = out.AccountLimit.ConcurrentExecutions
-			}
+		{"Lambda", func(config aws.Config) (err error) {
+			concurrency, err = signedcall.GetAccountConcurrency(ctx, config)
 			return err
 		}},
 	} {
@@ -289,57 +280,48 @@ func reason(err error) error {
 
 // withoutStack are the states of stacks that were deleted or never completely
 // created.
-var withoutStack = []formation.StackStatus{
-	formation.StackStatusReviewInProgress, formation.StackStatusCreateFailed, formation.StackStatusRollbackComplete,
-	formation.StackStatusRollbackFailed, formation.StackStatusDeleteComplete,
+var withoutStack = []string{
+	"REVIEW_IN_PROGRESS", "CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_COMPLETE",
+}
+
+// withStack are all other states. ListStacks would also return the stacks that
+// were deleted in the last 90 days.
+var withStack = []string{
+	"CREATE_IN_PROGRESS", "CREATE_COMPLETE", "ROLLBACK_IN_PROGRESS", "DELETE_IN_PROGRESS", "DELETE_FAILED",
+	"UPDATE_IN_PROGRESS", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_COMPLETE", "UPDATE_FAILED",
+	"UPDATE_ROLLBACK_IN_PROGRESS", "UPDATE_ROLLBACK_FAILED", "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS",
+	"UPDATE_ROLLBACK_COMPLETE", "IMPORT_IN_PROGRESS", "IMPORT_COMPLETE", "IMPORT_ROLLBACK_IN_PROGRESS",
+	"IMPORT_ROLLBACK_FAILED", "IMPORT_ROLLBACK_COMPLETE",
 }
 
 // stacksOfLarder returns the names of the stacks that have Larder's description.
 func stacksOfLarder(ctx context.Context, cfg aws.Config) ([]string, error) {
-	in := cloudformation.ListStacksInput{StackStatusFilter: slices.DeleteFunc(formation.StackStatus("").Values(),
-		func(s formation.StackStatus) bool { return slices.Contains(withoutStack, s) })}
+	all, err := signedcall.ListStacks(ctx, cfg, withStack...)
 	var names []string
-	pages := cloudformation.NewListStacksPaginator(cloudformation.NewFromConfig(cfg), &in)
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range page.StackSummaries {
-			if aws.ToString(s.TemplateDescription) == stackDescription {
-				names = append(names, aws.ToString(s.StackName))
-			}
+	for _, s := range all {
+		if s.Description == stackDescription {
+			names = append(names, s.Name)
 		}
 	}
-	return names, nil
+	return names, err
 }
 
 // stackOf returns a deployed stack. It returns nil if there is none, or if it
 // was never completely created.
 func stackOf(ctx context.Context, cfg aws.Config, name string) (*deployed, error) {
-	client := cloudformation.NewFromConfig(cfg)
-	out, err := client.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
-	if failed, ok := errors.AsType[smithy.APIError](err); ok && failed.ErrorCode() == "ValidationError" &&
-		strings.Contains(failed.ErrorMessage(), "does not exist") {
+	stack, err := signedcall.DescribeStack(ctx, cfg, name)
+	if errors.Is(err, registry.ErrNotFound) || err == nil && slices.Contains(withoutStack, stack.Status) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	d := &deployed{Outputs: make(map[string]string)}
-	for _, s := range out.Stacks {
-		if slices.Contains(withoutStack, s.StackStatus) {
-			return nil, nil
-		}
-		for _, o := range s.Outputs {
-			d.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
-		}
-	}
-	template, err := client.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &name})
+	template, err := signedcall.GetTemplate(ctx, cfg, name)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal([]byte(aws.ToString(template.TemplateBody)), d); err != nil {
+	d := &deployed{Outputs: stack.Outputs}
+	if err := json.Unmarshal(template, d); err != nil {
 		return nil, fmt.Errorf("cannot read the template of stack %s: %w", name, err)
 	}
 	return d, nil
@@ -412,9 +394,12 @@ func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) 
 // checkKey returns the KMS key that encrypts a store, if it is a customer's.
 // AWS's own keys need no permission.
 func checkKey(ctx context.Context, cfg aws.Config, id string) (store, error) {
-	out, err := kms.NewFromConfig(cfg).DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
-	if err != nil || out.KeyMetadata.KeyManager == kmstypes.KeyManagerTypeAws {
+	var out struct {
+		KeyMetadata struct{ Arn, KeyManager string }
+	}
+	err := signedcall.JSON(ctx, cfg, signedcall.KMS, "DescribeKey", map[string]string{"KeyId": id}, &out)
+	if err != nil || out.KeyMetadata.KeyManager == "AWS" {
 		return store{}, err
 	}
-	return store{key: aws.ToString(out.KeyMetadata.Arn)}, nil
+	return store{key: out.KeyMetadata.Arn}, nil
 }

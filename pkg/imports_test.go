@@ -385,6 +385,7 @@ var rules = []rule{
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
 			"pkg/session", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics", "pkg/admission", "pkg/git",
+			"pkg/signedcall",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
 	},

@@ -54,6 +54,30 @@ func DescribeStack(ctx context.Context, config aws.Config, name string) (Stack, 
 	return stack, nil
 }
 
+// StackSummary is an item in a listing of stacks.
+type StackSummary struct {
+	Name        string `xml:"StackName"`
+	Description string `xml:"TemplateDescription"`
+}
+
+// ListStacks returns the stacks that have one of some statuses.
+func ListStacks(ctx context.Context, config aws.Config, statuses ...string) (all []StackSummary, err error) {
+	in := url.Values{}
+	for i, status := range statuses {
+		in.Set(fmt.Sprintf("StackStatusFilter.member.%d", i+1), status)
+	}
+	err = pages(in, func() (next string, err error) {
+		var out struct {
+			Stacks []StackSummary `xml:"ListStacksResult>StackSummaries>member"`
+			Next   string         `xml:"ListStacksResult>NextToken"`
+		}
+		err = Query(ctx, config, CloudFormation, "ListStacks", in, &out)
+		all = append(all, out.Stacks...)
+		return out.Next, err
+	})
+	return all, err
+}
+
 // GetTemplate returns the template of a stack.
 func GetTemplate(ctx context.Context, config aws.Config, stack string) ([]byte, error) {
 	var out struct {

@@ -2,7 +2,6 @@ package signedcall
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 
@@ -51,20 +50,4 @@ func GetFunctionConcurrency(ctx context.Context, config aws.Config, name string)
 	path := "/2019-09-30/functions/" + url.QueryEscape(name) + "/concurrency"
 	err := REST(ctx, config, Lambda, "GetFunctionConcurrency", http.MethodGet, path, nil, &out)
 	return out.ReservedConcurrentExecutions, err
-}
-
-// GetAccountConcurrency returns how many functions can run at once in the
-// region.
-func GetAccountConcurrency(ctx context.Context, config aws.Config) (int, error) {
-	var out struct {
-		AccountLimit *struct{ ConcurrentExecutions int }
-	}
-	err := REST(ctx, config, Lambda, "GetAccountSettings", http.MethodGet, "/2016-08-19/account-settings", nil, &out)
-	if err == nil && out.AccountLimit == nil {
-		err = errors.New("the response of Lambda has no limit")
-	}
-	if err != nil {
-		return 0, err
-	}
-	return out.AccountLimit.ConcurrentExecutions, nil
 }

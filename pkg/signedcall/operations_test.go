@@ -70,6 +70,9 @@ var operations = map[string]func(*testing.T, aws.Config) (any, error){
 	"DescribeStack": func(t *testing.T, c aws.Config) (any, error) {
 		return signedcall.DescribeStack(t.Context(), c, "larder")
 	},
+	"ListStacks": func(t *testing.T, c aws.Config) (any, error) {
+		return signedcall.ListStacks(t.Context(), c, "CREATE_COMPLETE", "UPDATE_COMPLETE")
+	},
 	"GetTemplate": func(t *testing.T, c aws.Config) (any, error) {
 		text, err := signedcall.GetTemplate(t.Context(), c, "larder")
 		return string(text), err
@@ -85,6 +88,9 @@ var operations = map[string]func(*testing.T, aws.Config) (any, error){
 	},
 	"GetAccountConcurrency": func(t *testing.T, c aws.Config) (any, error) {
 		return signedcall.GetAccountConcurrency(t.Context(), c)
+	},
+	"GetAccountThrottle": func(t *testing.T, c aws.Config) (any, error) {
+		return signedcall.GetAccountThrottle(t.Context(), c)
 	},
 	"DescribeAlarms": func(t *testing.T, c aws.Config) (any, error) {
 		return signedcall.DescribeAlarms(t.Context(), c, "larder-slow", "larder-gone")

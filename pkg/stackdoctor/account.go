@@ -41,17 +41,12 @@ func (e *examination) concurrency(ctx context.Context) {
 // accountThrottle compares the stage's limits together with the account's.
 func (e *examination) accountThrottle(ctx context.Context) {
 	c := call{"account throttle", "apigateway:GET", "/account"}
-	var account struct {
-		ThrottleSettings struct {
-			RateLimit  float64
-			BurstLimit int
-		}
-	}
-	if err := e.gateway(ctx, "GetAccount", "/account", &account); err != nil {
+	account, err := signedcall.GetAccountThrottle(ctx, e.Services.Config)
+	if err != nil {
 		e.failed(c, err)
 		return
 	}
-	most := limits{account.ThrottleSettings.RateLimit, account.ThrottleSettings.BurstLimit}
+	most := limits{account.RateLimit, account.BurstLimit}
 	var all limits
 	for _, l := range e.template.deployedStage().RouteSettings { // all routes have their own
 		all.ThrottlingRateLimit += l.ThrottlingRateLimit
