@@ -11,16 +11,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatch/types"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/smithy-go"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // check is a question that only an AWS account answers. docs/first-deployment.md
@@ -174,17 +171,16 @@ func (d *deployment) deniedCheck(stack *Stack) func(context.Context, *Registry) 
 }
 
 func (d *deployment) concurrencyCheck(ctx context.Context, _ *Registry) (outcome, string, error) {
-	account, err := lambda.NewFromConfig(d.Account).GetAccountSettings(ctx, &lambda.GetAccountSettingsInput{})
+	n, err := signedcall.GetAccountConcurrency(ctx, d.Account)
 	if failed, ok := errors.AsType[smithy.APIError](err); ok {
 		return notChecked, failed.ErrorCode(), nil
 	}
-	if d.Endpoint != "" && (err != nil || account.AccountLimit == nil) {
+	if d.Endpoint != "" && err != nil {
 		return notChecked, "the emulator does not return it", nil //nolint:nilerr // it lacks the call
 	}
 	if err != nil {
 		return "", "", err
 	}
-	n := account.AccountLimit.ConcurrentExecutions
 	return judge(n >= settings.EnoughConcurrency), fmt.Sprint(n), nil
 }
 
@@ -321,18 +317,24 @@ func (d *deployment) awaitAlarm(ctx context.Context, stack *Stack, flooded time.
 	if at < 0 {
 		return differs, "there is no such alarm", nil
 	}
-	client := cloudwatch.NewFromConfig(d.Account)
+	in := url.Values{
+		"AlarmName": {names[at]}, "HistoryItemType": {"StateUpdate"}, "StartDate": {flooded.UTC().Format(time.RFC3339)},
+	}
 	for {
 		// The alarm can have ended meanwhile.
-		history, err := client.DescribeAlarmHistory(ctx, &cloudwatch.DescribeAlarmHistoryInput{
-			AlarmName: &names[at], HistoryItemType: types.HistoryItemTypeStateUpdate, StartDate: &flooded,
-		})
+		var history struct {
+			Items []struct {
+				HistorySummary string
+				Timestamp      time.Time
+			} `xml:"DescribeAlarmHistoryResult>AlarmHistoryItems>member"`
+		}
+		err := signedcall.Query(ctx, d.Account, signedcall.CloudWatch, "DescribeAlarmHistory", in, &history)
 		if err != nil {
 			return "", "", err
 		}
-		for _, item := range history.AlarmHistoryItems {
-			if strings.HasSuffix(aws.ToString(item.HistorySummary), "to ALARM") {
-				took := aws.ToTime(item.Timestamp).Sub(flooded)
+		for _, item := range history.Items {
+			if strings.HasSuffix(item.HistorySummary, "to ALARM") {
+				took := item.Timestamp.Sub(flooded)
 				return judge(took <= alarmWait), fmt.Sprintf("ALARM after %s", took.Round(time.Second)), nil
 			}
 		}

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	dynamodbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // Destroy deletes the resources of a rehearsal: its table and its bucket, which
@@ -31,29 +35,29 @@ func (r *Rehearsal) Destroy(ctx context.Context) error {
 	if err := r.removeRoles(ctx); err != nil { // left by a killed rehearsal
 		return err
 	}
-	found, there, err := describe(ctx, r.Account, StackName)
-	if err != nil {
-		return err
-	}
-	if !there {
+	found, err := signedcall.DescribeStack(ctx, r.Account, StackName)
+	if errors.Is(err, registry.ErrNotFound) {
 		fmt.Fprintf(r.Out, "there is no stack %s\n", StackName)
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	// These are only the resources that the stack itself created, without
 	// adopted tables and buckets. The stack goes last, since it has the list of
 	// them.
-	resources, err := stackResources(ctx, r.Account, StackName)
+	resources, err := signedcall.ListStackResources(ctx, r.Account, StackName)
 	if err != nil {
 		return err
 	}
 	for _, resource := range resources {
-		name := aws.ToString(resource.PhysicalResourceId)
+		name := resource.Physical
 		var err error
-		switch kind := aws.ToString(resource.ResourceType); {
+		switch {
 		case name == "":
-		case kind == "AWS::DynamoDB::Table":
+		case resource.Type == "AWS::DynamoDB::Table":
 			err = r.step("deleting table "+name, func() error { return r.deleteTable(ctx, name) })
-		case kind == "AWS::S3::Bucket":
+		case resource.Type == "AWS::S3::Bucket":
 			err = r.step("deleting bucket "+name, func() error { return r.deleteBucket(ctx, name) })
 		}
 		if err != nil {
@@ -61,18 +65,32 @@ func (r *Rehearsal) Destroy(ctx context.Context) error {
 		}
 	}
 	return r.step("deleting stack "+StackName, func() error {
-		return r.deleteStack(ctx, aws.ToString(found.StackId)) // a deleted stack can be described only by its id
+		return r.deleteStack(ctx, found.ID) // a deleted stack can be described only by its id
 	})
 }
 
 // deleteStack deletes a stack, and waits until it is deleted.
 func (r *Rehearsal) deleteStack(ctx context.Context, id string) error {
-	formation := cloudformation.NewFromConfig(r.Account)
-	if _, err := formation.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &id}); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	in := url.Values{"StackName": {id}}
+	if err := signedcall.Query(ctx, r.Account, signedcall.CloudFormation, "DeleteStack", in, nil); err != nil {
 		return err
 	}
-	return cloudformation.NewStackDeleteCompleteWaiter(formation).Wait(ctx,
-		&cloudformation.DescribeStacksInput{StackName: &id}, timeout)
+	for {
+		stack, err := signedcall.DescribeStack(ctx, r.Account, id)
+		switch {
+		case errors.Is(err, registry.ErrNotFound), err == nil && stack.Status == "DELETE_COMPLETE":
+			return nil
+		case err != nil:
+			return err
+		case strings.HasSuffix(stack.Status, "_FAILED"):
+			return fmt.Errorf("the status of the stack is %s", stack.Status)
+		}
+		if err := sleep(ctx, 5*time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // timeout is the maximum time for one operation of AWS.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,8 +15,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	tabletypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
-	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +23,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/doctor"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // examined is a deployed stack that the command line inspects like an operator.
@@ -34,11 +34,10 @@ type examined struct {
 	account *Account
 	who     operators
 
-	tables    *dynamodb.Client
-	buckets   *s3.Client
-	functions *lambda.Client
-	table     *string
-	bucket    *string
+	tables  *dynamodb.Client
+	buckets *s3.Client
+	table   *string
+	bucket  *string
 }
 
 func (d *deployment) startExamined(t *testing.T, stack *Stack) *examined {
@@ -64,7 +63,6 @@ func (d *deployment) startExamined(t *testing.T, stack *Stack) *examined {
 		who:        who,
 		tables:     dynamodb.NewFromConfig(d.Account),
 		buckets:    d.buckets(),
-		functions:  lambda.NewFromConfig(d.Account),
 		table:      aws.String(stack.Outputs[settings.OutputTable]),
 		bucket:     aws.String(stack.Outputs[settings.OutputBucket]),
 	}
@@ -117,15 +115,15 @@ func (e *examined) findings(t *testing.T) (lines []string, err error) {
 }
 
 // function returns a function's name in Lambda.
-func (e *examined) function(t *testing.T, name string) *string {
+func (e *examined) function(t *testing.T, name string) string {
 	t.Helper()
 	for pair := range strings.SplitSeq(e.stack.Outputs[settings.OutputFunctions], ",") {
 		if physical, ok := strings.CutPrefix(pair, name+"="); ok {
-			return &physical
+			return physical
 		}
 	}
 	t.Fatalf("there is no function %s", name)
-	return nil
+	return ""
 }
 
 // digest returns the digest of code, in Lambda's form.
@@ -189,12 +187,21 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 	ctx := t.Context()
 	fillIn := func() error { return e.fillIn(ctx) }
 	modules := e.function(t, "modules")
-	deployed, err := e.functions.GetFunctionConfiguration(
-		ctx,
-		&lambda.GetFunctionConfigurationInput{FunctionName: modules},
-	)
+	deployed, err := signedcall.GetFunctionConfiguration(ctx, e.Account, modules)
 	if err != nil {
 		t.Fatal(err)
+	}
+	change := func(method, path string, in any) func() error {
+		return func() error {
+			return signedcall.REST(ctx, e.Account, signedcall.Lambda, method, method, path, in, nil)
+		}
+	}
+	own := "/2015-03-31/functions/" + modules
+	configure := func(settings map[string]any) func() error {
+		return change(http.MethodPut, own+"/configuration", settings)
+	}
+	replace := func(code []byte) func() error {
+		return change(http.MethodPut, own+"/code", map[string][]byte{"ZipFile": code})
 	}
 	code := zipped(t, []byte("older"))
 	expire := func(attribute string, on bool) error {
@@ -229,34 +236,19 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 			return err
 		}
 	}
-	configure := func(variables map[string]string) func() error {
-		return func() error {
-			_, err := e.functions.UpdateFunctionConfiguration(
-				ctx,
-				&lambda.UpdateFunctionConfigurationInput{
-					FunctionName: modules,
-					Environment:  &lambdatypes.Environment{Variables: variables},
-				},
-			)
-			return err
-		}
+	environment := func(variables map[string]string) map[string]any {
+		return map[string]any{"Environment": map[string]any{"Variables": variables}}
 	}
-	assume := func(role string) func() error {
-		return func() error {
-			_, err := e.functions.UpdateFunctionConfiguration(ctx,
-				&lambda.UpdateFunctionConfigurationInput{FunctionName: modules, Role: &role})
-			return err
-		}
-	}
+	assume := func(role string) func() error { return configure(map[string]any{"Role": role}) }
 	const versions = "ANY /v1/modules/{namespace}/{name}/{system}/versions"
 	route := func(target string) func() error {
 		return func() error { e.account.API.Routes[versions] = target; return nil }
 	}
 	variables := deployed.Environment.Variables
-	with := func(name, value string) map[string]string {
+	with := func(name, value string) map[string]any {
 		other := maps.Clone(variables)
 		other[name] = value
-		return other
+		return environment(other)
 	}
 	alarms := func(change func(cloudwatch.Alarms) cloudwatch.Alarms) func() error {
 		return func() error {
@@ -396,7 +388,7 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 		{
 			"a function with another table",
 			configure(with("LARDER_TABLE", "other")),
-			configure(variables),
+			configure(environment(variables)),
 			"wrong function modules",
 			*e.table,
 			"1",
@@ -404,7 +396,7 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 		{
 			"a function with other access",
 			configure(with("LARDER_ACCESS", `{"public":["**"]}`)),
-			configure(variables),
+			configure(environment(variables)),
 			"wrong function modules",
 			`{"public":["**"]}`,
 			"1",
@@ -412,7 +404,7 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 		{
 			"a function with another variable",
 			configure(with("AWS_ENDPOINT_URL", "https://attacker.example.com")),
-			configure(variables),
+			configure(environment(variables)),
 			"wrong function modules",
 			"AWS_ENDPOINT_URL",
 			"1",
@@ -420,27 +412,26 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 		{
 			"a function with another role",
 			assume("arn:aws:iam::123456789012:role/admin"),
-			assume(*deployed.Role),
+			assume(deployed.Role),
 			"wrong function modules",
 			"role/admin",
 			"1",
 		},
-		{"a function with reserved concurrency", func() error {
-			_, err := e.functions.PutFunctionConcurrency(ctx, &lambda.PutFunctionConcurrencyInput{
-				FunctionName: modules, ReservedConcurrentExecutions: aws.Int32(1),
-			})
-			return err
-		}, func() error {
-			_, err := e.functions.DeleteFunctionConcurrency(ctx,
-				&lambda.DeleteFunctionConcurrencyInput{FunctionName: modules})
-			return err
-		}, "wrong function modules", "concurrency", "1"},
+		{
+			"a function with reserved concurrency",
+			change(http.MethodPut, "/2017-10-31/functions/"+modules+"/concurrency",
+				map[string]int{"ReservedConcurrentExecutions": 1}),
+			change(http.MethodDelete, "/2017-10-31/functions/"+modules+"/concurrency", nil),
+			"wrong function modules",
+			"concurrency",
+			"1",
+		},
 		{
 			"a route to another function",
 			route("integrations/other"),
 			route(e.stack.API.Routes[versions]),
 			"wrong route " + versions,
-			*modules,
+			modules,
 			"1",
 		},
 		{"another throttle", func() error {
@@ -458,36 +449,19 @@ func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 			"apigateway:GET",
 			"6",
 		},
-		{"a stale function", func() error {
-			_, err := e.functions.UpdateFunctionCode(
-				ctx,
-				&lambda.UpdateFunctionCodeInput{FunctionName: modules, ZipFile: code},
-			)
-			return err
-		}, func() error {
-			_, err := e.functions.UpdateFunctionCode(
-				ctx,
-				&lambda.UpdateFunctionCodeInput{FunctionName: modules, ZipFile: deployedCode},
-			)
-			return err
-		}, "wrong function modules", digest(code), "1"},
-		{"a function is missing", func() error {
-			_, err := e.functions.DeleteFunction(ctx, &lambda.DeleteFunctionInput{FunctionName: modules})
-			return err
-		}, func() error {
-			_, err := e.functions.CreateFunction(ctx, &lambda.CreateFunctionInput{
-				FunctionName:  modules,
-				Code:          &lambdatypes.FunctionCode{ZipFile: deployedCode},
-				Role:          deployed.Role,
-				Runtime:       deployed.Runtime,
-				Handler:       deployed.Handler,
-				Architectures: deployed.Architectures,
-				MemorySize:    deployed.MemorySize,
-				Timeout:       deployed.Timeout,
-				Environment:   &lambdatypes.Environment{Variables: variables},
-			})
-			return err
-		}, "wrong function modules", *modules, "1"},
+		{"a stale function", replace(code), replace(deployedCode), "wrong function modules", digest(code), "1"},
+		{"a function is missing", change(http.MethodDelete, own, nil), change(http.MethodPost, "/2015-03-31/functions",
+			map[string]any{
+				"FunctionName":  modules,
+				"Code":          map[string][]byte{"ZipFile": deployedCode},
+				"Role":          deployed.Role,
+				"Runtime":       deployed.Runtime,
+				"Handler":       deployed.Handler,
+				"Architectures": deployed.Architectures,
+				"MemorySize":    deployed.MemorySize,
+				"Timeout":       deployed.Timeout,
+				"Environment":   map[string]any{"Variables": variables},
+			}), "wrong function modules", modules, "1"},
 		{"a table with another key", func() error {
 			if err := protect(false)(); err != nil {
 				return err

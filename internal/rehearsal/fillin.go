@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -12,7 +13,8 @@ import (
 	tabletypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"github.com/aws/aws-sdk-go-v2/service/sns"
+
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // fillIn sets the properties of resources that moto's CloudFormation ignores.
@@ -20,11 +22,11 @@ import (
 // and the policy. For a table, they are expiry and recovery. It also subscribes
 // to topics.
 func (d *deployment) fillIn(ctx context.Context) error {
-	described, found, err := describe(ctx, d.Account, StackName)
-	if err != nil || !found {
-		return fmt.Errorf("cannot find stack %s after its deploy: %w", StackName, err)
+	described, err := signedcall.DescribeStack(ctx, d.Account, StackName)
+	if err != nil {
+		return fmt.Errorf("cannot read stack %s after its deploy: %w", StackName, err)
 	}
-	id, err := arn.Parse(aws.ToString(described.StackId))
+	id, err := arn.Parse(described.ID)
 	if err != nil {
 		return err
 	}
@@ -171,11 +173,7 @@ func (d *deployment) fillInSubscription(ctx context.Context, t template, propert
 	if err := decode(t.resolve(properties), &s); err != nil {
 		return err
 	}
-	_, err := sns.NewFromConfig(
-		d.Account,
-	).Subscribe(
-		ctx,
-		&sns.SubscribeInput{TopicArn: &s.TopicArn, Protocol: &s.Protocol, Endpoint: &s.Endpoint},
-	)
-	return err
+	return signedcall.Query(ctx, d.Account, signedcall.SNS, "Subscribe", url.Values{
+		"TopicArn": {s.TopicArn}, "Protocol": {s.Protocol}, "Endpoint": {s.Endpoint},
+	}, nil)
 }

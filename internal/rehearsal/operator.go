@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/partition"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // The roles that operators assume. They exist while a stack is used.
@@ -95,14 +95,8 @@ func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, polici
 	if err == nil {
 		as := r.Account.Copy()
 		as.Credentials = credentials.StaticCredentialsProvider{Value: c}
-		stack := StackName
 		err = untilAllowed(ctx, func() error {
-			_, err := cloudformation.NewFromConfig(
-				as,
-			).DescribeStacks(
-				ctx,
-				&cloudformation.DescribeStacksInput{StackName: &stack},
-			)
+			_, err := signedcall.DescribeStack(ctx, as, StackName)
 			return err
 		})
 	}

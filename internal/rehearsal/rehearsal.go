@@ -32,7 +32,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/partition"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // StackName is the name of a rehearsal's stack. A rehearsal changes no other
@@ -443,11 +445,11 @@ func (d *deployment) pathStyle() []string {
 // bootstrap prepares the account for the CDK, if necessary.
 func (d *deployment) bootstrap(ctx context.Context) error {
 	const toolkit = "CDKToolkit"
-	_, found, err := describe(ctx, d.Account, toolkit)
-	if err != nil {
+	_, err := signedcall.DescribeStack(ctx, d.Account, toolkit)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
-	if found {
+	if err == nil {
 		fmt.Fprintf(d.Out, "cdk bootstrap: not needed, since the stack %s exists\n", toolkit)
 		return nil
 	}

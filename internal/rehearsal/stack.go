@@ -21,14 +21,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
-	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // Stack is a deployed registry as AWS describes it.
@@ -89,23 +87,17 @@ type template struct {
 
 // Inspect reads a deployed stack. It returns an error if there is none.
 func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, error) {
-	described, found, err := describe(ctx, account, name)
+	described, err := signedcall.DescribeStack(ctx, account, name)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, fmt.Errorf("there is no stack %s", name)
-	}
-	id, err := arn.Parse(aws.ToString(described.StackId))
+	id, err := arn.Parse(described.ID)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stack{Account: id.AccountID, Region: id.Region, Outputs: make(map[string]string),
+	s := &Stack{Account: id.AccountID, Region: id.Region, Outputs: described.Outputs,
 		Functions: make(map[string]*StackFunction), Routes: make(map[string]string)}
-	s.updated = fmt.Sprint(described.CreationTime, described.LastUpdatedTime)
-	for _, o := range described.Outputs {
-		s.Outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
-	}
+	s.updated = fmt.Sprint(described.Created, described.Updated)
 	t, err := readTemplate(ctx, account, name, id)
 	if err != nil {
 		return nil, err
@@ -150,23 +142,18 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 // readTemplate reads the template and the physical IDs of a deployed stack.
 func readTemplate(ctx context.Context, account aws.Config, name string, id arn.ARN) (template, error) {
 	t := template{account: id.AccountID, region: id.Region, physical: make(map[string]string)}
-	resources, err := stackResources(ctx, account, name)
+	resources, err := signedcall.ListStackResources(ctx, account, name)
 	if err != nil {
 		return template{}, err
 	}
 	for _, r := range resources {
-		t.physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
+		t.physical[r.Logical] = r.Physical
 	}
-	text, err := cloudformation.NewFromConfig(
-		account,
-	).GetTemplate(
-		ctx,
-		&cloudformation.GetTemplateInput{StackName: &name},
-	)
+	text, err := signedcall.GetTemplate(ctx, account, name)
 	if err != nil {
 		return template{}, err
 	}
-	if err := json.Unmarshal([]byte(aws.ToString(text.TemplateBody)), &t); err != nil {
+	if err := json.Unmarshal(text, &t); err != nil {
 		return template{}, fmt.Errorf("cannot read the template of stack %s: %w", name, err)
 	}
 	for logical, r := range t.Resources {
@@ -175,32 +162,6 @@ func readTemplate(ctx context.Context, account aws.Config, name string, id arn.A
 		}
 	}
 	return t, nil
-}
-
-// describe returns a stack, and whether it exists.
-func describe(ctx context.Context, account aws.Config, name string) (stack types.Stack, found bool, err error) {
-	described, err := cloudformation.NewFromConfig(account).DescribeStacks(ctx,
-		&cloudformation.DescribeStacksInput{StackName: &name})
-	if err != nil && strings.Contains(err.Error(), "does not exist") {
-		return types.Stack{}, false, nil
-	}
-	if err != nil || len(described.Stacks) != 1 {
-		return types.Stack{}, false, fmt.Errorf("cannot describe stack %s: %w", name, err)
-	}
-	return described.Stacks[0], true, nil
-}
-
-func stackResources(ctx context.Context, account aws.Config, name string) (all []types.StackResourceSummary,
-	err error) {
-	for pages := cloudformation.NewListStackResourcesPaginator(cloudformation.NewFromConfig(account),
-		&cloudformation.ListStackResourcesInput{StackName: &name}); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("cannot list the resources of stack %s: %w", name, err)
-		}
-		all = append(all, page.StackResourceSummaries...)
-	}
-	return all, nil
 }
 
 // logs returns commands that print the logs of functions in AWS.
@@ -225,13 +186,12 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 	if properties["Runtime"] != "provided.al2023" || properties["Handler"] != "bootstrap" {
 		return nil, fmt.Errorf("its runtime is %v with handler %v", properties["Runtime"], properties["Handler"])
 	}
-	deployed, err := lambda.NewFromConfig(account).GetFunctionConfiguration(ctx,
-		&lambda.GetFunctionConfigurationInput{FunctionName: aws.String(t.physical[logical])})
+	deployed, err := signedcall.GetFunctionConfiguration(ctx, account, t.physical[logical])
 	if err != nil {
 		return nil, err
 	}
-	f := &StackFunction{Name: t.physical[logical], Timeout: time.Duration(aws.ToInt32(deployed.Timeout)) * time.Second,
-		MemoryMiB: int(aws.ToInt32(deployed.MemorySize))}
+	f := &StackFunction{Name: t.physical[logical], Timeout: time.Duration(deployed.Timeout) * time.Second,
+		MemoryMiB: deployed.MemorySize}
 	if deployed.Environment != nil {
 		f.Environment = deployed.Environment.Variables
 	}
@@ -269,7 +229,7 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 	if f.Code, err = io.ReadAll(io.LimitReader(object.Body, 100<<20)); err != nil {
 		return nil, err
 	}
-	if sum := sha256.Sum256(f.Code); base64.StdEncoding.EncodeToString(sum[:]) != aws.ToString(deployed.CodeSha256) {
+	if sum := sha256.Sum256(f.Code); base64.StdEncoding.EncodeToString(sum[:]) != deployed.CodeSha256 {
 		return nil, errors.New("the function's code differs from the template's code")
 	}
 	return f, nil

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 
@@ -62,27 +62,27 @@ func TestHost(t *testing.T) {
 func TestAsTheSDKResolves(t *testing.T) {
 	t.Parallel()
 	for region := range regions {
-		for service, resolve := range map[string]func(context.Context) (smithyendpoints.Endpoint, error){
-			"s3": func(ctx context.Context) (smithyendpoints.Endpoint, error) {
+		for want, resolve := range map[string]func(context.Context) (smithyendpoints.Endpoint, error){
+			partition.Host("s3", region): func(ctx context.Context) (smithyendpoints.Endpoint, error) {
 				return s3.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx,
 					s3.EndpointParameters{Region: &region}.WithDefaults())
 			},
-			"dynamodb": func(ctx context.Context) (smithyendpoints.Endpoint, error) {
+			partition.Host("dynamodb", region): func(ctx context.Context) (smithyendpoints.Endpoint, error) {
 				return dynamodb.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx,
 					dynamodb.EndpointParameters{Region: &region}.WithDefaults())
 			},
-			"lambda": func(ctx context.Context) (smithyendpoints.Endpoint, error) {
-				return lambda.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx,
-					lambda.EndpointParameters{Region: &region}.WithDefaults())
+			"dynamodb." + region + "." + partition.Of(region).DualStack: func(ctx context.Context) (
+				smithyendpoints.Endpoint, error,
+			) {
+				return dynamodb.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx,
+					dynamodb.EndpointParameters{Region: &region, UseDualStack: aws.Bool(true)}.WithDefaults())
 			},
 		} {
 			endpoint, err := resolve(t.Context())
 			if err != nil {
-				t.Errorf("%s in %s: %v", service, region, err)
-				continue
-			}
-			if got := partition.Host(service, region); got != endpoint.URI.Host {
-				t.Errorf("%s in %s: %s, want %s", service, region, got, endpoint.URI.Host)
+				t.Errorf("%s: %v", want, err)
+			} else if endpoint.URI.Host != want {
+				t.Errorf("%s, want %s", want, endpoint.URI.Host)
 			}
 		}
 	}
