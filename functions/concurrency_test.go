@@ -1,7 +1,6 @@
 package functions_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,12 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/lambda"
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -175,43 +174,54 @@ func (d deployed) uploaded(t *testing.T, address string) func() (status int, err
 		t.Fatal(err)
 	}
 	packed := packLarge(t, m)
-	token, digest := access.NewToken()
-	if err := d.catalog.AddToken(t.Context(), digest, registry.Token{
-		Name: m.System, Scopes: []string{"publish:*/acme/**"},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	post := func(path, body string) (int, []byte, error) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+d.gateway.Host+path,
-			bytes.NewReader([]byte(body)))
-		if err != nil {
-			return 0, nil, err
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Content-Type", "application/json")
-		response, err := d.gateway.Client().Do(r)
-		if err != nil {
-			return 0, nil, err
-		}
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		return response.StatusCode, text, err
-	}
-	u := &upload{path: "/v1/publish/" + m.Path() + "/1.0.0/uploads", packed: packed}
-	_, begun, err := post(u.path, u.body())
-	if err == nil {
-		err = u.put(t, string(begun))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := addToken(t, d.catalog, "publish:*/acme/**")
+	inspect := uploader{d.gateway.Client(), "https://" + d.gateway.Host, token}.upload(t, m, "1.0.0", packed)
 	return func() (int, error) {
-		status, body, err := post(u.path+"/"+u.begun.Upload+"/files/0/inspect", "")
+		status, body, err := inspect()
 		if status != http.StatusOK && status != http.StatusAccepted {
 			err = fmt.Errorf("%w %s", err, body)
 		}
 		return status, err
 	}
+}
+
+// uploader publishes archives without the checks of a client.
+type uploader struct {
+	client     *http.Client
+	url, token string
+}
+
+func (u uploader) post(t *testing.T, path, body string) (status int, answer []byte, err error) {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+u.token)
+	r.Header.Set("Content-Type", "application/json")
+	response, err := u.client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	answer, err = io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
+}
+
+// upload uploads the archive of a module. It returns a function that requests the
+// inspection.
+func (u uploader) upload(t *testing.T, m registry.Module, version string, packed []byte) (
+	inspect func() (status int, answer []byte, err error),
+) {
+	t.Helper()
+	up := &upload{path: "/v1/publish/" + m.Path() + "/" + version + "/uploads", packed: packed}
+	_, begun, err := u.post(t, up.path, up.body())
+	if err == nil {
+		err = up.put(t, u.client, string(begun))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() (int, []byte, error) { return u.post(t, up.path+"/"+up.begun.Upload+"/files/0/inspect", "") }
 }
 
 // readEverything sends reads of each kind, four at once.

@@ -399,6 +399,65 @@ func (d pulling) testLog(t *testing.T) {
 	}
 }
 
+// Many clients of an empty mirror use several processes at once. The mirror copies
+// the package once, and requests each document of its origin at most twice.
+func TestPullAtOnce(t *testing.T) {
+	t.Parallel()
+	const clients, processes = 20, 4 // the worker has a process for each, and one for the copy
+	d := deployPull(t, nil)
+	d.gateway = lambda.StartGateway(routes(map[string]*lambda.Pool{"mirror": newPool(t, nil, "mirror", d.invoking)}))
+	t.Cleanup(d.gateway.Close)
+	for _, mode := range []string{"open", "closed"} {
+		path := "/v1/mirror/" + mode + ".example.com/acme/note/"
+		var running sync.WaitGroup
+		free := make(chan struct{}, processes)
+		for range clients {
+			running.Go(func() {
+				free <- struct{}{}
+				defer func() { <-free }()
+				for _, document := range []string{"index.json", "1.0.0.json"} {
+					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+d.gateway.Host+path+document, nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					r.Header.Set("Authorization", "Bearer "+d.token)
+					response, err := d.gateway.Client().Do(r)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = response.Body.Close()
+					if response.StatusCode != http.StatusOK {
+						t.Errorf("%s: %s: %s", mode, document, response.Status)
+					}
+				}
+			})
+		}
+		running.Wait()
+		d.api.Wait()
+		requests := make(map[string]int)
+		for _, received := range d.origin.take() {
+			requests[strings.Fields(received)[0]]++
+		}
+		for path, n := range requests {
+			if n > 2 || n > 1 && strings.HasSuffix(path, ".zip") {
+				t.Errorf("%s: the origin got %d requests for %s", mode, n, path)
+			}
+		}
+		url, _ := d.archive(t, path+"1.0.0.json")
+		if !signedURL.MatchString(url) {
+			t.Errorf("%s: %.120s, want a package in the bucket", mode, url)
+		}
+	}
+	if copies := strings.Count(d.log(), `"message":"copied a version"`); copies != 2 {
+		t.Errorf("%d copies, want one for each mode", copies)
+	}
+	if dropped := d.api.Dropped(); len(dropped) > 0 {
+		t.Errorf("dropped: %v", dropped)
+	}
+}
+
 // A copy that fails is tried three times, and then dropped. In open mode, clients
 // get the version from its origin meanwhile.
 func TestPullFails(t *testing.T) {
