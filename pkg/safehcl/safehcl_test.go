@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"os"
 	"path"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	legacy "github.com/hashicorp/hcl"
 	"github.com/hashicorp/hcl/v2"
@@ -146,20 +148,37 @@ func TestRealFiles(t *testing.T) {
 }
 
 // TestHostile parses attacks on the parser. The stack is large enough for
-// nesting within the limits, and little more.
+// nesting within the limits, and little more. With LARDER_BENCH, it also parses
+// larger ones, of as many tokens as a file may have and of as many bytes. No
+// source may take longer than a publisher waits for.
 func TestHostile(t *testing.T) {
 	debug.SetMaxStack(8 << 20) // the process ends if it needs more
-	for _, input := range hostile.All() {
-		parser := new(safehcl.Parser)
-		parse := parser.Parse
-		if input.JSON {
-			parse = parser.ParseJSON
-		}
-		_, err := parse(t.Context(), "main.tf", input.Make(40_000))
-		if _, rejected := errors.AsType[*safehcl.Error](err); err != nil && !rejected {
-			t.Errorf("%s: %v is not an Error", input.Name, err)
+	const most = 5 * time.Second
+	sizes := []int{40_000}
+	if os.Getenv("LARDER_BENCH") != "" {
+		sizes = append(sizes, 10<<10, 100<<10, 280_000, 400<<10, 1<<20)
+	}
+	var slowest time.Duration
+	for _, size := range sizes {
+		for _, input := range hostile.All() {
+			parser := new(safehcl.Parser)
+			parse := parser.Parse
+			if input.JSON {
+				parse = parser.ParseJSON
+			}
+			source, begun := input.Make(size), time.Now()
+			_, err := parse(t.Context(), "main.tf", source)
+			took := time.Since(begun)
+			slowest = max(slowest, took)
+			if _, rejected := errors.AsType[*safehcl.Error](err); err != nil && !rejected {
+				t.Errorf("%s: %v is not an Error", input.Name, err)
+			}
+			if len(sizes) > 1 && took > most {
+				t.Errorf("%s, %d bytes: it takes %s", input.Name, size, took)
+			}
 		}
 	}
+	t.Logf("the slowest of %d kinds of source takes %s", len(hostile.All()), slowest)
 }
 
 // TestBounds checks that sources just below a limit are accepted, and sources
