@@ -45,14 +45,6 @@ func SetTransport(c *Control, t http.RoundTripper) {
 	}
 }
 
-// SetTimeout sets a longer timeout for requests to issuers. Tests can then
-// distinguish callers that wait from others.
-func SetTimeout(c *Control, d time.Duration) {
-	for _, i := range c.rules.Load().issuers {
-		i.provider.Client.Timeout = d
-	}
-}
-
 // Decisions returns the sizes of the caches.
 func Decisions(c *Control) (good, bad int) {
 	r := c.rules.Load()

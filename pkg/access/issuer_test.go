@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -32,7 +33,8 @@ type testIssuer struct {
 	*httptest.Server
 	down    atomic.Bool
 	fetches atomic.Int64
-	hold    sync.RWMutex // while a test has the lock, the issuer does not respond
+	takes   time.Duration // of each response to RoundTrip
+	mu      sync.RWMutex
 	keys    []jose.JSONWebKey
 	as      string // the issuer in its configuration
 }
@@ -42,8 +44,8 @@ func newIssuer(t testing.TB, keys ...jose.JSONWebKey) *testIssuer {
 	i := &testIssuer{keys: keys}
 	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.fetches.Add(1)
-		i.hold.RLock()
-		defer i.hold.RUnlock()
+		i.mu.RLock()
+		defer i.mu.RUnlock()
 		if i.down.Load() {
 			w.WriteHeader(http.StatusBadGateway)
 			return
@@ -59,17 +61,29 @@ func newIssuer(t testing.TB, keys ...jose.JSONWebKey) *testIssuer {
 	return i
 }
 
+// RoundTrip is the issuer without a network.
+func (i *testIssuer) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(i.takes):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	w := httptest.NewRecorder()
+	i.Config.Handler.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
 // publish replaces the issuer's keys.
 func (i *testIssuer) publish(keys ...jose.JSONWebKey) {
-	i.hold.Lock()
-	defer i.hold.Unlock()
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.keys = keys
 }
 
 // pose replaces the issuer in the issuer's configuration.
 func (i *testIssuer) pose(as string) {
-	i.hold.Lock()
-	defer i.hold.Unlock()
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.as = as
 }
 
@@ -147,7 +161,8 @@ func TestKeys(t *testing.T) {
 	p.want(t, 503, path, token(next, "2"))
 }
 
-// visitors send tokens of an issuer to access control, with a separate clock.
+// visitors send tokens of an issuer to access control, with a separate clock and
+// without a network.
 type visitors struct {
 	*protected
 	*clock.Clock
@@ -163,6 +178,7 @@ func visit(t testing.TB, i *testIssuer) *visitors {
 		control: access.New(parse(t, anySubject(i.URL)), &records{}),
 	}
 	access.SetClock(v.control, v.Clock)
+	access.SetTransport(v.control, i)
 	v.protected = protect(v.control)
 	return v
 }
@@ -216,90 +232,80 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	key, stranger := newKey(t), newKey(t)
-	v := visit(t, newIssuer(t, public(&key.PublicKey, "1")))
-	crowd := func(fetches int64, status int, key *ecdsa.PrivateKey, id string) {
-		t.Helper()
-		v.crowd(t, t.Context(), status, key, id)
-		if n := v.fetches(); n != fetches {
-			t.Errorf("key %q: %d fetches, want %d", id, n, fetches)
+	i := newIssuer(t, public(&key.PublicKey, "1"))
+	synctest.Test(t, func(t *testing.T) {
+		v := visit(t, i)
+		crowd := func(fetches int64, status int, key *ecdsa.PrivateKey, id string) {
+			t.Helper()
+			v.crowd(t, t.Context(), status, key, id)
+			if n := v.fetches(); n != fetches {
+				t.Errorf("key %q: %d fetches, want %d", id, n, fetches)
+			}
 		}
-	}
-	v.issuer.down.Store(true)
-	crowd(1, 503, key, "1")
-	v.Pass(9 * time.Second)
-	crowd(0, 503, key, "1")
-	v.issuer.down.Store(false)
-	v.Pass(time.Second)
-	crowd(2, 200, key, "1")
-	v.Pass(59 * time.Second)
-	crowd(0, 401, stranger, "2")
-	crowd(0, 401, stranger, "1")
-	v.Pass(time.Second)
-	crowd(2, 401, stranger, "2")
-	crowd(0, 401, stranger, "1")
-	crowd(0, 200, key, "1")
-	// If the clock is set back, keys are fetched without waiting.
-	v.Pass(-2 * time.Hour)
-	crowd(2, 200, key, "1")
-	// A day later, with the issuer down, there are ten seconds between two
-	// fetches.
-	v.issuer.down.Store(true)
-	v.Pass(time.Hour)
-	crowd(1, 200, key, "1")
-	crowd(0, 401, stranger, "2")
-	v.Pass(10 * time.Second)
-	crowd(1, 401, stranger, "2")
+		v.issuer.down.Store(true)
+		crowd(1, 503, key, "1")
+		v.Pass(9 * time.Second)
+		crowd(0, 503, key, "1")
+		v.issuer.down.Store(false)
+		v.Pass(time.Second)
+		crowd(2, 200, key, "1")
+		v.Pass(59 * time.Second)
+		crowd(0, 401, stranger, "2")
+		crowd(0, 401, stranger, "1")
+		v.Pass(time.Second)
+		crowd(2, 401, stranger, "2")
+		crowd(0, 401, stranger, "1")
+		crowd(0, 200, key, "1")
+		// If the clock is set back, keys are fetched without waiting.
+		v.Pass(-2 * time.Hour)
+		crowd(2, 200, key, "1")
+		// A day later, with the issuer down, there are ten seconds between two
+		// fetches.
+		v.issuer.down.Store(true)
+		v.Pass(time.Hour)
+		crowd(1, 200, key, "1")
+		crowd(0, 401, stranger, "2")
+		v.Pass(10 * time.Second)
+		crowd(1, 401, stranger, "2")
+	})
 }
-
-// aWhile is much longer than any caller may wait that need not wait for the
-// issuer, and shorter than the timeout for the issuer.
-const (
-	aWhile  = 30 * time.Second
-	forEver = time.Minute
-)
 
 // A caller with a cached key does not wait for a fetch, or for a second if a
 // fetch is due.
 func TestSlowIssuer(t *testing.T) {
 	t.Parallel()
 	key, stranger := newKey(t), newKey(t)
-	v := visit(t, newIssuer(t, public(&key.PublicKey, "1")))
-	access.SetTimeout(v.control, forEver)
-	v.want(t, 200, path, v.token(t, key, "1"))
-	v.fetches()
+	i := newIssuer(t, public(&key.PublicKey, "1"))
+	synctest.Test(t, func(t *testing.T) {
+		v := visit(t, i)
+		v.want(t, 200, path, v.token(t, key, "1"))
+		v.fetches()
+		i.takes = 1500 * time.Millisecond // and there are two requests
+		v.Pass(time.Minute)
+		token := v.token(t, stranger, "2")
+		var other sync.WaitGroup
+		other.Go(func() { v.want(t, 401, path, token) })
+		synctest.Wait()
+		if took := v.crowd(t, t.Context(), 200, key, "1"); took > 0 {
+			t.Errorf("a known key waited for another's fetch: %v", took)
+		}
+		other.Wait()
+		v.fetches()
 
-	v.Pass(time.Minute)
-	v.issuer.hold.Lock()
-	waiting := make(chan int, 1)
-	token := v.token(t, stranger, "2")
-	go func() { waiting <- v.get(t, path, token).Code }()
-	for n := 0; n < 1000 && v.issuer.fetches.Load() == 0; n++ {
-		time.Sleep(time.Millisecond)
-	}
-	if took := v.crowd(t, t.Context(), 200, key, "1"); took > aWhile {
-		t.Errorf("a known key waited for another's fetch: %v", took)
-	}
-	v.issuer.hold.Unlock()
-	if code := <-waiting; code != 401 {
-		t.Error(code)
-	}
-	v.fetches()
-
-	v.Pass(2 * time.Hour)
-	v.issuer.hold.Lock()
-	begin := time.Now()
-	v.want(t, 200, path, v.token(t, key, "1"))
-	if took := time.Since(begin); took > aWhile {
-		t.Errorf("the first caller after an hour waited for %v", took)
-	}
-	if took := v.crowd(t, t.Context(), 200, key, "1"); took > aWhile {
-		t.Errorf("the next callers waited for %v", took)
-	}
-	v.issuer.hold.Unlock()
-	v.want(t, 401, path, v.token(t, stranger, "2")) // this has waited for the fetch
-	if n := v.fetches(); n > 2 {
-		t.Errorf("%d fetches", n)
-	}
+		v.Pass(2 * time.Hour)
+		begin := time.Now()
+		v.want(t, 200, path, v.token(t, key, "1"))
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("the first caller after an hour waited for %v", took)
+		}
+		if took := v.crowd(t, t.Context(), 200, key, "1"); took > 0 {
+			t.Errorf("the next callers waited for %v", took)
+		}
+		v.want(t, 401, path, v.token(t, stranger, "2")) // this waits for the fetch
+		if n := v.fetches(); n != 2 {
+			t.Errorf("%d fetches", n)
+		}
+	})
 }
 
 // A caller that disconnects is not waited for, and causes no more fetches than
@@ -307,20 +313,21 @@ func TestSlowIssuer(t *testing.T) {
 func TestCallersCancel(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
-	v := visit(t, newIssuer(t, public(&key.PublicKey, "1")))
-	access.SetTimeout(v.control, forEver)
-	v.issuer.hold.Lock()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if took := v.crowd(t, ctx, 503, key, "1"); took > aWhile {
-		t.Errorf("they were answered after %v", took)
-	}
-	v.crowd(t, ctx, 503, key, "1")
-	v.issuer.hold.Unlock()
-	v.want(t, 200, path, v.token(t, key, "1"))
-	if n := v.fetches(); n != 2 {
-		t.Errorf("%d fetches", n)
-	}
+	i := newIssuer(t, public(&key.PublicKey, "1"))
+	i.takes = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		v := visit(t, i)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if took := v.crowd(t, ctx, 503, key, "1"); took != 100*time.Millisecond {
+			t.Errorf("they were answered after %v", took)
+		}
+		v.crowd(t, ctx, 503, key, "1")
+		v.want(t, 200, path, v.token(t, key, "1"))
+		if n := v.fetches(); n != 2 {
+			t.Errorf("%d fetches", n)
+		}
+	})
 }
 
 // Keys without an id, or with a reused id, can be replaced too.
