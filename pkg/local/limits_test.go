@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/pipes"
 	"github.com/larder-registry/larder/pkg/local"
 )
 
@@ -31,7 +32,7 @@ const (
 // controls its clock.
 type limitedServer struct {
 	*httptest.Server
-	listener *pipes
+	listener *pipes.Listener
 	bounded  net.Listener
 	dialRaw  func(t *testing.T) net.Conn
 }
@@ -82,69 +83,22 @@ func limited(t *testing.T, listener net.Listener, connections int) (s *httptest.
 // limitedWithin is limited for a bubble of synctest, in which no network is.
 func limitedWithin(t *testing.T, connections int) limitedServer {
 	t.Helper()
-	listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+	listener := pipes.Listen()
 	s, bounded := limited(t, listener, connections)
 	transport, ok := s.Client().Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("the server's client has another transport")
 	}
-	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.dial(ctx) }
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.Dial(ctx) }
 	return limitedServer{s, listener, bounded, func(t *testing.T) net.Conn {
 		t.Helper()
-		conn, err := listener.dial(t.Context())
+		conn, err := listener.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return conn
 	}}
 }
-
-// pipes is a listener within the process. Its connections buffer nothing.
-type pipes struct {
-	accepted chan net.Conn
-	closed   chan struct{}
-	once     sync.Once
-}
-
-func (p *pipes) dial(ctx context.Context) (net.Conn, error) {
-	return p.dialFrom(ctx, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4711})
-}
-
-// from is a connection whose client has an address.
-type from struct {
-	net.Conn
-	address net.Addr
-}
-
-func (c from) RemoteAddr() net.Addr { return c.address }
-
-func (p *pipes) dialFrom(ctx context.Context, address net.Addr) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.accepted <- from{server, address}:
-		return client, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case conn := <-p.accepted:
-		return conn, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
 
 // dial connects with HTTP/1.1.
 func (s limitedServer) dial(t *testing.T) *tls.Conn {
@@ -157,7 +111,14 @@ func (s limitedServer) dial(t *testing.T) *tls.Conn {
 // sendRequest sends a request and does not read the response.
 func sendRequest(t *testing.T, conn net.Conn, path string) {
 	t.Helper()
-	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a.example\r\n\r\n", path); err != nil {
+	sendRequests(t, conn, path, 1)
+}
+
+// sendRequests is sendRequest for several requests at once.
+func sendRequests(t *testing.T, conn net.Conn, path string, count int) {
+	t.Helper()
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: a.example\r\n\r\n", path)
+	if _, err := io.WriteString(conn, strings.Repeat(request, count)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -225,9 +186,7 @@ func TestClientsThatNeverRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		conns[i] = tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // it is this test's server
-		for range 50 {
-			sendRequest(t, conns[i], "/large")
-		}
+		sendRequests(t, conns[i], "/large", 50)
 	}
 	timeout := time.After(time.Minute)
 	for i := range conns {
@@ -388,13 +347,13 @@ func TestOneConnectionMakesRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = 3
-		listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+		listener := pipes.Listen()
 		server := &http.Server{ReadHeaderTimeout: time.Second}
 		limited := local.Limit(server, listener, most, shortWrite)
 		closing, release := make(chan struct{}, most), make(chan struct{})
 		var conns []net.Conn
 		accept := func() {
-			go func() { listener.accepted <- slowlyClosed{closing: closing, release: release} }()
+			go func() { listener.Accepted <- slowlyClosed{closing: closing, release: release} }()
 			conn, err := limited.Accept()
 			if err != nil {
 				t.Error(err)
@@ -446,7 +405,7 @@ func TestResetRequest(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const most = 2
-				listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+				listener := pipes.Listen()
 				server := &http.Server{ReadHeaderTimeout: time.Second}
 				server.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
@@ -454,7 +413,7 @@ func TestResetRequest(t *testing.T) {
 				limited := local.Limit(server, listener, most, shortWrite)
 				defer limited.Close()
 				for range most {
-					go func() { _, _ = listener.dial(t.Context()) }()
+					go func() { _, _ = listener.Dial(t.Context()) }()
 					conn, err := limited.Accept()
 					if err != nil {
 						t.Fatal(err)
@@ -470,7 +429,7 @@ func TestResetRequest(t *testing.T) {
 					_, err := limited.Accept()
 					accepted = err == nil
 				}()
-				_, _ = listener.dial(t.Context())
+				_, _ = listener.Dial(t.Context())
 				synctest.Wait()
 				if !accepted {
 					t.Error("the connections do not make room")
@@ -551,7 +510,7 @@ func TestLimitOptions(t *testing.T) {
 // dialFrom connects from an address.
 func (s limitedServer) dialFrom(t *testing.T, address string) *tls.Conn {
 	t.Helper()
-	conn, err := s.listener.dialFrom(t.Context(), &net.TCPAddr{IP: net.ParseIP(address), Port: 4711})
+	conn, err := s.listener.DialFrom(t.Context(), &net.TCPAddr{IP: net.ParseIP(address), Port: 4711})
 	if err != nil {
 		t.Fatal(err)
 	}
