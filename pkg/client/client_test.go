@@ -18,9 +18,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/pipes"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -37,22 +39,39 @@ type world struct {
 
 func newWorld(t *testing.T, handler http.HandlerFunc) *world {
 	t.Helper()
-	w := &world{}
+	listen := func() net.Listener {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	return worldAt(t, listen(), listen(), handler)
+}
+
+// newWorldWithin is newWorld for a bubble of synctest.
+func newWorldWithin(t *testing.T, handler http.HandlerFunc) *world {
+	t.Helper()
+	return worldAt(t, pipes.Listen(), pipes.Listen(), handler)
+}
+
+func worldAt(t *testing.T, https, http1 net.Listener, handler http.HandlerFunc) *world {
+	t.Helper()
+	w := &world{address: https.Addr().String(), plain: http1.Addr().String()}
 	counted := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.requests.Add(1)
 		handler(rw, r)
 	})
-	server := httptest.NewUnstartedServer(counted)
-	server.Config.ErrorLog = silent()
+	server := &httptest.Server{Listener: https, Config: &http.Server{Handler: counted, ErrorLog: silent()}}
 	server.StartTLS()
-	plain := httptest.NewServer(counted)
+	plain := &httptest.Server{Listener: http1, Config: &http.Server{Handler: counted}}
+	plain.Start()
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		plain.CloseClientConnections()
 		server.Close()
 		plain.Close()
 	})
-	w.address, w.plain = server.Listener.Addr().String(), plain.Listener.Addr().String()
 	trusting, ok := server.Client().Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("the test server's client has another transport")
@@ -60,11 +79,14 @@ func newWorld(t *testing.T, handler http.HandlerFunc) *world {
 	transport := trusting.Clone()
 	transport.TLSClientConfig.ServerName = "example.com" // the host name of the certificate
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		to := w.address
+		to := https
 		if strings.HasSuffix(address, ":80") || address == w.plain {
-			to = w.plain
+			to = http1
 		}
-		return new(net.Dialer).DialContext(ctx, network, to)
+		if within, ok := to.(*pipes.Listener); ok {
+			return within.Dial(ctx)
+		}
+		return new(net.Dialer).DialContext(ctx, network, to.Addr().String())
 	}
 	w.transport = transport
 	return w
@@ -604,46 +626,53 @@ func TestBackoff(t *testing.T) {
 func TestContextEndsWaiting(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Retry-After", "10")
-		status(503)(rw, r)
-		time.AfterFunc(50*time.Millisecond, cancel)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newWorldWithin(t, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Retry-After", "10")
+			status(503)(rw, r)
+			time.AfterFunc(time.Second, cancel)
+		})
+		c := w.client(t)
+		service, err := c.ServiceAt("https://registry.example.com/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_, err = service.GetJSON(ctx, "x", new(any))
+		check(t, texts, err, context.Canceled)
+		_, err = c.Service(ctx, "other.example.com", "providers.v1")
+		check(t, texts, err, context.Canceled)
+		check(t, texts, c.Download(ctx, "https://registry.example.com/x", io.Discard, 1, nil), context.Canceled)
+		if errors.Is(err, registry.ErrUnavailable) {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("it ended after %s", took)
+		}
 	})
-	c := w.client(t)
-	service, err := c.ServiceAt("https://registry.example.com/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	_, err = service.GetJSON(ctx, "x", new(any))
-	check(t, texts, err, context.Canceled)
-	_, err = c.Service(ctx, "other.example.com", "providers.v1")
-	check(t, texts, err, context.Canceled)
-	check(t, texts, c.Download(ctx, "https://registry.example.com/x", io.Discard, 1, nil), context.Canceled)
-	if errors.Is(err, registry.ErrUnavailable) || time.Since(start) > 5*time.Second {
-		t.Errorf("%v after %s", err, time.Since(start))
-	}
 }
 
 // An attempt that could begin only after the deadline is not awaited: the last
 // response explains more than a timeout.
 func TestRetryAfterDeadline(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Retry-After", "10")
-		status(429)(rw, r)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldWithin(t, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Retry-After", "10")
+			status(429)(rw, r)
+		})
+		service, err := w.client(t).ServiceAt("https://registry.example.com/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		_, err = service.GetJSON(ctx, "x", new(any))
+		if !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
+			t.Errorf("%v, and the time is over: %v", err, ctx.Err())
+		}
 	})
-	service, err := w.client(t).ServiceAt("https://registry.example.com/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
-	defer cancel()
-	_, err = service.GetJSON(ctx, "x", new(any))
-	if !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
-		t.Errorf("%v, and the time is over: %v", err, ctx.Err())
-	}
 }
 
 // hang waits until the client gives up, and then closes the connection: a
@@ -656,15 +685,14 @@ func hang(_ http.ResponseWriter, r *http.Request) {
 func TestAttemptTimesOut(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	w := newWorld(t, hang)
-	c := w.client(t)
-	c.SetTimes(time.Second, time.Millisecond, 30*time.Millisecond)
-	service, err := c.ServiceAt("https://registry.example.com/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = service.GetJSON(t.Context(), "x?"+secret, new(any))
-	check(t, texts, err, registry.ErrUnavailable)
+	synctest.Test(t, func(t *testing.T) {
+		service, err := newWorldWithin(t, hang).client(t).ServiceAt("https://registry.example.com/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = service.GetJSON(t.Context(), "x?"+secret, new(any))
+		check(t, texts, err, registry.ErrUnavailable)
+	})
 }
 
 func TestConnections(t *testing.T) {
@@ -881,7 +909,6 @@ func TestDownload(t *testing.T) {
 		want     string
 		err      error
 		attempts int32
-		idle     bool // with a short idle timeout, and a shorter one for metadata
 	}{
 		"whole": {answer: func(w http.ResponseWriter, r *http.Request, _ int32) {
 			if r.Header.Get("Authorization") != "" || r.Header.Get("Accept-Encoding") != "identity" ||
@@ -929,20 +956,6 @@ func TestDownload(t *testing.T) {
 			chunks(w)
 			panic(http.ErrAbortHandler)
 		}, err: registry.ErrUnavailable, attempts: 1},
-		"idle": {answer: func(w http.ResponseWriter, r *http.Request, _ int32) {
-			_, _ = io.WriteString(w, "content")
-			w.(http.Flusher).Flush()
-			hang(w, r)
-		}, err: registry.ErrUnavailable, attempts: 1, idle: true},
-		"idle from the start": {answer: func(w http.ResponseWriter, r *http.Request, _ int32) { hang(w, r) },
-			err: registry.ErrUnavailable, attempts: 1, idle: true},
-		"slow but steady": {answer: func(w http.ResponseWriter, _ *http.Request, _ int32) {
-			for range 100 { // in total longer than the idle timeout
-				_, _ = io.WriteString(w, "x")
-				w.(http.Flusher).Flush()
-				time.Sleep(15 * time.Millisecond)
-			}
-		}, want: strings.Repeat("x", 100), attempts: 1, idle: true},
 		"unauthorized": {answer: refuse(401), err: registry.ErrUnauthenticated, attempts: 1},
 		"expired":      {answer: refuse(403), err: registry.ErrForbidden, attempts: 1},
 		"absent":       {answer: refuse(404), err: registry.ErrNotFound, attempts: 1},
@@ -955,9 +968,6 @@ func TestDownload(t *testing.T) {
 			var w *world
 			w = newWorld(t, func(rw http.ResponseWriter, r *http.Request) { test.answer(rw, r, w.requests.Load()) })
 			c := w.client(t, "TF_TOKEN_registry_example_com="+secret)
-			if test.idle {
-				c.SetTimes(time.Second, time.Millisecond, 100*time.Millisecond)
-			}
 			limit := test.limit
 			if limit == 0 {
 				limit = 1 << 20
@@ -982,6 +992,54 @@ func TestDownload(t *testing.T) {
 			if n := w.requests.Load(); n != test.attempts {
 				t.Errorf("%d attempts, want %d", n, test.attempts)
 			}
+		})
+	}
+}
+
+// A download ends if no bytes arrive for a while. It may take any time in total.
+func TestIdleDownload(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	const size = 100
+	for name, test := range map[string]struct {
+		handler http.HandlerFunc
+		err     error
+		took    time.Duration
+	}{
+		"idle": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "content")
+			w.(http.Flusher).Flush()
+			hang(w, r)
+		}, registry.ErrUnavailable, 10 * time.Second},
+		"idle from the start": {hang, registry.ErrUnavailable, 10 * time.Second},
+		"slow but steady": {func(w http.ResponseWriter, _ *http.Request) {
+			for range size {
+				_, _ = io.WriteString(w, "x")
+				w.(http.Flusher).Flush()
+				time.Sleep(9 * time.Second)
+			}
+		}, nil, size * 9 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorldWithin(t, test.handler)
+				c := w.client(t)
+				c.SetTimes(10*time.Second, time.Millisecond, time.Second) // the last one is for metadata
+				var got bytes.Buffer
+				begin := time.Now()
+				err := c.Download(t.Context(), "https://registry.example.com/a.zip", &got, 1<<20, nil)
+				check(t, texts, err, test.err)
+				if took := time.Since(begin); took != test.took {
+					t.Errorf("it took %s, want %s", took, test.took)
+				}
+				if n := got.Len(); err == nil && n != size {
+					t.Errorf("%d bytes came, want %d", n, size)
+				}
+				if n := w.requests.Load(); n != 1 {
+					t.Errorf("%d attempts", n)
+				}
+			})
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
-	"time"
+	"testing/synctest"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/client"
@@ -141,19 +141,20 @@ func TestUploadOfABrokenFile(t *testing.T) {
 func TestUploadThatStops(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		hang(w, r)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldWithin(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			hang(w, r)
+		})
+		c := w.client(t)
+		u := client.Upload{URL: "https://bucket.example.com/", Size: 3, Open: opener([]byte("abc"))}
+		check(t, texts, c.Upload(t.Context(), u), registry.ErrUnavailable)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Upload(ctx, u); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
 	})
-	c := w.client(t)
-	c.SetTimes(50*time.Millisecond, time.Millisecond, time.Second)
-	u := client.Upload{URL: "https://bucket.example.com/", Size: 3, Open: opener([]byte("abc"))}
-	check(t, texts, c.Upload(t.Context(), u), registry.ErrUnavailable)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := c.Upload(ctx, u); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
 }
 
 func TestUploadRefuses(t *testing.T) {
