@@ -369,7 +369,7 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 }
 
 // hostile returns events with further odd parts of paths, bodies and headers, some
-// with a secret that somebody has pasted.
+// with a secret that someone has pasted.
 func hostile(t *testing.T, secret string) map[string]events.APIGatewayV2HTTPRequest {
 	t.Helper()
 	ordinary := recorded(t)["path /v1/modules/acme/vpc/aws/versions"]

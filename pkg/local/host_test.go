@@ -110,10 +110,10 @@ func TestHostOfKilled(t *testing.T) {
 		servers []local.Running
 		want    string
 	}{
-		"one that runs":             {[]local.Running{runs, ended, named}, runs.Host},
-		"one that runs is newer":    {[]local.Running{named, ended, runs}, runs.Host},
-		"none runs":                 {[]local.Running{named, ended}, ended.Host},
-		"none":                      {nil, ""},
+		"one that runs":          {[]local.Running{runs, ended, named}, runs.Host},
+		"one that runs is newer": {[]local.Running{named, ended, runs}, runs.Host},
+		"none runs":              {[]local.Running{named, ended}, ended.Host},
+		"none":                   {nil, ""},
 	} {
 		dir := t.TempDir()
 		if err := local.WriteServers(dir, test.servers); err != nil {

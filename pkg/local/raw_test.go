@@ -14,7 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 )
 
-// The forms of raw requests for METHOD and PATH. SECRET is a text that somebody
+// The forms of raw requests for METHOD and PATH. SECRET is a text that someone
 // has pasted into the address.
 var (
 	requestLines = []string{

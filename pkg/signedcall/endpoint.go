@@ -93,7 +93,7 @@ type (
 	}
 )
 
-// setting returns a setting of the first source that has it.
+// setting returns a setting from the first source with a value for it.
 func setting[S, T any](config aws.Config, get func(S, context.Context) (T, bool, error)) (value T) {
 	for _, source := range config.ConfigSources {
 		if s, ok := source.(S); ok {

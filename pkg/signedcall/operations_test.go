@@ -151,7 +151,7 @@ func TestOperations(t *testing.T) {
 			_, err = call(t, to(func(*http.Request) (*http.Response, error) {
 				return response(t, recorded[name+"/failure"]), nil
 			}))
-			// A failure that could be repeated says so.
+			// The error names the attempts if the failure could be repeated.
 			failed := strings.Replace(fmt.Sprint(err), "exceeded maximum number of attempts, 1, ", "", 1)
 			if diff := cmp.Diff(recorded[name+"/error"], failed+"\n"); diff != "" {
 				t.Error(diff)

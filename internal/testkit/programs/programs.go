@@ -50,8 +50,8 @@ func ReserveAddress(ctx context.Context) (string, error) {
 	var err error
 	for range attempts {
 		address := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1))
-		// TCP and UDP have ports of their own. Of the UDP port, only the
-		// exclusiveness is used.
+		// TCP and UDP have ports of their own. Only the exclusiveness of
+		// the UDP port is used.
 		var held net.PacketConn
 		if held, err = config.ListenPacket(ctx, "udp4", address); err != nil {
 			continue
