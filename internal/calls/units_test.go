@@ -132,7 +132,7 @@ func (r *countedRegistry) allowPulling(t *testing.T, versions int) {
 	}
 }
 
-// readLists reads lists of 1,000 modules with 1 KiB of words each.
+// readLists reads lists of 1,000 modules with entries of 1.25 KiB each.
 func readLists(t *testing.T, namespaces int, read reader) {
 	t.Helper()
 	dynamo := dynamodbtest.StartLarge("larder")
@@ -145,7 +145,7 @@ func readLists(t *testing.T, namespaces int, read reader) {
 	}
 	for i := range 1000 {
 		m := registry.Module{Namespace: namespace(i), Name: fmt.Sprintf("module-%05d", i), System: "aws"}
-		f.Entry(t, m, stock.Version(1), strings.Repeat(fmt.Sprintf("input_%05d_with_a_name ", i), registry.MaxWords/23))
+		f.Entry(t, m, stock.Version(1), strings.Repeat(fmt.Sprintf("input_%05d_with_a_name ", i), 40))
 	}
 	f.Flush(t)
 	for _, path := range []string{"/v1/modules?limit=100", "/v1/modules/search?q=input_00999", "/v1/modules/team-00"} {

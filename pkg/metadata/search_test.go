@@ -143,6 +143,10 @@ func BenchmarkSearch(b *testing.B) {
 	for b.Loop() {
 		send()
 	}
-	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/count, "B/module")
+	memory := float64(after.HeapAlloc-before.HeapAlloc) / count
+	b.ReportMetric(memory, "B/module")
+	if memory > 2000 {
+		b.Errorf("a cached module takes %.0f bytes of memory, more than 2,000", memory)
+	}
 	b.ReportMetric(float64(first.Milliseconds()), "ms/fill")
 }

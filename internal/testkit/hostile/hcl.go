@@ -1,7 +1,5 @@
 // Package hostile creates input that attacks a registry: configuration that
-// exhausts its parser, and archives that no registry should publish.
-//
-// Tests and scripts/bench send it to their own programs on this machine.
+// exhausts its parser, and texts that attack a page.
 package hostile
 
 import (
@@ -14,8 +12,6 @@ import (
 type HCL struct {
 	// Name describes the input, such as "parentheses, closers first".
 	Name string
-	// Kind is the name of a group of inputs, such as "nesting".
-	Kind string
 	// JSON reports that the input is in HCL's JSON syntax.
 	JSON bool
 	// Make returns an input of at most size bytes, and of almost that size. It
@@ -37,18 +33,7 @@ func All() []HCL {
 	for _, p := range productions {
 		nesting = append(nesting, p.variants()...)
 	}
-	return slices.Concat(
-		of("nesting", nesting), of("chains", chains()), of("error recovery", recoveries()),
-		of("quadratic work", quadratic()), of("long tokens", literals()), of("JSON", jsonInputs()),
-	)
-}
-
-// of sets the kind of inputs.
-func of(kind string, inputs []HCL) []HCL {
-	for i := range inputs {
-		inputs[i].Kind = kind
-	}
-	return inputs
+	return slices.Concat(nesting, chains(), recoveries(), quadratic(), literals(), jsonInputs())
 }
 
 // production is a recursive production of the grammar. open is repeated to nest

@@ -1,11 +1,8 @@
 package issuers
 
 import (
-	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -25,7 +22,6 @@ type CI struct {
 
 	server *httptest.Server
 	signer jose.Signer
-	key    *rsa.PrivateKey
 }
 
 // StartCI starts an issuer. The caller closes it.
@@ -36,7 +32,7 @@ func StartCI() (*CI, error) {
 	}
 	private := jose.JSONWebKey{Key: key, KeyID: "jobs", Algorithm: string(jose.RS256), Use: "sig"}
 	const path = "/_services/token"
-	c := &CI{key: key}
+	c := &CI{}
 	if c.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: private}, nil); err != nil {
 		return nil, err
 	}
@@ -66,16 +62,3 @@ func (c *CI) Token(claims map[string]any) (string, error) {
 	maps.Copy(all, claims)
 	return jwt.Signed(c.signer).Claims(all).Serialize()
 }
-
-// Sign returns a JWT with the given header and payload, which need not be JSON.
-// Its RS256 signature is valid.
-func (c *CI) Sign(header, payload string) (string, error) {
-	encode := base64.RawURLEncoding.EncodeToString
-	text := encode([]byte(header)) + "." + encode([]byte(payload))
-	digest := sha256.Sum256([]byte(text))
-	signature, err := rsa.SignPKCS1v15(nil, c.key, crypto.SHA256, digest[:])
-	return text + "." + encode(signature), err
-}
-
-// PublicKey returns the key that verifies its tokens.
-func (c *CI) PublicKey() *rsa.PublicKey { return &c.key.PublicKey }
