@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,7 +116,7 @@ func checkSame(t *testing.T, request inspection.Request, packed []byte) error {
 	t.Helper()
 	want, wantErr := inspection.InThisProcess{}.Inspect(t.Context(), request, bytes.NewReader(packed))
 	got, err := inspection.Process{}.Inspect(t.Context(), request, bytes.NewReader(packed))
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); diff != "" {
 		t.Error(diff)
 	}
 	if errors.Is(err, registry.ErrInvalid) != errors.Is(wantErr, registry.ErrInvalid) {
@@ -152,21 +153,23 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// slow is a source whose reads block until its context ends.
-type slow struct{ ctx context.Context } //nolint:containedctx // io.ReaderAt has none
+// ended is a source that ends a context when it is read.
+type ended struct {
+	ctx context.Context //nolint:containedctx // io.ReaderAt has none
+	end func()
+}
 
-func (s slow) ReadAt([]byte, int64) (int, error) {
-	<-s.ctx.Done()
-	return 0, s.ctx.Err()
+func (e ended) ReadAt([]byte, int64) (int, error) {
+	e.end()
+	return 0, e.ctx.Err()
 }
 
 // TestCanceled checks that an inspection returns the error of the context.
 func TestCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, cancel)
 	request := inspection.Request{Kind: inspection.Module, Size: 100}
-	if _, err := (inspection.Process{}).Inspect(ctx, request, slow{ctx}); !errors.Is(err, context.Canceled) {
+	if _, err := (inspection.Process{}).Inspect(ctx, request, ended{ctx, cancel}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want context.Canceled", err)
 	}
 }
@@ -258,15 +261,42 @@ func (w waiting) ReadAt(p []byte, offset int64) (int, error) {
 	return w.ReaderAt.ReadAt(p, offset)
 }
 
-// TestSlowSource checks that the time to read the source does not count.
+// slow is a source of which each read takes an hour.
+type slow struct{ io.ReaderAt }
+
+func (s slow) ReadAt(p []byte, offset int64) (int, error) {
+	time.Sleep(time.Hour)
+	return s.ReaderAt.ReadAt(p, offset)
+}
+
+// TestSlowSource checks that the time to read the source does not count, and that
+// other time does.
 func TestSlowSource(t *testing.T) {
 	t.Parallel()
-	packed := pack(t, "x = 1\n")
-	source := waiting{bytes.NewReader(packed), make(chan struct{}, 1), make(chan struct{})}
-	time.AfterFunc(3*time.Second, func() { close(source.allowed) })
-	process := inspection.Process{Timeout: 2 * time.Second}
-	if _, err := process.Inspect(t.Context(), moduleRequest(packed), source); err != nil {
-		t.Error(err)
+	const reads = 10
+	for name, test := range map[string]struct {
+		timeout time.Duration
+		over    bool
+	}{"just enough time": {reads*time.Second + 1, false}, "too little time": {reads*time.Second - 1, true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := slow{strings.NewReader("source")}
+				parent, child, err := inspection.Converse(source, test.timeout, func(r io.ReaderAt) {
+					for range reads {
+						time.Sleep(time.Second)
+						if got, err := io.ReadAll(io.NewSectionReader(r, 0, 6)); string(got) != "source" {
+							t.Errorf("read %q, %v", got, err)
+						}
+					}
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				if parent != test.over || child != test.over {
+					t.Errorf("the time of the parent is over: %t, and of the child: %t; want %t", parent, child, test.over)
+				}
+			})
+		})
 	}
 }
 
