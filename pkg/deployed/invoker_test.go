@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,40 +185,48 @@ func TestInvokeFails(t *testing.T) {
 // The invoker stops when the context ends, in a request and between two.
 func TestInvokeEnds(t *testing.T) {
 	t.Parallel()
-	hangs := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		select {
-		case <-hangs:
-		case <-r.Context().Done():
-		}
-	}))
-	defer server.Close()
-	defer close(hangs)
-	busy := newLambdas(t, lambdaAnswer{status: 429})
-	for name, url := range map[string]string{
-		"hangs": server.URL, "busy": busy.URL, "nobody listens": "http://127.0.0.1:1",
+	for name, send := range map[string]sender{
+		"hangs": func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		},
+		"busy": func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Body: http.NoBody}, nil
+		},
+		"nobody listens": func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED },
 	} {
 		t.Run(name, func(t *testing.T) {
-			invoker := openWith(t, map[string]string{
-				"AWS_ENDPOINT_URL_LAMBDA": url, "LARDER_PULL_FUNCTION": "pull",
-			}).PullWorker()
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			begin := time.Now()
-			_, err := invoker.Do(ctx, pullRequest)
-			if !errors.Is(err, registry.ErrUnavailable) {
-				t.Errorf("%v, want %v", err, registry.ErrUnavailable)
-			}
-			if took := time.Since(begin); took > 5*time.Second {
-				t.Errorf("it took %v", took)
-			}
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				invoker := openWith(t, map[string]string{"LARDER_PULL_FUNCTION": "pull"}).PullWorker()
+				requests := 0
+				invoker.SetClient(sender(func(r *http.Request) (*http.Response, error) {
+					requests++
+					return send(r)
+				}))
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				begin := time.Now()
+				_, err := invoker.Do(ctx, pullRequest)
+				if !errors.Is(err, registry.ErrUnavailable) {
+					t.Errorf("%v, want %v", err, registry.ErrUnavailable)
+				}
+				if took := time.Since(begin); took != 10*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				// The waits are 50 to 100 ms, then twice as long each time, up to a second.
+				if again := name != "hangs"; !again && requests != 1 || again && (requests < 13 || requests > 24) {
+					t.Errorf("%d requests", requests)
+				}
+			})
 		})
 	}
-	if n := busy.requests.Load(); n < 2 {
-		t.Errorf("%d requests while Lambda is busy", n)
-	}
 }
+
+// sender sends requests without a network.
+type sender func(*http.Request) (*http.Response, error)
+
+func (s sender) Do(r *http.Request) (*http.Response, error) { return s(r) }
 
 // Without a function that fetches providers, there is no worker.
 func TestNoPullWorker(t *testing.T) {
