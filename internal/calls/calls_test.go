@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/diff"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
@@ -32,8 +33,8 @@ type row struct {
 // and DynamoDB get the same calls.
 func TestCalls(t *testing.T) {
 	onSQLite, onDynamoDB := format(measure(t, openSQLite)), format(measure(t, openDynamoDB))
-	if diff := cmp.Diff(string(onSQLite), string(onDynamoDB)); diff != "" {
-		t.Errorf("the calls of DynamoDB differ (-SQLite +DynamoDB):\n%s", diff)
+	if lines := diff.Diff("SQLite", onSQLite, "DynamoDB", onDynamoDB); lines != nil {
+		t.Errorf("the calls differ:\n%s", lines)
 	}
 	golden.Equal(t, "testdata/calls.golden", onDynamoDB)
 }

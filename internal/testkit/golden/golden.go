@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/core"
@@ -41,8 +41,8 @@ func Equal(t testing.TB, path string, got []byte) {
 	if err != nil {
 		t.Fatalf("cannot read the golden file (run the test with -update to write it): %v", err)
 	}
-	if diff := gocmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs (-want +got); run the test with -update to write it:\n%s", path, diff)
+	if lines := diff.Diff("want", want, "got", got); lines != nil {
+		t.Errorf("%s differs; run the test with -update to write it:\n%s", path, lines)
 	}
 }
 
