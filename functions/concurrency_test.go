@@ -236,24 +236,27 @@ func (d deployed) readEverything(t *testing.T) {
 					"/v1/modules/acme/vpc/aws/1.0.0/download": 204, "/v1/modules": 200, "/setup": 200,
 					"/v1/mirror/open.example.com/acme/note/index.json": 200, "/v1/providers/acme/none/versions": 404,
 				} {
-					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+d.gateway.Host+path, nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					r.Header.Set("Authorization", "Bearer "+d.token)
-					response, err := d.gateway.Client().Transport.RoundTrip(r)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_ = response.Body.Close()
-					if response.StatusCode != want {
-						t.Errorf("%s: %s, want %d", path, response.Status, want)
+					if status, err := d.status(t.Context(), path); err != nil || status != want {
+						t.Errorf("%s: %d, %v, want %d", path, status, err, want)
 					}
 				}
 			}
 		})
 	}
 	readers.Wait()
+}
+
+// status returns the status of a response, which may lead elsewhere. It may be
+// called in any goroutine.
+func (d deployed) status(ctx context.Context, path string) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+d.gateway.Host+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+d.token)
+	response, err := d.gateway.Client().Transport.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
 }

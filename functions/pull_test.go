@@ -416,20 +416,8 @@ func TestPullAtOnce(t *testing.T) {
 				free <- struct{}{}
 				defer func() { <-free }()
 				for _, document := range []string{"index.json", "1.0.0.json"} {
-					r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+d.gateway.Host+path+document, nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					r.Header.Set("Authorization", "Bearer "+d.token)
-					response, err := d.gateway.Client().Do(r)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_ = response.Body.Close()
-					if response.StatusCode != http.StatusOK {
-						t.Errorf("%s: %s: %s", mode, document, response.Status)
+					if status, err := d.status(t.Context(), path+document); err != nil || status != http.StatusOK {
+						t.Errorf("%s: %s: %d, %v", mode, document, status, err)
 					}
 				}
 			})

@@ -7,20 +7,17 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
-	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/stock"
 	"github.com/larder-registry/larder/pkg/access"
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -71,14 +68,9 @@ func readListings(t *testing.T, read reader) {
 	f.Provider(t, provider, r.signer, 500, 1, 11)
 	f.Mirrored(t, mirrored, 500, 14)
 	f.Flush(t)
-	r.allowPulling(t, 500)
 	token := r.token(t, "read:**")
 	ofModules, ofMirror := modules.New(r.catalog.Modules, r.store), mirror.New(r.catalog.Mirror, r.store, nil)
 	ofProviders := func() http.Handler { return providers.NewCaching(r.catalog.Providers, r.catalog, r.store) }
-	fetching := func() http.Handler {
-		policies := admission.NewPolicies(r.catalog, nil)
-		return mirror.New(r.catalog.Mirror, r.store, &mirror.Pulling{Pulled: r.catalog.Mirror, Policies: policies})
-	}
 	const (
 		acme         = "/v1/modules/acme"
 		providerPath = "/v1/providers/acme/note"
@@ -97,38 +89,8 @@ func readListings(t *testing.T, read reader) {
 		{"download of a provider with 11 platforms", providerPath + "/5.9.9/download/linux/amd64", ofProviders()},
 		{"index of a mirrored provider, 500 versions", mirrorPath + "/index.json", ofMirror},
 		{"version of a mirrored provider with 14 platforms", mirrorPath + "/5.9.9.json", ofMirror},
-		{"index, if the mirror fetches", mirrorPath + "/index.json", fetching()},
-		{"version, if the mirror fetches", mirrorPath + "/5.9.9.json", fetching()},
 	} {
 		read(request.name, r.dynamo, access.New(access.Settings{}, r.catalog).RequireRead(request.from), request.path, token)
-	}
-}
-
-// allowPulling lets clients make the mirror fetch the provider, whose versions
-// it has just checked.
-func (r *countedRegistry) allowPulling(t *testing.T, versions int) {
-	t.Helper()
-	now := time.Now().UTC().Truncate(time.Second) // so that all times are as long
-	policy := registry.MirrorPolicy{Text: "test", SetAt: now, SetBy: "operator", Rules: []registry.MirrorRule{{
-		Pattern: mirrored.Hostname + "/*/*", Line: 1, Pull: registry.PullOpen, Platforms: stock.Platforms,
-	}}}
-	if _, err := r.catalog.SetMirrorPolicy(t.Context(), policy, "test"); err != nil {
-		t.Fatal(err)
-	}
-	var listing []registry.Version
-	for n := versions; n > 0; n-- {
-		listing = append(listing, stock.Version(n))
-	}
-	index, err := protocol.Compress(protocol.MirrorListing(listing))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = r.catalog.Mirror.UpdatePulled(t.Context(), mirrored, func(found *registry.PulledProvider) bool {
-		found.RequestedAt, found.CheckedAt, found.PolicySetAt, found.Index = now, now, now, index
-		return true
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
