@@ -8,13 +8,16 @@
 package monitoring
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/requestlog"
@@ -22,11 +25,9 @@ import (
 
 // Metrics are the metrics of one server. Create them with [New].
 type Metrics struct {
-	registry  *prometheus.Registry
-	requests  *prometheus.CounterVec
-	durations *prometheus.HistogramVec
-	downloads *prometheus.CounterVec
-	refusals  *prometheus.CounterVec
+	counts *metrics.Set
+	// state returns the state of the server. It is nil before Watch.
+	state func(context.Context) *metrics.Set
 }
 
 // durations are the upper limits of the histogram's buckets in seconds. An
@@ -39,37 +40,54 @@ var methods = []string{
 	http.MethodOptions,
 }
 
+// help adds the descriptions of metrics to the empty ones of the library.
+var help = func() *strings.Replacer {
+	var pairs []string
+	for name, text := range map[string]string{
+		"larder_requests_total":                       "Requests, by method, route and class of the status.",
+		"larder_request_duration_seconds":             "Time until the end of the response, by route.",
+		"larder_downloads_total":                      "Responses that locate an archive, by kind.",
+		"larder_refusals_total":                       "Responses with 401 or 403.",
+		"larder_build_info":                           "Always 1. The label has the release.",
+		"larder_ready":                                "1 if the server is ready, as for /readyz, and 0 otherwise.",
+		"larder_open_connections":                     "Open connections of clients.",
+		"larder_connections_max":                      "Maximum number of open connections.",
+		"larder_rejected_connections_total":           "Connections closed because their client had too many.",
+		"larder_certificate_expiry_timestamp_seconds": "Time at which the first certificate of the chain expires.",
+		"larder_certificate_renewals_total":           "New certificates that the server uses.",
+		"larder_certificate_failures_total":           "New certificates that the server cannot use.",
+		"larder_access_file_valid":                    "1 if the server can use its access file or has none, and 0 otherwise.",
+		"larder_database_bytes":                       "Size of the database and of its log.",
+		"larder_disk_free_bytes":                      "Free space for the database and for the objects.",
+		"larder_disk_reserve_bytes":                   "Space that is reserved for withdrawals on a full disk.",
+		"larder_mirror_copies":                        "Mirrored versions that are being copied or wait for it.",
+	} {
+		pairs = append(pairs, "# HELP "+name+"\n", "# HELP "+name+" "+text+"\n")
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
 // New returns the metrics of a server of a release. It has no counts yet.
 func New(version string) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		requests: counter("larder_requests_total", "Requests, by method, route and class of the status.",
-			"method", "route", "status"),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "larder_request_duration_seconds", Help: "Time until the end of the response, by route.",
-			Buckets: durations,
-		}, []string{"route"}),
-		downloads: counter("larder_downloads_total", "Responses that locate an archive, by kind.", "kind"),
-		refusals:  counter("larder_refusals_total", "Responses with 401 or 403.", "status"),
-	}
+	metrics.ExposeMetadata(true)
+	m := &Metrics{counts: metrics.NewSet()}
 	// A series that begins at zero lets Prometheus see its first increase.
 	for _, kind := range kinds {
-		m.downloads.WithLabelValues(string(kind))
+		m.downloads(kind)
 	}
 	for _, status := range refusals {
-		m.refusals.WithLabelValues(strconv.Itoa(status))
+		m.refusals(status)
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "larder_build_info", Help: "Always 1. The label has the release.",
-		ConstLabels: prometheus.Labels{"version": version},
-	})
-	build.Set(1)
-	m.registry.MustRegister(m.requests, m.durations, m.downloads, m.refusals, build, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.counts.GetOrCreateGauge(fmt.Sprintf("larder_build_info{version=%q}", version), nil).Set(1)
 	return m
+}
+
+func (m *Metrics) downloads(kind requestlog.Download) *metrics.Counter {
+	return m.counts.GetOrCreateCounter(fmt.Sprintf("larder_downloads_total{kind=%q}", kind))
+}
+
+func (m *Metrics) refusals(status int) *metrics.Counter {
+	return m.counts.GetOrCreateCounter(fmt.Sprintf("larder_refusals_total{status=\"%d\"}", status))
 }
 
 var (
@@ -88,13 +106,15 @@ func (m *Metrics) Observe(e *requestlog.Entry) {
 	if route == "" {
 		route = "none"
 	}
-	m.requests.WithLabelValues(method, route, class(e.Status)).Inc()
-	m.durations.WithLabelValues(route).Observe(e.Duration.Seconds())
+	m.counts.GetOrCreateCounter(fmt.Sprintf("larder_requests_total{method=%q,route=%q,status=%q}",
+		method, route, class(e.Status))).Inc()
+	m.counts.GetOrCreatePrometheusHistogramExt(fmt.Sprintf("larder_request_duration_seconds{route=%q}", route),
+		durations).Update(e.Duration.Seconds())
 	if slices.Contains(kinds, e.Download) {
-		m.downloads.WithLabelValues(string(e.Download)).Inc()
+		m.downloads(e.Download).Inc()
 	}
 	if slices.Contains(refusals, e.Status) {
-		m.refusals.WithLabelValues(strconv.Itoa(e.Status)).Inc()
+		m.refusals(e.Status).Inc()
 	}
 }
 
@@ -105,68 +125,38 @@ func class(status int) string { return strconv.Itoa(min(max(status/100, 1), 5)) 
 // has queued. Both functions are called for each request for the metrics. Call
 // Watch once.
 func (m *Metrics) Watch(status func(context.Context) local.Status, copies func() int) {
-	m.registry.MustRegister(&state{status, copies})
-}
-
-// state collects the state of a server.
-type state struct {
-	status func(context.Context) local.Status
-	copies func() int
-}
-
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-var (
-	ready               = desc("larder_ready", "1 if the server is ready, as for /readyz, and 0 otherwise.")
-	connections         = desc("larder_open_connections", "Open connections of clients.")
-	maxConnections      = desc("larder_connections_max", "Maximum number of open connections.")
-	rejectedConnections = desc("larder_rejected_connections_total",
-		"Connections closed because their client had too many.")
-	certificateExpiry = desc("larder_certificate_expiry_timestamp_seconds",
-		"Time at which the first certificate of the chain expires.")
-	certificateRenewals = desc("larder_certificate_renewals_total", "New certificates that the server uses.")
-	certificateFailures = desc("larder_certificate_failures_total",
-		"New certificates that the server cannot use.")
-	accessFileValid = desc("larder_access_file_valid",
-		"1 if the server can use its access file or has none, and 0 otherwise.")
-	databaseSize = desc("larder_database_bytes", "Size of the database and of its log.")
-	diskFree     = desc("larder_disk_free_bytes", "Free space for the database and for the objects.", "of")
-	diskReserve  = desc("larder_disk_reserve_bytes", "Space that is reserved for withdrawals on a full disk.")
-	mirrorCopies = desc("larder_mirror_copies", "Mirrored versions that are being copied or wait for it.")
-)
-
-// Describe implements [prometheus.Collector].
-func (s *state) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		ready, connections, maxConnections, rejectedConnections, certificateExpiry, certificateRenewals,
-		certificateFailures, accessFileValid, databaseSize, diskFree, diskReserve, mirrorCopies,
-	} {
-		to <- d
+	m.state = func(ctx context.Context) *metrics.Set {
+		now, state := status(ctx), metrics.NewSet()
+		gauge := func(name string, value float64) { state.GetOrCreateGauge(name, nil).Set(value) }
+		counter := func(name string, value uint64) { state.GetOrCreateCounter(name).Set(value) }
+		gauge("larder_ready", number(now.Ready))
+		gauge("larder_open_connections", float64(now.Connections))
+		gauge("larder_connections_max", float64(now.MaxConnections))
+		counter("larder_rejected_connections_total", uint64(now.RejectedConnections))
+		gauge("larder_certificate_expiry_timestamp_seconds", float64(now.CertificateExpires.Unix()))
+		counter("larder_certificate_renewals_total", uint64(now.CertificateRenewals))
+		counter("larder_certificate_failures_total", uint64(now.CertificateFailures))
+		gauge("larder_access_file_valid", number(now.AccessFileValid))
+		gauge("larder_database_bytes", float64(now.DatabaseBytes))
+		for of, free := range now.DiskFree {
+			gauge(fmt.Sprintf("larder_disk_free_bytes{of=%q}", of), float64(free))
+		}
+		gauge("larder_disk_reserve_bytes", float64(now.ReserveBytes))
+		gauge("larder_mirror_copies", float64(copies()))
+		return state
 	}
 }
 
-// Collect implements [prometheus.Collector].
-func (s *state) Collect(to chan<- prometheus.Metric) {
-	add := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
+// write writes all metrics in the text format of Prometheus.
+func (m *Metrics) write(ctx context.Context, w io.Writer) {
+	var page bytes.Buffer
+	m.counts.WritePrometheus(&page)
+	if m.state != nil {
+		m.state(ctx).WritePrometheus(&page)
 	}
-	now := s.status(context.Background())
-	add(ready, prometheus.GaugeValue, number(now.Ready))
-	add(connections, prometheus.GaugeValue, float64(now.Connections))
-	add(maxConnections, prometheus.GaugeValue, float64(now.MaxConnections))
-	add(rejectedConnections, prometheus.CounterValue, float64(now.RejectedConnections))
-	add(certificateExpiry, prometheus.GaugeValue, float64(now.CertificateExpires.Unix()))
-	add(certificateRenewals, prometheus.CounterValue, float64(now.CertificateRenewals))
-	add(certificateFailures, prometheus.CounterValue, float64(now.CertificateFailures))
-	add(accessFileValid, prometheus.GaugeValue, number(now.AccessFileValid))
-	add(databaseSize, prometheus.GaugeValue, float64(now.DatabaseBytes))
-	for of, free := range now.DiskFree {
-		add(diskFree, prometheus.GaugeValue, float64(free), of)
-	}
-	add(diskReserve, prometheus.GaugeValue, float64(now.ReserveBytes))
-	add(mirrorCopies, prometheus.GaugeValue, float64(s.copies()))
+	metrics.WriteProcessMetrics(&page)
+	metrics.WriteFDMetrics(&page)
+	_, _ = help.WriteString(w, page.String())
 }
 
 // number returns 1 for true, and 0 for false.

@@ -28,7 +28,7 @@ func scrape(t *testing.T, m *monitoring.Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:9100/metrics", nil)
-	m.Handler(slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+	m.Handler().ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
 		t.Fatalf("GET /metrics: %d %s", w.Code, w.Body)
 	}
@@ -137,7 +137,7 @@ func TestHostileRequests(t *testing.T) {
 // The listener serves the metrics only.
 func TestNothingElse(t *testing.T) {
 	t.Parallel()
-	h := monitoring.New("v1.2.3").Handler(slog.New(slog.DiscardHandler))
+	h := monitoring.New("v1.2.3").Handler()
 	for target, want := range map[string]int{
 		"GET /metrics": 200, "HEAD /metrics": 200, "POST /metrics": 405, "GET /": 404, "GET /metrics/": 404,
 		"GET /readyz": 404, "GET /debug/pprof/": 404,
@@ -231,7 +231,7 @@ func TestServe(t *testing.T) {
 // A name that a stranger chose, which leads to this address, reads nothing.
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	h := monitoring.New("v1.2.3").Handler(slog.New(slog.DiscardHandler), "registry.example.com:8443", "larder", "")
+	h := monitoring.New("v1.2.3").Handler("registry.example.com:8443", "larder", "")
 	for host, want := range map[string]int{
 		"127.0.0.1:9100": 200, "127.0.0.1": 200, "[::1]:9100": 200, "10.1.2.3:9100": 200, "localhost:9100": 200,
 		"[fe80::1%25eth0]:9100": 200, "[fe80::1]": 200,

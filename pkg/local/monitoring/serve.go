@@ -16,8 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -78,10 +76,7 @@ func Listen(ctx context.Context, address netip.AddrPort) (net.Listener, error) {
 // Handler serves the metrics at /metrics, and nothing else. Requests must name
 // an IP address, localhost, or one of the hosts. So no page in a browser can
 // read the metrics with a name of its own that leads to this address.
-func (m *Metrics) Handler(log *slog.Logger, hosts ...string) http.Handler {
-	metrics := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError), MaxRequestsInFlight: maxReaders,
-	})
+func (m *Metrics) Handler(hosts ...string) http.Handler {
 	hosts = append(hosts, "localhost")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +90,8 @@ func (m *Metrics) Handler(log *slog.Logger, hosts ...string) http.Handler {
 			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
-		metrics.ServeHTTP(w, r)
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		m.write(r.Context(), w)
 	})
 	return mux
 }
@@ -109,7 +105,7 @@ func hostname(host string) string {
 // does. It closes the listener.
 func (m *Metrics) Serve(ctx context.Context, listener net.Listener, log *slog.Logger, hosts ...string) {
 	server := &http.Server{
-		Handler:           m.Handler(log, hosts...),
+		Handler:           m.Handler(hosts...),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       timeout,
 		WriteTimeout:      timeout,
