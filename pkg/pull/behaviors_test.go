@@ -17,6 +17,9 @@ import (
 // behavior is a row of the tables of [TestOrigins].
 type behavior struct {
 	name string
+	// network means that the origin has an address, which the policy must allow.
+	// Otherwise there is no network, and the time is that of a bubble.
+	network bool
 	// prepare changes the origin or the policy before the first request.
 	prepare func(*testing.T, *testRegistry)
 	// first makes requests before those of the table.
@@ -57,7 +60,6 @@ func has(offered release, versions ...string) func(*testing.T, *testRegistry) {
 
 // healthy repairs the origin, and lets two minutes pass.
 func healthy(t *testing.T, r *testRegistry) {
-	r.pulling.Wait = long
 	r.set(discoveryPath, jsonPage(map[string]any{"providers.v1": "/v1/providers/"}))
 	r.offer(t, release{}, "1.0.0", "1.1.0")
 	r.expire(t, 2*time.Minute)
@@ -86,10 +88,9 @@ func inOrder(all ...func(*testing.T, *testRegistry)) func(*testing.T, *testRegis
 
 // hanging makes paths of the origin hang.
 func hanging(paths ...string) func(*testing.T, *testRegistry) {
-	return func(t *testing.T, r *testRegistry) {
-		r.pulling.Wait = short // clients wait only for a short time
+	return func(_ *testing.T, r *testRegistry) {
 		for _, path := range paths {
-			r.set(path, r.hang)
+			r.set(path, hang)
 		}
 	}
 }
@@ -119,7 +120,7 @@ func slow(page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
-		case <-time.After(30 * time.Millisecond):
+		case <-time.After(time.Second):
 		}
 		page(w, r)
 	}
@@ -168,7 +169,7 @@ func rule(change func(*registry.MirrorRule)) func(*testing.T, *testRegistry) {
 }
 
 var behaviors = []behavior{
-	{name: "is healthy"},
+	{name: "is healthy", network: true},
 	{name: "is slow", prepare: changed(slow)},
 	{name: "hangs", prepare: hanging(discoveryPath)},
 	{name: "hangs, and is healthy after two minutes", prepare: hanging(versionsPath), then: healthy},
@@ -221,13 +222,13 @@ var behaviors = []behavior{
 	{name: "lists no version", prepare: has(release{})},
 	{name: "does not have the provider", prepare: on(http.NotFound, versionsPath)},
 	{name: "offers no providers", prepare: on(jsonPage(map[string]any{}), discoveryPath)},
-	{name: "redirects discovery to a private address", prepare: on(redirect, discoveryPath)},
-	{name: "redirects the list of versions to a private address", prepare: on(redirect, versionsPath)},
-	{name: "redirects a description to a private address", prepare: on(redirect, descriptionPath(linux))},
-	{name: "redirects SHA256SUMS to a private address", prepare: on(redirect, sumsPath)},
-	{name: "redirects the signature to a private address", prepare: on(redirect, signaturePath)},
-	{name: "redirects a package to a private address", prepare: on(redirect, zipPath(linux))},
-	{name: "has a private address that the policy does not allow",
+	{name: "redirects discovery to a private address", network: true, prepare: on(redirect, discoveryPath)},
+	{name: "redirects the list of versions to a private address", network: true, prepare: on(redirect, versionsPath)},
+	{name: "redirects a description to a private address", network: true, prepare: on(redirect, descriptionPath(linux))},
+	{name: "redirects SHA256SUMS to a private address", network: true, prepare: on(redirect, sumsPath)},
+	{name: "redirects the signature to a private address", network: true, prepare: on(redirect, signaturePath)},
+	{name: "redirects a package to a private address", network: true, prepare: on(redirect, zipPath(linux))},
+	{name: "has a private address that the policy does not allow", network: true,
 		prepare: rule(func(r *registry.MirrorRule) { r.Networks = nil })},
 	{name: "compresses documents when requested", prepare: changed(compress(false))},
 	{name: "compresses documents without a request for that", prepare: changed(brotli, versionsPath)},

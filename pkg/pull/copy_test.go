@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,7 +13,11 @@ import (
 // A version whose origin is too slow for the waiting client is copied behind.
 func TestLate(t *testing.T) {
 	t.Parallel()
-	r := newTestRegistry(t, registry.PullOpen)
+	inBubble(t, late)
+}
+
+func late(t *testing.T) {
+	r := newTestRegistry(t, registry.PullOpen, true)
 	if _, err := r.catalog.SetMirrorPolicy(t.Context(), r.policy, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +35,6 @@ func TestLate(t *testing.T) {
 			}
 		}
 	}, sumsPath)
-	r.pulling.Wait = 2 * time.Second
 	if got, want := r.version(t, "1.1.0"), "200: none"; got != want {
 		t.Errorf("while the origin is slow: %s, want %s", got, want)
 	}
@@ -47,7 +49,11 @@ func TestLate(t *testing.T) {
 // request the versions again.
 func TestListedTwice(t *testing.T) {
 	t.Parallel()
-	r := newTestRegistry(t, registry.PullOpen)
+	inBubble(t, listedTwice)
+}
+
+func listedTwice(t *testing.T) {
+	r := newTestRegistry(t, registry.PullOpen, true)
 	r.rule().Platforms = nil
 	if _, err := r.catalog.SetMirrorPolicy(t.Context(), r.policy, ""); err != nil {
 		t.Fatal(err)

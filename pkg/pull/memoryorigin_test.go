@@ -276,13 +276,21 @@ type setup struct {
 	catalog *catalog.Catalog
 }
 
-// bubble runs a test with a registry on a clock of its own, which begins now and
-// stops while anything runs.
-func bubble(t *testing.T, o *memoryOrigin, policy registry.MirrorPolicy, test func(t *testing.T, s setup)) {
+// inBubble runs a test on a clock of its own, which begins now and stops while
+// anything runs.
+func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	begin := time.Now().Round(0) // signing keys are not younger, and bubbles have a monotonic clock of their own
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(begin))
+		test(t)
+	})
+}
+
+// bubble runs a test with a registry in a bubble.
+func bubble(t *testing.T, o *memoryOrigin, policy registry.MirrorPolicy, test func(t *testing.T, s setup)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) {
 		table := new(tabletest.Memory)
 		in := setup{o, table, new(memoryStore), catalog.New(table)}
 		in.setPolicy(t, policy)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -38,10 +37,6 @@ import (
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
-// short is how long clients wait for an origin that does not answer. Others
-// answer in time.
-const short, long = 800 * time.Millisecond, 20 * time.Second
-
 // testRegistry is a registry with a pull-through mirror, and its origin.
 type testRegistry struct {
 	*tlsOrigin
@@ -60,9 +55,11 @@ type testRegistry struct {
 	broken bool
 }
 
-func newTestRegistry(t *testing.T, mode registry.PullMode) *testRegistry {
+// newTestRegistry starts a registry and its origin. With within there is no
+// network. Otherwise clients have any time, since the time is that of the machine.
+func newTestRegistry(t *testing.T, mode registry.PullMode, within bool) *testRegistry {
 	t.Helper()
-	r := &testRegistry{tlsOrigin: newTLSOrigin(t), released: make(map[string]bool)}
+	r := &testRegistry{tlsOrigin: newTLSOrigin(t, within), released: make(map[string]bool)}
 	var err error
 	dir := t.TempDir()
 	if r.store, err = disk.Open(dir); err != nil {
@@ -75,26 +72,27 @@ func newTestRegistry(t *testing.T, mode registry.PullMode) *testRegistry {
 	}
 	r.table = &tabletest.Faulty{Table: table}
 	r.catalog = catalog.New(r.table)
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: r.authorities, MinVersion: tls.VersionTLS12},
-	}
-	c := client.New(nil, "larder/test", transport)
+	c := client.New(nil, "larder/test", r.transport)
 	c.Wait = time.Millisecond
 	now := func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 	ctx, cancel := context.WithCancel(t.Context())
-	r.local = pull.NewLocal(ctx, pull.New(pull.Options{
+	worker := pull.New(pull.Options{
 		Catalog: r.catalog, Objects: r.store, Client: c, Log: slog.New(slog.DiscardHandler), MaxBytes: 1 << 20, Now: now,
-	}))
+	})
+	wait := time.Hour
+	if within {
+		worker, wait = worker.WithClientAsIs(), 8*time.Second
+	}
+	r.local = pull.NewLocal(ctx, worker)
 	t.Cleanup(func() {
 		cancel()
 		r.local.Wait()
 		if err := errors.Join(table.Close(), r.store.Close()); err != nil {
 			t.Error(err)
 		}
-		transport.CloseIdleConnections()
 	})
 	r.pulling = &mirror.Pulling{
-		Pulled: r.catalog.Mirror, Worker: r.local, Policies: admission.NewPolicies(r.catalog, now), Now: now, Wait: long,
+		Pulled: r.catalog.Mirror, Worker: r.local, Policies: admission.NewPolicies(r.catalog, now), Now: now, Wait: wait,
 	}
 	r.handler = httpapi.Wrap(
 		slog.New(slog.DiscardHandler), mirror.New(r.catalog.Mirror, r.store, r.pulling),
@@ -327,9 +325,18 @@ func problems(texts ...string) string {
 }
 
 // row returns the row of a behavior for a mode.
-func (b behavior) row(t *testing.T, mode registry.PullMode) string {
+func (b behavior) row(t *testing.T, mode registry.PullMode) (row string) {
 	t.Helper()
-	r := newTestRegistry(t, mode)
+	if b.network {
+		return b.rowOf(t, newTestRegistry(t, mode, false))
+	}
+	inBubble(t, func(t *testing.T) { row = b.rowOf(t, newTestRegistry(t, mode, true)) })
+	return row
+}
+
+// rowOf returns the row of a behavior of a registry's origin.
+func (b behavior) rowOf(t *testing.T, r *testRegistry) string {
+	t.Helper()
 	if b.prepare != nil {
 		b.prepare(t, r)
 	}

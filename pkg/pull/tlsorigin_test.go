@@ -2,21 +2,24 @@ package pull_test
 
 import (
 	"compress/gzip"
+	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/internal/testkit/pipes"
 	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 )
 
@@ -58,28 +61,39 @@ type release struct {
 // tlsOrigin is a provider registry on this machine.
 type tlsOrigin struct {
 	*httptest.Server
-	authorities *x509.CertPool
+	transport *http.Transport // reaches it
 
 	mu       sync.Mutex
 	pages    map[string]http.HandlerFunc
 	requests map[string]int
 	// signed are the digests that a trusted key of the origin has signed.
 	signed map[string]bool
-	ending chan struct{} // ends requests that hang
 }
 
-func newTLSOrigin(t *testing.T) *tlsOrigin {
+// newTLSOrigin starts an origin. With within it is one without a network.
+func newTLSOrigin(t *testing.T, within bool) *tlsOrigin {
 	t.Helper()
 	o := &tlsOrigin{
 		pages: make(map[string]http.HandlerFunc), requests: make(map[string]int), signed: make(map[string]bool),
-		ending: make(chan struct{}), authorities: x509.NewCertPool(),
 	}
 	o.Server = httptest.NewUnstartedServer(o)
 	o.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that break off
+	listener := pipes.Listen()
+	if within {
+		_ = o.Listener.Close()
+		o.Listener = listener
+	}
 	o.StartTLS()
-	t.Cleanup(o.Close)
-	t.Cleanup(func() { close(o.ending) }) // runs before Close, which waits for requests
-	o.authorities.AddCert(o.Certificate())
+	authorities := x509.NewCertPool()
+	authorities.AddCert(o.Certificate())
+	o.transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}}
+	if within {
+		o.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.Dial(ctx) }
+	}
+	t.Cleanup(func() {
+		o.transport.CloseIdleConnections()
+		o.Close()
+	})
 	o.set(discoveryPath, jsonPage(map[string]any{"providers.v1": "/v1/providers/"}))
 	return o
 }
@@ -214,14 +228,9 @@ func status(code int, header ...string) http.HandlerFunc {
 
 func redirect(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, inside, http.StatusFound) }
 
-// hang does not answer while a client with a short wait waits. Then it closes
-// the connection, so that copies end, which wait longer.
-func (o *tlsOrigin) hang(_ http.ResponseWriter, r *http.Request) {
-	select {
-	case <-o.ending:
-	case <-r.Context().Done():
-	case <-time.After(4 * short / 3):
-	}
+// hang does not answer.
+func hang(_ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
 	panic(http.ErrAbortHandler)
 }
 

@@ -66,4 +66,4 @@ func (l *Listener) Close() error {
 }
 
 // Addr implements [net.Listener].
-func (l *Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
+func (l *Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8443} }
