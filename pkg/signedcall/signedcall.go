@@ -28,6 +28,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
@@ -101,40 +102,26 @@ type request struct {
 }
 
 // send sends a request until it succeeds, fails for good, or was sent often
-// enough.
+// enough. The AWS SDK decides when it is sent again.
 func (r request) send(ctx context.Context, config aws.Config, out any) error {
-	retryer := retryerOf(config)
 	var skew time.Duration
-	var err error
-	for attempt := 1; ; attempt++ {
-		was := skew
-		var body []byte
-		if body, err = r.try(ctx, config, &skew); err == nil && out != nil {
-			if err = r.decode(body, out); err != nil {
-				err = &smithy.DeserializationError{Err: err}
+	attempts := retry.NewAttemptMiddleware(retryerOf(config), func(in any) any { return in })
+	_, _, err := attempts.HandleFinalize(ctx, middleware.FinalizeInput{}, middleware.FinalizeHandlerFunc(
+		func(ctx context.Context, _ middleware.FinalizeInput) (
+			_ middleware.FinalizeOutput, _ middleware.Metadata, err error,
+		) {
+			body, err := r.try(ctx, config, &skew)
+			if err == nil && out != nil {
+				if err = r.decode(body, out); err != nil {
+					err = &smithy.DeserializationError{Err: err}
+				}
 			}
-		}
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil || skew == was && !retryer.IsErrorRetryable(err) {
-			break
-		}
-		if attempt >= retryer.MaxAttempts() {
-			err = &retry.MaxAttemptsError{Attempt: attempt, Err: err}
-			break
-		}
-		delay, delayErr := retryer.RetryDelay(attempt, err)
-		if delayErr != nil {
-			err = delayErr
-			break
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
+			return middleware.FinalizeOutput{}, middleware.Metadata{}, err
+		}))
+	if err != nil {
+		return &smithy.OperationError{ServiceID: r.service.ID, OperationName: r.operation, Err: err}
 	}
-	return &smithy.OperationError{ServiceID: r.service.ID, OperationName: r.operation, Err: err}
+	return nil
 }
 
 // retryerOf returns the retryer of a configuration, which is the SDK's standard
@@ -186,19 +173,29 @@ func (r request) try(ctx context.Context, config aws.Config, skew *time.Duration
 	case response.StatusCode/100 == 2:
 		return body, nil
 	}
-	date, err := http.ParseTime(response.Header.Get("Date"))
-	if err == nil && response.StatusCode/100 == 4 && date.Sub(signed).Abs() > maxSkew {
-		*skew = time.Until(date)
-	}
 	code, message := r.failure(response.Header, body)
-	return nil, &awshttp.ResponseError{
+	err = &awshttp.ResponseError{
 		RequestID: response.Header.Get("X-Amzn-Requestid"),
 		ResponseError: &smithyhttp.ResponseError{
 			Response: &smithyhttp.Response{Response: response},
 			Err:      &smithy.GenericAPIError{Code: cmp.Or(code, response.Status), Message: message},
 		},
 	}
+	date, failed := http.ParseTime(response.Header.Get("Date"))
+	if failed == nil && response.StatusCode/100 == 4 && date.Sub(signed).Abs() > maxSkew {
+		*skew = time.Until(date)
+		err = skewError{err}
+	}
+	return nil, err
 }
+
+// skewError is the error of a request that can have had the wrong time.
+type skewError struct{ error }
+
+func (e skewError) Unwrap() error { return e.error }
+
+// RetryableError makes the AWS SDK repeat the request.
+func (skewError) RetryableError() bool { return true }
 
 var defaultClient = awshttp.NewBuildableClient()
 
