@@ -48,9 +48,10 @@ type testAPI struct {
 	catalog *catalog.Catalog
 	store   *disk.Store
 	faults  *faults
-	// ahead is how far the registry's clock is ahead, in nanoseconds.
-	ahead atomic.Int64
-	log   logged
+	// stopped is the time on the registry's clock once a test has called at.
+	stopped atomic.Pointer[time.Time]
+	since   time.Time // the first call of at
+	log     logged
 	// failing reports that responses of 500 and more are expected.
 	failing bool
 	tokens  []string
@@ -94,9 +95,8 @@ func openWith(t testing.TB, renew time.Duration) *testAPI {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { served.ServeHTTP(w, r) }))
 	d.url, d.store.BaseURL = server.URL, server.URL
 	control := access.New(access.Settings{}, d.catalog)
-	now := func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }
 	published := publishapi.NewAt(
-		catalog.New(tableOf{d.table, d.faults}), objectsOf{d.faults}, inspectorOf{d.faults}, limits, now, renew,
+		catalog.New(tableOf{d.table, d.faults}), objectsOf{d.faults}, inspectorOf{d.faults}, limits, d.now, renew,
 	)
 	served = httpapi.Wrap(slog.New(slog.NewTextHandler(&d.log, nil)), httpapi.Join(
 		httpapi.Service{Routes: publishapi.Routes(), Handler: control.RequirePublish(published)},
@@ -646,5 +646,19 @@ func (d *testAPI) overwrite(t testing.TB, in string, data []byte) {
 	t.Fatalf("there is no object %s", in)
 }
 
-// at sets the registry's clock ahead.
-func (d *testAPI) at(ahead time.Duration) { d.ahead.Store(int64(ahead)) }
+// now returns the time on the registry's clock.
+func (d *testAPI) now() time.Time {
+	if stopped := d.stopped.Load(); stopped != nil {
+		return *stopped
+	}
+	return time.Now()
+}
+
+// at stops the registry's clock at a time after the first call of at.
+func (d *testAPI) at(passed time.Duration) {
+	if d.since.IsZero() {
+		d.since = time.Now()
+	}
+	to := d.since.Add(passed)
+	d.stopped.Store(&to)
+}

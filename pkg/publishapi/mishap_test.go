@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -333,6 +334,7 @@ func TestLongInspection(t *testing.T) {
 	texts := golden.New(t)
 	d := open(t)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
+	d.at(0)
 	s := d.slow()
 	hasty, leave := context.WithCancel(t.Context())
 	gone := u.later(hasty)
@@ -362,15 +364,13 @@ func TestLongInspection(t *testing.T) {
 // passes waits until the first file has passed.
 func (u *upload) passes(t testing.TB) {
 	t.Helper()
-	for range 500 {
+	poll.Until(t, "the inspection ends", func() bool {
 		a := u.inspect(t, 0)
-		if a.status == http.StatusOK {
-			return
+		if a.status != http.StatusOK {
+			a.into(t, http.StatusAccepted, nil)
 		}
-		a.into(t, http.StatusAccepted, nil)
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("the inspection does not end")
+		return a.status == http.StatusOK
+	})
 }
 
 // An inspection that does not renew its lease is taken over. If it still runs,
@@ -379,10 +379,11 @@ func TestInspectionThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
+	d.at(0)
 	s := d.slow()
 	first := u.later(t.Context())
 	<-s.reading
-	d.at(publishapi.Lease - 5*time.Second)
+	d.at(publishapi.Lease - time.Second)
 	u.inspect(t, 0).into(t, http.StatusAccepted, nil)
 	d.at(publishapi.Lease + time.Second)
 	second := u.later(t.Context())
@@ -404,24 +405,14 @@ func TestSlowInspection(t *testing.T) {
 	t.Parallel()
 	d := openWith(t, time.Millisecond)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
+	d.at(0)
 	s := d.slow()
 	first := u.later(t.Context())
 	<-s.reading
 	for n := range 3 {
-		d.at(time.Duration(n) * (publishapi.Lease - 5*time.Second))
-		until := time.Now().Add(time.Minute)
-		for {
-			found := u.inspection(t)
-			if time.Now().After(until) {
-				t.Fatal("no request reports that the inspection is in progress")
-			}
-			if found.Until.After(
-				time.Now().Add(time.Duration(n) * (publishapi.Lease - 5*time.Second)).Add(publishapi.Lease - 5*time.Second),
-			) {
-				break
-			}
-			time.Sleep(time.Millisecond)
-		}
+		d.at(time.Duration(n) * (publishapi.Lease - time.Second))
+		until := d.now().Add(publishapi.Lease - time.Second)
+		poll.Until(t, "the inspection renews its lease", func() bool { return u.inspection(t).Until.After(until) })
 		u.inspect(t, 0).into(t, http.StatusAccepted, nil)
 	}
 	close(s.release)

@@ -3,6 +3,7 @@ package publishapi
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -10,6 +11,10 @@ import (
 // their requests.
 func TestSlots(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, giveSlots)
+}
+
+func giveSlots(t *testing.T) {
 	s := newSlots(4, 2)
 	take := func(identity string, want bool) (release func()) {
 		t.Helper()
@@ -27,18 +32,15 @@ func TestSlots(t *testing.T) {
 	take("eve", true)
 	take("zoe", false) // none is free
 
-	order := make(chan string)
+	order := make(chan string, 3)
 	wait := func(identity string) {
-		before := s.length()
 		go func() {
 			if release, ok := s.take(t.Context(), identity, time.Minute); ok {
 				order <- identity
 				release()
 			}
 		}()
-		for s.length() == before {
-			time.Sleep(time.Millisecond)
-		}
+		synctest.Wait()
 	}
 	wait("bob") // it has one, and gets none of the last ones
 	wait("max")
