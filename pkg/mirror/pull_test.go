@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -393,27 +394,29 @@ func TestPullWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPuller(t, registry.PullOpen)
-			if p.wait = test.wait; test.known {
-				p.provider = looked(t, p, time.Hour, "1.0.0")
-			}
-			times := 0
-			p.now = func() time.Time { // 3 seconds later after the first look at it
-				if times++; times == 1 {
-					return noon
+			synctest.Test(t, func(t *testing.T) {
+				p := newPuller(t, registry.PullOpen)
+				if p.wait = test.wait; test.known {
+					p.provider = looked(t, p, time.Hour, "1.0.0")
 				}
-				return noon.Add(3 * time.Second)
-			}
-			var left time.Duration
-			p.do = func(ctx context.Context, _ protocol.PullRequest) (protocol.PullResponse, error) {
-				end, _ := ctx.Deadline()
-				left = time.Until(end)
-				return protocol.PullResponse{}, nil
-			}
-			p.request(t, "index.json")
-			if left > test.want || left < test.want-time.Second {
-				t.Errorf("the client waits %s more, want %s", left, test.want)
-			}
+				times := 0
+				p.now = func() time.Time { // 3 seconds later after the first look at it
+					if times++; times == 1 {
+						return noon
+					}
+					return noon.Add(3 * time.Second)
+				}
+				var left time.Duration
+				p.do = func(ctx context.Context, _ protocol.PullRequest) (protocol.PullResponse, error) {
+					end, _ := ctx.Deadline()
+					left = time.Until(end)
+					return protocol.PullResponse{}, nil
+				}
+				p.request(t, "index.json")
+				if left != test.want {
+					t.Errorf("the client waits %s more, want %s", left, test.want)
+				}
+			})
 		})
 	}
 }

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/pipes"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/local/monitoring"
@@ -255,23 +258,26 @@ func TestHosts(t *testing.T) {
 // Connections that clients keep open and do not use keep nobody out.
 func TestIdleReaders(t *testing.T) {
 	t.Parallel()
-	address, _ := monitoring.ParseAddress("0")
-	listener, err := monitoring.Listen(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go monitoring.New("v1").Serve(t.Context(), listener, slog.New(slog.DiscardHandler))
-	get := func() {
-		// Each has a connection of its own, which stays open.
-		client := &http.Client{Transport: &http.Transport{}, Timeout: 4 * time.Second} // less than idle ones may stay
-		response, err := client.Get("http://" + listener.Addr().String() + "/metrics") //nolint:noctx // of this test
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		listener := pipes.Listen()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go monitoring.New("v1").Serve(ctx, listener, slog.New(slog.DiscardHandler))
+		begin := time.Now()
+		for range 40 {
+			// Each has a connection of its own, which stays open.
+			client := &http.Client{Transport: &http.Transport{
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return listener.Dial(ctx) },
+			}}
+			response, err := client.Get("http://" + listener.Addr().String() + "/metrics") //nolint:noctx // of this test
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
 		}
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
-	}
-	for range 40 {
-		get()
-	}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("a connection waited for others: %v", took)
+		}
+	})
 }
