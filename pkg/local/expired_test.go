@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/local"
 )
 
@@ -58,12 +59,7 @@ func TestServerRemovesExpired(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- server.Serve(ctx) }()
-	for begin := time.Now(); expired(t, dir) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
-			t.Error("an expired record is not removed")
-			break
-		}
-	}
+	poll.Until(t, "an expired record is removed", func() bool { return expired(t, dir) == 0 })
 	stop()
 	if err := <-served; err != nil {
 		t.Error(err)

@@ -88,7 +88,7 @@ func (r running) raw(t *testing.T, method, target string, header ...string) (*ht
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n%s\r\n", method, target, r.Host,
 		strings.Join(append(header, ""), "\r\n"))
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})

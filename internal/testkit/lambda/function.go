@@ -96,7 +96,7 @@ func StartFunction(ctx context.Context, name, binary string, env map[string]stri
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", f.serveNext)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", f.serveResult)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", f.serveResult)
-	f.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	f.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = f.server.Serve(listener) }()
 
 	f.cmd = exec.CommandContext(ctx, binary)
