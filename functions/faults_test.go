@@ -347,7 +347,7 @@ type examined struct {
 	t       *testing.T
 	f       *lambda.Function
 	secrets []string
-	lines   int // number of lines in its log so far
+	read    int // bytes of its log so far
 
 	mu   *sync.Mutex
 	rows *[]exchange
@@ -393,22 +393,9 @@ func (x *examined) sendRequest(fault, route string, e events.APIGatewayV2HTTPReq
 // logged checks that the function has logged one line for a request. It returns
 // the error in the line.
 func (x *examined) logged(problem func(string, ...any), want outcome) string {
-	var lines []string
-	// The output of a function comes through a pipe, and may arrive after its
-	// response.
-	for waited := 0; ; waited++ {
-		lines = strings.Split(strings.TrimSuffix(x.f.Log(), "\n"), "\n")
-		if len(lines) > x.lines && lines[0] != "" {
-			break
-		}
-		if waited == 1500 {
-			problem("the function logged nothing")
-			return ""
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	printed := lines[x.lines:]
-	x.lines = len(lines)
+	log := x.f.Log()
+	printed := slices.Collect(strings.Lines(log[x.read:]))
+	x.read = len(log)
 	var line struct{ Level, Error string }
 	if len(printed) != 1 {
 		problem("the function logged %d lines, want 1: %q", len(printed), printed)

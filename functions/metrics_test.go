@@ -44,17 +44,11 @@ func linesOf(t *testing.T, f *lambda.Function, method, path, token string, statu
 	if err := json.Unmarshal(payload, &response); err != nil || response.StatusCode != status {
 		t.Errorf("%s: %s, %v; want %d", path, payload, err, status)
 	}
-	// The output of a function comes through a pipe, and may arrive after its
-	// response.
-	for waited := 0; ; waited++ {
-		if printed := f.Log()[before:]; strings.Count(printed, "\n") == lines {
-			return printed
-		}
-		if waited == 3000 {
-			t.Fatalf("%s: %q", path, f.Log()[before:])
-		}
-		time.Sleep(10 * time.Millisecond)
+	printed := f.Log()[before:]
+	if strings.Count(printed, "\n") != lines {
+		t.Fatalf("%s: %q, want %d lines", path, printed, lines)
 	}
+	return printed
 }
 
 // The functions write exactly the metrics of metrics.All, and log the fields

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -42,7 +43,10 @@ type Function struct {
 	polled  time.Time // zero until the first poll
 	waiting map[string]chan result
 	next    int
-	log     bytes.Buffer
+
+	// log has the function's output. It is a file and not a pipe, so that all
+	// that the function wrote before a response is there with the response.
+	log *os.File
 }
 
 type invocation struct {
@@ -109,9 +113,8 @@ func StartFunction(ctx context.Context, name, binary string, env map[string]stri
 	for name, value := range env {
 		f.cmd.Env = append(f.cmd.Env, name+"="+value)
 	}
-	f.cmd.Stdout, f.cmd.Stderr = &locked{f}, &locked{f}
 	f.begun = time.Now()
-	if err := f.cmd.Start(); err != nil {
+	if err := f.start(); err != nil {
 		_ = f.server.Close()
 		return nil, fmt.Errorf("cannot start function %s: %w", name, err)
 	}
@@ -122,20 +125,22 @@ func StartFunction(ctx context.Context, name, binary string, env map[string]stri
 	return f, nil
 }
 
-// locked receives the output of a function.
-type locked struct{ f *Function }
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.f.mu.Lock()
-	defer l.f.mu.Unlock()
-	return l.f.log.Write(p)
+// start starts the process, with its output in a file that has no name.
+func (f *Function) start() (err error) {
+	if f.log, err = os.CreateTemp("", "log"); err != nil {
+		return err
+	}
+	f.cmd.Stdout, f.cmd.Stderr = f.log, f.log
+	return errors.Join(os.Remove(f.log.Name()), f.cmd.Start())
 }
 
-// Log returns the function's output.
+// Log returns the function's output, also after the function was closed.
 func (f *Function) Log() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.log.String()
+	log, err := io.ReadAll(io.NewSectionReader(f.log, 0, math.MaxInt64))
+	if err != nil {
+		panic(err) // a file that this process has open can be read
+	}
+	return string(log)
 }
 
 // Process returns the ID of the function's process.
