@@ -98,7 +98,9 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 			if decode(item, &record) != nil || checkToken(item.Sort, record) != nil {
 				record = registry.Token{ID: registry.TokenID(item.Sort)}
 			}
-			if isID := record.ID == nameOrID; isID || record.Name == nameOrID && nameOrID != "" {
+			// If clocks differ, an expired token can still have the name of a valid one.
+			isNamed := nameOrID != "" && record.Name == nameOrID && !record.CreatedAt.Before(revoked.CreatedAt)
+			if isID := record.ID == nameOrID; isID || isNamed {
 				found, revoked = item, record
 				if isID {
 					break
