@@ -91,7 +91,7 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider
 	c MirrorContents, err error,
 ) {
 	path := p.Path()
-	keys := []Key{originKey(path), listingKey(path), entryKey(mirrored(m.table).kind.catalog(p), path), pulledKey(p)}
+	keys := []Key{originKey(path), listingKey(path), entryKey(mirrorKind{}.catalog(p), path), pulledKey(p)}
 	items, err := snapshot(ctx, m.table, append(keys, recordKeys(path, numbers)...)...)
 	if err != nil {
 		return c, err

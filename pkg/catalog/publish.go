@@ -170,7 +170,8 @@ func (v versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error
 func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion, by string) (
 	stored registry.MirrorVersion, changed bool, err error,
 ) {
-	err = mirrored(m.table).update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (registry.AuditEntry, error) {
+	v := mirrored(m.table)
+	err = v.update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (registry.AuditEntry, error) {
 		changed = false
 		before := registry.MirrorVersion{Version: record.Version}
 		switch err := s.published(); {
@@ -189,7 +190,7 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 		if !changed {
 			return registry.AuditEntry{}, errUnchanged
 		}
-		mirrored(m.table).set(s, stored)
+		v.set(s, stored)
 		return registry.AuditEntry{By: by, Action: registry.AuditMirror, Detail: differing(before, stored)}, nil
 	})
 	if err != nil {

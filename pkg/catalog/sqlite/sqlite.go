@@ -182,10 +182,11 @@ func (t *Table) begin(ctx context.Context) (err error) {
 // ID returns the ID of the registry that the database belongs to.
 func (t *Table) ID() string { return t.id }
 
-func readID(ctx context.Context, db interface {
+type rower interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-},
-) (id string, err error) {
+}
+
+func readID(ctx context.Context, db rower) (id string, err error) {
 	err = db.QueryRowContext(ctx, `SELECT id FROM registry`).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrDamaged
