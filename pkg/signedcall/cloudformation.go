@@ -111,7 +111,8 @@ func ListStackResources(ctx context.Context, config aws.Config, stack string) (a
 	return all, err
 }
 
-// pages calls page with in for each page of a listing of a Query API.
+// pages calls page until it returns no next token. It puts each token into in,
+// which page sends.
 func pages(in url.Values, page func() (next string, err error)) error {
 	for {
 		next, err := page()

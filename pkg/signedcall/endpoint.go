@@ -22,19 +22,28 @@ type Service struct {
 	// API is the version of a Query API, or the prefix of the operations of a
 	// JSON API.
 	API string
-	// FIPSInGov means that it has separate FIPS endpoints in GovCloud. Others
-	// have only FIPS endpoints there.
-	FIPSInGov bool
+	// GovFIPS is which of its FIPS endpoints in GovCloud have hosts of their own.
+	// All endpoints are FIPS endpoints there.
+	GovFIPS govFIPS
 }
+
+type govFIPS int
+
+const (
+	dualStackFIPS govFIPS = iota // those with IPv6 addresses
+	allFIPS
+	noFIPS
+)
 
 // The services that this project uses.
 var (
 	ACM            = Service{ID: "ACM", Name: "acm", API: "CertificateManager"}
-	APIGateway     = Service{ID: "ApiGatewayV2", Name: "apigateway", FIPSInGov: true}
+	APIGateway     = Service{ID: "ApiGatewayV2", Name: "apigateway", GovFIPS: allFIPS}
+	APIGatewayV1   = Service{ID: "API Gateway", Name: "apigateway", GovFIPS: allFIPS} // the account's limits
 	CloudFormation = Service{ID: "CloudFormation", Name: "cloudformation", API: "2010-05-15"}
-	CloudWatch     = Service{ID: "CloudWatch", Name: "monitoring", API: "2010-08-01"}
-	KMS            = Service{ID: "KMS", Name: "kms", API: "TrentService", FIPSInGov: true}
-	Lambda         = Service{ID: "Lambda", Name: "lambda", FIPSInGov: true}
+	CloudWatch     = Service{ID: "CloudWatch", Name: "monitoring", API: "2010-08-01", GovFIPS: noFIPS}
+	KMS            = Service{ID: "KMS", Name: "kms", API: "TrentService", GovFIPS: allFIPS}
+	Lambda         = Service{ID: "Lambda", Name: "lambda", GovFIPS: allFIPS}
 	Logs           = Service{ID: "CloudWatch Logs", Name: "logs", API: "Logs_20140328"}
 	SNS            = Service{ID: "SNS", Name: "sns", API: "2010-03-31"}
 )
@@ -50,12 +59,14 @@ func baseURL(s Service, config aws.Config) (string, error) {
 		return "", fmt.Errorf("invalid AWS region %q", config.Region)
 	}
 	p, name := partition.Of(config.Region), s.Name
-	if setting(config, fips.GetUseFIPSEndpoint) == aws.FIPSEndpointStateEnabled && (p.ID != "aws-us-gov" || s.FIPSInGov) {
-		name += "-fips"
-	}
 	domain := p.Domain
-	if setting(config, dualStack.GetUseDualStackEndpoint) == aws.DualStackEndpointStateEnabled {
+	both := setting(config, dualStack.GetUseDualStackEndpoint) == aws.DualStackEndpointStateEnabled
+	if both {
 		domain = p.DualStack
+	}
+	own := p.ID != "aws-us-gov" || s.GovFIPS == allFIPS || s.GovFIPS == dualStackFIPS && both
+	if own && setting(config, fips.GetUseFIPSEndpoint) == aws.FIPSEndpointStateEnabled {
+		name += "-fips"
 	}
 	return "https://" + name + "." + config.Region + "." + domain, nil
 }

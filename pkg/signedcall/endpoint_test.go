@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func TestHosts(t *testing.T) {
 	for _, test := range []struct {
 		region, want string
 		sources      []any
-		inGov        bool // the hosts of some services have another name
+		fips         string // the services whose host ends with -fips
 	}{
 		{region: "eu-central-1", want: "NAME.eu-central-1.amazonaws.com"},
 		{region: "us-gov-west-1", want: "NAME.us-gov-west-1.amazonaws.com"},
@@ -66,18 +67,22 @@ func TestHosts(t *testing.T) {
 		{region: "eusc-de-east-1", want: "NAME.eusc-de-east-1.amazonaws.eu"},
 		{region: "us-iso-east-1", want: "NAME.us-iso-east-1.c2s.ic.gov"},
 		{region: "us-east-1", want: "NAME-fips.us-east-1.amazonaws.com", sources: []any{fips}},
-		{region: "us-gov-west-1", want: "NAME.us-gov-west-1.amazonaws.com", sources: []any{fips}, inGov: true},
+		{region: "us-gov-west-1", want: "NAME.us-gov-west-1.amazonaws.com", sources: []any{fips}, fips: "apigateway kms lambda"},
 		{region: "eu-central-1", want: "NAME.eu-central-1.api.aws", sources: []any{source{}, "other", dual}},
 		{region: "cn-north-1", want: "NAME.cn-north-1.api.amazonwebservices.com.cn", sources: []any{dual}},
 		{region: "eusc-de-east-1", want: "NAME.eusc-de-east-1.api.amazonwebservices.eu", sources: []any{dual}},
 		{region: "us-east-1", want: "NAME-fips.us-east-1.api.aws", sources: []any{dual, fips}},
+		{
+			region: "us-gov-west-1", want: "NAME.us-gov-west-1.api.aws", sources: []any{dual, fips},
+			fips: "acm apigateway cloudformation kms lambda logs sns",
+		},
 	} {
 		for _, s := range []signedcall.Service{
 			signedcall.ACM, signedcall.APIGateway, signedcall.CloudFormation, signedcall.CloudWatch, signedcall.KMS,
 			signedcall.Lambda, signedcall.Logs, signedcall.SNS,
 		} {
 			name := s.Name
-			if test.inGov && (name == "apigateway" || name == "kms" || name == "lambda") {
+			if slices.Contains(strings.Fields(test.fips), name) {
 				name += "-fips"
 			}
 			want := "https://" + strings.Replace(test.want, "NAME", name, 1)

@@ -34,6 +34,6 @@ type Throttle struct {
 // GetAccountThrottle returns the limits of all APIs together in the region.
 func GetAccountThrottle(ctx context.Context, config aws.Config) (Throttle, error) {
 	var out struct{ ThrottleSettings Throttle }
-	err := REST(ctx, config, APIGateway, "GetAccount", http.MethodGet, "/account", nil, &out)
+	err := REST(ctx, config, APIGatewayV1, "GetAccount", http.MethodGet, "/account", nil, &out)
 	return out.ThrottleSettings, err
 }

@@ -3,8 +3,9 @@
 // It would make a program larger, slower to build and slower to start.
 //
 // Like those clients, it takes the region, the credentials, the endpoint and
-// the limits of retries from the SDK's configuration. The code and the message
-// of AWS are in errors as [smithy.APIError].
+// the limits of retries from the SDK's configuration, but retries always in the
+// standard mode. The code and the message of AWS are in errors as
+// [smithy.APIError].
 package signedcall
 
 import (
@@ -20,6 +21,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,13 +34,19 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// maxResponse bounds a response, in bytes. The template of a stack is the
-// longest one, with at most 1 MiB.
+// maxResponse bounds a response, in bytes. The longest ones are the result of a
+// log query, with up to 10,000 rows, and the template of a stack, with up to 1 MiB.
 const maxResponse = 8 << 20
 
 // maxSkew is how much this machine's clock may differ from that of AWS, which
 // rejects requests that were signed 5 minutes earlier or later.
 const maxSkew = 4 * time.Minute
+
+// skewCodes are the codes of failures for which the AWS SDK considers a wrong
+// time.
+var skewCodes = []string{
+	"InvalidSignatureException", "SignatureDoesNotMatch", "AuthFailure", "RequestTimeTooSkewed", "AccessDeniedException",
+}
 
 // Query calls an operation of a service with the AWS Query protocol. It decodes
 // the XML response into out, unless out is nil.
@@ -138,7 +146,7 @@ func retryerOf(config aws.Config) aws.Retryer {
 }
 
 // try sends a request once, with a signature of the current time and skew. If
-// AWS refuses it and its clock shows another time, try changes skew.
+// AWS rejects its time, try changes skew.
 func (r request) try(ctx context.Context, config aws.Config, skew *time.Duration) ([]byte, error) {
 	base, err := baseURL(r.service, config)
 	if err != nil {
@@ -165,13 +173,11 @@ func (r request) try(ctx context.Context, config aws.Config, skew *time.Duration
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(body) > maxResponse:
-		return nil, fmt.Errorf("the response is longer than %d MiB", maxResponse>>20)
-	case response.StatusCode/100 == 2:
-		return body, nil
+	if response.StatusCode/100 == 2 {
+		if err == nil && len(body) > maxResponse {
+			err = fmt.Errorf("the response is longer than %d MiB", maxResponse>>20)
+		}
+		return body, err
 	}
 	code, message := r.failure(response.Header, body)
 	err = &awshttp.ResponseError{
@@ -182,7 +188,7 @@ func (r request) try(ctx context.Context, config aws.Config, skew *time.Duration
 		},
 	}
 	date, failed := http.ParseTime(response.Header.Get("Date"))
-	if failed == nil && response.StatusCode/100 == 4 && date.Sub(signed).Abs() > maxSkew {
+	if failed == nil && slices.Contains(skewCodes, code) && date.Sub(signed).Abs() > maxSkew {
 		*skew = time.Until(date)
 		err = skewError{err}
 	}

@@ -78,6 +78,11 @@ func TestRepeated(t *testing.T) {
 		return answer(http.StatusBadRequest, `{"__type":"ThrottlingException"}`), nil
 	}
 	broken := func() (*http.Response, error) { return answer(http.StatusBadGateway, "<html>"), nil }
+	cut := func() (*http.Response, error) {
+		r := answer(http.StatusServiceUnavailable, "")
+		r.Body = io.NopCloser(readerFunc(func([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }))
+		return r, nil
+	}
 	denied := func() (*http.Response, error) {
 		return answer(http.StatusForbidden, "{}", "X-Amzn-Errortype", "AccessDeniedException"), nil
 	}
@@ -98,8 +103,9 @@ func TestRepeated(t *testing.T) {
 		"with one attempt": {
 			answers: []func() (*http.Response, error){broken}, most: 1, sent: 1, failed: "api error 502 Bad Gateway",
 		},
-		"denied":  {answers: []func() (*http.Response, error){denied}, sent: 1, failed: "AccessDeniedException"},
-		"strange": {answers: []func() (*http.Response, error){strange}, sent: 1, failed: "deserialization failed"},
+		"with a cut body": {answers: []func() (*http.Response, error){cut}, sent: 2},
+		"denied":          {answers: []func() (*http.Response, error){denied}, sent: 1, failed: "AccessDeniedException"},
+		"strange":         {answers: []func() (*http.Response, error){strange}, sent: 1, failed: "deserialization failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,8 +170,13 @@ func TestSkew(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		off  time.Duration
+		code string
 		sent int
-	}{"slow": {time.Hour, 2}, "fast": {-time.Hour, 2}, "right": {time.Minute, 1}} {
+	}{
+		"slow": {time.Hour, "InvalidSignatureException", 2}, "fast": {-time.Hour, "InvalidSignatureException", 2},
+		"right":           {time.Minute, "InvalidSignatureException", 1},
+		"another failure": {time.Hour, "ValidationException", 1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -181,7 +192,7 @@ func TestSkew(t *testing.T) {
 						return answer(http.StatusOK, "{}"), nil
 					}
 					return answer(http.StatusForbidden, `{"message":"Signature expired"}`, "Date", now.Format(http.TimeFormat),
-						"X-Amzn-Errortype", "InvalidSignatureException"), nil
+						"X-Amzn-Errortype", test.code), nil
 				})
 				config.RetryMaxAttempts = 3
 				err := call(t.Context(), config, nil)

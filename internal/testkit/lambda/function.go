@@ -130,8 +130,11 @@ func (f *Function) start() (err error) {
 	if f.log, err = os.CreateTemp("", "log"); err != nil {
 		return err
 	}
+	if err := os.Remove(f.log.Name()); err != nil {
+		return errors.Join(err, f.log.Close())
+	}
 	f.cmd.Stdout, f.cmd.Stderr = f.log, f.log
-	return errors.Join(os.Remove(f.log.Name()), f.cmd.Start())
+	return f.cmd.Start()
 }
 
 // Log returns the function's output, also after the function was closed.
