@@ -670,9 +670,9 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 		if err != nil {
 			return signer, signed, err
 		}
-		signer = d.prefer(all)
+		signer = d.prefer(all, signers(records))
 	}
-	signed = signature{key: d.keyOf(signer)}
+	signed = signature{key: d.keyOf(signer), signers: signers(records)}
 	signed.newest = !slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return v.LessThan(r.Version) })
 	if adds(offers, stored, signer.ID) {
 		err = d.checkSignature(ctx, v, &signed)

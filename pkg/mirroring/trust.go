@@ -26,6 +26,8 @@ type signature struct {
 	untrusted error
 	// newest reports whether no mirrored version is newer.
 	newest bool
+	// signers are the IDs of the keys that signed mirrored versions.
+	signers []string
 }
 
 // keyOf returns the key of a signer.
@@ -38,16 +40,28 @@ func (d *decider) keyOf(s signing.Signer) registry.OriginKey {
 	}
 }
 
+// forgotten returns the IDs of keys that signed mirrored versions and that o lacks.
+// There are some if an operator removed the damaged item of the origin. The next
+// key with such an ID is trusted, and no other one is the first.
+func forgotten(o *registry.MirrorOrigin, signers []string) []string {
+	return slices.DeleteFunc(slices.Clone(signers), func(id string) bool {
+		return slices.Contains(o.Overruled, id) ||
+			slices.ContainsFunc(o.Keys, func(k registry.OriginKey) bool { return k.ID == id })
+	})
+}
+
 // judge decides whether the key of a version is trusted, and adds the decision
 // to o. entry is nil unless a refusal is new.
 func (d *decider) judge(o *registry.MirrorOrigin, v registry.Version, s signature) (
 	trusted, changed bool, entry *registry.AuditEntry,
 ) {
+	lost := forgotten(o, s.signers)
+	none := len(o.Keys)+len(lost) == 0
 	if s.key.ID == "" {
-		trusted = len(o.Keys) == 0 || o.Unsigned != nil
+		trusted = none || o.Unsigned != nil
 	} else {
-		first := len(o.Keys) == 0 && (s.overruled || !slices.Contains(o.Overruled, s.key.ID))
-		trusted = s.named || first || o.Trusts(s.key)
+		first := none && (s.overruled || !slices.Contains(o.Overruled, s.key.ID))
+		trusted = s.named || first || o.Trusts(s.key) || slices.Contains(lost, s.key.ID)
 	}
 	if !trusted {
 		if o.Refuse(registry.RefusedVersion{Version: v, Key: s.key, At: d.now.UTC().Truncate(time.Second)}) {
@@ -81,8 +95,10 @@ func describeKey(k registry.OriginKey) string {
 }
 
 // prefer returns the signer of a version whose key counts. Origins that change
-// their key sign with both for some time.
-func (d *decider) prefer(all []signing.Signer) signing.Signer {
+// their key sign with both for some time. before are the IDs of the keys that
+// signed mirrored versions.
+func (d *decider) prefer(all []signing.Signer, before []string) signing.Signer {
+	lost := forgotten(&d.origin, before)
 	value := func(s signing.Signer) int {
 		key := d.keyOf(s)
 		named, err := admission.CheckKey(d.rule, key)
@@ -90,7 +106,7 @@ func (d *decider) prefer(all []signing.Signer) signing.Signer {
 		if err == nil {
 			value += 2
 		}
-		if named || d.origin.Trusts(key) {
+		if named || d.origin.Trusts(key) || slices.Contains(lost, key.ID) {
 			value++
 		}
 		return value

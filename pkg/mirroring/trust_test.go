@@ -36,6 +36,8 @@ type keyChange struct {
 	// names are the keys that the origin names for version 2.0.0, if these are
 	// not just the one that signed. They can be empty.
 	names []keyMaker
+	// lost reports that the item of the origin was removed.
+	lost bool
 	// policy are the signing keys that the policy names.
 	policy []keyMaker
 	// keys replace the recorded keys.
@@ -58,6 +60,10 @@ var keyChanges = []keyChange{
 	{what: "another key, but the policy names the first one", first: ours, second: stranger, policy: []keyMaker{ours}},
 	{what: "the same key, which has expired", first: lapsed, second: lapsed},
 	{what: "another key, which has expired", first: ours, second: lapsed},
+	{what: "the same key, after the origin's item was removed", first: ours, second: ours, lost: true},
+	{what: "another key, after the origin's item was removed", first: ours, second: stranger, lost: true},
+	{what: "no keys, after the origin's item was removed", first: ours, second: ours, lost: true,
+		names: []keyMaker{}, trust: mirroring.Unsigned, unsigned: true},
 	{what: "another key with the same ID", first: ours, second: ours, keys: func(t *testing.T) []registry.OriginKey {
 		t.Helper()
 		id := keyID(t, ours)
@@ -120,6 +126,9 @@ func (c keyChange) run(t *testing.T) (before, after string) {
 	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
 		t.Fatal(err)
 	}
+	if c.lost {
+		s.loseOrigin(t)
+	}
 	if c.keys != nil {
 		s.editOrigin(t, func(o *registry.MirrorOrigin) { o.Keys = c.keys(t) })
 	}
@@ -164,6 +173,18 @@ func (c keyChange) run(t *testing.T) (before, after string) {
 	return before, c.outcome(t, o, s)
 }
 
+// loseOrigin removes the record of the origin, as operators do if it is damaged.
+func (s *store) loseOrigin(t testing.TB) {
+	t.Helper()
+	item, err := s.table.Get(t.Context(), catalog.Key{Partition: inventory.Path(), Sort: "origin"})
+	if err == nil {
+		err = s.table.Write(t.Context(), catalog.Change{Key: item.Key, Revision: item.Revision, Delete: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // editOrigin changes the record of the origin.
 func (s *store) editOrigin(t testing.TB, edit func(*registry.MirrorOrigin)) {
 	t.Helper()
@@ -200,6 +221,38 @@ func (s *store) adder(t *testing.T, o *origin) func(version string) error {
 	return func(v string) error {
 		_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v})
 		return err
+	}
+}
+
+// If the record of the origin was lost, the keys that signed mirrored versions
+// stay trusted, also beside a key that an operator trusts.
+func TestTrustAfterLoss(t *testing.T) {
+	t.Parallel()
+	linux := []string{"linux_amd64"}
+	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""},
+		release{"3.0.0", linux, ours, ""})
+	s := newStore(t)
+	add := s.adder(t, o)
+	if err := add("1.0.0"); err != nil {
+		t.Fatal(err)
+	}
+	s.loseOrigin(t)
+	failed(t, "another key", add("2.0.0"), registry.ErrNotAdmitted, keyID(t, stranger))
+	if _, _, err := s.mirror(nil).Trust(t.Context(), inventory, fingerprint(t, stranger), "a new key"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(add("2.0.0"), add("3.0.0")); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, k := range s.originItem(t).Keys {
+		keys = append(keys, k.Fingerprint)
+	}
+	slices.Sort(keys)
+	want := []string{fingerprint(t, ours), fingerprint(t, stranger)}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, keys); diff != "" {
+		t.Error(diff)
 	}
 }
 
