@@ -28,7 +28,6 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/internal/testkit/stock"
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -381,10 +380,7 @@ func stocked(b *testing.B) (env map[string]string, token string) {
 	f.Provider(b, note, public.ID, 500, 1, 11)
 	f.Mirrored(b, registry.MirrorProvider{Hostname: "registry.example.com", Provider: note}, 500, 14)
 	f.Flush(b)
-	token, digest := access.NewToken()
-	if err := d.catalog.AddToken(b.Context(), digest, registry.Token{Name: "bench", Scopes: []string{"read:**"}}); err != nil {
-		b.Fatal(err)
-	}
+	token = addToken(b, d.catalog, "read:**")
 	env = settings.Settings{Table: name, Bucket: "none", PresignLifetime: time.Hour, PathStyle: true}.Environment()
 	env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = dynamo.URL, "http://127.0.0.1:1"
 	return env, token

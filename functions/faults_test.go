@@ -18,8 +18,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -88,14 +86,7 @@ type faulty struct {
 // before starts a proxy in front of the service at a URL.
 func before(t *testing.T, service string) *faulty {
 	t.Helper()
-	to, err := url.Parse(service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(to)
-		r.Out.Host = r.In.Host // it is signed
-	}}
+	proxy := proxyTo(t, service)
 	address, err := programs.ReserveAddress(t.Context()) // it stays free while the proxy is down
 	if err != nil {
 		t.Fatal(err)

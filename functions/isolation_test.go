@@ -152,7 +152,7 @@ func serveUnchecked(t *testing.T, larder string) uploader {
 }
 
 // addToken adds a token with a scope.
-func addToken(t *testing.T, to *catalog.Catalog, scope string) string {
+func addToken(t testing.TB, to *catalog.Catalog, scope string) string {
 	t.Helper()
 	token, digest := access.NewToken()
 	if err := to.AddToken(t.Context(), digest, registry.Token{Name: digest[:12], Scopes: []string{scope}}); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // SchemaVersion is the version of the format of items. It is stored with each
-// item. A release raises it if the releases before it would misread an item.
-// Adding a field that they can ignore does not raise it.
+// item. A release raises it if older releases would misread an item. Adding a
+// field that they can ignore does not raise it.
 const SchemaVersion = 1
 
 // schemaKey identifies an empty item whose schema version is that of the

@@ -123,8 +123,8 @@ func (m Mirror) TakeSlot(ctx context.Context, of SlotsOf, until time.Time) (*Lea
 }
 
 // TakeInspectionSlot takes one of count slots for inspecting an upload until a
-// time. If none is free, that is [registry.ErrExists]. The caller has the claim of
-// [Catalog.ClaimInspection].
+// time. If none is free, that is [registry.ErrExists]. It does not check the
+// schema version, because [Catalog.ClaimInspection] has.
 func (c *Catalog) TakeInspectionSlot(ctx context.Context, count int, until time.Time) (*Lease, error) {
 	return takeSlot(ctx, c.table, inspectionSlots, SlotsOf{Count: count}, until)
 }

@@ -66,8 +66,8 @@ const (
 	lease = 20 * time.Second
 	renew = 7 * time.Second
 	// slotBytes is the size of a file from which its inspection needs a slot of the
-	// table. A smaller one is inspected in less time than the calls for a slot take.
-	slotBytes = 1 << 20
+	// table. A smaller one cannot unpack to more than about 66 MiB.
+	slotBytes = 64 << 10
 	// parallel is how many requests one publish sends to the store at once. A
 	// publish may have hundreds of files, and the gateway's timeout is too
 	// short to handle them one by one.

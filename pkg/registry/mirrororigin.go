@@ -221,8 +221,8 @@ func (o *MirrorOrigin) Trusts(k OriginKey) bool {
 // same reports whether two keys are the same.
 func (k OriginKey) same(other OriginKey) bool { return k.Fingerprint == other.Fingerprint }
 
-// Trust adds a key to the trusted ones, or completes a trusted one with the
-// owner of k and the time of its first sight. It also forgets refusals because of the key.
+// Trust adds a key to the trusted ones, or adds the owner of k and the time of
+// its first sight to a trusted one. It also forgets refusals because of the key.
 // It reports whether anything changed.
 func (o *MirrorOrigin) Trust(k OriginKey) (changed bool) {
 	remaining := slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool { return r.Key.same(k) })

@@ -3,7 +3,7 @@
 // It would make a program larger, slower to build and slower to start.
 //
 // Like those clients, it takes the region, the credentials, the endpoint and
-// the limits of retries from the SDK's configuration, but retries always in the
+// the limits of retries from the SDK's configuration. It always retries in the
 // standard mode. The code and the message of AWS are in errors as
 // [smithy.APIError].
 package signedcall
@@ -34,8 +34,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// maxResponse bounds a response, in bytes. The longest ones are the result of a
-// log query, with up to 10,000 rows, and the template of a stack, with up to 1 MiB.
+// maxResponse bounds a response, in bytes. The result of a log query has up to
+// 10,000 rows. The template of a stack has up to 1 MiB.
 const maxResponse = 8 << 20
 
 // maxSkew is how much this machine's clock may differ from that of AWS, which

@@ -22,6 +22,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
+	"github.com/larder-registry/larder/internal/testkit/programs"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/access"
 )
@@ -95,6 +96,9 @@ func TestGibibyte(t *testing.T) {
 func BenchmarkInit(b *testing.B) {
 	const most = 1.15 // times the time from the other server
 	found, missing := clients.Find()
+	if len(found) == 0 && programs.Required() {
+		b.Fatal(missing)
+	}
 	if len(found) == 0 {
 		b.Skip("LEFT OUT:", missing)
 	}
