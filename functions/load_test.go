@@ -75,9 +75,9 @@ provider_installation {
 // The real clients send the requests by which the stack's throttle was chosen.
 func TestInitRequests(t *testing.T) {
 	t.Parallel()
-	d := deploy(t)
-	configuration := d.project(t)
 	clients.Each(t, func(t *testing.T, c clients.Client) {
+		d := deploy(t) // of this client alone, to count its requests
+		configuration := d.project(t)
 		before := len(d.gateway.Requests())
 		if out, err := d.init(t.Context(), c, t.TempDir(), configuration); err != nil {
 			t.Fatalf("%v\n%s", err, out)
