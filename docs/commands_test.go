@@ -182,6 +182,9 @@ func checkScripts(t *testing.T, p page, b block) {
 // installed returns a folder with larder and the clients.
 func installed(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("LEFT OUT: the commands of pages, because tests are short")
+	}
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "larder"), "./scripts/larder")
 	build.Dir = root

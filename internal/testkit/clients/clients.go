@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
@@ -29,15 +30,17 @@ type Client struct {
 }
 
 // Find returns the clients on this machine: OpenTofu if scripts/tools has built
-// it, and Terraform if it is on PATH. missing has the reason for each missing
-// client.
+// it, and Terraform if it is on PATH and the tests are not short. missing has the
+// reason for each missing client.
 func Find() (found []Client, missing []string) {
 	if path, err := programs.InCheckout(tofu); err == nil {
 		found = append(found, Client{"tofu", path})
 	} else {
 		missing = append(missing, "tofu: scripts/tools builds it: "+err.Error())
 	}
-	if path, err := exec.LookPath("terraform"); err == nil {
+	if testing.Testing() && testing.Short() {
+		missing = append(missing, "terraform: short tests use only OpenTofu")
+	} else if path, err := exec.LookPath("terraform"); err == nil {
 		found = append(found, Client{"terraform", path})
 	} else {
 		missing = append(missing, "terraform: it is not on PATH")
