@@ -36,7 +36,6 @@ type choices struct {
 	allowed []string
 }
 
-// readContext reads the choices from CDK context.
 func readContext(context map[string]any) (choices, error) {
 	c := choices{file: defaultFile}
 	if file, ok := context[contextSettings]; ok {
@@ -63,7 +62,6 @@ func readContext(context map[string]any) (choices, error) {
 	return c, checkFiles()
 }
 
-// ofCDK reports whether a context key belongs to the CDK.
 func ofCDK(key string) bool {
 	return strings.HasPrefix(key, "@") || strings.Contains(key, ":") ||
 		key == "cli-telemetry" || key == "acknowledged-issue-numbers"

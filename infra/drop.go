@@ -104,13 +104,11 @@ func (d *deployed) pool() (id string, found bool) {
 	return "", false
 }
 
-// access returns the access rules of a stack's functions.
 func (d *deployed) access() string {
 	s, _ := settings.FromEnvironment(d.variable) // the access rules suffice
 	return s.Access
 }
 
-// variable returns a variable of the functions' environment.
 func (d *deployed) variable(key string) string {
 	for _, name := range slices.Sorted(maps.Keys(d.Resources)) {
 		r := d.Resources[name]

@@ -294,7 +294,6 @@ var withStack = []string{
 	"IMPORT_ROLLBACK_FAILED", "IMPORT_ROLLBACK_COMPLETE",
 }
 
-// stacksOfLarder returns the names of the stacks that have Larder's description.
 func stacksOfLarder(ctx context.Context, cfg aws.Config) ([]string, error) {
 	all, err := signedcall.ListStacks(ctx, cfg, withStack...)
 	var names []string

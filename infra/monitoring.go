@@ -252,7 +252,6 @@ func metric(
 	return awscloudwatch.NewMetric(props)
 }
 
-// own returns a metric that the functions write.
 func (m monitoring) own(series metrics.Series, statistic string, period awscdk.Duration) awscloudwatch.IMetric {
 	dimensions := make(map[string]*string)
 	if d := series.Dimension; d.Name != "" {

@@ -89,7 +89,6 @@ var (
 		2557, 2922, 3288, 3653}
 )
 
-// anyPartition returns a pattern for the partition of an ARN.
 func anyPartition() string {
 	var ids []string
 	for _, p := range partition.All() {
@@ -137,7 +136,6 @@ func defaultSettings() *given {
 	}
 }
 
-// keys returns all settings of the file.
 func (g *given) keys() []setting {
 	low, high := settings.MinPublishLimits, settings.MaxPublishLimits
 	text := func(key string, into *string, pattern *regexp.Regexp, want, about string) setting {
@@ -210,7 +208,6 @@ func (g *given) keys() []setting {
 	}
 }
 
-// parseFile reads the text of a file.
 func parseFile(name string, text []byte) (*jsonfile.File, error) {
 	file, err := jsonfile.Parse(name, text)
 	if err != nil {
@@ -304,7 +301,6 @@ type parser struct {
 	faults []jsonfile.Fault
 }
 
-// fail adds a fault at the value of a key.
 func (p *parser) fail(key, format string, args ...any) {
 	p.failAt(key, nil, format, args...)
 }
@@ -316,7 +312,6 @@ func (p *parser) failAt(key string, path []any, format string, args ...any) {
 	})
 }
 
-// check checks the value of a setting.
 func (p *parser) check(s setting, v jsonfile.Value) {
 	switch into := s.into.(type) {
 	case *string:
@@ -358,7 +353,6 @@ var reserved = regexp.MustCompile(`aws|amazon|cognito`)
 
 var prefixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// access completes the access settings.
 func (p *parser) access(g *given) {
 	parsed := g.access
 	if err := parsed.Complete(); err != nil {

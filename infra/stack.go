@@ -82,7 +82,6 @@ const (
 	pullName = "pull"
 )
 
-// routeKeys returns the keys of the function's routes in the gateway.
 func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.tree) }
 
 // functions returns the functions in the order of the stack. Discovery reads
@@ -742,7 +741,6 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 	}
 }
 
-// newRoute creates a route of the gateway.
 func (st *stack) newRoute(
 	api awsapigatewayv2.HttpApi, key string, integration awsapigatewayv2.HttpRouteIntegration,
 ) awsapigatewayv2.HttpRoute {
@@ -941,7 +939,6 @@ func (st *stack) newWithdrawPolicy() awsiam.ManagedPolicy {
 	})
 }
 
-// requestLogs returns a value for each log group of requests.
 func (st *stack) requestLogs(of func(awslogs.LogGroup) *string) *[]*string {
 	var all []*string
 	for _, group := range st.requests {

@@ -303,7 +303,6 @@ func (a *Account) lambdaCalls(r *http.Request) ([]iam.Call, error) {
 	return nil, fmt.Errorf("a call of Lambda that the rehearsal does not know: %s %s", r.Method, r.URL.Path)
 }
 
-// certificateCalls returns the permission to read a certificate.
 func (a *Account) certificateCalls(r *http.Request) ([]iam.Call, error) {
 	body, err := drain(r)
 	if err != nil {
@@ -423,7 +422,6 @@ func bucketAction(r *http.Request, key string) string {
 	}[names[0]]
 }
 
-// versionCalls returns the permission to list or delete versions of objects.
 func versionCalls(r *http.Request, bucket, key string) ([]iam.Call, error) {
 	query := r.URL.Query()
 	switch {
@@ -557,7 +555,6 @@ func (a *Account) hideMissing(response *http.Response) {
 	}
 }
 
-// bucketPolicy answers a request for the policy of a bucket.
 func (a *Account) bucketPolicy(w http.ResponseWriter, r *http.Request) {
 	text, there := a.BucketPolicies[strings.Trim(r.URL.Path, "/")]
 	if !there {

@@ -65,7 +65,6 @@ func (d *deployment) runChecks(ctx context.Context, r *Registry, checks []check)
 	return errors.Join(wrong...)
 }
 
-// judge returns the outcome of a check.
 func judge(ok bool) outcome {
 	if ok {
 		return asExpected
@@ -195,7 +194,6 @@ const (
 	alarmWait = 2 * time.Minute
 )
 
-// throttleChecks returns the checks for which the stack gets a low throttle.
 func (d *deployment) throttleChecks(stack *Stack) []check {
 	var flooded time.Time
 	return []check{

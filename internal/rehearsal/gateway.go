@@ -35,7 +35,6 @@ type APILimits struct {
 
 const apiType = "AWS::ApiGatewayV2::Api"
 
-// api returns the API of the template.
 func (t template) api() (*API, error) {
 	a := &API{Routes: make(map[string]string), Integrations: make(map[string]string)}
 	for logical, r := range t.Resources {

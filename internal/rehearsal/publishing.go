@@ -52,7 +52,6 @@ type publisher struct {
 	file  string // a client configuration with the token
 }
 
-// newPublisher creates a token with one scope, and returns a publisher with it.
 func (r *Registry) newPublisher(ctx context.Context, name, scope string) (publisher, error) {
 	p := publisher{Registry: r}
 	var err error
@@ -198,7 +197,6 @@ func (r *Registry) publishedBy(ctx context.Context, address string, want registr
 	return nil
 }
 
-// tokenNamed returns the publisher of a rehearsal's token.
 func (r *Registry) tokenNamed(name string) registry.Publisher {
 	return registry.Publisher{Kind: registry.PublisherToken, Name: r.Namespace + "." + name}
 }

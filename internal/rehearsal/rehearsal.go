@@ -228,7 +228,6 @@ func (r *Rehearsal) agree(ctx context.Context) error {
 	return nil
 }
 
-// caller returns the number of the account.
 func (r *Rehearsal) caller(ctx context.Context) (string, error) {
 	caller, err := sts.NewFromConfig(r.Account).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
@@ -322,7 +321,6 @@ func (d *deployment) build(ctx context.Context) error {
 	})
 }
 
-// deploy deploys the checkout, and returns the deployed stack.
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	if err := d.bootstrap(ctx); err != nil {
 		return nil, err
@@ -522,7 +520,6 @@ type cdkApp struct {
 	folder, command string
 }
 
-// source returns the app of the checkout, with settings.
 func (d *deployment) source(own map[string]any) (cdkApp, error) {
 	app, err := d.appIn("source")
 	if err == nil {
@@ -562,7 +559,6 @@ func writeSettings(infra string, own map[string]any) error {
 	return os.WriteFile(filepath.Join(infra, settingsFile), text, 0o600)
 }
 
-// cdk runs a command of the CDK.
 func (d *deployment) cdk(ctx context.Context, app cdkApp, args ...string) error {
 	out := filepath.Join(d.scratch, "cdk.out")
 	if app.command != "" {

@@ -60,7 +60,6 @@ func (r *report) hide(texts ...string) {
 	}
 }
 
-// markdown returns the report.
 func (r *report) markdown(now time.Time) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# Rehearsal of Larder\n\n| | |\n| --- | --- |\n")
@@ -92,7 +91,6 @@ func (r *report) markdown(now time.Time) string {
 	return out.String() + failed.String()
 }
 
-// cell returns a text for a cell of a table.
 func (r *report) cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.Join(strings.Fields(r.scrub(text)), " "))
 }
@@ -117,7 +115,6 @@ var scrubbers = []struct {
 	{regexp.MustCompile(`\[[0-9a-fA-F:]*:[0-9a-fA-F:]*\](:\d+)?`), "[address]"},
 }
 
-// domains returns a pattern for the domains of AWS.
 func domains() string {
 	names := []string{`execute-api`, `amazoncognito\.com`, `api\.aws`}
 	for _, p := range partition.All() {

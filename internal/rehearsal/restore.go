@@ -208,7 +208,6 @@ func (d *deployment) reserved(r *Registry) *Registry {
 	return &reserved
 }
 
-// fill publishes a module and a provider, and mirrors a provider.
 func (r *Registry) fill(ctx context.Context) error {
 	if err := r.publishModule(ctx, r.Namespace+"/hello/null", "1.0.0", "hello"); err != nil {
 		return err
@@ -239,7 +238,6 @@ func (r *Registry) fillProviders(ctx context.Context, namespace, mirrored string
 	return nil
 }
 
-// mirrored returns the address of the provider that fill mirrors.
 func (r *Registry) mirrored() string { return "kept.example.com/" + r.Namespace + "/note" }
 
 // install installs everything that fill has published with each client, in one

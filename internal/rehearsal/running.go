@@ -97,7 +97,6 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 // and runs in several processes.
 const pullName = "pull"
 
-// environment returns the environment of a function.
 func (r *Running) environment(name string, f *StackFunction) map[string]string {
 	env := map[string]string{
 		"AWS_ENDPOINT_URL": r.Account.URL, "AWS_REGION": r.stack.Region, "LARDER_S3_PATH_STYLE": "true",
@@ -335,7 +334,6 @@ type logged struct {
 	Status                       int
 }
 
-// requests returns all requests in the functions' logs.
 func (r *Running) requests() (all []logged) {
 	for _, log := range r.logs() {
 		for line := range strings.Lines(log) {

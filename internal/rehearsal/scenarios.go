@@ -580,7 +580,6 @@ func (r *Registry) read(ctx context.Context, path, token string, want int) (stri
 	return body, err
 }
 
-// fetch returns the status and the body of the response to a request.
 func (r *Registry) fetch(ctx context.Context, path, token string) (status int, body string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.Host+path, nil)
 	if err != nil {
@@ -598,7 +597,6 @@ func (r *Registry) fetch(ctx context.Context, path, token string) (status int, b
 	return response.StatusCode, string(text), err
 }
 
-// publishModule publishes a module with a text as its output.
 func (r *Registry) publishModule(ctx context.Context, address, version, text string) error {
 	dir, err := r.folder(fmt.Sprintf("output \"text\" {\n  value = %q\n}\n", text))
 	if err != nil {
@@ -633,7 +631,6 @@ output "text" {
 	})
 }
 
-// eachClient calls use with each client, in a folder and a home of its own.
 func (r *Registry) eachClient(ctx context.Context, config string,
 	use func(run func(args ...string) (string, error)) error) error {
 	token, err := r.readersToken(ctx)
@@ -659,7 +656,6 @@ func (r *Registry) eachClient(ctx context.Context, config string,
 	return errors.Join(errs...)
 }
 
-// folder creates a folder with a main.tf.
 func (r *Registry) folder(main string) (string, error) {
 	dir, err := os.MkdirTemp(r.Scratch, "module")
 	if err != nil {

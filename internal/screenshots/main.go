@@ -212,7 +212,6 @@ func addToken(ctx context.Context, data *local.Data) (string, error) {
 	})
 }
 
-// logIn logs in with a token.
 func logIn(ctx context.Context, v *browser.Page, token string) error {
 	if _, err := v.Goto(ctx, "https://"+showcase.Host+"/login"); err != nil {
 		return err
@@ -223,7 +222,6 @@ func logIn(ctx context.Context, v *browser.Page, token string) error {
 	return v.Enter(ctx)
 }
 
-// take takes the pictures of a page.
 func (o options) take(ctx context.Context, v *browser.Page, p page) error {
 	if _, err := v.Goto(ctx, "https://"+showcase.Host+p.path); err != nil {
 		return err

@@ -63,7 +63,6 @@ func (c Caller) NamesNamespace(path string) bool {
 	return false
 }
 
-// publishes reports whether a caller may publish anything.
 func (c caller) publishes() bool {
 	return slices.ContainsFunc(c.scopes, func(some []Scope) bool {
 		return slices.ContainsFunc(some, func(s Scope) bool { return s.Verb == Publish })

@@ -119,7 +119,6 @@ func samePerson(issuer string, idToken, accessToken map[string]any) bool {
 	return same("sub", "sub") || same("sub", "uid")
 }
 
-// isMicrosoft reports whether an issuer is of Microsoft, in any of its clouds.
 func isMicrosoft(issuer string) bool {
 	u, err := url.Parse(issuer)
 	return err == nil && (u.Host == "sts.windows.net" || slices.ContainsFunc(

@@ -139,7 +139,6 @@ func (c *Control) claimant(issuer string, all map[string]any) (_ caller, changes
 	return who, who.expires.Add(leeway), nil
 }
 
-// issuer returns the issuer of the settings with an identifier.
 func (c *Control) issuer(name string) (*issuer, error) {
 	i := c.rules.Load().issuers[name]
 	if i == nil {
@@ -230,7 +229,6 @@ func (i *issuer) accepts(c claims, now time.Time) error {
 		strings.Join(c.Audience, " "), c.ClientID)
 }
 
-// label returns the name of a caller.
 func (i *issuer) label(c claims, all map[string]any) string {
 	name, _ := all[i.Name].(string)
 	if name == "" {
@@ -239,7 +237,6 @@ func (i *issuer) label(c claims, all map[string]any) string {
 	return fmt.Sprintf("%.200s", name)
 }
 
-// scopes returns the scopes of each rule that matches.
 func (i *issuer) scopes(all map[string]any) [][]Scope {
 	var scopes [][]Scope
 	for _, r := range i.Rules {

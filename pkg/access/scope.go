@@ -176,12 +176,10 @@ func (p Pattern) reaches(path []string) bool {
 	return true
 }
 
-// covers reports whether one of the patterns covers a resource.
 func covers(patterns []Pattern, thing []string) bool {
 	return slices.ContainsFunc(patterns, func(p Pattern) bool { return matches(p, thing, true) })
 }
 
-// allows reports whether one of the scopes allows a verb on a resource.
 func allows(scopes [][]Scope, verb Verb, thing []string) bool {
 	for _, some := range scopes {
 		if slices.ContainsFunc(some, func(s Scope) bool { return s.Verb == verb && matches(s.Pattern, thing, true) }) {

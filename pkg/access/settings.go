@@ -188,7 +188,6 @@ func (r Rule) check() (path []any, err error) {
 	return nil, nil
 }
 
-// checkClaim checks the pattern of a claim's value.
 func checkClaim(claim, want string) error {
 	if claim == "" || want == "" {
 		return errors.New("a claim or its value is empty")

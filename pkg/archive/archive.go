@@ -39,17 +39,14 @@ func shownSize(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 // maxSize is the largest size of an unpacked module, in bytes. Tests lower it.
 var maxSize int64 = 1 << 30
 
-// invalidModule returns registry.ErrInvalid for the files of a module.
 func invalidModule(format string, args ...any) error {
 	return fmt.Errorf("%w module: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// invalidArchive returns registry.ErrInvalid for the archive of a module.
 func invalidArchive(format string, args ...any) error {
 	return fmt.Errorf("%w module archive: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// invalidZip returns registry.ErrInvalid for the zip of a provider.
 func invalidZip(format string, args ...any) error {
 	return fmt.Errorf("%w provider zip: %w", registry.ErrInvalid, fmt.Errorf(format, args...))
 }

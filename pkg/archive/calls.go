@@ -77,7 +77,6 @@ func (m Module) CheckCalls() error {
 	return problems.Err("")
 }
 
-// check checks a call of a folder of the module.
 func (c Call) check(folder string, exists bool) error {
 	if folder == ".." || strings.HasPrefix(folder, "../") {
 		return registry.WithHint(invalidModule("%s:%d calls %s, which is outside of the published folder",

@@ -136,7 +136,6 @@ func readModule(ctx context.Context, packed io.Reader, scanner *secrets.Scanner)
 	return m, err
 }
 
-// readTar returns the files of a tar and the content of its sources.
 func readTar(r io.Reader, scanner *secrets.Scanner) (Module, *sources, error) {
 	var m Module
 	s := newSources()
@@ -207,7 +206,6 @@ func isConfigName(name string) bool {
 	return !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") && !isAutosave && hasExtension(name)
 }
 
-// hasExtension reports whether a file name has an extension of configuration.
 func hasExtension(name string) bool {
 	return slices.ContainsFunc([]string{".tf", ".tf.json", ".tofu", ".tofu.json"}, func(extension string) bool {
 		return strings.HasSuffix(name, extension)

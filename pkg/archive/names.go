@@ -56,7 +56,6 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkName checks one part of a path.
 func checkName(name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf("one of its parts is longer than %d bytes", maxName)

@@ -122,7 +122,6 @@ func InspectProviderFile(ctx context.Context, path, providerType string, r progr
 	})
 }
 
-// withZipFile calls read with the file at a path, and reports progress to r.
 func withZipFile(
 	path string, r progress.Reporter, read func(zip io.ReaderAt, size int64) (Provider, error),
 ) (Provider, error) {
@@ -177,7 +176,6 @@ func (s *source) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// stream returns a reader for the whole zip.
 func (s *source) stream() io.Reader { return io.NewSectionReader(s, 0, s.size) }
 
 func inspectProvider(in *source, providerType string) (ProviderZip, error) {

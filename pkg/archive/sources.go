@@ -110,7 +110,6 @@ func (s *sources) readReadme(dir string, f File, content io.Reader) (err error) 
 	return err
 }
 
-// documented returns the sources that document the module.
 func (s *sources) documented() map[string][]byte {
 	documented := make(map[string][]byte)
 	for name, content := range s.configs {

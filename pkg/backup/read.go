@@ -39,7 +39,6 @@ func Check(ctx context.Context, path string, reporter progress.Reporter) (Manife
 		})
 }
 
-// readFile reads a backup, and calls visit with the content of each file in it.
 func readFile(ctx context.Context, path, what string, reporter progress.Reporter, visit visitor) (m Manifest, err error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -58,7 +57,6 @@ func readFile(ctx context.Context, path, what string, reporter progress.Reporter
 // visitor receives the content of a file. It must read all of it.
 type visitor func(name string, body io.Reader) error
 
-// damaged returns the error for a damaged backup.
 func damaged(reason string, args ...any) error {
 	return registry.WithHint(registry.Errorf(registry.ErrCorrupt, "it is damaged: "+reason, args...), "Use another backup.")
 }
@@ -184,7 +182,6 @@ func readManifest(in io.Reader, size int64, files []File) (m Manifest, err error
 	return m, nil
 }
 
-// checkEnd checks that nothing follows the manifest.
 func checkEnd(t *tar.Reader, in io.Reader) error {
 	if _, err := t.Next(); err == nil {
 		return damaged("something follows its manifest")

@@ -65,7 +65,6 @@ func identity(e registry.AuditEntry) string {
 	return fmt.Sprintf("%d %s %s %s %v %s", e.At.UnixNano(), e.Action, e.Subject, e.By, e.Version, e.Detail)
 }
 
-// version returns the path and the version of an entry.
 func version(e registry.AuditEntry) string { return fmt.Sprintf("%s %v", e.Subject, e.Version) }
 
 // withdrawals returns the withdrawals in the records of a registry, as audit

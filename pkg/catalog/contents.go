@@ -64,7 +64,6 @@ func (v versions[A, R]) Records(ctx context.Context, a A, numbers ...registry.Ve
 	return decodeRecords[R](a.Path(), items, numbers)
 }
 
-// recordKeys returns the keys of the records of versions, each key once.
 func recordKeys(path string, numbers []registry.Version) (keys []Key) {
 	for _, n := range numbers {
 		if k := recordKey(path, n); !slices.Contains(keys, k) {

@@ -133,7 +133,6 @@ func readIndex[R registry.Record](listing listing[R], listed, entry Item) stored
 	return x
 }
 
-// named returns the versions that the listing or the entry names.
 func (x storedIndex[R]) named() []registry.Version {
 	var named []registry.Version
 	if x.badListing == nil {
@@ -145,7 +144,6 @@ func (x storedIndex[R]) named() []registry.Version {
 	return named
 }
 
-// hasEntry reports whether the entry can be read and is that of an address.
 func (x storedIndex[R]) hasEntry(address string) bool {
 	return x.entry.Revision > 0 && x.badEntry == nil && x.summary.Address == address
 }

@@ -42,7 +42,6 @@ func put(item Item) Change {
 	return Change{Key: item.Key, Revision: item.Revision, Data: item.Data, Expires: item.Expires}
 }
 
-// get decodes an item into v.
 func get(ctx context.Context, t Table, k Key, v any) error {
 	item, err := t.Get(ctx, k)
 	if err != nil {

@@ -270,7 +270,6 @@ func (l *providerListing) deprecated() string {
 	return ""
 }
 
-// allDeprecated returns the beginning of the warning of a deprecated provider.
 func (l *providerListing) allDeprecated() string {
 	return fmt.Sprintf("Provider %s is deprecated: ", l.address)
 }

@@ -290,7 +290,6 @@ func differ(is, want []registry.Version) string {
 	return strings.Join(out, "; ")
 }
 
-// shown returns the value of a field for people.
 func shown(value json.RawMessage) string {
 	const maxShown = 100
 	switch text := []rune(string(value)); {

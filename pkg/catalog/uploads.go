@@ -146,7 +146,6 @@ func (c *Catalog) dropEnded(ctx context.Context, open openUploads) error {
 	return nil
 }
 
-// decodeOpen returns the open uploads of an identity.
 func decodeOpen(item Item, now time.Time) (openUploads, error) {
 	open := openUploads{}
 	if item.Revision > 0 {
@@ -158,7 +157,6 @@ func decodeOpen(item Item, now time.Time) (openUploads, error) {
 	return open, nil
 }
 
-// last returns when the last upload expires.
 func (u openUploads) last() time.Time {
 	var last time.Time
 	for _, o := range u {
@@ -314,7 +312,6 @@ func (c *Catalog) ClaimInspection(
 	return claim, nil
 }
 
-// ended reports whether the inspection of a file has ended.
 func ended(i registry.Inspection) bool {
 	return i.State == registry.InspectionPassed || i.State == registry.InspectionRefused
 }

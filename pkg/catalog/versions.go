@@ -72,8 +72,6 @@ func decodeRecord[R registry.Record](path string, item Item) (R, error) {
 	return record, nil
 }
 
-// missingRecord returns the error for a version that is listed but has no
-// record.
 func missingRecord(record Key, n registry.Version) error {
 	return corrupt(record, fmt.Sprintf("the record of version %s is missing", n))
 }
@@ -222,7 +220,6 @@ func (v versions[A, R]) keys(a A, n *registry.Version) []Key {
 	return keys
 }
 
-// load makes a state from the items of keys.
 func (v versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]) {
 	s.listed, s.entry, items = items[0], items[1], items[2:]
 	if v.kind.namespaced() {
@@ -241,7 +238,6 @@ func (v versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]
 	return s
 }
 
-// set replaces the record of the version that is changed.
 func (v versions[A, R]) set(s *state[R], record R) {
 	s.record, s.changed = record, true
 	if s.indexErr == nil {
@@ -312,7 +308,6 @@ func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
 	return nil
 }
 
-// sortKeys returns the sort keys of a partition that begin with a prefix.
 func sortKeys(ctx context.Context, t Table, partition, prefix string) (keys []string, err error) {
 	for item, err := range query(ctx, t, Query{Partition: partition, Prefix: prefix}) {
 		if err != nil {

@@ -394,7 +394,6 @@ func parseHost(host string) (svchost.Hostname, error) {
 	return name, nil
 }
 
-// display returns a host in the form for people.
 func display(host svchost.Hostname) string {
 	return printable.Mark(svchost.ForDisplay(string(host)), 300)
 }

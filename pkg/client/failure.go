@@ -133,7 +133,6 @@ type complaint struct {
 	text, code, hint string
 }
 
-// statusError returns the error for a response with an unexpected status.
 func (a requestInfo) statusError(status int, c complaint) error {
 	kind, verb, hint := registry.ErrInvalid, "responded", ""
 	switch status {

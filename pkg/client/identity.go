@@ -265,7 +265,6 @@ func validity(token string) (begin, expiry time.Time) {
 	return moment(claims.Nbf), moment(claims.Exp)
 }
 
-// moment returns the time of a claim.
 func moment(seconds float64) time.Time {
 	const latest = 1 << 38 // some 8000 years
 	if seconds <= 0 || seconds > latest {
@@ -319,8 +318,6 @@ func checkAudience(token, audience string) error {
 		"Set its aud to %s, or set `--audience` to the audience that the registry expects.", expected)
 }
 
-// describeClaims returns the claims of a token that help to write a rule for
-// it.
 func describeClaims(token string) string {
 	var claims map[string]any
 	if !decodeClaims(token, &claims) {

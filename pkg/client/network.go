@@ -65,7 +65,6 @@ func (c confinement) check(host string, ip netip.Addr) error {
 	return failed{registry.Errorf(registry.ErrInvalid, "%s is %s, and %w", ip, class, ErrRefusedAddress)}
 }
 
-// inNetworks reports whether an address is in one of the allowed networks.
 func (c confinement) inNetworks(ip netip.Addr) bool {
 	for prefix := range strings.FieldsSeq(c.networks) {
 		if p, err := netip.ParsePrefix(prefix); err == nil && ipclass.In(p, ip) {
@@ -209,7 +208,6 @@ func (c *Client) dialable() (transport *http.Transport, ok bool) {
 	return t, true
 }
 
-// confinedTo returns the confined client, which has connections of its own.
 func (c *Client) confinedTo(to confinement, transport *http.Transport) *Client {
 	c.confining.Lock()
 	defer c.confining.Unlock()

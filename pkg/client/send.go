@@ -219,7 +219,6 @@ func redirect(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// origin returns a URL's host with its port.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -228,7 +227,6 @@ func origin(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// stay makes the client return a redirect as a response.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // discoveryTransport sends the requests of discovery with retries, and returns

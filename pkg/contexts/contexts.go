@@ -163,7 +163,6 @@ func parse(file *jsonfile.File) (f File, err error) {
 	return f, nil
 }
 
-// check validates one context of a file.
 func check(file *jsonfile.File, name string, c Context) error {
 	wrong := func(text string, at ...any) error {
 		return file.Error(jsonfile.Fault{Offset: file.Object.Find(at...).Offset, Text: text})

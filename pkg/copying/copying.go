@@ -61,7 +61,6 @@ type OriginError struct{ error }
 // Unwrap returns the error.
 func (e *OriginError) Unwrap() error { return e.error }
 
-// ofOrigin marks an error as one of the origin.
 func ofOrigin(err error) error {
 	if err == nil {
 		return nil
@@ -121,8 +120,6 @@ type Version struct {
 	CopiedFrom *registry.CopiedFrom
 }
 
-// sameContent reports whether two versions are known to be the same, and
-// whether that is known at all.
 func (v Version) sameContent(other Version) (same, known bool) {
 	switch {
 	case v.SHA256 != "" && v.SHA256 == other.SHA256:
@@ -347,7 +344,6 @@ func newest(l Listing) string {
 	return "Its newest version is " + l.Versions[0].Number.String() + "."
 }
 
-// matcher returns whether a version is wanted.
 func (w Wanted) matcher() (func(registry.Version) bool, error) {
 	if w.Exact != nil {
 		return w.Exact.Same, nil
@@ -387,7 +383,6 @@ func (c *Copier) run(ctx context.Context, jobs []*job) {
 	_ = group.Wait() // there are no errors
 }
 
-// reason returns an error in one line, with its hint.
 func reason(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	if hint := registry.Hint(err); hint != "" {
@@ -572,7 +567,6 @@ func (c *Copier) addKey(ctx context.Context, namespace string, key registry.Sign
 	return c.Target.AddKey(ctx, namespace, key)
 }
 
-// settle sets the result of a publish.
 func (j *job) settle(unchanged bool, published Version) {
 	j.Status, j.SHA256, j.target = Copied, published.SHA256, published
 	if unchanged {
@@ -649,7 +643,6 @@ func (c *Copier) deprecateAll(ctx context.Context, jobs []*job) (note string, er
 	return fmt.Sprintf("%s is deprecated now: %s", first.As, first.all), nil
 }
 
-// inTarget reports whether the target has the version now.
 func (j *job) inTarget() bool { return j.Status == Copied || j.Status == Unchanged }
 
 // fail marks a version as failed because of its deprecation.

@@ -104,8 +104,6 @@ func (h *Host) Versions(ctx context.Context, a registry.Address) (l Listing, err
 	return l, err
 }
 
-// lifecycle returns the withdrawn versions of an address of a Larder, and why all
-// versions are deprecated.
 func lifecycle(
 	ctx context.Context, from *metadataclient.Client, a registry.Address,
 ) (withdrawn []registry.Version, deprecated string, err error) {
@@ -211,7 +209,6 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	return r, nil
 }
 
-// packagePlatform returns the platform in the name of a package.
 func packagePlatform(p registry.Provider, v registry.Version, name string) (registry.Platform, bool) {
 	rest, ok := strings.CutPrefix(name, "terraform-provider-"+p.Type+"_"+v.String()+"_")
 	text, isZip := strings.CutSuffix(rest, ".zip")
@@ -352,8 +349,6 @@ func (h *HostTarget) Published(ctx context.Context, a registry.Address, v regist
 	return found, err
 }
 
-// missing returns registry.ErrWithdrawn for a version that was withdrawn, and
-// registry.ErrNotFound otherwise.
 func (h *HostTarget) missing(ctx context.Context, a registry.Address, v registry.Version) error {
 	found, known := h.withdrawn.Load(a.Path())
 	if !known {

@@ -63,7 +63,6 @@ func list[A registry.Address, R registry.Record](
 	return l, err
 }
 
-// described returns the description of a version by its record.
 func described[R registry.Record](r R) Version {
 	switch r := any(r).(type) {
 	case registry.ModuleVersion:

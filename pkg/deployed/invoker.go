@@ -153,7 +153,6 @@ func invokeError(response *nethttp.Response) error {
 	return fmt.Errorf("unexpected status %d %s of Lambda", status, cmp.Or(nethttp.StatusText(status), "an unknown status"))
 }
 
-// sign signs a request to a service of AWS with the credentials of the role.
 func sign(ctx context.Context, request *nethttp.Request, body []byte, service string, config aws.Config,
 	now time.Time) error {
 	credentials, err := config.Credentials.Retrieve(ctx)

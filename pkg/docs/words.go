@@ -42,7 +42,6 @@ func (w *words) providers(f Folder) {
 	}
 }
 
-// resources adds the types of resources.
 func (w *words) resources(f Folder) {
 	for _, resources := range [][]Resource{f.Resources, f.DataResources, f.EphemeralResources} {
 		for _, r := range resources {
@@ -51,7 +50,6 @@ func (w *words) resources(f Folder) {
 	}
 }
 
-// values adds the names of inputs and outputs.
 func (w *words) values(f Folder) {
 	for _, in := range f.Inputs {
 		w.add(in.Name)

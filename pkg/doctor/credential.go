@@ -161,7 +161,6 @@ func (e *examination) others() string {
 	return "; there are tokens for other hosts: " + e.several(hosts)
 }
 
-// getCredential describes how to get a credential.
 func (e *examination) getCredential(host string) string {
 	way := "get a token from the operator of " + host
 	if strings.EqualFold(host, e.Host) {

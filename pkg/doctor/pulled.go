@@ -67,7 +67,6 @@ func (e *examination) fixOrigin(version string) string {
 		"or run `%s --platform %s`", command, e.Platform)
 }
 
-// isVersion returns a function that reports whether a version is the given one.
 func isVersion(n registry.Version) func(protocol.MirroredVersion) bool {
 	return func(v protocol.MirroredVersion) bool { return v.Version.Same(n) }
 }

@@ -139,7 +139,6 @@ func (e *examination) explainWaiting(v protocol.MirroredVersion) (why string, op
 	}
 }
 
-// oneOf returns options as one text.
 func oneOf(options []string) string {
 	last := len(options) - 1
 	if last == 0 {

@@ -177,7 +177,6 @@ func Init(ctx context.Context, dir string, from *Repository) (*Repository, error
 	return r, err
 }
 
-// quoted quotes a path in a list of paths of git.
 func quoted(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
 }

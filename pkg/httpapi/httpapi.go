@@ -39,7 +39,6 @@ type Route struct {
 	Path   string
 }
 
-// methods returns the methods that a route serves.
 func (r Route) methods() []string {
 	if r.Method == http.MethodGet {
 		return []string{http.MethodGet, http.MethodHead}
@@ -269,7 +268,6 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	WriteJSON(w, status, NoStore, body)
 }
 
-// answerTo returns the status and the body for an error.
 func answerTo(err error) (status int, body errorBody) {
 	status, body = http.StatusInternalServerError, errorBody{Errors: []string{"internal error"}, Code: codeInternal}
 	mapped := core.DiskFull(err)

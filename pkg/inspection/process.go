@@ -107,7 +107,6 @@ type problem string
 func (p problem) Error() string { return string(p) }
 func (problem) Unwrap() error   { return registry.ErrInvalid }
 
-// err returns the error of an invalid archive.
 func (r *result) err() error {
 	if r.Hint == "" {
 		return problem(r.Problem)

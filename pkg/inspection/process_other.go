@@ -4,7 +4,6 @@ package inspection
 
 import "os"
 
-// program returns the path of this program.
 func program() (string, error) { return os.Executable() }
 
 // residentMemory returns 0 for unknown. The child checks its own memory.

@@ -131,7 +131,6 @@ func (v Value) fillStruct(path string, into reflect.Value) *Fault {
 	return nil
 }
 
-// within returns a text about the value at a path.
 func within(path, text string) string {
 	if path == "" {
 		return text

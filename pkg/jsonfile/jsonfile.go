@@ -91,7 +91,6 @@ func (f *File) place(offset int) (line, column int) {
 
 const space = " \t\r\n"
 
-// syntax returns the fault for the parser's error.
 func (f *File) syntax(err error) Fault {
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	if !ok || strings.Contains(err.Error(), "unexpected end") {
@@ -141,7 +140,6 @@ type positions struct {
 	decoder *json.Decoder
 }
 
-// next returns the next token and its offset.
 func (p *positions) next() (json.Token, int) {
 	at := int(p.decoder.InputOffset())
 	at += len(p.text[at:]) - len(bytes.TrimLeft(p.text[at:], space+",:"))

@@ -120,7 +120,6 @@ var harmless = events.APIGatewayV2HTTPRequest{
 	},
 }
 
-// request returns the request for the event in r's context.
 func request(r *http.Request) *http.Request {
 	event, ok := r.Context().Value(eventKey{}).(*events.APIGatewayV2HTTPRequest)
 	if !ok {

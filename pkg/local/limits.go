@@ -388,7 +388,6 @@ func (l *boundedListener) await(c *timedConn) {
 	}
 }
 
-// proceed ends await.
 func (l *boundedListener) proceed(c *timedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

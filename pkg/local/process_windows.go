@@ -2,7 +2,6 @@ package local
 
 import "os"
 
-// isProcess reports whether there is a process with an id.
 func isProcess(id int) bool {
 	p, err := os.FindProcess(id) // which fails on Windows if there is none
 	if err != nil {

@@ -160,7 +160,6 @@ func parseDirect(reference string, base *url.URL) (Location, error) {
 	return Location{URL: u}, checkURL(u, false)
 }
 
-// parseArchive parses the URL of an archive.
 func parseArchive(u *url.URL) (l Location, err error) {
 	if err := checkURL(u, false); err != nil {
 		return Location{}, err
@@ -189,7 +188,6 @@ func parseArchive(u *url.URL) (l Location, err error) {
 	return l, nil
 }
 
-// parseGit parses the URL of a repository.
 func parseGit(u *url.URL) (l Location, err error) {
 	if err := checkURL(u, true); err != nil {
 		return Location{}, err
@@ -217,7 +215,6 @@ func parseGit(u *url.URL) (l Location, err error) {
 	return l, nil
 }
 
-// checkURL checks the URL of an archive or of a repository.
 func checkURL(u *url.URL, git bool) error {
 	_, hasPassword := u.User.Password()
 	user := u.User.Username()

@@ -128,7 +128,6 @@ func (s selection) includes(k search.Kind, address string) bool {
 		(s.system == "" || s.system == system)
 }
 
-// split returns the three parts of an address.
 func split(address string) (first, second, third string) {
 	first, rest, _ := strings.Cut(address, "/")
 	second, third, _ = strings.Cut(rest, "/")
@@ -207,7 +206,6 @@ func deprecation(reason string) *protocol.DeprecationNote {
 	return &protocol.DeprecationNote{Reason: reason}
 }
 
-// providers serves lists of providers.
 func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 	s, err := parseSelection(r, search.Providers)
 	if err != nil {
@@ -228,7 +226,6 @@ func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 	return respond(w, r, list)
 }
 
-// mirrored serves the list of mirrored providers.
 func (h *handler) mirrored(w http.ResponseWriter, r *http.Request) error {
 	s, err := parseSelection(r, search.Mirrored)
 	if err != nil {

@@ -82,10 +82,8 @@ type handler struct {
 	now      func() time.Time
 }
 
-// open returns the endpoints that need no caller.
 func (h *handler) open() []httpapi.Endpoint { return []httpapi.Endpoint{get(openAPIPath, h.openAPI)} }
 
-// endpoints returns the endpoints that need a caller.
 func (h *handler) endpoints() []httpapi.Endpoint {
 	return []httpapi.Endpoint{
 		get(modulesPath, h.modules),
@@ -108,7 +106,6 @@ func get(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {
 	return httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: path}, Serve: serve}
 }
 
-// openAPI serves the description of the API.
 func (h *handler) openAPI(w http.ResponseWriter, r *http.Request) error {
 	return respond(w, r, json.RawMessage(openAPIDocument))
 }

@@ -149,7 +149,6 @@ func (w *Writer) CountKeys(namespace string, expires time.Time) {
 	w.write(l, now)
 }
 
-// class returns one of classes for any status.
 func class(status int) string {
 	switch {
 	case status >= 500:

@@ -176,7 +176,6 @@ func (m *Mirror) step(format string, args ...any) {
 	progress.Or(m.Progress).Step(fmt.Sprintf(format, args...))
 }
 
-// transfer starts reporting a transfer to Progress.
 func (m *Mirror) transfer(what string, size int64) (moved func(int64), end func()) {
 	return progress.Or(m.Progress).Transfer(what, size)
 }

@@ -374,7 +374,6 @@ func (w Wanted) choose(met []client.ProviderVersion, records []registry.MirrorVe
 	return chosen, nil
 }
 
-// newest describes the newest offered version, for an error.
 func newest(offered []client.ProviderVersion) string {
 	if len(offered) == 0 {
 		return "it has no versions"
@@ -728,7 +727,6 @@ func listed(sums []byte, filename, sha256 string) bool {
 	return false
 }
 
-// signers returns the keys that signed mirrored versions.
 func signers(records []registry.MirrorVersion) []string {
 	var keys []string
 	for _, r := range records {

@@ -185,7 +185,6 @@ func (d *decider) tooLarge() error {
 
 func mebibytes(size int64) string { return fmt.Sprintf("%.1f MiB", float64(size)/(1<<20)) }
 
-// checkSize checks the size of a package that is known.
 func (d *decider) checkSize(v registry.Version, size int64) error {
 	if d.rule.MaxSize == 0 || size <= d.rule.MaxSize {
 		return nil
@@ -360,8 +359,6 @@ func (d *decider) ready(v registry.Version) error {
 	return d.object(v, tooNew{version: v, until: a.At, minAge: d.rule.MinAge, unknown: a.AgeUnknown})
 }
 
-// admit adds to o that an operator admits a version, and returns the audit
-// entry.
 func (d *decider) admit(o *registry.MirrorOrigin, v registry.Version) *registry.AuditEntry {
 	o.Admit(v, d.decision(d.admitting))
 	entry := d.entry(registry.AuditAdmit, d.admitting)
@@ -402,7 +399,6 @@ func showTime(at time.Time) string {
 	return at.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute).Format("2006-01-02 15:04 MST")
 }
 
-// showAge returns an age in days or hours.
 func showAge(seconds int64) string {
 	const hour, day = 60 * 60, 24 * 60 * 60
 	if seconds%day == 0 {
@@ -411,7 +407,6 @@ func showAge(seconds int64) string {
 	return english.Plural(int(seconds/hour), "hour", "")
 }
 
-// notAdmitted returns the error for a run in which all versions are too new.
 func (d *decider) notAdmitted(waiting []tooNew) error {
 	first := slices.MinFunc(waiting, func(a, b tooNew) int { return a.until.Compare(b.until) })
 	more := ""
@@ -425,7 +420,6 @@ func (d *decider) notAdmitted(waiting []tooNew) error {
 // maxWaiting is the maximum number of notes about versions that are too new.
 const maxWaiting = 3
 
-// waitingNotes returns notes about newer versions that are too new.
 func waitingNotes(waiting []tooNew) []string {
 	var notes []string
 	for _, v := range waiting[:min(len(waiting), maxWaiting)] {

@@ -30,7 +30,6 @@ type signature struct {
 	signers []string
 }
 
-// keyOf returns the key of a signer.
 func (d *decider) keyOf(s signing.Signer) registry.OriginKey {
 	if s.ID == "" {
 		return registry.OriginKey{}
@@ -203,7 +202,6 @@ func (d *decider) settle(ctx context.Context, v registry.Version, s signature, w
 	return d.overruledNote(v), nil
 }
 
-// settleImport is settle for a version of a folder, which has no signature.
 func (d *decider) settleImport(ctx context.Context, v registry.Version) (note []string, err error) {
 	if len(d.overruled[v]) == 0 {
 		return nil, nil

@@ -134,7 +134,6 @@ type parser struct {
 	problems []safehcl.Error
 }
 
-// add adds a mistake at the beginning of a range.
 func (p *parser) add(at hcl.Range, hint, format string, args ...any) {
 	p.problems = append(p.problems, safehcl.Error{
 		Name: p.name, Line: at.Start.Line, Column: at.Start.Column, Problem: fmt.Sprintf(format, args...), Hint: hint,
@@ -177,7 +176,6 @@ func (p *parser) err() error {
 	return failed
 }
 
-// module adds a module, or its mistakes.
 func (p *parser) module(b block) {
 	m := Module{Path: path.Clean(b.Path), Description: b.Description, AllowSecrets: b.AllowSecrets}
 	before := len(p.problems)

@@ -208,7 +208,6 @@ func (r *Repository) mergeBase(ctx context.Context, revision string) (string, er
 	return strings.TrimSpace(string(base)), nil
 }
 
-// commit returns the hash of a commit.
 func (r *Repository) commit(ctx context.Context, revision string) (string, error) {
 	out, err := r.Run(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	return strings.TrimSpace(string(out)), err

@@ -18,7 +18,6 @@ type unusable struct{ error }
 
 func (u unusable) Unwrap() []error { return []error{u.error, core.ErrIssuer} }
 
-// permanent returns err as a registry.ErrIssuer, with a hint.
 func permanent(err error, hint string) error {
 	return core.WithHint(unusable{err}, "%s", hint)
 }
@@ -32,7 +31,6 @@ const operator = "Check the issuer's URL in the access settings, or contact the 
 // hint, and is registry.ErrIssuer if another attempt cannot succeed.
 func failure(err error) error { return failureWithin(err, fetchTimeout) }
 
-// failureWithin is failure for a request with another timeout.
 func failureWithin(err error, timeout time.Duration) error {
 	if own, ok := errors.AsType[unusable](err); ok { // a redirect that is not followed
 		return permanent(own.error, operator)

@@ -152,7 +152,6 @@ func checkURL(text string, local bool) error {
 	return errors.New("it must be an https URL")
 }
 
-// checkNamedURL is checkURL with errors that contain a name and the URL.
 func checkNamedURL(name, text string, local bool) error {
 	if err := checkURL(text, local); err != nil {
 		return fmt.Errorf("%s %.200q: %w", name, text, err)

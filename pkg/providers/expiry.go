@@ -65,7 +65,6 @@ func (k *reportingKeys) due(namespace string, now time.Time) bool {
 	return true
 }
 
-// lastExpiry returns the time to report for keys.
 func lastExpiry(keys []registry.SigningKey, now time.Time) time.Time {
 	var last time.Time
 	for _, k := range keys {

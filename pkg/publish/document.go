@@ -78,7 +78,6 @@ func (d *Documenter) Rebuild(ctx context.Context, m registry.Module, n registry.
 	return made.Notes, nil
 }
 
-// extract returns the documentation of a version from its archive.
 func (d *Documenter) extract(
 	ctx context.Context, m registry.Module, v registry.ModuleVersion,
 ) (extract.Document, error) {

@@ -190,7 +190,6 @@ type publication struct {
 	commit func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error)
 }
 
-// about returns the subject of a request.
 func (h *handler) about(r *http.Request) (subject, error) {
 	var s subject
 	if name := r.PathValue("name"); name != "" {
@@ -336,7 +335,6 @@ func (h *handler) checkStored(ctx context.Context, s subject, p protocol.Publish
 	})
 }
 
-// publisher returns the caller that access control has verified.
 func publisher(r *http.Request) (access.Caller, error) {
 	caller, ok := access.CallerOf(r.Context())
 	if !ok {
@@ -373,7 +371,6 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 	return group.Wait()
 }
 
-// check checks an announcement against the limits.
 func (h *handler) check(a protocol.Announcement) error {
 	if len(a.Files) == 0 || len(a.Files) > h.limits.Files {
 		return fmt.Errorf(
@@ -434,7 +431,6 @@ func (h *handler) put(ctx context.Context, f registry.UploadFile) (protocol.Put,
 	return protocol.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
 }
 
-// target returns the subject of a request, and its caller.
 func (h *handler) target(r *http.Request) (subject, access.Caller, error) {
 	s, err := h.about(r)
 	if err != nil {
@@ -469,7 +465,6 @@ func (h *handler) live(s subject, caller access.Caller) func(registry.Upload) er
 	}
 }
 
-// upload returns the caller's live upload, and the inspections of its files.
 func (h *handler) upload(ctx context.Context, s subject, caller access.Caller, id string) (
 	registry.Upload, []registry.Inspection, error,
 ) {
@@ -649,7 +644,6 @@ func errRefused(f registry.UploadFile, found registry.Inspection) error {
 
 const maxProblem = 2 << 10 // bytes
 
-// renewLease renews the claim of an inspection and its slot until ctx ends.
 func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, slot *catalog.Lease, attempt int) {
 	tick := time.NewTicker(h.renew)
 	defer tick.Stop()
@@ -669,7 +663,6 @@ func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, slot *ca
 	}
 }
 
-// read inspects a stored file.
 func (h *handler) read(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
 	f := u.Files[file]
 	info, err := h.objects.Stat(ctx, f.Object)

@@ -82,7 +82,6 @@ func isPath(s string) bool {
 	return strings.HasPrefix(s, "/") && strings.Trim(s, "/") != "" || strings.Contains(s, `\`)
 }
 
-// moduleParts returns the parts of NAMESPACE/NAME/SYSTEM.
 func moduleParts(s string) []part {
 	words := strings.Split(s, "/")
 	is := func(format, word string) bool {
@@ -96,7 +95,6 @@ func moduleParts(s string) []part {
 	}
 }
 
-// providerParts returns the parts of NAMESPACE/TYPE.
 func providerParts(namespace, kind string) []part {
 	parts := []part{
 		{"namespace", namespace, providerPartRule, isProviderPart(namespace)},
@@ -115,7 +113,6 @@ func isProviderPart(s string) bool {
 	return err == nil && core.IsPlain(as)
 }
 
-// mirrorParts returns the parts of HOSTNAME/NAMESPACE/TYPE.
 func mirrorParts(hostname, rest string) []part {
 	namespace, kind, _ := strings.Cut(rest, "/")
 	_, err := svchost.ForComparison(hostname)

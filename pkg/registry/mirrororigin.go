@@ -166,7 +166,6 @@ func (o *MirrorOrigin) Learn(published map[Version]time.Time) (changed bool) {
 	return versions != nil
 }
 
-// inSeconds returns a time as it is stored.
 func inSeconds(at time.Time) time.Time {
 	if at.IsZero() {
 		return time.Time{}
@@ -176,7 +175,6 @@ func inSeconds(at time.Time) time.Time {
 
 func newest(a, b SeenVersion) int { return CompareVersions(b.Version, a.Version) }
 
-// textOf returns the length of versions in bytes.
 func textOf(all []SeenVersion) (length int) {
 	for _, v := range all {
 		length += len(v.Version.String())
@@ -218,7 +216,6 @@ func (o *MirrorOrigin) Trusts(k OriginKey) bool {
 	return slices.ContainsFunc(o.Keys, k.same)
 }
 
-// same reports whether two keys are the same.
 func (k OriginKey) same(other OriginKey) bool { return k.Fingerprint == other.Fingerprint }
 
 // Trust adds a key to the trusted ones, or adds the owner of k and the time of

@@ -28,7 +28,6 @@ func (e *ExistsError) Error() string {
 // Unwrap returns registry.ErrExists.
 func (e *ExistsError) Unwrap() error { return registry.ErrExists }
 
-// exists returns e with the common hint.
 func exists(e *ExistsError) error {
 	return registry.WithHint(e, "A published version cannot change. Publish under a new version.")
 }

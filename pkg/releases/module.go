@@ -227,7 +227,6 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	return nil
 }
 
-// keep copies the archive at a path.
 func (m *PreparedModule) keep(path string) error {
 	in, err := regularfile.Open(path)
 	if err != nil {

@@ -141,7 +141,6 @@ func errOtherProvider(providerType string, names []string) error {
 		"Use the provider's type from the names of its files, and publish it from a folder without other providers.")
 }
 
-// parseFileVersion parses the version in file names.
 func parseFileVersion(text string) (registry.Version, error) {
 	if strings.HasPrefix(text, "v") {
 		return registry.Version{}, registry.WithHint(
@@ -165,7 +164,6 @@ func CheckNamespace(namespace string) error {
 		"Choose another namespace.")
 }
 
-// invalidRelease returns registry.ErrInvalid for a release.
 func invalidRelease(format string, args ...any) error {
 	return fmt.Errorf("%w release: %s", registry.ErrInvalid, fmt.Sprintf(format, args...))
 }

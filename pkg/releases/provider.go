@@ -154,7 +154,6 @@ func (r *PreparedProvider) read(ctx context.Context, unpack bool) error {
 	return err
 }
 
-// finish returns the release, or its problems.
 func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 	what := "publish " + r.Address.String()
 	if v := r.names.Version; v != (registry.Version{}) {

@@ -58,7 +58,6 @@ func FileAt(path, name string, stored registry.StoredFile) File {
 	return File{Name: name, StoredFile: stored, open: open}
 }
 
-// fileOf returns a file with the content data.
 func fileOf(name string, data []byte) File {
 	stored := registry.StoredFile{SHA256: sha256Of(data), Size: int64(len(data))}
 	open := func() (io.ReadSeekCloser, error) { return unclosed{bytes.NewReader(data)}, nil }

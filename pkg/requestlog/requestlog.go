@@ -162,7 +162,6 @@ func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) htt
 	})
 }
 
-// attrs returns the attributes of the line.
 func (e *Entry) attrs(r *http.Request) []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String("method", redact(r.Method)),

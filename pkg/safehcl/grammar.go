@@ -112,7 +112,6 @@ func (r *reader) spend(token, work int) {
 	}
 }
 
-// nest calls read one level deeper.
 func (r *reader) nest(read func()) {
 	if r.depth++; r.depth > maxDepth {
 		_, i := r.peek()
@@ -256,7 +255,6 @@ func isBinary(t hclsyntax.TokenType) bool {
 	return false
 }
 
-// operator counts an operator or an index.
 func (r *reader) operator(token int) {
 	if r.operators++; r.operators > maxOperators {
 		r.reject(limited(r.tokens[token].Range, "", "the file has more than %d operators and indices", maxOperators))

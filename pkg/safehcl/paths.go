@@ -35,7 +35,6 @@ func ModulePaths(file *hcl.File) map[string]hcl.Range {
 	return found
 }
 
-// isPathModule reports whether a reference is path.module.
 func isPathModule(t hcl.Traversal) bool {
 	if len(t) != 2 || t.RootName() != "path" {
 		return false

@@ -210,7 +210,6 @@ const unclosedComment = "the comment is not closed"
 // invalidFromHere is the problem of an error that the parser does not report.
 const invalidFromHere = "the syntax is invalid from here on"
 
-// limited returns the error for an exceeded limit.
 func limited(place hcl.Range, hint, format string, args ...any) *Error {
 	e := at(place, fmt.Sprintf(format, args...))
 	e.Hint, e.isLimit = hint, true

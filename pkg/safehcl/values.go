@@ -75,7 +75,6 @@ func isLiteralKey(expr hclsyntax.Expression) bool {
 	return false
 }
 
-// isNumber reports whether an expression is arithmetic with literal numbers.
 func isNumber(expr hclsyntax.Expression) bool {
 	switch e := expr.(type) {
 	case *hclsyntax.LiteralValueExpr:

@@ -340,7 +340,6 @@ func withoutPrefix(lines []string) []string {
 	return lines
 }
 
-// isSequence reports whether bytes are one sequence in DER.
 func isSequence(data []byte) bool {
 	length, header := int(data[1]), 2
 	if length >= 0x80 {

@@ -113,7 +113,6 @@ func (s *Sessions) Identify(r *http.Request) (context.Context, Account, error) {
 	return ctx, Account{Name: found.Identity.Name, LoggedIn: true}, nil
 }
 
-// find returns the session with an id, or ErrEnded.
 func (s *Sessions) find(ctx context.Context, id string) (registry.Session, error) {
 	if !isID(id) {
 		return registry.Session{}, ErrEnded
@@ -194,7 +193,6 @@ func (s *Sessions) begin(
 	return nil
 }
 
-// end ends the session whose cookie a request has.
 func (s *Sessions) end(r *http.Request) error {
 	id := cookie(r, sessionCookie)
 	if !isID(id) {
@@ -246,7 +244,6 @@ func newID() string {
 	return base64.RawURLEncoding.EncodeToString(random[:])
 }
 
-// isID reports whether a text has the form of an id.
 func isID(id string) bool {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(id)
 	return err == nil && len(raw) == idBytes && len(id) == base64.RawURLEncoding.EncodedLen(idBytes)

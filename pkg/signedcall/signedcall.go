@@ -218,7 +218,6 @@ func (r request) sign(ctx context.Context, out *http.Request, config aws.Config,
 	return v4.NewSigner().SignHTTP(ctx, credentials, out, hex.EncodeToString(sum[:]), r.service.Name, config.Region, at)
 }
 
-// jsonFailure is the failure of a JSON API.
 func jsonFailure(header http.Header, body []byte) (code, message string) {
 	var failed struct {
 		Type          string `json:"__type"`
@@ -230,7 +229,6 @@ func jsonFailure(header http.Header, body []byte) (code, message string) {
 	return code[strings.LastIndexByte(code, '#')+1:], failed.Message // a namespace can precede
 }
 
-// xmlFailure is the failure of a Query API.
 func xmlFailure(_ http.Header, body []byte) (code, message string) {
 	var failed struct {
 		Code    string `xml:"Error>Code"`

@@ -246,7 +246,6 @@ func PrivateKeyID(privateKey []byte) (string, error) {
 	return keyID(e.PrimaryKey.KeyId), nil
 }
 
-// open decrypts a private key.
 func open(k *packet.PrivateKey, passphrase []byte) error {
 	if !k.Encrypted {
 		return nil

@@ -63,7 +63,6 @@ func (s stage) all() map[string]limits {
 	return all
 }
 
-// deployedStage returns the stage of the template.
 func (t *template) deployedStage() (s stage) {
 	_, r := t.one("AWS::ApiGatewayV2::Stage")
 	text, _ := json.Marshal(r.Properties) // it was JSON
@@ -168,7 +167,6 @@ func invokes(uri, arn string) bool {
 	return uri == arn || strings.HasSuffix(uri, ":lambda:path/2015-03-31/functions/"+arn+"/invocations")
 }
 
-// gateway reads a document of API Gateway.
 func (e *examination) gateway(ctx context.Context, operation, path string, document any) error {
 	return signedcall.REST(ctx, e.Services.Config, signedcall.APIGateway, operation, http.MethodGet, path, nil, document)
 }

@@ -82,7 +82,6 @@ func namesOf(d signedcall.Certificate) []string {
 	return names
 }
 
-// covers reports whether clients accept a certificate for a host.
 func covers(d signedcall.Certificate, host string) bool {
 	return (&x509.Certificate{DNSNames: namesOf(d)}).VerifyHostname(host) == nil
 }

@@ -46,7 +46,6 @@ func pairs(text string) map[string]string {
 	return all
 }
 
-// functions examines each function.
 func (e *examination) functions(ctx context.Context) {
 	names, digests := pairs(e.outputs[settings.OutputFunctions]), pairs(e.outputs[settings.OutputFunctionCode])
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -173,7 +172,6 @@ type setting struct {
 	property []string
 }
 
-// settings returns the settings of a function that can be read.
 func (e *examination) settings(ctx context.Context, f *function) []setting {
 	c := f.configuration
 	var layers []string

@@ -275,7 +275,6 @@ func (e *examination) status(c call, code string) (deployed bool) {
 // plainRelease matches a released version, and not the build of a commit.
 var plainRelease = regexp.MustCompile(`^v?(\d+\.\d+\.\d+)$`)
 
-// release compares the stack's release with the command line's.
 func (e *examination) release() {
 	deployed := e.outputs[settings.OutputRelease]
 	stack, own := plainRelease.FindStringSubmatch(deployed), plainRelease.FindStringSubmatch(e.Release)

@@ -54,7 +54,6 @@ func (e *examination) readTemplate(ctx context.Context) {
 	e.template = t
 }
 
-// all returns the logical IDs and the resources of a type.
 func (t *template) all(kind string) map[string]resource {
 	found := make(map[string]resource)
 	for logical, r := range t.Resources {
@@ -73,7 +72,6 @@ func (t *template) one(kind string) (logical string, r resource) {
 	return logical, r
 }
 
-// function returns the resource of the function with a name in Lambda.
 func (t *template) function(name string) (r resource, found bool) {
 	for logical, r := range t.all("AWS::Lambda::Function") {
 		if t.names[logical] == name {

@@ -189,7 +189,6 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 	return nil, nil
 }
 
-// documentation verifies the documentation of a version of a module.
 func (r *run) documentation(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
 	if v.Docs == nil {
 		none := Finding{Kind: Documentation, Note: true, Detail: "the version has no documentation"}
@@ -237,7 +236,6 @@ func (r *run) document(ctx context.Context, m registry.Module, n registry.Versio
 	return nil
 }
 
-// packages verifies the package for a platform.
 func (r *run) packages(ctx context.Context, p registry.Provider, packages []registry.ProviderPackage,
 	platform registry.Platform, read func(int64)) ([]Finding, error) {
 	at := slices.IndexFunc(packages, func(pkg registry.ProviderPackage) bool { return pkg.Platform == platform })

@@ -42,7 +42,6 @@ func (r *run) policy(ctx context.Context) error {
 	return nil
 }
 
-// rules verifies that the rules and the budget of a policy are those of its text.
 func (r *run) rules(ctx context.Context, p registry.MirrorPolicy) error {
 	written, err := policyfile.Parse(ctx, policyPath, []byte(p.Text))
 	if ctx.Err() != nil {

@@ -133,7 +133,6 @@ func (t *trail) of(subject string) *history {
 	return &history{}
 }
 
-// addresses returns the paths that have versions or trusted keys in the trail.
 func (t *trail) addresses() []string {
 	var paths []string
 	for subject, h := range t.subjects {
@@ -171,7 +170,6 @@ func parseClaims(names, subject string) (lost []registry.AuditEntry) {
 	return lost
 }
 
-// has reports whether the trail contains the entry of a claim.
 func (t *trail) has(subject string, c claim) bool {
 	h := t.of(subject)
 	done := h.whole
@@ -229,7 +227,6 @@ func (r *run) claim(subject string, claims ...claim) {
 	}
 }
 
-// claimsOf returns the claims of a record.
 func claimsOf[R registry.Record](record R) []claim {
 	v := record.Number().String()
 	if m, ok := any(record).(registry.MirrorVersion); ok {
@@ -262,8 +259,6 @@ func copied[R registry.Record](record R) bool {
 	return false
 }
 
-// deprecation returns the deprecation message of a version, and whether it is
-// hidden.
 func deprecation[R registry.Record](record R) (message string, hidden bool) {
 	switch r := any(record).(type) {
 	case registry.ModuleVersion:

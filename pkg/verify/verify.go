@@ -253,7 +253,6 @@ type part struct {
 	entries func(context.Context) ([]string, error)
 }
 
-// has reports whether a path belongs to the part.
 func (p part) has(path string) bool {
 	return slices.ContainsFunc(p.prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
@@ -352,7 +351,6 @@ func addressOf(path string) registry.Address {
 	return a
 }
 
-// address verifies the versions and the objects of an address.
 func (r *run) address(ctx context.Context, group *errgroup.Group, path string, infos []objects.Info) error {
 	switch a := addressOf(path).(type) {
 	case registry.Module:
@@ -544,7 +542,6 @@ func derived[A registry.Address, R registry.Record](ctx context.Context, r *run,
 	return nil
 }
 
-// orphans reports objects that belong to no version.
 func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run, s subject[A, R],
 	stored catalog.Stored[R], lost []string, infos []objects.Info) error {
 	left := unused(s, stored, infos)
@@ -640,7 +637,6 @@ func withdrawn[A registry.Address, R registry.Record](s subject[A, R], stored ca
 	return ""
 }
 
-// orphan returns the finding for an object that belongs to no version.
 func orphan(path string, info objects.Info) Finding {
 	f := Finding{
 		Kind:   ObjectWithoutVersion,
@@ -662,7 +658,6 @@ func isStagedManifest(a registry.Address, key string) bool {
 	return provider && isUploaded(a.Path(), key) && releases.IsManifest(key)
 }
 
-// isDocumentation reports whether an object is the documentation of a module.
 func isDocumentation(a registry.Address, key string) bool {
 	_, module := a.(registry.Module)
 	return module && strings.HasSuffix(key, "/"+registry.DocsName)

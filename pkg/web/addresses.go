@@ -59,10 +59,8 @@ func headOfMirror(p registry.MirrorProvider) head {
 	}
 }
 
-// address returns the address in a head.
 func (h head) address() string { return h.Before + h.Name + h.After }
 
-// below returns the head of a page below that of the address.
 func (h head) below(path string) head {
 	h.Breadcrumb = append(h.Breadcrumb, link{h.Name + h.After, path})
 	return h

@@ -82,7 +82,6 @@ func (c *comparison) compare(before, after docs.Documentation) {
 	}
 }
 
-// verdictOf returns the banner of a comparison.
 func verdictOf(d compare.Difference, from, to string) *banner {
 	switch {
 	case d.Breaking > 0:
@@ -166,7 +165,6 @@ func sumsOf(s compare.Section) string {
 	return strings.Join(sums, " · ")
 }
 
-// row returns a change for a page.
 func (b *changesBuilder) row(title string, c compare.Change, l liner) change {
 	row := change{Name: c.Name, Kind: c.Kind, Reason: reasonOf(title, c)}
 	switch c.Mark {
@@ -204,7 +202,6 @@ var reasons = map[string]string{
 	"Requirements changed the source changed": "The source of the provider changed.",
 }
 
-// reasonOf returns the reasons for a change as sentences.
 func reasonOf(title string, c compare.Change) string {
 	var sentences []string
 	for _, reason := range c.Reasons {
@@ -323,15 +320,12 @@ func (l liner) compare(was, is []string) []codeLine {
 	return compareLines(was, is)
 }
 
-// changesSignature reports whether the type or the default of an input has
-// changed.
 func changesSignature(c compare.Change) bool {
 	return slices.ContainsFunc(c.Fields, func(f compare.Field) bool {
 		return f.Name == "type" || f.Name == "default" || f.Name == "required"
 	})
 }
 
-// signature returns the lines of the type and the default of an input.
 func signature(in docs.Input) []string {
 	text := in.TypeHTML
 	if text == "" {

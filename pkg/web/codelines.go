@@ -89,7 +89,6 @@ func textOfHTML(code string) string {
 	}
 }
 
-// asLines returns lines of HTML with one sign.
 func asLines(sign string, lines []string) []codeLine {
 	all := make([]codeLine, len(lines))
 	for i, line := range lines {
@@ -197,7 +196,6 @@ func withContext(lines []codeLine) (shown []codeLine) {
 	return shown
 }
 
-// diff returns lines as a block of Markdown.
 func diff(lines []codeLine) string {
 	text := make([]string, len(lines))
 	longest := 2

@@ -69,7 +69,6 @@ func newInputs(all []docs.Input) inputs {
 	return p
 }
 
-// index returns links to the rows of inputs.
 func index(all []docs.Input) template.HTML {
 	var w strings.Builder
 	for _, in := range all[:min(len(all), maxIndex)] {

@@ -83,7 +83,6 @@ func (h *handler) isPublic(r *http.Request) bool {
 	return err == nil
 }
 
-// logInWithIssuer leads to the page of the issuer.
 func (h *handler) logInWithIssuer(w http.ResponseWriter, r *http.Request) error {
 	next := r.URL.Query().Get("next")
 	to, err := h.Accounts.Begin(w, r, next)

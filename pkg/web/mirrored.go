@@ -77,7 +77,6 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorProvider, t
 	return e, err
 }
 
-// isEmpty reports whether no version is mirrored, and none ever was.
 func (e *mirroredEdition) isEmpty() bool { return e.Entry.Unlisted && len(e.Entry.Withdrawn) == 0 }
 
 // all returns all versions, the newest first.
@@ -262,7 +261,6 @@ func (e *mirroredEdition) firstSeen(v registry.SeenVersion) time.Time {
 // maxPlatforms is the number of platforms that the row of a version names.
 const maxPlatforms = 2
 
-// platformsOf returns the platforms of a mirrored version in short.
 func platformsOf(r registry.MirrorVersion) string {
 	if len(r.Packages) > maxPlatforms {
 		return plural(len(r.Packages), "platform")
@@ -385,7 +383,6 @@ func (e *mirroredEdition) seenFields(v registry.SeenVersion) (fields []field) {
 	return append(fields, decisionFields("Admitted", v.Admitted)...)
 }
 
-// sourceName returns a mirrored provider as configurations name it.
 func sourceName(p registry.MirrorProvider) string {
 	if p.Hostname == "registry.opentofu.org" || p.Hostname == "registry.terraform.io" {
 		return p.Provider.String()

@@ -157,7 +157,6 @@ func (m *moduleVersion) folder(path string) (docs.Folder, error) {
 	return docs.Folder{}, fmt.Errorf("folder %.80q of %s %s: %w", path, m.module, m.Number, registry.ErrNotFound)
 }
 
-// head returns the top of the page of a folder.
 func (m *moduleVersion) head(folder string) head {
 	h := headOfModule(m.module)
 	root := "" // the page of the module, from this one
@@ -209,7 +208,6 @@ func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	return p
 }
 
-// links returns the links to folders.
 func (m *moduleVersion) links(folders []docs.Folder) (links []folderLink) {
 	for _, f := range folders {
 		links = append(links, folderLink{
@@ -248,7 +246,6 @@ func (m *moduleVersion) sourcePath(v *visit, f docs.Folder, source string) strin
 	return "/" + other.Path()
 }
 
-// localPath returns the path of the page of another folder of the version.
 func (m *moduleVersion) localPath(f docs.Folder, source string) string {
 	target := relativePath(f.Path, source)
 	if target == "." {
@@ -308,7 +305,6 @@ func providerPath(v *visit, source string) string {
 	return "/" + p.Path()
 }
 
-// sections returns the links to the sections of the page.
 func (p *modulePage) sections(m *moduleVersion) (all []section) {
 	add := func(id, title string, count int, has bool) {
 		if has {

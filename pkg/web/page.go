@@ -229,7 +229,6 @@ func compress(text []byte) []byte {
 	return out.Bytes()
 }
 
-// failure returns the page for an error.
 func (h *handler) failure(v *visit, err error) page {
 	switch {
 	case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrInvalid), errors.Is(err, registry.ErrForbidden):

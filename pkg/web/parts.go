@@ -96,7 +96,6 @@ type field struct {
 	Time time.Time
 }
 
-// newProvenance describes the publisher of a version.
 func newProvenance(by registry.Publisher, at time.Time) provenance {
 	p := provenance{}
 	switch {

@@ -123,7 +123,6 @@ func sourceOf(by registry.Publisher, provenance string) (from, at link) {
 	return link{by.Repository, source}, link{cmp.Or(refName(by.Ref), shortCommit(by.Commit)), provenance}
 }
 
-// providerBlock returns the configuration that requires a provider.
 func providerBlock(name, source, version string) string {
 	return fmt.Sprintf(`terraform {
   required_providers {
@@ -227,7 +226,6 @@ func requirementsOf(protocols []string) []field {
 	return all
 }
 
-// addSections sets the links to the sections.
 func (m *providerPage) addSections() {
 	m.Head.Sections = []section{{ID: "use", Title: "Use"}}
 	if m.Platforms.Count > 0 {

@@ -47,12 +47,10 @@ type kind struct {
 	Name, Title, Path, Param string
 }
 
-// kindOf returns the kind of an entry.
 func kindOf(e *search.Entry) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.Kind == e.Kind })]
 }
 
-// newRow returns the row of an entry.
 func newRow(e *search.Entry) row {
 	r := row{
 		Path: "/" + e.Path(), Kind: kindOf(e).Name, Version: e.Latest.String(),
@@ -108,7 +106,6 @@ func (h *handler) allReadable(ctx context.Context) ([]search.Entry, error) {
 	return found, nil
 }
 
-// namespaceOf returns the namespace of an entry.
 func namespaceOf(e *search.Entry) string {
 	parts := strings.Split(e.Address, "/")
 	if e.Kind == search.Mirrored {

@@ -67,7 +67,6 @@ func constraint(n registry.Version) string {
 	return fmt.Sprintf("~> %d.%d", n.Major, n.Minor)
 }
 
-// jobs returns the steps for CI jobs.
 func (g guide) jobs() []step {
 	variable := tokenVariable(g.host)
 	if variable == "" {

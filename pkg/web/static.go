@@ -72,7 +72,6 @@ func add(all map[string]*asset, name string, content []byte) {
 	}
 }
 
-// staticPath returns the path of an asset.
 func staticPath(name string) (string, error) {
 	a := assets()[name]
 	if a == nil {

@@ -57,7 +57,6 @@ func isolated(escaped string) template.HTML {
 	return template.HTML(escaped) //nolint:gosec // it is escaped
 }
 
-// textOf returns a text of a publisher as HTML.
 func textOf(text string) template.HTML { return isolated(html.EscapeString(plain(text))) }
 
 // prose is like textOf, with the parts between backticks as code.
@@ -95,7 +94,6 @@ func breakable(name string) template.HTML {
 
 var breaks = strings.NewReplacer("_", "_<wbr>", ".", ".<wbr>")
 
-// finished returns HTML that package render made at publish.
 func finished(text string) template.HTML { return template.HTML(text) } //nolint:gosec // package render is safe
 
 // date returns a day such as 2 Nov 2026, or an empty string for the zero time.
@@ -127,7 +125,6 @@ func roundUp(t time.Time) time.Time {
 	return up
 }
 
-// day returns a day as the datetime attribute has it.
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // rfc3339 returns a time as the datetime attribute has it.

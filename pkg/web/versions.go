@@ -118,17 +118,14 @@ func (e *edition[R]) add(ctx context.Context, records map[registry.Version]R, er
 	return err
 }
 
-// record returns the record of the shown version.
 func (e *edition[R]) record() R { return e.Records[e.Number] }
 
 // isLatest reports whether the shown version is the one that clients choose
 // without a constraint.
 func (e *edition[R]) isLatest() bool { return !e.Entry.Unlisted && e.Number == e.Entry.Latest }
 
-// pathOf returns the path of the page for a version.
 func (e *edition[R]) pathOf(n registry.Version) string { return e.Path + "/" + n.String() + e.Rest }
 
-// picker returns the menu of versions.
 func (e *edition[R]) picker() picker {
 	p := picker{Current: e.Number.String(), All: e.Path + "/versions"}
 	p.Total = len(e.Listed) + len(e.Entry.Withdrawn)
@@ -147,7 +144,6 @@ func (e *edition[R]) picker() picker {
 	return p
 }
 
-// line returns a version for a list of versions.
 func (e *edition[R]) line(n registry.Version) listed {
 	l := listed{Version: n.String(), Path: e.pathOf(n), IsCurrent: n == e.Number, Published: e.Published[n]}
 	r, found := e.Records[n]
@@ -236,7 +232,6 @@ type versionState struct {
 	by        registry.Publisher
 }
 
-// stateOf returns the state of a version.
 func stateOf[R registry.Record](r R) (s versionState) {
 	if w := r.Withdrawal(); w != nil {
 		return versionState{state: withdrawn, reason: w.Reason, published: w.At}

@@ -168,7 +168,6 @@ func (h *handler) hasOwnCertificate(r *http.Request) bool {
 		strings.EqualFold(strings.TrimSuffix(r.Host, port), strings.TrimSuffix(h.Host, port))
 }
 
-// setSafetyHeaders sets the headers that every response has.
 func setSafetyHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
@@ -181,11 +180,8 @@ func setSafetyHeaders(h http.Header) {
 
 type markdownKey struct{}
 
-// isMarkdown reports whether a request is for the Markdown form of a page.
 func isMarkdown(r *http.Request) bool { return r.Context().Value(markdownKey{}) != nil }
 
-// withoutMarkdownSuffix returns the request for the page of which r requests the
-// Markdown form.
 func withoutMarkdownSuffix(r *http.Request) *http.Request {
 	path, found := strings.CutSuffix(r.URL.Path, ".md")
 	if !found {

@@ -72,7 +72,6 @@ func isGroup(cmd *cobra.Command) bool {
 	return cmd.HasSubCommands() && cmd.Annotations[runsAlone] == ""
 }
 
-// canBe reports whether a word is valid for the argument with a name.
 func canBe(name, word string) bool {
 	var err error
 	switch name {
@@ -130,7 +129,6 @@ var flagForArgument = map[string]string{
 	"larder verify":       "store",
 }
 
-// namedArguments returns an error that names a missing or an extra argument.
 func namedArguments(cmd *cobra.Command, args []string) error {
 	wanted := argumentsOf(cmd.Use)
 	for i, a := range wanted {
@@ -266,7 +264,6 @@ func nearCommands(cmd *cobra.Command, word string) []string {
 	return prefixed
 }
 
-// walk calls visit for a command and all its subcommands.
 func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
 	visit(cmd)
 	for _, sub := range cmd.Commands() {
@@ -325,7 +322,6 @@ var otherFlags = map[string][]string{
 	"yes":         {"force", "confirm", "assume-yes"},
 }
 
-// aboutFlag returns a flag with its usage text.
 func aboutFlag(flag *pflag.Flag) string {
 	name, usage := pflag.UnquoteUsage(flag)
 	if name != strings.ToUpper(name) { // it is the type, because the usage names no value
@@ -377,7 +373,6 @@ func nearFlag(cmd *cobra.Command, name string) string {
 // ordinals number the arguments of a command. No command has more.
 var ordinals = []string{"first", "second", "third", "fourth"}
 
-// flagNames returns the names of the flags in a command's help.
 func flagNames(cmd *cobra.Command) (names []string) {
 	cmd.InitDefaultHelpFlag()
 	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags()} {

@@ -41,12 +41,10 @@ func (c *cli) addressingOf(s *store) addressing {
 	}
 }
 
-// moduleBlock returns the block that uses a module.
 func moduleBlock(name, source, version string) string {
 	return fmt.Sprintf("  module %q {\n    source  = %q\n    version = %q\n  }\n", identifier(name), source, version)
 }
 
-// providerBlock returns the block that requires a provider.
 func providerBlock(name, source, version string) string {
 	return fmt.Sprintf(`  terraform {
     required_providers {

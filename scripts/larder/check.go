@@ -73,7 +73,6 @@ changed.`,
 	return cmd
 }
 
-// allowSecretsFlag adds the flag for paths that may have secrets.
 func allowSecretsFlag(cmd *cobra.Command, paths *[]string) {
 	cmd.Flags().StringArrayVar(paths, "allow-secret", nil,
 		"`PATH` of a file or folder of the module that may have secrets; can be repeated")
@@ -115,7 +114,6 @@ func inBoth(paths, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !slices.Contains(others, path) })
 }
 
-// check checks the modules of a folder.
 func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []string) (view, error) {
 	v := checkedView{Since: since, Modules: []checkedModule{}}
 	modules, err := monorepo.ReadModules(ctx, dir)

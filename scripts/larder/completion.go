@@ -118,7 +118,6 @@ func (c *cli) completeArguments(root *cobra.Command) {
 	})
 }
 
-// flagCompletion returns the completion function for the value of a flag.
 func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 	switch name {
 	case "context":
@@ -149,7 +148,6 @@ func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 	return cobra.NoFileCompletions
 }
 
-// completeContexts completes names of contexts.
 func (c *cli) completeContexts(*cobra.Command, []string, string) (found words, _ cobra.ShellCompDirective) {
 	file, err := c.readContexts()
 	if err != nil {
@@ -172,7 +170,6 @@ func completeTags(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellC
 	return tags, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeURLs completes the URLs of contexts.
 func (c *cli) completeURLs(*cobra.Command, []string, string) (found words, _ cobra.ShellCompDirective) {
 	if file, err := c.readContexts(); err == nil {
 		for _, name := range file.Names() {
@@ -513,7 +510,6 @@ func (l *lookup) versions(address string) (found words) {
 	return found
 }
 
-// summaries returns the modules of a namespace.
 func (l *lookup) summaries(namespace string) iter.Seq2[registry.Summary, error] {
 	if l.remote != nil {
 		all, _, _ := l.remote.Modules(l.ctx, metadataclient.Query{Namespace: namespace})
@@ -522,7 +518,6 @@ func (l *lookup) summaries(namespace string) iter.Seq2[registry.Summary, error] 
 	return l.catalog.Modules.Summaries(l.ctx, namespace)
 }
 
-// nextVersions returns the versions that may follow the latest version of a module.
 func (l *lookup) nextVersions(address string) words {
 	m, err := registry.ParseModule(address)
 	if err != nil {
@@ -548,8 +543,6 @@ func nextVersion(latest registry.Version) registry.Version {
 	return next
 }
 
-// following returns the versions that may follow the latest one, with
-// descriptions.
 func following(latest registry.Version) words {
 	release := func(major, minor, patch uint64, what string) cobra.Completion {
 		return cobra.CompletionWithDesc(registry.Version{Major: major, Minor: minor, Patch: patch}.String(), what)

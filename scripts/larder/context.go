@@ -69,7 +69,6 @@ func hintContexts(path string, err error) error {
 		"Correct %s, or delete it and use `larder context add` to add your contexts again.", path)
 }
 
-// changeContexts reads the file of contexts, calls change, and writes the file.
 func (c *cli) changeContexts(change func(*contexts.File) error) error {
 	path, err := contexts.Path()
 	if err != nil {

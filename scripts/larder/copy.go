@@ -90,7 +90,6 @@ what is missing. It skips and lists withdrawn versions.`,
 	return cmd
 }
 
-// copy runs larder copy.
 func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error) {
 	wanted, err := parseWanted(args, f)
 	if err != nil {
@@ -260,7 +259,6 @@ func parseRenames(texts []string) (map[string]registry.Address, error) {
 	return renamed, nil
 }
 
-// parseNetworks parses the values of --network.
 func parseNetworks(texts []string) ([]netip.Prefix, error) {
 	networks := make([]netip.Prefix, len(texts))
 	for i, text := range texts {
@@ -273,7 +271,6 @@ func parseNetworks(texts []string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// namedOrigin returns the registry that --from names.
 func (c *cli) namedOrigin(text string) (place, error) {
 	if text == "" {
 		return place{}, registry.WithHint(usagef("--from is missing"),
@@ -379,7 +376,6 @@ func (c *cli) withOrigin(
 	return cmp.Or(err, failed)
 }
 
-// withTarget calls do with the registry to copy to.
 func (c *cli) withTarget(ctx context.Context, p place, reporter *steps, do func(copying.Target) error) error {
 	if p.host == "" {
 		s, closeStore, err := c.copyStore(ctx, p, reporter)
@@ -443,7 +439,6 @@ type copiedVersion struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// set sets the results.
 func (v *copyView) set(r copying.Report) {
 	v.Notes, v.Versions = r.Notes, make([]copiedVersion, len(r.Results))
 	for i, one := range r.Results {
@@ -498,7 +493,6 @@ func (v copyView) text(p page) {
 	p.notes(v.Notes)
 }
 
-// shown returns a status for people.
 func (v copyView) shown(s copying.Status) string {
 	if v.DryRun && s == copying.Copied {
 		return "would copy"

@@ -88,7 +88,6 @@ func (d *deprecation) parse(args []string) (err error) {
 	return d.check()
 }
 
-// check checks the flags.
 func (d *deprecation) check() error {
 	_, isModule := d.address.(registry.Module)
 	switch {
@@ -127,7 +126,6 @@ func (c *cli) warnOfHiding(d deprecation) {
 	}
 }
 
-// deprecate changes the registry in a store.
 func (c *cli) deprecate(ctx context.Context, s *store, d deprecation) (view, error) {
 	c.warnOfHiding(d)
 	by, err := s.by(ctx)

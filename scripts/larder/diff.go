@@ -91,7 +91,6 @@ func (r *reader) diff(
 	return v, nil
 }
 
-// documented returns a version of a module that has documentation.
 func (r *reader) documented(
 	ctx context.Context, m registry.Module, version *registry.Version,
 ) (protocol.ModuleDetail, error) {
@@ -132,7 +131,6 @@ type diffView struct {
 	flags string
 }
 
-// subject returns the address with the path.
 func (v diffView) subject() string {
 	if v.Path == "" {
 		return v.Address
@@ -184,7 +182,6 @@ func (v diffView) harmless() string {
 // maxEntry is the longest entry that has its reasons next to it.
 const maxEntry = 40
 
-// column returns the column of the reasons.
 func (v diffView) column() (column int) {
 	for _, s := range v.Sections() {
 		for _, change := range s.Changes {
@@ -257,7 +254,6 @@ func orNothing(text string) string {
 // markNames are the words for marks.
 var markNames = map[compare.Mark]string{compare.Breaking: "breaking", compare.ChangesPlans: "may change plans"}
 
-// consequence returns the mark of a change with its reasons.
 func consequence(p page, c compare.Change) string {
 	reasons := strings.Join(c.Reasons, "; ")
 	name := markNames[c.Mark]

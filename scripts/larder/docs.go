@@ -75,7 +75,6 @@ type docsRebuild struct {
 	all     bool
 }
 
-// documenter returns a Documenter of the store for the operator.
 func (s *store) documenter(ctx context.Context) (*publish.Documenter, error) {
 	by, err := s.by(ctx)
 	if err != nil {
@@ -215,7 +214,6 @@ type documentedVersion struct {
 	Error string `json:"error,omitempty"`
 }
 
-// count returns the number of versions with a status.
 func (v docsView) count(status string) (n int) {
 	for _, one := range v.Versions {
 		if one.Status == status {

@@ -153,7 +153,6 @@ func (c *cli) examinedPlace(args []string) (place, error) {
 		"Give the URL of the registry, such as https://registry.example.com, or the name of a stack with --stack.")
 }
 
-// doctor returns the doctor for the registry of a host.
 func (e examination) doctor(host string, stdin io.Reader) (d doctor.Doctor, err error) {
 	d = doctor.Doctor{Agent: "larder/" + version(), Host: host, MirrorURL: e.mirrorURL}
 	if d.Module, err = optional("--module", e.module, registry.ParseModule); err != nil {
@@ -197,7 +196,6 @@ func optional[T any](flag, text string, parse func(string) (T, error)) (*T, erro
 	return &parsed, nil
 }
 
-// readToken reads a credential of one line.
 func readToken(from io.Reader) (string, error) {
 	const maxLen = 16 << 10 // bytes
 	line, err := bufio.NewReader(io.LimitReader(from, maxLen+1)).ReadString('\n')

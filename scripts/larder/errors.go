@@ -38,7 +38,6 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// usagef returns a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // failure has the fields of an error that --json prints.
@@ -98,7 +97,6 @@ func (c *cli) fail(ctx context.Context, found view, cmd *cobra.Command, err erro
 	return f.ExitCode
 }
 
-// endLine ends the line in which a terminal shows ^C.
 func endLine(out terminal.Output) {
 	if out.Width > 0 {
 		fmt.Fprintln(out)
@@ -236,7 +234,6 @@ func isA[E error](err error) bool {
 	return ok
 }
 
-// classify returns the code and the exit code of an error.
 func classify(err error) (code string, exit int) {
 	code, exit = cmp.Or(core.Code(err), "failed"), exitFailed
 	switch {

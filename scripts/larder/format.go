@@ -10,7 +10,6 @@ import (
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
-// shortTime removes the time of day.
 func shortTime(at string, width int) string {
 	date, _, _ := strings.Cut(at, " ")
 	return terminal.CutEnd(date, width)

@@ -238,7 +238,6 @@ func init() {
 	cobra.AddTemplateFunc("usageLine", usageLine)
 }
 
-// usageLine returns the usage line of a command.
 func usageLine(cmd *cobra.Command) string {
 	switch {
 	case isGroup(cmd):

@@ -152,7 +152,6 @@ func (c *cli) listing(what string) (func(context.Context, *catalog.Catalog) (vie
 	return listVersions(what, registry.ParseModule, listModule)
 }
 
-// listVersions returns the function that lists the versions of an address.
 func listVersions[A any, V view](
 	what string, parse func(string) (A, error), list func(context.Context, *catalog.Catalog, A) (V, error),
 ) (func(context.Context, *catalog.Catalog) (view, error), error) {

@@ -108,7 +108,6 @@ func pulledProvider(ctx context.Context, from *catalog.Catalog, policy *registry
 	return found, err
 }
 
-// warn adds a warning about the effect of damage.
 func (v *mirrorProviderView) warn(effect string, damage error) {
 	v.Warnings = append(v.Warnings, fmt.Sprintf("%s: %s. Run `larder verify` to list the damage and how to repair it.",
 		effect, printable.Escape(damage.Error())))
@@ -164,7 +163,6 @@ func (p page) denied(address, why string) {
 	}
 }
 
-// mirroredText prints the mirrored and the withdrawn versions.
 func (v mirrorProviderView) mirroredText(p page) {
 	why := make(map[registry.Version]string, len(v.statuses))
 	for _, s := range v.statuses {

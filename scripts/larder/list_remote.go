@@ -80,7 +80,6 @@ func (r *reader) listMirrored(ctx context.Context, part string) (v summariesView
 	}, nil
 }
 
-// listVersions lists the versions of an address.
 func (r *reader) listVersions(ctx context.Context, what string) (v listedView, err error) {
 	a, err := registry.ParseAddress(what)
 	if err != nil {
@@ -140,7 +139,6 @@ type listedView struct {
 	Mirror *protocol.MirroredProvider `json:"mirror,omitempty"`
 }
 
-// mirrored sets the versions to those of a mirrored provider.
 func (v *listedView) mirrored(d protocol.MirroredProvider) {
 	v.Mirror, v.Versions = &d, []metadataclient.Listed{}
 	for _, one := range d.Versions {
@@ -178,7 +176,6 @@ func (v listedView) mirrorText(p page) {
 	}
 }
 
-// mirroredReason returns the reason for the state of a mirrored version.
 func mirroredReason(v protocol.MirroredVersion) string {
 	var why []string
 	switch {

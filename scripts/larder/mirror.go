@@ -341,7 +341,6 @@ func (c *cli) mirror(ctx context.Context, fill fillFlags, v *mirrorView, work mi
 	})
 }
 
-// newMirror returns the mirror of a store.
 func (c *cli) newMirror(ctx context.Context, s *store) (*mirroring.Mirror, error) {
 	by, err := s.by(ctx)
 	if err != nil {
@@ -402,7 +401,6 @@ type mirroredPackage struct {
 	Status string `json:"status"`
 }
 
-// mirrored converts the results for a view.
 func mirrored(results []mirroring.Result) []mirroredVersion {
 	versions := []mirroredVersion{}
 	for _, r := range results {

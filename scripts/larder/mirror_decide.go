@@ -112,7 +112,6 @@ The audit trail shows who trusts a key, and the reason.`,
 	return cmd
 }
 
-// trust trusts a key of a provider's origin.
 func (c *cli) trust(ctx context.Context, s *store, address registry.MirrorProvider, key, reason string) (view, error) {
 	m, err := c.newMirror(ctx, s)
 	if err != nil {
@@ -181,7 +180,6 @@ func (l *lookup) statuses(address string) []admission.Status {
 	return v.statuses
 }
 
-// versionsToAdmit returns the versions of a provider that are too new.
 func (l *lookup) versionsToAdmit(address string) (found words) {
 	for _, s := range l.statuses(address) {
 		if s.State == admission.TooNew {

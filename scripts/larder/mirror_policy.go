@@ -255,7 +255,6 @@ func policyNotes(policy registry.MirrorPolicy) (notes []string) {
 	return notes
 }
 
-// textOf returns the text from a rule up to the next one.
 func textOf(policy registry.MirrorPolicy, rule int) string {
 	lines := strings.Split(policy.Text, "\n")
 	end := len(lines)
@@ -283,7 +282,6 @@ func printBudget(p page, budget *registry.PullBudget) {
 	}
 }
 
-// countRules returns a number of rules with the noun.
 func countRules(n int) string { return english.Plural(n, "rule", "") }
 
 func (v setPolicyView) text(p page) {
@@ -400,7 +398,6 @@ func (v checkedPolicyView) text(p page) {
 	p.notes(v.Notes)
 }
 
-// decision returns the address and the rule that applies to it.
 func (c checkedProvider) decision() string {
 	if c.Rule == nil {
 		return c.Address + ": no rule allows it"

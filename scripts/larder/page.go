@@ -41,7 +41,6 @@ type definition struct {
 	notes        []string
 }
 
-// lines returns the lines next to the name.
 func (d definition) lines() (all []string) {
 	for _, text := range append([]string{d.value, d.about}, d.notes...) {
 		if text = tidy(text); text != "" {

@@ -61,7 +61,6 @@ type placeFlags struct {
 	context  string
 }
 
-// storeFlags adds the flags that name a registry by its store.
 func (c *cli) storeFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.placeFlags.store, "store", "",
 		"the registry's store: a `FOLDER` or stack:NAME (default "+defaultData+")")
@@ -70,7 +69,6 @@ func (c *cli) storeFlags(cmd *cobra.Command) {
 	_ = cmd.Flags().MarkHidden("registry") // for an error that explains that the command needs a store
 }
 
-// registryFlags adds the flags that name a registry by its store or by its URL.
 func (c *cli) registryFlags(cmd *cobra.Command) {
 	c.storeFlags(cmd)
 	flag := cmd.Flags().Lookup("registry")
@@ -117,7 +115,6 @@ type candidate struct {
 	parse       func(string) (place, error)
 }
 
-// findPlace returns the registry of the command.
 func (c *cli) findPlace() (place, error) {
 	flags := c.given([]candidate{
 		{"--store", c.placeFlags.store, parseStore},
@@ -196,7 +193,6 @@ func (c *cli) contextNamed(name string) (place, error) {
 	return contextNamed(file, name)
 }
 
-// contextNamed returns the registry of a context in file.
 func contextNamed(file contexts.File, name string) (place, error) {
 	found, ok := file.Contexts[name]
 	if !ok {
@@ -231,7 +227,6 @@ func noContext(file contexts.File, name string) error {
 	return registry.WithHint(err, "Add it with `larder context add %s STORE|URL`.", name)
 }
 
-// storePlace returns the registry of a command that needs its store.
 func (c *cli) storePlace() (place, error) {
 	p, err := c.place()
 	if err != nil || p.host == "" {
@@ -297,7 +292,6 @@ func absolute(path string) string {
 	return path
 }
 
-// isURL reports whether a word has a URL scheme.
 func isURL(s string) bool { return strings.Contains(s, "://") }
 
 const storeForms = "A store is a folder, such as " + defaultData + ", or stack:NAME for a deployed registry."

@@ -85,7 +85,6 @@ func (c *cli) progress() terminal.Output {
 	return out
 }
 
-// update calls change and draws the line on a terminal.
 func (s *steps) update(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +92,6 @@ func (s *steps) update(change func()) {
 	fmt.Fprint(s.out, clearLine, terminal.CutEnd(s.line(), s.width-1))
 }
 
-// line returns the text of the line.
 func (s *steps) line() string {
 	if len(s.transfers) == 0 {
 		if seconds := int(time.Since(s.started).Seconds()); s.step != "" && seconds > 0 {

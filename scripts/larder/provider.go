@@ -92,7 +92,6 @@ interrupted publish leaves nothing visible. Run it again to upload the rest.` + 
 	return cmd
 }
 
-// publishProvider publishes a provider to a store.
 func (c *cli) publishProvider(
 	ctx context.Context, s *store, m releases.Provider, v publishedProviderView, signKey string,
 ) (view, error) {
@@ -199,7 +198,6 @@ func readPassphrase(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// platformNames returns the platforms, separated by commas.
 func platformNames(platforms []registry.Platform) string {
 	names := make([]string, len(platforms))
 	for i, p := range platforms {
@@ -234,7 +232,6 @@ type publishedProviderView struct {
 	host   addressing
 }
 
-// providerResult returns the view with the result of a publish.
 func (c *cli) providerResult(v publishedProviderView, result releases.ProviderResult) publishedProviderView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ProviderVersion, v.Shared, v.Dropped = result.Record, result.Shared, result.Dropped

@@ -194,7 +194,6 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 	return cmd
 }
 
-// publishModule publishes a module to a store.
 func (c *cli) publishModule(
 	ctx context.Context, s *store, m releases.Module, v publishedModuleView,
 ) (view, error) {
@@ -272,7 +271,6 @@ func hintAtNext[A registry.Address, R registry.Record](
 		nextVersion(slices.MaxFunc(numbers, registry.CompareVersions)))
 }
 
-// publishStatus returns the status of a publish.
 func publishStatus(dryRun, unchanged, restored bool) string {
 	switch {
 	case restored:
@@ -317,7 +315,6 @@ type publishedModuleView struct {
 	unmatched []string
 }
 
-// moduleResult returns the view with the result of a publish.
 func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) publishedModuleView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files, v.unmatched = result.Record, result.Files, result.Unmatched

@@ -50,7 +50,6 @@ func (c *cli) onReader(ctx context.Context, do func(*reader) (view, error)) (vie
 	})
 }
 
-// onRemote calls do with a reader of the registry at a URL.
 func (c *cli) onRemote(ctx context.Context, p place, do func(*reader) (view, error)) (found view, err error) {
 	c.printRegistry()
 	defer c.waiting("reading the registry")()
@@ -136,7 +135,6 @@ func (r *reader) near(ctx context.Context, what string) string {
 	return ""
 }
 
-// mapped returns the results of a function for each element.
 func mapped[E, R any](all []E, of func(E) R) []R {
 	results := make([]R, len(all))
 	for i, e := range all {

@@ -190,7 +190,6 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 	return nil
 }
 
-// setsPolicy reports whether an entry sets the policy of the mirror.
 func setsPolicy(e registry.AuditEntry) bool { return e.Action == registry.AuditSetPolicy }
 
 // commandAgain returns the command that makes a change again, or "" if nobody

@@ -50,7 +50,6 @@ The column FOUND has the names in the documentation that match. The exit code is
 	return cmd
 }
 
-// search searches modules and providers.
 func (r *reader) search(ctx context.Context, q metadataclient.Query) (v searchView, err error) {
 	v.Query = q.Words
 	if v.Modules, v.ModulesTotal, err = r.Modules(ctx, q); err != nil {

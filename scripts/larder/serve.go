@@ -152,7 +152,6 @@ func (o serveOptions) check() error {
 	return o.CheckFlags()
 }
 
-// logTo returns the log of the server.
 func (o serveOptions) logTo(w io.Writer) *slog.Logger {
 	if o.logFormat == jsonFormat {
 		return slog.New(slog.NewJSONHandler(w, nil))
@@ -289,8 +288,6 @@ func (c *cli) warnOnStart(log *slog.Logger, o serveOptions, warning string) {
 	fmt.Fprintln(out, out.Wrap("warning: "+warning))
 }
 
-// warningsOfOthers returns a warning for each server that already serves the
-// folder.
 func warningsOfOthers(server *local.Server) (warnings []string) {
 	for _, other := range server.Others {
 		text := fmt.Sprintf("process %[2]d already serves this folder at https://%[1]s", other.Host, other.Process)
@@ -343,7 +340,6 @@ type servedView struct {
 	isNew   bool
 }
 
-// announcement returns the view of a server for the registry in a folder.
 func (c *cli) announcement(server *local.Server, data string, created bool) (servedView, error) {
 	v := servedView{
 		URL: "https://" + server.Host, Host: server.Host, Address: server.Address, CAFile: server.CAFile,

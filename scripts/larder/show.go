@@ -208,12 +208,10 @@ func blockWithInputs(name, source, version string, inputs []docs.Input) string {
 	})...)
 }
 
-// withLines adds lines to the end of a block.
 func withLines(block string, lines ...string) string {
 	return strings.TrimSuffix(block, "  }\n") + "\n    " + strings.Join(lines, "\n    ") + "\n  }\n"
 }
 
-// shortType returns a type in one short line.
 func shortType(written string) string {
 	line := strings.Join(strings.Fields(written), " ")
 	if !strings.Contains(written, "\n") && len(line) <= 60 {
@@ -293,7 +291,6 @@ func (p page) folders(title string, all []docs.Folder) {
 	p.definitions(title, rows)
 }
 
-// folder prints the documentation of a folder.
 func (p page) folder(f docs.Folder) {
 	if f.Empty {
 		p.printf("\n")
@@ -329,7 +326,6 @@ func (p page) folder(f docs.Folder) {
 	p.definitions("Requirements", requirementsOf(f))
 }
 
-// requirementsOf returns the required version of the client and the providers.
 func requirementsOf(f docs.Folder) (rows []definition) {
 	if f.RequiredVersion != "" {
 		rows = append(rows, definition{name: "required_version", value: f.RequiredVersion})
@@ -357,7 +353,6 @@ func byType(prefix string, all []docs.Resource) (rows []definition) {
 	return rows
 }
 
-// input returns an input with its type, its default and its notes.
 func (p page) input(i docs.Input) definition {
 	d := definition{name: i.Name, value: strings.TrimSpace(i.Type), about: i.Description}
 	if !i.Required && i.Default != "" {

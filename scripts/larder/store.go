@@ -50,7 +50,6 @@ func (c *cli) openStore(ctx context.Context, open folderOpener) (*store, error) 
 	return c.openPlace(ctx, p, open)
 }
 
-// openPlace opens the store of a registry.
 func (c *cli) openPlace(ctx context.Context, p place, open folderOpener) (*store, error) {
 	if p.stack != "" {
 		defer c.waiting("opening stack " + p.stack)()
@@ -76,7 +75,6 @@ var openFolder = func(ctx context.Context, dir string, open folderOpener) (*stor
 	}, nil
 }
 
-// whoami returns the user of this machine.
 func whoami(context.Context) (registry.Publisher, error) {
 	by := registry.Publisher{Kind: registry.PublisherUser, Name: "unknown"}
 	// A machine without a list of users can still publish.

@@ -139,7 +139,6 @@ type createdTokenView struct {
 	to addressing
 }
 
-// createToken adds a new token to the registry.
 func createToken(
 	ctx context.Context, s *store, record registry.Token, lifetime time.Duration, to addressing,
 ) (v createdTokenView, err error) {
@@ -203,7 +202,6 @@ type listedToken struct {
 	State string `json:"state"`
 }
 
-// listTokens lists the valid tokens of the registry.
 func listTokens(ctx context.Context, s *store) (v tokensView, err error) {
 	tokens, unreadable, err := s.catalog.Tokens(ctx)
 	if err != nil {

@@ -113,7 +113,6 @@ func newVerifyView(r verify.Report) (view, error) {
 	return verifyView{false, r}, fmt.Errorf("%s found", english.Plural(faults, "fault", ""))
 }
 
-// findingState returns fault, repaired or note.
 func findingState(f verify.Finding) string {
 	switch {
 	case f.Repaired:

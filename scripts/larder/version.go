@@ -12,7 +12,6 @@ import (
 // empty.
 var release string
 
-// version returns the version of this program.
 func version() string {
 	if release != "" {
 		return release

@@ -84,7 +84,6 @@ func expiryState(expires, now time.Time) string {
 	return "valid"
 }
 
-// paintState returns the color of a state.
 func paintState(state string) terminal.Color {
 	switch state {
 	case "ok", "current", "valid", "latest", "repaired", "added", "verified", "restored", "documented", "published":
@@ -180,7 +179,6 @@ func (p page) println(format string, args ...any) {
 	p.printf("%s\n", p.Wrap(fmt.Sprintf(format, args...)))
 }
 
-// digest returns a digest, shortened on a terminal.
 func (p page) digest(sum string) string {
 	if p.Width <= 0 {
 		return sum
@@ -188,14 +186,12 @@ func (p page) digest(sum string) string {
 	return terminal.CutEnd(sum, len("sha256:0123456789ab…"))
 }
 
-// warnings prints warnings.
 func (p page) warnings(all []string) {
 	for _, w := range all {
 		p.println("  %s: %s", p.Paint("warning", terminal.Yellow), w)
 	}
 }
 
-// notes prints notes.
 func (p page) notes(all []string) {
 	for _, note := range all {
 		p.println("  %s: %s", p.Paint("note", terminal.Yellow), note)

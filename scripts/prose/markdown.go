@@ -72,7 +72,6 @@ const minWords = 4
 
 var word = regexp.MustCompile(`(?:^|\s)\p{L}{2,}[,.:;]?(?:\s|$)`)
 
-// message returns a string literal that is prose.
 func message(node ast.Node) (string, bool) {
 	literal, ok := node.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {

@@ -129,7 +129,6 @@ func (b *Browser) receive(out io.Reader) {
 	}
 }
 
-// call calls a method of the driver, and decodes its result.
 func (b *Browser) call(ctx context.Context, page, method string, params, result any) error {
 	if params == nil {
 		params = struct{}{}

@@ -216,7 +216,6 @@ func evaluate(text string, lines []string, from, to time.Time) ([][]map[string]s
 	return rows, nil
 }
 
-// meets reports whether an event meets all conditions.
 func meets(conditions string, event map[string]any) (bool, error) {
 	for condition := range strings.SplitSeq(conditions, " and ") {
 		equal, in := equalForm.FindStringSubmatch(condition), inForm.FindStringSubmatch(condition)

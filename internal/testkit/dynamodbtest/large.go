@@ -132,7 +132,6 @@ func find(partition []stored, sort string) (at int, found bool) {
 	return slices.BinarySearchFunc(partition, sort, func(s stored, sort string) int { return strings.Compare(s.sort, sort) })
 }
 
-// query returns a page, and the size of its items.
 func (l *large) query(in input) (p page, size int) {
 	name, prefix := in.ExpressionAttributeValues[":pk"], in.ExpressionAttributeValues[":sk"].S
 	partition := l.partitions[name.S]

@@ -46,7 +46,6 @@ func (m *meter) take() Reads {
 	return reads
 }
 
-// merge adds the reads of one request.
 func (m *meter) merge(r Reads) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -319,7 +319,6 @@ func nestedAround(open, filler, closing string) func(int) []byte {
 	return repeated("x = "+open+"1", filler, closing+"\n")
 }
 
-// literals are long tokens.
 func literals() []HCL {
 	return []HCL{
 		{Name: "long number", Make: repeated("x = ", "9", "\n")},

@@ -149,14 +149,12 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// refuse writes a response instead of a function.
 func refuse(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": http.StatusText(status)})
 }
 
-// route returns the route of a request and its function.
 func (g *Gateway) route(r *http.Request) (key string, f Target) {
 	key = Route(slices.Sorted(maps.Keys(g.routes)), r.Method, r.URL.Path)
 	return key, g.routes[key]

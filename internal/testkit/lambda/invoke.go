@@ -261,7 +261,6 @@ func errorPayload(err error) []byte {
 	return payload
 }
 
-// functionName returns the name of a function from its name or ARN.
 func functionName(nameOrARN string) string {
 	if _, name, found := strings.Cut(nameOrARN, ":function:"); found {
 		name, _, _ = strings.Cut(name, ":")
@@ -270,7 +269,6 @@ func functionName(nameOrARN string) string {
 	return nameOrARN
 }
 
-// arn returns the ARN of a function.
 func arn(name string) string {
 	return "arn:aws:lambda:" + awstest.Region + ":000000000000:function:" + name
 }
@@ -410,7 +408,6 @@ func (p *Pool) run(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// process returns an idle process, or starts one.
 func (p *Pool) process(ctx context.Context) (*Function, error) {
 	p.mu.Lock()
 	if last := len(p.idle) - 1; last >= 0 {

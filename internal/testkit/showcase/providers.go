@@ -33,7 +33,6 @@ type provider struct {
 	versions []version
 }
 
-// day returns a time in the year of the showcase.
 func day(month time.Month, day, hour, minute int) time.Time {
 	return time.Date(2026, month, day, hour, minute, 0, 0, time.UTC)
 }
@@ -51,7 +50,6 @@ var allProviders = []provider{
 	{"security/policies", []version{{"1.0.2", day(6, 9, 10, 30), "user"}}},
 }
 
-// providers publishes the providers.
 func (f *filler) providers(ctx context.Context) error {
 	for _, p := range allProviders {
 		a, err := registry.ParseProvider(p.address)
@@ -97,7 +95,6 @@ func (f *filler) provider(ctx context.Context, a registry.Provider, v version, k
 
 func all(string) bool { return true }
 
-// packages returns the packages of a version for some platforms.
 func packages(path, prefix string, v registry.Version, has func(string) bool) []registry.ProviderPackage {
 	var packages []registry.ProviderPackage
 	for platform, size := range platforms {

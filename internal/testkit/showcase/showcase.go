@@ -108,7 +108,6 @@ func (f *filler) specs(ctx context.Context) error {
 	return nil
 }
 
-// module publishes a version of the module in a folder.
 func (f *filler) module(ctx context.Context, dir string, a registry.Module, v version, description string) error {
 	n, err := registry.ParseVersion(v.number)
 	if err != nil {
@@ -126,7 +125,6 @@ func (f *filler) module(ctx context.Context, dir string, a registry.Module, v ve
 	return err
 }
 
-// publisher returns the publisher of a version with the kind of a credential.
 func publisher(kind, namespace, name string, v registry.Version) registry.Publisher {
 	switch kind {
 	case "token":

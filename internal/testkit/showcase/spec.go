@@ -59,7 +59,6 @@ func newSpec(address string) *spec {
 	return s
 }
 
-// add adds a line of the description.
 func (s *spec) add(key, value string) error {
 	fields := strings.Split(value, " | ")
 	count := map[string]int{"in": 4, "out": 2, "call": 3}

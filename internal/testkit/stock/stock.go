@@ -98,7 +98,6 @@ var (
 // newest. The intervals vary all digits, as in a real listing.
 func before(i int) time.Time { return long.Add(-time.Duration(i) * 133_337 * time.Second) }
 
-// file returns a stored file with a fake digest.
 func file(folder, name string) registry.StoredFile {
 	digest := sha256.Sum256([]byte(folder + name))
 	text := hex.EncodeToString(digest[:])
@@ -142,7 +141,6 @@ func (f *Filler) Namespace(t testing.TB, name string) {
 	f.put(t, "namespaces", name, struct{}{})
 }
 
-// packages returns the packages of a version of a provider.
 func packages(path, kind string, v registry.Version, platforms int) []registry.ProviderPackage {
 	all := make([]registry.ProviderPackage, platforms)
 	for i, platform := range Platforms[:platforms] {

@@ -34,7 +34,6 @@ var allowNames = []string{
 	minAgeName, unknownAgeName, platformsName, maxSizeName, signingKeysName, pullName, upstreamName, networksName,
 }
 
-// attributes reads the attributes of a rule.
 func (p *parser) attributes(b *hclsyntax.Block, rule *registry.MirrorRule) {
 	for name, a := range b.Body.Attributes {
 		isDeny := rule.Deny

@@ -117,7 +117,6 @@ type problem struct {
 	hint string
 }
 
-// add adds a mistake at the beginning of a range.
 func (p *parser) add(at hcl.Range, hint, format string, args ...any) {
 	p.problems = append(p.problems, problem{
 		&Error{p.name, at.Start.Line, at.Start.Column, fmt.Sprintf(format, args...)}, hint,
@@ -213,7 +212,6 @@ const (
 
 var ruleTypes = []string{allow, deny}
 
-// outside adds the problem of an attribute that is in no rule.
 func (p *parser) outside(name string, at hcl.Range) {
 	switch near, ok := suggest.Nearest(name, ruleTypes); {
 	case ok:

@@ -361,7 +361,6 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	return page, nil
 }
 
-// scan reads a row of columns.
 func scan(row interface{ Scan(...any) error }) (catalog.Item, error) {
 	var item catalog.Item
 	var expires, schema int64

@@ -32,7 +32,6 @@ type Faulty struct {
 	Calls atomic.Int64
 }
 
-// fault counts a call, and returns its error.
 func (f *Faulty) fault() error {
 	switch n := f.Calls.Add(1); {
 	case f.Down.Load():

@@ -276,7 +276,6 @@ func badWrites(t *testing.T, table catalog.Table) {
 	}
 }
 
-// A write at the limits succeeds.
 func limits(t *testing.T, table catalog.Table) {
 	var many []catalog.Change
 	for i := range 100 {

@@ -234,7 +234,6 @@ func unmarked[E any](E, *verdict)    {}
 func same[E any](_, _ E, _ *verdict) {}
 func itself(s string) string         { return s }
 
-// resources returns the addresses of the resources of a folder.
 func resources(f docs.Folder) (addresses []string) {
 	for _, kind := range []struct {
 		prefix string
@@ -268,7 +267,6 @@ func submodules(before, after []docs.Folder) Section {
 	)
 }
 
-// changed reports whether there are any changes.
 func (d Difference) changed() bool {
 	return slices.ContainsFunc(d.Sections(), func(s TitledSection) bool { return len(s.Changes) > 0 })
 }

@@ -50,7 +50,6 @@ func until(text, end string) int {
 	return len(text)
 }
 
-// quotedAt returns the length of the string at the beginning of text.
 func quotedAt(text string) int {
 	for i := 1; i < len(text); i++ {
 		switch text[i] {

@@ -21,7 +21,6 @@ func attributes(b block, names ...string) (map[string]*hcl.Attribute, bool) {
 	return content, valid
 }
 
-// parts returns some of the attributes and nested blocks of a block.
 func parts(b block, names []string, nested ...hcl.BlockHeaderSchema) (map[string]*hcl.Attribute, []block, bool) {
 	schema := &hcl.BodySchema{Blocks: nested}
 	for _, name := range names {
@@ -81,13 +80,11 @@ func plainText(expr hcl.Expression) (string, bool) {
 	return value.AsString(), true
 }
 
-// isSet reports whether an attribute is the literal true.
 func isSet(attribute *hcl.Attribute) bool {
 	value, ok := boolean(attribute)
 	return ok && value
 }
 
-// boolean returns the value of an attribute that is a literal bool.
 func boolean(attribute *hcl.Attribute) (value, ok bool) {
 	if attribute == nil {
 		return false, false
@@ -195,7 +192,6 @@ func (r *reader) resources(kind string) []docs.Resource {
 	return slices.Compact(resources)
 }
 
-// checked returns the data blocks in check blocks.
 func (r *reader) checked() (data []block) {
 	for _, d := range r.declarations("check") {
 		for _, b := range d.blocks {

@@ -79,7 +79,6 @@ type extraction struct {
 	omitted int
 }
 
-// note adds a sentence to the notes.
 func (e *extraction) note(format string, args ...any) {
 	if len(e.Notes) == maxNotes {
 		e.omitted++
@@ -88,7 +87,6 @@ func (e *extraction) note(format string, args ...any) {
 	e.Notes = append(e.Notes, fmt.Sprintf(format, args...))
 }
 
-// split returns the files of documented folders by folder and name.
 func split(files map[string][]byte) map[string]map[string][]byte {
 	folders := make(map[string]map[string][]byte)
 	for name, content := range files {
@@ -146,7 +144,6 @@ func (e *extraction) empty(dir string) docs.Folder {
 	return f
 }
 
-// called returns the name of a folder for notes.
 func called(dir string) string {
 	if dir == "" {
 		return "the root"
@@ -154,7 +151,6 @@ func called(dir string) string {
 	return dir
 }
 
-// readme sets the README of a folder.
 func (e *extraction) readme(f *docs.Folder, files map[string][]byte) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		content := files[name]

@@ -141,7 +141,6 @@ func (r *reader) variable(d declaration) variable {
 	return merged
 }
 
-// literal returns the value of a default, or cty.NilVal.
 func (r *reader) literal(expr hcl.Expression) cty.Value {
 	place := expr.Range()
 	if place.End.Byte-place.Start.Byte > maxDefault {
@@ -170,7 +169,6 @@ func (r *reader) converted(value cty.Value, to cty.Type, defaults *typeexpr.Defa
 	return value
 }
 
-// constraint returns the type that an attribute describes, or cty.NilType.
 func (r *reader) constraint(attribute *hcl.Attribute, name string) (cty.Type, *typeexpr.Defaults) {
 	if keyword, ok := quotedType(attribute.Expr); ok {
 		return keyword, nil
@@ -201,7 +199,6 @@ func quotedType(expr hcl.Expression) (cty.Type, bool) {
 	return cty.NilType, false
 }
 
-// validations returns the error messages of validation blocks.
 func (r *reader) validations(d declaration) (messages []string) {
 	for _, b := range d.blocks {
 		_, inner, _ := parts(b, nil, hcl.BlockHeaderSchema{Type: "validation"})

@@ -101,8 +101,6 @@ func providerOf(d declaration) string {
 	return name
 }
 
-// source returns the source of a provider as the documentation has it, and its
-// namespace.
 func source(p docs.ProviderDependency) (string, string) {
 	written := p.Source
 	switch {

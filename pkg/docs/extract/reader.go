@@ -138,7 +138,6 @@ func tofuTwin(name string) string {
 	return ""
 }
 
-// describe sets all that the blocks describe.
 func (r *reader) describe(f *docs.Folder) {
 	f.Inputs = r.inputs()
 	f.Outputs = r.outputs()

@@ -70,7 +70,6 @@ func (c *counter) values(value cty.Value, to cty.Type, defaults *typeexpr.Defaul
 	}
 }
 
-// elementType returns the type of an element, which has a name or an index.
 func elementType(of cty.Type, name string) cty.Type {
 	switch {
 	case of.IsObjectType() && of.HasAttribute(name):

@@ -163,7 +163,6 @@ func (b *builder) start(tag, attributes string) bool {
 	return true
 }
 
-// write writes a start tag.
 func (b *builder) write(tag, attributes string) {
 	start := len(b.out)
 	b.out = append(b.out, "<"+tag+attributes+">"...)
@@ -275,7 +274,6 @@ func (b *builder) outlineLevel(chosen int) int {
 	return len(b.outline)
 }
 
-// anchor returns a unique anchor for a heading.
 func (b *builder) anchor(slug string) string {
 	if slug == "" {
 		return ""
@@ -289,7 +287,6 @@ func (b *builder) anchor(slug string) string {
 	return unique
 }
 
-// isIn reports whether one of the elements is open.
 func (b *builder) isIn(tags ...string) bool {
 	return slices.ContainsFunc(b.open, func(e element) bool { return slices.Contains(tags, e.tag) })
 }
@@ -304,7 +301,6 @@ func (b *builder) writeText(text string) {
 	b.writeHTML(escape(text), text)
 }
 
-// endLine ends the line of the output.
 func (b *builder) endLine() {
 	if n := len(b.out); n > 0 && b.out[n-1] != '\n' {
 		b.out = append(b.out, '\n')

@@ -37,7 +37,6 @@ func (b *builder) link(destination string) (attributes string) {
 	return ""
 }
 
-// localLink returns the attributes of the link to an anchor of the README.
 func (b *builder) localLink(anchor string) (attributes string) {
 	b.hasLocalLinks = true
 	if plain, err := url.PathUnescape(anchor); err == nil {

@@ -42,7 +42,6 @@ func (w *walker) children(parent ast.Node) {
 	}
 }
 
-// wrap writes an element with the children of a node.
 func (w *walker) wrap(tag, attributes string, n ast.Node) {
 	w.element(tag, attributes, func() { w.children(n) })
 }
@@ -215,7 +214,6 @@ func (w *walker) plain(n ast.Node) string {
 	return out.String()
 }
 
-// codeSpan returns the code in a text, as HTML and as text.
 func (w *walker) codeSpan(n *ast.CodeSpan) (source, text string) {
 	var out strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
@@ -230,7 +228,6 @@ func (w *walker) codeSpan(n *ast.CodeSpan) (source, text string) {
 	return code(text), text
 }
 
-// lines returns the lines of a block that has no inline nodes.
 func (w *walker) lines(n ast.Node) string { return string(n.Lines().Value(w.source)) }
 
 // hclNames are the languages of code blocks in HCL.

@@ -77,7 +77,6 @@ func finalTag(tag string) string {
 	return tag
 }
 
-// rawStart writes a start tag.
 func (b *builder) rawStart(tag string, attributes map[string]string) {
 	switch tag {
 	case "a":

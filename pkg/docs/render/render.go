@@ -101,7 +101,6 @@ func write(document ast.Node, source, name string, anchors map[string]bool) *wal
 
 var sanitize = sync.OnceValue(policy)
 
-// split returns the README in one or two parts.
 func (w *walker) split() Readme {
 	html := string(w.out)
 	at := place{out: len(html), text: w.text, headings: w.headings}

@@ -74,7 +74,6 @@ func (f *Fetcher) Others() []string {
 	return slices.Sorted(maps.Keys(f.others))
 }
 
-// names reports whether a host is one of Hosts.
 func (f *Fetcher) names(host string) bool {
 	return slices.ContainsFunc(f.Hosts, func(named string) bool { return canonical(named) == canonical(host) })
 }
@@ -209,7 +208,6 @@ func hashOf(algorithm string) hash.Hash {
 	return nil
 }
 
-// unpack fetches an archive and unpacks it into dir.
 func (f *Fetcher) unpack(
 	ctx context.Context, from client.ModuleLocation, at location.Location, dir string,
 ) (err error) {

@@ -186,7 +186,6 @@ func (g gitRun) online(args ...string) error {
 	return err
 }
 
-// step runs a function within stepTimeout.
 func (g gitRun) step(do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(g.ctx, stepTimeout,
 		fmt.Errorf("%w: git takes more than %s to read it: %w", errLimit, stepTimeout, registry.ErrInvalid))
@@ -217,7 +216,6 @@ func (g gitRun) checkout(commit, folder, dir string) error {
 	return err
 }
 
-// fetch fetches the commit of a location, and returns its hash.
 func (g gitRun) fetch(at location.Location) (commit string, err error) {
 	if at.URL.Scheme == "ssh" {
 		// These two, and the setting that the variable would override, can contain the
@@ -276,7 +274,6 @@ func noCommit(ref string) error {
 	return fmt.Errorf("%w location of the module: %w %s", registry.ErrInvalid, errNoCommit, ref)
 }
 
-// parse returns the hash of the commit with a name.
 func (g gitRun) parse(name string) (commit string, err error) {
 	err = g.step(func(ctx context.Context) error {
 		out, err := g.repository.Run(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")

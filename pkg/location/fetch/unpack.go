@@ -48,7 +48,6 @@ func sniff(in io.ReaderAt) string {
 	return ""
 }
 
-// unpack unpacks an archive of a type.
 func (u *unpacker) unpack(kind string, packed *os.File) error {
 	size, err := packed.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -141,7 +141,6 @@ func (c *Client) Mirrored(ctx context.Context) ([]protocol.MirroredDetail, error
 	return all, err
 }
 
-// pages requests all pages of a list.
 func pages[L, E any](
 	ctx context.Context, c *Client, q Query, kind string, part func(L) ([]E, protocol.ListMeta),
 ) (all []E, total int, err error) {

@@ -178,7 +178,6 @@ var signedHeaders = []string{
 	"Content-Length", "Content-Type", "If-None-Match", "X-Amz-Checksum-Sha256", "X-Amz-Tagging",
 }
 
-// receive handles a PUT.
 func (s *Store) receive(w http.ResponseWriter, r *http.Request) error {
 	key := r.PathValue("key")
 	digest, err := s.verifyPut(r, key)

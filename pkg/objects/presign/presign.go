@@ -129,7 +129,6 @@ func (s *Signer) SignGet(ctx context.Context, key string) (string, error) {
 	return s.scheme + ":" + signed, nil
 }
 
-// signerOf returns the signer for a secret access key.
 func (s *Signer) signerOf(secret string) *v4.Signer {
 	latest := s.signer.Load()
 	if latest == nil || latest.secret != secret {
