@@ -1,0 +1,38 @@
+package registry_test
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+func ExampleParseAddress() {
+	for _, text := range []string{"acme/vpc/aws", "acme/cloud", "registry.opentofu.org/hashicorp/random", "acme"} {
+		switch a, err := registry.ParseAddress(text); a := a.(type) {
+		case registry.Module:
+			fmt.Printf("module %s for %s\n", a.Name, a.System)
+		case registry.Provider:
+			fmt.Printf("provider %s of %s\n", a.Type, a.Namespace)
+		case registry.MirrorProvider:
+			fmt.Printf("provider %s of another registry, %s\n", a.Type, a.Hostname)
+		default:
+			fmt.Println(errors.Is(err, registry.ErrInvalid))
+		}
+	}
+	// Output:
+	// module vpc for aws
+	// provider cloud of acme
+	// provider random of another registry, registry.opentofu.org
+	// true
+}
+
+func ExampleParseVersion() {
+	v, err := registry.ParseVersion("1.2")
+	fmt.Println(v, err)
+	_, err = registry.ParseVersion("latest")
+	fmt.Println(err)
+	// Output:
+	// 1.2.0 <nil>
+	// invalid version "latest": it is not a semantic version such as 1.4.0 or 2.0.0-rc.1
+}
