@@ -3,7 +3,6 @@ package functions_test
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,7 +19,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +36,6 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
-	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/internal/testkit/programs"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
@@ -51,10 +48,11 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
-// TestFaults tests every fault of the services that a function uses. Callers
-// receive a correct response in time, and the log has the reason. After the
-// fault the same process continues to work. The tests mostly wait, so all of
-// them run at the same time.
+// TestFaults tests that callers receive a correct response in time if a service
+// fails, and that the log has the reason. After the fault the same process
+// continues to work. The tests mostly wait, so all of them run at the same time.
+//
+// The meaning of each error is tested with the clients of the services.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
@@ -95,13 +93,18 @@ func before(t *testing.T, service string) *faulty {
 	f.up(t)
 	t.Cleanup(func() {
 		f.have(nil) // end requests that hang
-		_ = f.server.Close()
+		f.down()
 	})
 	return f
 }
 
 // down closes the listener until up opens it again.
-func (f *faulty) down() { _ = f.server.Close() }
+func (f *faulty) down() {
+	if f.server != nil {
+		_ = f.server.Close()
+		f.server = nil
+	}
+}
 
 // up opens the listener.
 func (f *faulty) up(t *testing.T) {
@@ -113,6 +116,27 @@ func (f *faulty) up(t *testing.T) {
 	}
 	f.server = &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
 	go func(s *http.Server) { _ = s.Serve(l) }(f.server)
+}
+
+// begin begins a fault, for only one request if its name ends with "once". If the
+// fault is nil, nobody listens.
+func (f *faulty) begin(name string, met fault) {
+	switch {
+	case met == nil:
+		f.down()
+	case strings.HasSuffix(name, ", once"):
+		f.have(first(met))
+	default:
+		f.have(met)
+	}
+}
+
+// end ends a fault.
+func (f *faulty) end(t *testing.T) {
+	f.have(nil)
+	if f.server == nil {
+		f.up(t)
+	}
 }
 
 // have applies a fault to every request. A nil fault forwards the requests.
@@ -233,15 +257,6 @@ func cut(reset bool) fault {
 
 func wrongChecksum(a *httptest.ResponseRecorder) { a.Header().Set("X-Amz-Crc32", "1") }
 
-// garbled replaces an XML document by invalid XML. It does not change objects.
-func garbled(a *httptest.ResponseRecorder) {
-	if strings.Contains(a.Header().Get("Content-Type"), "xml") {
-		a.Body.Reset()
-		_, _ = a.Body.WriteString("<html>Welcome to the hotel's network")
-		a.Header().Set("Content-Length", strconv.Itoa(a.Body.Len()))
-	}
-}
-
 // shorter truncates a response, and its Content-Length, to half of the body.
 func shorter(a *httptest.ResponseRecorder) {
 	a.Body.Truncate(a.Body.Len() / 2)
@@ -254,8 +269,6 @@ type exchange struct {
 	fault, route string
 	response     events.APIGatewayV2HTTPResponse
 	took         time.Duration
-	// logged is the error in the function's log.
-	logged string
 }
 
 // outcome is the required response to a request during a fault.
@@ -317,22 +330,6 @@ func summary(all []exchange) string {
 	return out.String()
 }
 
-// causes returns the errors in the log for each fault, without repetitions.
-func causes(all []exchange, replace ...string) string {
-	var lines []string
-	for _, a := range all {
-		if a.logged != "" {
-			lines = append(lines, fmt.Sprintf("%s, %s: %d\n  %s\n", a.fault, a.route, a.response.StatusCode, a.logged))
-		}
-	}
-	replaced := strings.NewReplacer(replace...)
-	for i := range lines {
-		lines[i] = replaced.Replace(lines[i])
-	}
-	slices.Sort(lines)
-	return strings.Join(slices.Compact(lines), "")
-}
-
 // examined is a function whose responses and log lines are checked.
 type examined struct {
 	t       *testing.T
@@ -372,7 +369,7 @@ func (x *examined) sendRequest(fault, route string, e events.APIGatewayV2HTTPReq
 	if wantAgain := r.StatusCode == 503 || r.StatusCode == 409 && want.status == 409; again != wantAgain {
 		problem("Retry-After %q with status %d", r.Headers["Retry-After"], r.StatusCode)
 	}
-	a.logged = x.logged(problem, want)
+	x.checkLog(problem, want)
 	if fault != "" {
 		x.mu.Lock()
 		*x.rows = append(*x.rows, a)
@@ -381,20 +378,19 @@ func (x *examined) sendRequest(fault, route string, e events.APIGatewayV2HTTPReq
 	return r
 }
 
-// logged checks that the function has logged one line for a request. It returns
-// the error in the line.
-func (x *examined) logged(problem func(string, ...any), want outcome) string {
+// checkLog checks that the function has logged one line for a request.
+func (x *examined) checkLog(problem func(string, ...any), want outcome) {
 	log := x.f.Log()
 	printed := slices.Collect(strings.Lines(log[x.read:]))
 	x.read = len(log)
 	var line struct{ Level, Error string }
 	if len(printed) != 1 {
 		problem("the function logged %d lines, want 1: %q", len(printed), printed)
-		return ""
+		return
 	}
 	if err := json.Unmarshal([]byte(printed[0]), &line); err != nil {
 		problem("the function logged %q, which is invalid JSON: %v", printed[0], err)
-		return ""
+		return
 	}
 	level := "INFO"
 	if want.status >= 500 {
@@ -414,7 +410,6 @@ func (x *examined) logged(problem func(string, ...any), want outcome) string {
 			problem("the log has a secret: %s", printed[0])
 		}
 	}
-	return line.Error
 }
 
 // The versions that are published before the faults.
@@ -427,32 +422,32 @@ var (
 const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 // readers are the functions that read. Each has a request that makes it cache a
-// token, and requests for the faults.
+// token, and a request for the faults.
 var readers = []struct {
-	function, warm string
-	paths          []string
-	what           string // the subject, if it is not the path
-	token          bool   // whether the function must look up a new token
-	only           string // the operation to which the fault applies
+	function, warm, path string
+	what                 string // the subject, if it is not the path
+	token                bool   // whether the function must look up a new token
+	only                 string // the operation to which the fault applies
 }{
-	{function: "modules", warm: versions, paths: []string{versions, "/v1/modules/acme/vpc/aws/1.0.0/download"}},
-	{function: "providers", warm: providerList, paths: []string{providerList, download}},
-	{function: "mirror", warm: index, paths: []string{index, "/v1/mirror/example.com/acme/note/1.0.0.json"}},
-	{function: "modules", warm: versions, paths: []string{versions}, what: "a token", token: true},
-	{function: "providers", warm: providerList, paths: []string{download}, what: "keys of a namespace", only: "Query"},
+	{function: "modules", warm: versions, path: versions},
+	{function: "modules", warm: versions, path: versions, what: "a token", token: true},
+	{function: "providers", warm: providerList, path: download},
+	{function: "providers", warm: providerList, path: download, what: "keys of a namespace", only: "Query"},
+	{function: "mirror", warm: index, path: mirrored},
 }
 
 const (
 	versions     = "/v1/modules/acme/vpc/aws/versions"
+	archive      = "/v1/modules/acme/vpc/aws/1.0.0/download"
 	providerList = "/v1/providers/acme/note/versions"
 	download     = "/v1/providers/acme/note/1.0.0/download/linux/amd64"
 	index        = "/v1/mirror/example.com/acme/note/index.json"
+	mirrored     = "/v1/mirror/example.com/acme/note/1.0.0.json"
 )
 
 // published is a table with the published versions, and its server.
 type published struct {
 	dynamo  *dynamodbtest.Server
-	table   catalog.Table
 	catalog *catalog.Catalog
 	bucket  string // the URL of an S3 that fails the test at any request
 }
@@ -468,23 +463,10 @@ func publishAll(t *testing.T) published {
 		t.Errorf("a function that reads has sent a request to S3: %s %s", r.Method, r.URL.Path)
 	}))
 	t.Cleanup(s3.Close)
-	p := published{dynamo: dynamo, table: dynamodb.New(awstest.Config(dynamo.URL), "larder"), bucket: s3.URL}
-	p.catalog = catalog.New(p.table)
-	p.key(t, "acme")
-	p.all(t, vpc, note, far)
+	table := dynamodb.New(awstest.Config(dynamo.URL), "larder")
+	p := published{dynamo: dynamo, catalog: catalog.New(table), bucket: s3.URL}
+	p.all(t)
 	return p
-}
-
-// key adds a signing key to a namespace.
-func (p published) key(t *testing.T, namespace string) {
-	t.Helper()
-	key := registry.SigningKey{
-		ID:         "0123456789ABCDEF",
-		ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n-----END PGP PUBLIC KEY BLOCK-----\n",
-	}
-	if _, err := p.catalog.AddSigningKey(t.Context(), namespace, key); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // put publishes a record.
@@ -494,39 +476,37 @@ func put[A registry.Address, R registry.Record](
 	return versions.Publish(ctx, a, r.Number(), "somebody", makeRecord)
 }
 
-// all publishes a module, a provider and a mirrored provider.
-func (p published) all(t *testing.T, m registry.Module, o registry.Provider, f registry.MirrorProvider) {
+// all publishes a module, a provider with its signing key, and a mirrored
+// provider.
+func (p published) all(t *testing.T) {
 	t.Helper()
 	v, err := registry.ParseVersion("1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	linux := registry.Platform{OS: "linux", Arch: "amd64"}
+	key := registry.SigningKey{
+		ID:         "0123456789ABCDEF",
+		ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----\n-----END PGP PUBLIC KEY BLOCK-----\n",
+	}
 	file := func(name string, key func(registry.Version, string, string) string) registry.StoredFile {
 		return registry.StoredFile{Object: key(v, digest, name), SHA256: digest, Size: 1}
 	}
-	const h1 = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
-	_, _, err1 := put(t.Context(), p.catalog.Modules, m,
-		registry.ModuleVersion{Version: v, Object: m.ArchiveKey(v, digest), SHA256: digest, ContentSHA256: digest, Size: 1})
-	_, _, err2 := put(t.Context(), p.catalog.Providers, o, registry.ProviderVersion{
-		Version: v, Protocols: []string{"6.0"}, SigningKey: "0123456789ABCDEF",
-		Sums: file("SHA256SUMS", o.FileKey), Signature: file("SHA256SUMS.sig", o.FileKey),
-		Packages: []registry.ProviderPackage{
-			{Platform: linux, StoredFile: file("note.zip", o.FileKey), Filename: "note.zip", H1: h1},
-		},
+	zip := registry.ProviderPackage{
+		Platform: registry.Platform{OS: "linux", Arch: "amd64"}, StoredFile: file("note.zip", note.FileKey),
+		Filename: "note.zip", H1: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+	}
+	_, err1 := p.catalog.AddSigningKey(t.Context(), "acme", key)
+	_, _, err2 := put(t.Context(), p.catalog.Modules, vpc,
+		registry.ModuleVersion{Version: v, Object: vpc.ArchiveKey(v, digest), SHA256: digest, ContentSHA256: digest, Size: 1})
+	_, _, err3 := put(t.Context(), p.catalog.Providers, note, registry.ProviderVersion{
+		Version: v, Protocols: []string{"6.0"}, SigningKey: key.ID,
+		Sums: file("SHA256SUMS", note.FileKey), Signature: file("SHA256SUMS.sig", note.FileKey),
+		Packages: []registry.ProviderPackage{zip},
 	})
-	_, _, err3 := p.catalog.Mirror.Add(t.Context(), f,
-		registry.MirrorVersion{Version: v, Packages: []registry.MirrorPackage{
-			{
-				ProviderPackage: registry.ProviderPackage{
-					Platform:   linux,
-					StoredFile: file("note.zip", f.FileKey),
-					Filename:   "note.zip",
-					H1:         h1,
-				},
-			},
-		}}, "tests")
-	if err := errors.Join(err1, err2, err3); err != nil {
+	zip.StoredFile = file("note.zip", far.FileKey)
+	_, _, err4 := p.catalog.Mirror.Add(t.Context(), far,
+		registry.MirrorVersion{Version: v, Packages: []registry.MirrorPackage{{ProviderPackage: zip}}}, "tests")
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -554,108 +534,66 @@ func (p published) env(table string) map[string]string {
 	return env
 }
 
+// tableFaults are faults of DynamoDB. Of all readers, only the first one meets
+// each of them.
+var tableFaults = []struct {
+	name  string
+	meets fault // nil: nobody listens
+	want  outcome
+}{
+	{"throttled", refuses(400, "ThrottlingException"), unavailable("ThrottlingException")},
+	{"answers after 1 s", slow(time.Second), fine},
+	{"answers after 30 s", slow(30 * time.Second), unavailable("exceeded")},
+	{"never answers", slow(time.Hour), unavailable("exceeded")},
+	{"nobody listens", nil, unavailable("connection refused")},
+	{"reset in an answer", cut(true), unavailable("connection reset")},
+	{"half an answer", cut(false), unavailable("unexpected EOF")},
+	{"half an answer as all of it", changed(shorter), unavailable("deserialization failed")},
+	{
+		"garbage",
+		respondWith(200, map[string]string{"Content-Type": "application/x-amz-json-1.0"}, "<html>Welcome to the hotel's network"),
+		unavailable("deserialization failed"),
+	},
+	{"wrong checksum", changed(wrongChecksum), unavailable("checksum")},
+	{"sent elsewhere", respondWith(307, map[string]string{"Location": "http://127.0.0.1:1/"}, ""), unavailable("307")},
+	{"access denied", refuses(400, "AccessDeniedException"), broken("AccessDeniedException")},
+	{"expired credentials", refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException")},
+	// Clients do not notice faults of a single request.
+	{"throttled, once", refuses(400, "ThrottlingException"), fine},
+	{"reset in an answer, once", cut(true), fine},
+	{"wrong checksum, once", changed(wrongChecksum), fine},
+}
+
 // faultsOfTheTable tests the functions that read, with faults of DynamoDB.
 func faultsOfTheTable(t *testing.T) {
-	garbage := map[string]string{"Content-Type": "application/x-amz-json-1.0"}
-	var elsewhere string
-	faults := []struct {
-		name  string
-		meets fault // nil: nobody listens
-		want  outcome
-	}{
-		{"throttled", refuses(400, "ThrottlingException"), unavailable("ThrottlingException")},
-		{
-			"throughput exceeded",
-			refuses(400, "ProvisionedThroughputExceededException"),
-			unavailable("ProvisionedThroughputExceededException"),
-		},
-		{"request limit exceeded", refuses(400, "RequestLimitExceeded"), unavailable("RequestLimitExceeded")},
-		{"500", refuses(500, "InternalServerError"), unavailable("InternalServerError")},
-		{"503", respondWith(503, nil, "<html>Service Unavailable</html>"), unavailable("503")},
-		{"answers after 1 s", slow(time.Second), fine},
-		{"answers after 30 s", slow(30 * time.Second), unavailable("exceeded")},
-		{"never answers", slow(time.Hour), unavailable("exceeded")},
-		{"nobody listens", nil, unavailable("connection refused")},
-		{"reset in an answer", cut(true), unavailable("connection reset")},
-		{"half an answer", cut(false), unavailable("unexpected EOF")},
-		{"half an answer as all of it", changed(shorter), unavailable("deserialization failed")},
-		{
-			"garbage",
-			respondWith(200, garbage, "<html>Welcome to the hotel's network</html>"),
-			unavailable("deserialization failed"),
-		},
-		{"wrong checksum", changed(wrongChecksum), unavailable("checksum")},
-		{"sent elsewhere", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
-			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
-		}, unavailable("307")},
-		{"access denied", refuses(400, "AccessDeniedException"), broken("AccessDeniedException")},
-		{
-			"no such table",
-			refuses(400, "ResourceNotFoundException"),
-			broken("ResourceNotFoundException"),
-		},
-		{"expired credentials", refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException")},
-		{"unknown credentials", refuses(400, "UnrecognizedClientException"), broken("UnrecognizedClientException")},
-		// Clients do not notice faults of a single request.
-		{"throttled, once", refuses(400, "ThrottlingException"), fine},
-		{"500, once", refuses(500, "InternalServerError"), fine},
-		{"reset in an answer, once", cut(true), fine},
-		{"half an answer, once", cut(false), fine},
-		{"wrong checksum, once", changed(wrongChecksum), fine},
-	}
 	p := publishAll(t)
-	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("%s was sent elsewhere, with %d headers", r.Header.Get("X-Amz-Target"), len(r.Header))
-	}))
-	defer stranger.Close()
-	elsewhere = stranger.URL
-
 	var rows []exchange
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, fault := range faults {
-		for _, r := range readers {
+	for i, fault := range tableFaults {
+		meeting := readers
+		if i > 0 {
+			meeting = readers[:1]
+		}
+		for _, r := range meeting {
 			known, unknown := p.token(t, "read:**"), p.token(t, "read:**")
 			before := before(t, p.dynamo.URL)
 			x := &examined{
-				t:       t,
-				f:       start(t, r.function, p.env(before.URL)),
-				secrets: []string{known, unknown},
-				mu:      &mu,
-				rows:    &rows,
+				t: t, f: start(t, r.function, p.env(before.URL)), secrets: []string{known, unknown}, mu: &mu, rows: &rows,
 			}
 			all.Go(func() {
-				listing := x.sendRequest("", r.warm, request(t, "GET", r.warm, known, ""), fine) // from here on the token is known
+				x.sendRequest("", r.warm, request(t, "GET", r.warm, known, ""), fine) // from here on the token is known
 				token, met := known, fault.meets
 				if r.token {
 					token = unknown
 				}
-				if r.only != "" && met != nil {
+				if r.only != "" {
 					met = only(r.only, met)
 				}
-				for _, path := range r.paths {
-					met := met
-					if strings.HasSuffix(fault.name, ", once") {
-						met = first(met)
-					}
-					if met == nil {
-						before.down()
-					} else {
-						before.have(met)
-					}
-					got := x.sendRequest(fault.name, cmp.Or(r.what, path), request(t, "GET", path, token, ""), fault.want)
-					if fault.want == fine && path == r.warm && got.Body != listing.Body {
-						t.Errorf("%s, %s: %s", fault.name, path, got.Body)
-					}
-					if met == nil {
-						before.up(t)
-					}
-					before.have(nil)
-					if got := x.sendRequest("", path, request(t, "GET", path, token, ""), fine); path == r.warm &&
-						got.Body != listing.Body {
-						t.Errorf("%s, %s, when it is over: %s", fault.name, path, got.Body)
-					}
-				}
+				before.begin(fault.name, met)
+				x.sendRequest(fault.name, cmp.Or(r.what, r.path), request(t, "GET", r.path, token, ""), fault.want)
+				before.end(t)
+				x.sendRequest("", r.path, request(t, "GET", r.path, token, ""), fine)
 			})
 		}
 	}
@@ -666,244 +604,101 @@ func faultsOfTheTable(t *testing.T) {
 // attributes are the attributes of a DynamoDB item.
 type attributes = map[string]types.AttributeValue
 
-// damage is a kind of damage to an item.
-type damage struct {
-	name   string
-	change func(attributes) // nil: the item is missing
-}
-
-// outcome returns the required response to a request for a document at a path.
-// The error in the log must have the address in the path.
-func (d damage) outcome(path string) outcome {
-	_, address, _ := strings.Cut(path, "/")
-	if d.change == nil {
-		return outcome{404, address}
-	}
-	return broken(address)
-}
-
-func data(s string) func(attributes) {
-	return func(a attributes) { a["data"] = &types.AttributeValueMemberS{Value: s} }
-}
-
-func bytesOf(a attributes) []byte {
+// half cuts off the second half of an item's data.
+func half(a attributes) {
 	switch v := a["data"].(type) {
 	case *types.AttributeValueMemberB:
-		return v.Value
+		a["data"] = &types.AttributeValueMemberB{Value: v.Value[:len(v.Value)/2]}
 	case *types.AttributeValueMemberS:
-		return []byte(v.Value)
-	}
-	return nil
-}
-
-// packed replaces the data of an item by gzip-compressed content.
-func packed(content string) func(attributes) {
-	return func(a attributes) {
-		var out bytes.Buffer
-		w := gzip.NewWriter(&out)
-		_, err1 := io.WriteString(w, content)
-		if err := errors.Join(err1, w.Close()); err != nil {
-			panic(err) // writing to memory cannot fail
-		}
-		a["data"] = &types.AttributeValueMemberB{Value: out.Bytes()}
+		a["data"] = &types.AttributeValueMemberS{Value: v.Value[:len(v.Value)/2]}
 	}
 }
 
-// field changes a field of a version's record, or of each of its packages.
-func field(name string, value any) func(attributes) {
-	return func(a attributes) {
-		var record map[string]any
-		if err := json.Unmarshal(bytesOf(a), &record); err != nil {
-			panic(err) // all has published it as JSON
-		}
-		in := []any{record}
-		if packages, ok := record["packages"].([]any); ok && name != "version" {
-			in = packages
-		}
-		for _, o := range in {
-			if object, ok := o.(map[string]any); ok {
-				object[name] = value
-			}
-		}
-		text, err := json.Marshal(record)
-		if err != nil {
-			panic(err) // it was JSON
-		}
-		data(string(text))(a)
+// hurt changes an item of the table, or deletes it if change is nil. It returns
+// a function that restores the item.
+func (p published) hurt(t *testing.T, partition, sort string, change func(attributes)) (restore func()) {
+	t.Helper()
+	client, table := ddb.NewFromConfig(awstest.Config(p.dynamo.URL)), "larder"
+	key := attributes{
+		"pk": &types.AttributeValueMemberS{Value: partition}, "sk": &types.AttributeValueMemberS{Value: sort},
 	}
+	found, err := client.GetItem(t.Context(), &ddb.GetItemInput{TableName: &table, Key: key})
+	if err != nil || found.Item == nil {
+		t.Fatal(partition, sort, err)
+	}
+	put := func(item attributes) {
+		t.Helper()
+		if _, err := client.PutItem(t.Context(), &ddb.PutItemInput{TableName: &table, Item: item}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if change == nil {
+		if _, err := client.DeleteItem(t.Context(), &ddb.DeleteItemInput{TableName: &table, Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		changed := maps.Clone(found.Item)
+		change(changed)
+		put(changed)
+	}
+	return func() { put(found.Item) }
 }
 
 // damagedItems tests that functions do not return damaged items, do not treat
-// them as missing, and name them in the log. Missing items are not found. Only
-// larder verify checks whether other items refer to them.
+// them as missing, and name them in the log. Missing items are not found. Tests
+// of the catalog have each kind of damage.
 func damagedItems(t *testing.T) {
-	anyItem := []damage{
-		{"an attribute of another type", func(a attributes) {
-			a["data"] = &types.AttributeValueMemberN{Value: "1"}
-		}},
-		{"no data", func(a attributes) { delete(a, "data") }},
-		{"no revision", func(a attributes) { delete(a, "revision") }},
-	}
-	listings := append(slices.Clone(anyItem), []damage{
-		{"missing", nil},
-		{"no gzip", data(`{"modules":[{"versions":[]}],"versions":[]}`)},
-		{"one byte", func(a attributes) {
-			a["data"] = &types.AttributeValueMemberB{Value: []byte{0xff}}
-		}},
-		{"half of it", func(a attributes) {
-			b := bytesOf(a)
-			a["data"] = &types.AttributeValueMemberB{Value: b[:len(b)/2]}
-		}},
-		{"another byte", func(a attributes) {
-			b := slices.Clone(bytesOf(a))
-			b[len(b)-6] ^= 1 // of its checksum
-			a["data"] = &types.AttributeValueMemberB{Value: b}
-		}},
-		{"two in one", func(a attributes) {
-			b := bytesOf(a)
-			a["data"] = &types.AttributeValueMemberB{Value: append(slices.Clone(b), b...)}
-		}},
-		{"compressed garbage", packed("<html>")},
-		{"too much compressed data", packed(strings.Repeat(" ", 80<<20))},
-	}...)
-	records := append(slices.Clone(anyItem), []damage{
-		{"missing, but in the listing", nil},
-		{"half of it", data(`{"version":"1.0.0","obj`)},
-		{"null", data(`null`)},
-		{"another version", field("version", "1.0.1")},
-		{"invalid version", field("version", "latest")},
-		{"an object of another address", field("object", "modules/secret/vpc/aws/1.0.0/"+digest+".tar.gz")},
-		{"an object of a parent address", field("object", "modules/acme/../secret/x")},
-		{"no hash", field("sha256", "")},
-		{"invalid hash", field("sha256", "x&y")},
-		{"a negative size", field("size", -1)},
-		{"invalid size", field("size", "1")},
-	}...)
-	keys := append(slices.Clone(anyItem), []damage{
-		{"half of it", data(`{"id":"01`)},
-		{"no fields", data(`{}`)},
-		{"no key", field("ascii_armor", "x")},
-	}...)
-	tokens := append(slices.Clone(anyItem), []damage{
-		{"half of it", data(`{"name":"t`)},
-		{"invalid scope", field("scopes", []string{"all"})},
-	}...)
-
 	p := publishAll(t)
-	client := ddb.NewFromConfig(awstest.Config(p.dynamo.URL))
-	table := "larder"
-	hurt := func(d damage, partition, sort string) {
-		t.Helper()
-		key := attributes{
-			"pk": &types.AttributeValueMemberS{Value: partition},
-			"sk": &types.AttributeValueMemberS{Value: sort},
-		}
-		if d.change == nil {
-			if _, err := client.DeleteItem(t.Context(), &ddb.DeleteItemInput{TableName: &table, Key: key}); err != nil {
-				t.Fatal(err)
-			}
-			return
-		}
-		is, err := client.GetItem(t.Context(), &ddb.GetItemInput{TableName: &table, Key: key})
-		if err != nil || is.Item == nil {
-			t.Fatal(partition, sort, err)
-		}
-		d.change(is.Item)
-		if _, err := client.PutItem(t.Context(), &ddb.PutItemInput{TableName: &table, Item: is.Item}); err != nil {
-			t.Fatal(err)
-		}
+	token := p.token(t, "read:**")
+	damaged, digest := access.NewToken()
+	if err := p.catalog.AddToken(t.Context(), digest, registry.Token{Name: "damaged", Scopes: []string{"read:**"}}); err != nil {
+		t.Fatal(err)
 	}
 	var rows []exchange
 	var mu sync.Mutex
-	token := p.token(t, "read:**")
-	of := make(map[string]*examined)
+	functions := make(map[string]*examined)
 	for _, name := range []string{"modules", "providers", "mirror"} {
-		of[name] = &examined{t: t, f: start(t, name, p.env(p.dynamo.URL)), secrets: []string{token}, mu: &mu, rows: &rows}
+		f := start(t, name, p.env(p.dynamo.URL))
+		functions[name] = &examined{t: t, f: f, secrets: []string{token, damaged}, mu: &mu, rows: &rows}
 	}
-	n := 0
-	// fresh publishes everything again in a namespace, under addresses that no
-	// process has cached.
-	fresh := func(namespace string) (paths map[string]string) {
-		n++
-		m := registry.Module{Namespace: namespace, Name: fmt.Sprint("vpc", n), System: "aws"}
-		o := registry.Provider{Namespace: namespace, Type: fmt.Sprint("note", n)}
-		f := registry.MirrorProvider{Hostname: "example.com", Provider: o}
-		p.all(t, m, o, f)
-		return map[string]string{"modules": m.Path(), "providers": o.Path(), "mirror": f.Path()}
+	for _, test := range []struct {
+		name, function, path, token string
+		partition, sort             string
+		change                      func(attributes) // nil: the item is missing
+		want                        outcome
+	}{
+		{"half of a key", "providers", download, token, "keys/acme", "0123456789ABCDEF", half, broken("acme")},
+		{"half of a token", "modules", versions, damaged, "tokens", digest, half, broken("token")},
+		{"attribute of another type", "modules", versions, token, vpc.Path(), "listing", func(a attributes) {
+			a["data"] = &types.AttributeValueMemberN{Value: "1"}
+		}, broken(vpc.String())},
+		{"no data", "modules", versions, token, vpc.Path(), "listing", func(a attributes) {
+			delete(a, "data")
+		}, broken(vpc.String())},
+		{"no revision", "modules", versions, token, vpc.Path(), "listing", func(a attributes) {
+			delete(a, "revision")
+		}, broken(vpc.String())},
+		{"half of a listing", "modules", versions, token, vpc.Path(), "listing", half, broken(vpc.String())},
+		{"half of a listing", "providers", providerList, token, note.Path(), "listing", half, broken(note.String())},
+		{"half of a listing", "mirror", index, token, far.Path(), "listing", half, broken(far.String())},
+		{"missing listing", "modules", versions, token, vpc.Path(), "listing", nil, outcome{404, vpc.String()}},
+		{"half of a record", "modules", archive, token, vpc.Path(), "version/1.0.0", half, broken(vpc.String())},
+		{"half of a record", "providers", download, token, note.Path(), "version/1.0.0", half, broken(note.String())},
+		{"half of a record", "mirror", mirrored, token, far.Path(), "version/1.0.0", half, broken(far.String())},
+		{"missing record", "modules", archive, token, vpc.Path(), "version/1.0.0", nil, outcome{404, vpc.String()}},
+		{"missing record", "mirror", mirrored, token, far.Path(), "version/1.0.0", nil, fine}, // it has no archives
+	} {
+		restore := p.hurt(t, test.partition, test.sort, test.change)
+		functions[test.function].sendRequest(test.name, test.path, request(t, "GET", test.path, test.token, ""), test.want)
+		restore()
 	}
-	documents := map[string][2]string{
-		"modules":   {"/versions", "/1.0.0/download"},
-		"providers": {"/versions", "/1.0.0/download/linux/amd64"},
-		"mirror":    {"/index.json", "/1.0.0.json"},
+	for path, x := range map[string]*examined{ // the same processes continue
+		archive: functions["modules"], download: functions["providers"], mirrored: functions["mirror"],
+	} {
+		x.sendRequest("", path, request(t, "GET", path, token, ""), fine)
 	}
-	for _, d := range listings {
-		for name, path := range fresh("acme") {
-			packed := request(t, "GET", "/v1/"+path+documents[name][0], token, "")
-			unpacked := request(t, "GET", "/v1/"+path+documents[name][0], token, "")
-			delete(unpacked.Headers, "accept-encoding")
-			of[name].sendRequest("", name, packed, fine)
-			hurt(d, path, "listing")
-			of[name].sendRequest("listing: "+d.name, name, packed, d.outcome(path))
-			of[name].sendRequest("listing: "+d.name, name+", unpacked", unpacked, d.outcome(path))
-		}
-	}
-	for _, d := range records {
-		for name, path := range fresh("acme") {
-			e := request(t, "GET", "/v1/"+path+documents[name][1], token, "")
-			of[name].sendRequest("", name, e, fine)
-			hurt(d, path, "version/1.0.0")
-			// A version that was never published stays missing.
-			want, never := d.outcome(path), outcome{404, "7.0.0"}
-			if name == "mirror" {
-				never = fine // the response has no archives
-				if d.change == nil {
-					want = fine
-				}
-			}
-			of[name].sendRequest("record: "+d.name, name, e, want)
-			of[name].sendRequest("", name,
-				request(t, "GET", "/v1/"+path+strings.Replace(documents[name][1], "1.0.0", "7.0.0", 1), token, ""), never)
-		}
-	}
-	for i, d := range keys {
-		namespace := fmt.Sprint("keys", i)
-		p.key(t, namespace)
-		path := fresh(namespace)["providers"]
-		hurt(d, "keys/"+namespace, "0123456789ABCDEF")
-		of["providers"].sendRequest("key: "+d.name, "providers",
-			request(t, "GET", "/v1/"+path+documents["providers"][1], token, ""), broken(namespace))
-	}
-	// Create the tokens first, because a damaged token prevents new ones. It may
-	// have the same name.
-	var replace []string // IDs of tokens
-	given, digests := make([]string, len(tokens)), make([]string, len(tokens))
-	for i := range tokens {
-		given[i], digests[i] = access.NewToken()
-		if err := p.catalog.AddToken(t.Context(), digests[i],
-			registry.Token{Name: fmt.Sprint("damaged-", i), Scopes: []string{"read:**"}}); err != nil {
-			t.Fatal(err)
-		}
-		replace = append(replace, registry.TokenID(digests[i]), "TOKEN")
-	}
-	for i, d := range tokens {
-		damaged := given[i]
-		hurt(d, "tokens", digests[i])
-		of["modules"].secrets = append(of["modules"].secrets, damaged)
-		of["modules"].sendRequest("token: "+d.name, "modules", request(t, "GET", versions, damaged, ""), broken("token"))
-	}
-	for _, x := range of { // the same processes continue
-		for _, r := range readers {
-			if x == of[r.function] {
-				x.sendRequest("", r.warm, request(t, "GET", r.warm, token, ""), fine)
-			}
-		}
-	}
-	golden.New(t).Text(t, wrongSize.ReplaceAllString(causes(rows, replace...), "has N bytes, more"))
 	t.Log(summary(rows))
 }
-
-// wrongSize is a size in half of a listing, which differs from run to run.
-var wrongSize = regexp.MustCompile(`has \d+ bytes, more`)
 
 // pack returns the archive of a module with one file.
 func pack(t *testing.T, m registry.Module, content string) []byte {
@@ -995,140 +790,57 @@ func s3Says(status int, code string) fault {
 	}
 }
 
+const onTable, onBucket = "AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"
+
+// publishFaults are faults of the services that the publish function uses, with
+// the response to each step.
+var publishFaults = []struct {
+	name, service          string
+	meets                  fault // nil: nobody listens
+	begin, inspect, commit outcome
+}{
+	{"S3: access denied", onBucket, s3Says(403, "AccessDenied"), broken("403"), broken("403"), broken("AccessDenied")},
+	{
+		"S3: slow down", onBucket, s3Says(503, "SlowDown"),
+		unavailable("503"), unavailable("503"), unavailable("SlowDown"),
+	},
+	{"S3: slow down, once", onBucket, s3Says(503, "SlowDown"), fine, fine, fine},
+	{
+		"S3: never answers", onBucket, slow(time.Hour),
+		unavailable("timeout"), unavailable("timeout"), unavailable("timeout"),
+	},
+	// S3 answers HEAD as for a missing object, so only the upload detects the
+	// fault.
+	{
+		"S3: no such bucket", onBucket, s3Says(404, "NoSuchBucket"),
+		fine, outcome{409, "m.tar.gz"}, broken("NoSuchBucket"),
+	},
+	{"S3: half an answer", onBucket, cut(false), fine, unavailable("EOF"), unavailable("EOF")},
+	{
+		"table: writes are throttled", onTable, only("TransactWriteItems", refuses(400, "ThrottlingException")),
+		unavailable("ThrottlingException"), unavailable("ThrottlingException"), unavailable("ThrottlingException"),
+	},
+	{
+		"table: throttled, once", onTable, refuses(400, "ThrottlingException"),
+		fine, fine, fine,
+	},
+	{
+		"table: never answers", onTable, slow(time.Hour),
+		unavailable("timeout"), unavailable("timeout"), unavailable("timeout"),
+	},
+	{
+		"table: nobody listens", onTable, nil,
+		unavailable("connection refused"), unavailable("connection refused"), unavailable("connection refused"),
+	},
+	{
+		"table: access denied", onTable, refuses(400, "AccessDeniedException"),
+		broken("AccessDeniedException"), broken("AccessDeniedException"), broken("AccessDeniedException"),
+	},
+}
+
 // faultsOfPublishing tests that a fault leaves nothing half visible, and that a
 // retry after the fault publishes.
 func faultsOfPublishing(t *testing.T) {
-	const onTable, onBucket = "AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"
-	missing := func(cause string) outcome { return outcome{409, cause} }
-	faults := []struct {
-		name, service string
-		meets         fault // nil: nobody listens
-		// the response to each step
-		begin, inspect, commit outcome
-	}{
-		{"S3: access denied", onBucket, s3Says(403, "AccessDenied"), broken("403"), broken("403"), broken("AccessDenied")},
-		{"S3: slow down", onBucket, s3Says(503, "SlowDown"), unavailable("503"), unavailable("503"), unavailable("SlowDown")},
-		{"S3: slow down, once", onBucket, s3Says(503, "SlowDown"), fine, fine, fine},
-		{
-			"S3: 500",
-			onBucket,
-			s3Says(500, "InternalError"),
-			unavailable("500"),
-			unavailable("500"),
-			unavailable("InternalError"),
-		},
-		{
-			"S3: never answers",
-			onBucket,
-			slow(time.Hour),
-			unavailable("timeout"),
-			unavailable("timeout"),
-			unavailable("timeout"),
-		},
-		// S3 answers HEAD as for a missing object, so only the upload detects the
-		// fault.
-		{"S3: no such bucket", onBucket, s3Says(404, "NoSuchBucket"), fine, missing("m.tar.gz"), broken("NoSuchBucket")},
-		{
-			"S3: nobody listens",
-			onBucket,
-			nil,
-			unavailable("connection refused"),
-			unavailable("connection refused"),
-			unavailable("connection refused"),
-		},
-		{"S3: half an answer", onBucket, cut(false), fine, unavailable("EOF"), unavailable("EOF")},
-		{
-			"S3: half an answer as all of it",
-			onBucket,
-			changed(shorter),
-			fine,
-			unavailable("unexpected EOF"),
-			unavailable("EOF"),
-		},
-		{"S3: garbage", onBucket, changed(garbled), fine, fine, unavailable("XML syntax error")},
-
-		{
-			"table: throttled",
-			onTable,
-			refuses(400, "ThrottlingException"),
-			unavailable("ThrottlingException"),
-			unavailable("ThrottlingException"),
-			unavailable("ThrottlingException"),
-		},
-		{"table: throttled, once", onTable, refuses(400, "ThrottlingException"), fine, fine, fine},
-		{
-			"table: writes are throttled",
-			onTable,
-			only("TransactWriteItems", refuses(400, "ThrottlingException")),
-			unavailable("ThrottlingException"),
-			unavailable("ThrottlingException"),
-			unavailable("ThrottlingException"),
-		},
-		{
-			"table: 500",
-			onTable,
-			refuses(500, "InternalServerError"),
-			unavailable("InternalServerError"),
-			unavailable("InternalServerError"),
-			unavailable("InternalServerError"),
-		},
-		{
-			"table: never answers",
-			onTable,
-			slow(time.Hour),
-			unavailable("timeout"),
-			unavailable("timeout"),
-			unavailable("timeout"),
-		},
-		{
-			"table: nobody listens",
-			onTable,
-			nil,
-			unavailable("connection refused"),
-			unavailable("connection refused"),
-			unavailable("connection refused"),
-		},
-		{
-			"table: half an answer",
-			onTable,
-			cut(false),
-			unavailable("unexpected EOF"),
-			unavailable("unexpected EOF"),
-			unavailable("unexpected EOF"),
-		},
-		{
-			"table: wrong checksum",
-			onTable,
-			changed(wrongChecksum),
-			unavailable("checksum"),
-			unavailable("checksum"),
-			unavailable("checksum"),
-		},
-		{
-			"table: access denied",
-			onTable,
-			refuses(400, "AccessDeniedException"),
-			broken("AccessDeniedException"),
-			broken("AccessDeniedException"),
-			broken("AccessDeniedException"),
-		},
-		{
-			"table: no such table",
-			onTable,
-			refuses(400, "ResourceNotFoundException"),
-			broken("ResourceNotFoundException"),
-			broken("ResourceNotFoundException"),
-			broken("ResourceNotFoundException"),
-		},
-		{
-			"table: expired credentials",
-			onTable,
-			refuses(400, "ExpiredTokenException"),
-			broken("ExpiredTokenException"),
-			broken("ExpiredTokenException"),
-			broken("ExpiredTokenException"),
-		},
-	}
 	p := publishAll(t)
 	limits := settings.DefaultPublishLimits
 	limits.AllInspections = settings.MaxPublishLimits.AllInspections // all run at once, on one table
@@ -1137,11 +849,11 @@ func faultsOfPublishing(t *testing.T) {
 	var rows []exchange
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for i, f := range faults {
+	for i, f := range publishFaults {
 		for step, want := range []outcome{f.begin, f.inspect, f.commit} {
 			token := p.token(t, "publish:*/acme/**") // each upload has its own, because open uploads are limited
-			env := p.env("")
 			fronts := map[string]*faulty{onTable: before(t, p.dynamo.URL), onBucket: before(t, s3.URL)}
+			env := p.env("")
 			for name, front := range fronts {
 				env[name] = front.URL
 			}
@@ -1156,20 +868,9 @@ func faultsOfPublishing(t *testing.T) {
 				do := func(is int, name, path, body string) events.APIGatewayV2HTTPResponse {
 					e := request(t, "POST", path, token, body)
 					if is == step {
-						met := f.meets
-						switch {
-						case met == nil:
-							front.down()
-						case strings.HasSuffix(f.name, ", once"):
-							front.have(first(met))
-						default:
-							front.have(met)
-						}
+						front.begin(f.name, f.meets)
 						x.sendRequest(f.name, name, e, want)
-						front.have(nil)
-						if met == nil {
-							front.up(t)
-						}
+						front.end(t)
 						_, err := p.catalog.Modules.Listing(t.Context(), m)
 						if visible := want == fine && name == "commit"; visible != (err == nil) ||
 							err != nil && !errors.Is(err, registry.ErrNotFound) {
@@ -1195,109 +896,53 @@ func faultsOfPublishing(t *testing.T) {
 	t.Log(summary(rows))
 }
 
-// respondWithKeys returns an issuer's service that responds with keys.
-func respondWithKeys(keys string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, keys) })
-}
-
-// faultsOfAnIssuer tests faults of an OpenID issuer. Its tokens cannot be
-// verified without its keys. Clients must then try again, and not log in again.
-// Cached keys work while the issuer is down. Tokens of the registry do not need
-// it.
+// faultsOfAnIssuer tests that callers try again while an OpenID issuer is down.
+// Cached keys work meanwhile, and tokens of the registry do not need it.
 func faultsOfAnIssuer(t *testing.T) {
+	p := publishAll(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults := []struct {
-		name  string
-		meets fault // nil: nobody listens
-	}{
-		{"issuer: nobody listens", nil},
-		{"issuer: 500", respondWith(500, nil, "")},
-		{"issuer: 404", respondWith(404, nil, "")},
-		{"issuer: never answers", slow(time.Hour)},
-		{"issuer: garbage", respondWith(200, nil, "<html>")},
-		{"issuer: another's configuration", respondWith(200, nil, `{"issuer":"https://example.com"}`)},
-		{"issuer: far too much", respondWith(200, nil, strings.Repeat(" ", 2<<20))},
-		{"issuer: half an answer", cut(false)},
-		{"issuer: no keys", func(w http.ResponseWriter, r *http.Request, service http.Handler) {
-			if strings.HasSuffix(r.URL.Path, "/keys") {
-				service = respondWithKeys(`{"keys":[]}`)
-			}
-			service.ServeHTTP(w, r)
-		}},
+	issuer := http.NewServeMux()
+	service := httptest.NewServer(issuer)
+	t.Cleanup(service.Close)
+	front := before(t, service.URL)
+	answer := func(path string, v any) {
+		issuer.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) })
 	}
-	p := publishAll(t)
+	answer("/.well-known/openid-configuration", map[string]string{"issuer": front.URL, "jwks_uri": front.URL + "/keys"})
+	answer("/keys", jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Use: "sig"}}})
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
+		(&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := p.token(t, "read:**")
+	env := p.env(p.dynamo.URL)
+	env["LARDER_ACCESS"] = `{"issuers":[{"issuer":"` + front.URL + `","audiences":["a"],` +
+		`"rules":[{"claims":{"sub":"*"},"scopes":["read:**"]}]}]}`
 	var rows []exchange
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	var replace []string // addresses of issuers
-	for _, f := range faults {
-		issuer := http.NewServeMux()
-		service := httptest.NewServer(issuer)
-		t.Cleanup(service.Close)
-		front := before(t, service.URL)
-		replace = append(replace, strings.TrimPrefix(front.URL, "http://"), "ISSUER")
-		answer := func(v any) http.HandlerFunc {
-			return func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(v) }
-		}
-		issuer.HandleFunc("/.well-known/openid-configuration",
-			answer(map[string]string{"issuer": front.URL, "jwks_uri": front.URL + "/keys"}))
-		issuer.HandleFunc("/keys",
-			answer(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Use: "sig"}}}))
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key},
-			(&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", "1"))
+	examine := func() *examined {
+		return &examined{t: t, f: start(t, "modules", env), secrets: []string{own}, mu: new(sync.Mutex), rows: &rows}
+	}
+	send := func(x *examined, fault, what, subject string, want outcome) {
+		t.Helper()
+		job, err := jwt.Signed(signer).Claims(map[string]any{
+			"iss": front.URL, "aud": "a", "sub": subject, "exp": time.Now().Add(time.Hour).Unix(),
+		}).Serialize()
 		if err != nil {
 			t.Fatal(err)
 		}
-		jobs := func(issuer string) (all [4]string) {
-			for i := range all {
-				claims := map[string]any{
-					"iss": issuer, "aud": "a", "sub": fmt.Sprint(i), "exp": time.Now().Add(time.Hour).Unix(),
-				}
-				all[i], err = jwt.Signed(signer).Claims(claims).Serialize()
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			return all
-		}
-		good, strange, own := jobs(front.URL), jobs("https://login.example.com"), p.token(t, "read:**")
-		s := settings.Settings{
-			Table:           "larder",
-			Bucket:          "larder-objects",
-			PresignLifetime: time.Hour,
-			PathStyle:       true,
-			Access: `{"issuers":[{"issuer":"` + front.URL + `","audiences":["a"],` +
-				`"rules":[{"claims":{"sub":"*"},"scopes":["read:**"]}]}]}`,
-		}
-		env := s.Environment()
-		env["AWS_ENDPOINT_URL_DYNAMODB"], env["AWS_ENDPOINT_URL_S3"] = p.dynamo.URL, p.bucket
-		x := &examined{t: t, f: start(t, "modules", env), secrets: append(good[:], own), mu: &mu, rows: &rows}
-		all.Go(func() {
-			meet := func(with func()) {
-				if front.have(f.meets); f.meets == nil {
-					front.down()
-				}
-				with()
-				if front.have(nil); f.meets == nil {
-					front.up(t)
-				}
-			}
-			get := func(token string) events.APIGatewayV2HTTPRequest { return request(t, "GET", versions, token, "") }
-			meet(func() {
-				x.sendRequest(f.name, "a job's token", get(good[0]), unavailable(front.URL))
-				x.sendRequest(f.name, "another issuer's token", get(strange[0]), outcome{401, "https://login.example.com"})
-				x.sendRequest(f.name, "a token of the registry", get(own), fine)
-			})
-			time.Sleep(10 * time.Second) // the next request to it is delayed
-			x.sendRequest("", f.name+", then", get(good[1]), fine)
-			meet(func() { x.sendRequest(f.name, "a job's token, with keys at hand", get(good[2]), fine) })
-			x.sendRequest("", f.name+", then again", get(good[3]), fine)
-		})
+		x.secrets = append(x.secrets, job)
+		x.sendRequest(fault, what, request(t, "GET", versions, job, ""), want)
 	}
-	all.Wait()
-	golden.New(t).Text(t, causes(rows, replace...))
+	const down = "issuer: nobody listens"
+	warm, cold := examine(), examine()
+	send(warm, "", "a job's token", "1", fine)
+	front.begin(down, nil)
+	send(warm, down, "a job's token, with keys at hand", "2", fine)
+	send(cold, down, "a job's token", "3", unavailable(front.URL))
+	cold.sendRequest(down, "a token of the registry", request(t, "GET", versions, own, ""), fine)
 	t.Log(summary(rows))
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -51,113 +50,69 @@ func linesOf(t *testing.T, f *lambda.Function, method, path, token string, statu
 	return printed
 }
 
+// metered are requests with the metrics that they write, except StoreLatency and
+// ColdStarts, and the calls to the store. The table of the function lost does
+// not respond.
+var metered = []struct {
+	function, path, caller string // a caller is narrow, nobody, or reads and publishes everything
+	status                 int
+	want                   string
+	calls                  int
+}{
+	{"discovery", "/.well-known/terraform.json", "nobody", 200, "Requests 2xx 1", 0},
+	{"discovery", "/nowhere", "nobody", 404, "Requests 4xx 1", 0},
+	{"modules", versions, "", 200, "Requests 2xx 1", 2},
+	{"modules", archive, "", 204, "Downloads module 1, Requests 2xx 1", 1},
+	{"modules", archive, "nobody", 401, "Refusals 1, Requests 4xx 1", 0},
+	{"modules", archive, "narrow", 403, "Refusals 1, Requests 4xx 1", 1},
+	{"modules", "/v1/modules/acme/vpc/aws/2.0.0/download", "", 404, "Requests 4xx 1", 1},
+	{"lost", archive, "", 503, "Requests 5xx 1", 3},
+	{"providers", download, "", 200, "Downloads provider 1, Requests 2xx 1, SigningKeyDays 10", 3},
+	{"providers", download, "", 200, "Downloads provider 1, Requests 2xx 1", 1},
+	{"mirror", index, "", 200, "Requests 2xx 1", 2},
+	{"mirror", mirrored, "", 200, "Downloads mirror 1, Requests 2xx 1", 1},
+	{"mirror", "/v1/mirror/example.com/acme/note/3.0.0.json", "", 200, "Requests 2xx 1", 1},
+	{"metadata", "/v1/modules", "", 200, "Requests 2xx 1", 3},
+	{"metadata", "/v1/modules/acme/vpc/aws", "", 200, "Requests 2xx 1", 3},
+	{"metadata", "/v1/modules/acme/-/aws", "", 400, "Requests 4xx 1", 0},
+	{"metadata", "/v1/modules", "nobody", 401, "Refusals 1, Requests 4xx 1", 0},
+	{"web", "/", "", 200, "Requests 2xx 1", 6},
+	{"web", "/", "nobody", 303, "Requests 2xx 1", 0},
+	{"publish", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", "", 400, "Requests 4xx 1", 1},
+}
+
 // The functions write exactly the metrics of metrics.All, and log the fields
 // that queries use. The tests of the stack check the alarms and the dashboard
 // against the same list. They also write the file with the queries.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
-	d.publish(t, "acme/vpc/aws", "1.0.0", `output "it" { value = 1 }`)
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	const keyID = "0123456789ABCDEF"
-	version, err := registry.ParseVersion("1.0.0")
-	check(err)
-	_, err = d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{
-		ID:         keyID,
-		ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----",
-		ExpiresAt:  time.Now().Add(10 * 24 * time.Hour).Add(time.Hour),
+	published{catalog: d.catalog}.all(t)
+	d.publish(t, "acme/vpc/aws", "1.1.0", `output "it" { value = 1 }`)
+	_, err := d.catalog.AddSigningKey(t.Context(), "acme", registry.SigningKey{
+		ID: "0123456789ABCDEF", ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----",
+		ExpiresAt: time.Now().Add(10 * 24 * time.Hour).Add(time.Hour),
 	})
-	check(err)
-	published, sum := registry.Provider{Namespace: "acme", Type: "x"}, strings.Repeat("0", 64)
-	pkg := registry.ProviderPackage{
-		Platform:   registry.Platform{OS: "linux", Arch: "amd64"},
-		Filename:   "x.zip",
-		H1:         "h1:x",
-		StoredFile: registry.StoredFile{Object: published.FileKey(version, sum, "x.zip"), SHA256: sum, Size: 1},
+	if err != nil {
+		t.Fatal(err)
 	}
-	file := registry.StoredFile{Object: published.FileKey(version, sum, "x"), SHA256: sum}
-	_, _, err = put(t.Context(), d.catalog.Providers, published, registry.ProviderVersion{
-		Version:    version,
-		Protocols:  []string{"6.0"},
-		SigningKey: keyID,
-		Sums:       file,
-		Signature:  file,
-		Packages:   []registry.ProviderPackage{pkg},
-	})
-	check(err)
-	mirrored, err := registry.ParseMirrorProvider("registry.example.org/acme/x")
-	check(err)
-	pkg.Object = mirrored.FileKey(version, sum, "x.zip")
-	_, _, err = d.catalog.Mirror.Add(t.Context(), mirrored,
-		registry.MirrorVersion{Version: version, Packages: []registry.MirrorPackage{{ProviderPackage: pkg}}},
-		"somebody")
-	check(err)
-	narrow, digest := access.NewToken()
-	check(d.catalog.AddToken(t.Context(), digest, registry.Token{Name: "narrow", Scopes: []string{"read:mirror/**"}}))
-
-	// The table of this function does not respond. No other test uses its port.
+	tokens := map[string]string{"": d.token, "narrow": addToken(t, d.catalog, "read:mirror/**")}
 	env := maps.Clone(d.env)
-	env["AWS_ENDPOINT_URL_DYNAMODB"] = "http://127.0.0.1:1"
+	env["AWS_ENDPOINT_URL_DYNAMODB"] = "http://127.0.0.1:1" // no other test uses this port
 	d.functions["lost"] = start(t, "modules", env)
 
-	const download = "/v1/modules/acme/vpc/aws/1.0.0/download"
 	all := make(map[metrics.Series][]float64)
 	// The fields in the log lines of requests, and in those of signing keys.
 	fields, keyFields := make(map[string]bool), make(map[string]bool)
-	for _, r := range []struct {
-		function, method, path, token string
-		status                        int
-		want                          string // metrics except StoreLatency and ColdStarts, with values
-		calls                         int    // to the store
-	}{
-		{"discovery", "GET", "/.well-known/terraform.json", "", 200, "Requests 2xx 1", 0},
-		{"discovery", "GET", "/nowhere", "", 404, "Requests 4xx 1", 0},
-		{"modules", "GET", "/v1/modules/acme/vpc/aws/versions", d.token, 200, "Requests 2xx 1", 2},
-		{"modules", "GET", download, d.token, 204, "Downloads module 1, Requests 2xx 1", 1},
-		{"modules", "GET", download, "", 401, "Refusals 1, Requests 4xx 1", 0},
-		{"modules", "GET", download, narrow, 403, "Refusals 1, Requests 4xx 1", 1},
-		{"modules", "GET", "/v1/modules/acme/vpc/aws/2.0.0/download", d.token, 404, "Requests 4xx 1", 1},
-		{"lost", "GET", download, d.token, 503, "Requests 5xx 1", 3},
-		{"providers", "GET", "/v1/providers/acme/x/1.0.0/download/linux/amd64", d.token, 200, "Downloads provider 1, " +
-			"Requests 2xx 1, SigningKeyDays 10", 3},
-		{
-			"providers",
-			"GET",
-			"/v1/providers/acme/x/1.0.0/download/linux/amd64",
-			d.token,
-			200,
-			"Downloads provider 1, Requests 2xx 1",
-			1,
-		},
-		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/index.json", d.token, 200, "Requests 2xx 1", 2},
-		{
-			"mirror",
-			"GET",
-			"/v1/mirror/registry.example.org/acme/x/1.0.0.json",
-			d.token,
-			200,
-			"Downloads mirror 1, Requests 2xx 1",
-			1,
-		},
-		{"mirror", "GET", "/v1/mirror/registry.example.org/acme/x/3.0.0.json", d.token, 200, "Requests 2xx 1", 1},
-		{"metadata", "GET", "/v1/modules", d.token, 200, "Requests 2xx 1", 3},
-		{"metadata", "GET", "/v1/modules/acme/vpc/aws", d.token, 200, "Requests 2xx 1", 3},
-		{"metadata", "GET", "/v1/modules/acme/-/aws", d.token, 400, "Requests 4xx 1", 0},
-		{"metadata", "GET", "/v1/modules", "", 401, "Refusals 1, Requests 4xx 1", 0},
-		{"web", "GET", "/", d.token, 200, "Requests 2xx 1", 6},
-		{"web", "GET", "/", "", 303, "Requests 2xx 1", 0},
-		{"publish", "POST", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", d.token, 400, "Requests 4xx 1", 1},
-	} {
-		lines := 2
+	for _, r := range metered {
+		lines, method := 2, "GET"
 		if strings.Contains(r.want, metrics.SigningKeyDays) {
 			lines = 3
 		}
-		printed := linesOf(t, d.functions[r.function], r.method, r.path, r.token, r.status, lines)
+		if r.function == "publish" {
+			method = "POST"
+		}
+		printed := linesOf(t, d.functions[r.function], method, r.path, tokens[r.caller], r.status, lines)
 		counted, err := cloudwatch.ReadMetrics(namespace, printed)
 		if err != nil {
 			t.Fatal(err)
@@ -166,44 +121,22 @@ func TestMetrics(t *testing.T) {
 		for series, values := range counted {
 			all[series] = append(all[series], values...)
 			if series.Name != metrics.StoreLatency && series.Name != metrics.ColdStarts {
-				got = append(got, strings.Join(
-					strings.Fields(fmt.Sprint(series.Name, " ", series.Dimension.Value, " ", strings.Trim(fmt.Sprint(values), "[]"))),
-					" "))
+				text := fmt.Sprint(series.Name, " ", series.Dimension.Value, " ", strings.Trim(fmt.Sprint(values), "[]"))
+				got = append(got, strings.Join(strings.Fields(text), " "))
 			}
 		}
 		slices.Sort(got)
-		took := counted[metrics.Series{Name: metrics.StoreLatency}]
 		if diff := cmp.Diff(r.want, strings.Join(got, ", ")); diff != "" {
 			t.Errorf("%s %s: the metrics differ: %s", r.function, r.path, diff)
 		}
+		took := counted[metrics.Series{Name: metrics.StoreLatency}]
 		if len(took) != r.calls {
 			t.Errorf("%s %s: %d calls to the store, want %d", r.function, r.path, len(took), r.calls)
 		}
 		if slices.ContainsFunc(took, func(ms float64) bool { return ms <= 0 || ms > 10_000 }) {
 			t.Errorf("%s %s: latencies %v ms, want more than 0 and at most 10000", r.function, r.path, took)
 		}
-		for line := range strings.Lines(printed) {
-			var members map[string]any
-			if err := json.Unmarshal([]byte(line), &members); err != nil {
-				t.Error(err)
-			}
-			if strings.Contains(line, stdcmp.Or(r.token, "X-Amz-Signature")) {
-				t.Errorf("%s: the log has a secret: %s", r.path, line)
-			}
-			if members[metrics.SigningKeyDays] != nil {
-				if members["namespace"] != "acme" {
-					t.Errorf("%s: no namespace: %s", r.path, line)
-				}
-				maps.Copy(keyFields, keysOf(members))
-				continue
-			}
-			if members["request_id"] != "request "+r.path {
-				t.Errorf("%s: no request id: %s", r.path, line)
-			}
-			if members["message"] == "request" {
-				maps.Copy(fields, keysOf(members))
-			}
-		}
+		collectFields(t, r.path, tokens[r.caller], printed, fields, keyFields)
 	}
 	for _, series := range metrics.All() {
 		if len(all[series]) == 0 {
@@ -216,9 +149,45 @@ func TestMetrics(t *testing.T) {
 	if cold := all[metrics.Series{Name: metrics.ColdStarts}]; len(cold) != len(d.functions) {
 		t.Errorf("%d of %d functions started", len(cold), len(d.functions))
 	}
+	checkQueries(t, fields, keyFields)
+}
 
+// collectFields adds the names of the fields in the lines of a request. It checks
+// that each line names the request, or the namespace of a key, and that none has
+// a secret.
+func collectFields(t *testing.T, path, token, printed string, fields, keyFields map[string]bool) {
+	t.Helper()
+	for line := range strings.Lines(printed) {
+		var members map[string]any
+		if err := json.Unmarshal([]byte(line), &members); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(line, stdcmp.Or(token, "X-Amz-Signature")) {
+			t.Errorf("%s: the log has a secret: %s", path, line)
+		}
+		if members[metrics.SigningKeyDays] != nil {
+			if members["namespace"] != "acme" {
+				t.Errorf("%s: no namespace: %s", path, line)
+			}
+			maps.Copy(keyFields, keysOf(members))
+			continue
+		}
+		if members["request_id"] != "request "+path {
+			t.Errorf("%s: no request id: %s", path, line)
+		}
+		if members["message"] == "request" {
+			maps.Copy(fields, keysOf(members))
+		}
+	}
+}
+
+// checkQueries checks that the stack's queries use only fields that functions log.
+func checkQueries(t *testing.T, fields, keyFields map[string]bool) {
+	t.Helper()
 	queries, err := os.ReadFile("../infra/testdata/queries.golden.txt")
-	check(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var ofRequests, ofKeys []string
 	for query := range strings.SplitSeq(string(queries), "\n\n") {
 		switch {
@@ -228,13 +197,6 @@ func TestMetrics(t *testing.T) {
 		default:
 			ofKeys = append(ofKeys, query)
 		}
-	}
-	if got := fieldsOf("filter a like /x y/i and b = \"c d\"\n| stats count(*) as n, max(e), latest(f) as g by @log\n| " +
-		"sort n desc\n\nsort n"); !slices.Equal(
-		got,
-		[]string{"a", "b", "e", "f", "n"},
-	) {
-		t.Errorf("fieldsOf returns %q for a fixed query", got)
 	}
 	for _, kind := range []struct {
 		queries []string
