@@ -194,6 +194,132 @@ const (
 	processorMemory = 1769
 )
 
+// publishing publishes the same files in several ways to the same emulators.
+type publishing struct {
+	deployed
+	store   *s3.Store
+	env     map[string]string // of the publish function
+	key     keys.SigningKey
+	address registry.Provider
+}
+
+// clear deletes the objects of a run. This makes room, and the system need not
+// write them to disk during the next run.
+func (p publishing) clear(t *testing.T) {
+	t.Helper()
+	client := awss3.NewFromConfig(awstest.Config(p.s3.URL), func(o *awss3.Options) { o.UsePathStyle = true })
+	err := p.store.Walk(t.Context(), "providers/", func(i objects.Info) error {
+		bucket := "larder-objects"
+		_, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: &bucket, Key: &i.Key})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// prepared returns a release as the command line sends it.
+func (p publishing) prepared(t *testing.T, dir string) *releases.PreparedProvider {
+	t.Helper()
+	release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: p.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// withCredentials publishes with AWS credentials.
+func (p publishing) withCredentials(t *testing.T, dir string) (upload float64) {
+	t.Helper()
+	defer p.clear(t)
+	objects := &putting{Objects: p.store}
+	begun := time.Now()
+	by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
+	publisher := publish.Publisher{Catalog: p.catalog, Objects: objects, By: by}
+	if _, err := publisher.Provider(t.Context(), releases.Provider{Dir: dir, Address: p.address}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())
+	return objects.upload.seconds()
+}
+
+// plainly only uploads zips, as many at once as the other ways.
+func (p publishing) plainly(t *testing.T, dir string) (upload float64) {
+	t.Helper()
+	defer p.clear(t)
+	release := p.prepared(t, dir)
+	begun := time.Now()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(4)
+	for _, pkg := range release.Record.Packages {
+		group.Go(func() error {
+			f, err := os.Open(filepath.Join(dir, pkg.Filename))
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return p.store.PutOnce(ctx, pkg.Object, f, objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	upload = time.Since(begun).Seconds()
+	t.Logf("  nothing but the zips: upload %6.2f s", upload)
+	return upload
+}
+
+// through publishes through the registry. It checks the memory of the function
+// and of its children.
+func (p publishing) through(t *testing.T, dir string) (upload float64) {
+	t.Helper()
+	const memory = publishMemory << 20
+	defer p.clear(t)
+	f := start(t, "publish", p.env)
+	defer f.Close()
+	children := watchChildren(f.Process())
+	w := &watched{}
+	client := p.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
+	client.Interval = 0
+	begun := time.Now()
+	if _, err := client.Provider(t.Context(), p.prepared(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	all := time.Since(begun).Seconds()
+	ofChildren := children.end()
+	peak, processor, err := f.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ofChildren == 0 {
+		t.Error("no child of the function was seen, and so its memory is not known")
+	}
+	t.Logf(
+		"  through the registry: upload %6.2f s; all %6.2f s, of which inspect %.2f s (in the function %.2f s) and "+
+			"commit %.2f s; the function: peak memory %d MiB, of its children %d MiB, %.2f s of a processor, which %d MiB "+
+			"of Lambda have in %.1f s", w.upload.seconds(), all, w.inspect.seconds(), inFunction(t, f, "/inspect"),
+		w.commit.seconds(), peak>>20, ofChildren>>20, processor.Seconds(), publishMemory,
+		processor.Seconds()*processorMemory/publishMemory)
+	if peak += ofChildren; peak > memory/2 {
+		t.Errorf("the function's peak memory and that of its children is %d MiB, more than half of what it has", peak>>20)
+	}
+	return w.upload.seconds()
+}
+
+// killed kills the function when it begins to read an archive.
+func (p publishing) killed(t *testing.T, dir string) {
+	t.Helper()
+	k := &killer{}
+	env := maps.Clone(p.env)
+	env["AWS_ENDPOINT_URL_S3"] = k.watch(t, env["AWS_ENDPOINT_URL_S3"])
+	f := start(t, "publish", env)
+	k.begin(f, 1, false)
+	_, err := p.publishAPI(t, f, direct).Provider(t.Context(), p.prepared(t, dir))
+	if !errors.Is(err, registry.ErrUnavailable) {
+		t.Fatalf("the function is killed, and a publish: %v", err)
+	}
+}
+
 // TestPublishAPI compares publishing through the registry with publishing
 // with AWS credentials, and with only uploading the zips. All use the same
 // files and emulators. Uploads must not take longer than the bounds allow. The
@@ -203,142 +329,33 @@ func TestPublishAPI(t *testing.T) {
 	if os.Getenv("LARDER_BENCH") == "" {
 		t.Skip("scripts/bench runs it")
 	}
-	const bound, memory, runs = 1.15, publishMemory << 20, 5
+	const bound, runs = 1.15, 5
 	d := deploy(t)
 	d.functions["publish"].Close()
-	key := d.signer(t)
-	store := s3.New(awstest.Config(d.s3.URL), "larder-objects", s3.Options{PathStyle: true})
-	client := awss3.NewFromConfig(awstest.Config(d.s3.URL), func(o *awss3.Options) { o.UsePathStyle = true })
-	env := maps.Clone(d.env)
-	env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = fmt.Sprint(publishMemory)
-	address := registry.Provider{Namespace: "acme", Type: "note"}
-	// clear deletes the objects of a run. This makes room, and the system need not
-	// write them to disk during the next run.
-	clear := func() {
-		err := store.Walk(t.Context(), "providers/", func(i objects.Info) error {
-			bucket := "larder-objects"
-			_, err := client.DeleteObject(t.Context(), &awss3.DeleteObjectInput{Bucket: &bucket, Key: &i.Key})
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	p := publishing{
+		deployed: d, store: s3.New(awstest.Config(d.s3.URL), "larder-objects", s3.Options{PathStyle: true}),
+		env: maps.Clone(d.env), key: d.signer(t), address: registry.Provider{Namespace: "acme", Type: "note"},
 	}
-	operator := func(dir string) (upload float64) {
-		defer clear()
-		objects := &putting{Objects: store}
-		begun := time.Now()
-		by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
-		p := publish.Publisher{Catalog: d.catalog, Objects: objects, By: by}
-		if _, err := p.Provider(t.Context(), releases.Provider{Dir: dir, Address: address}); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())
-		return objects.upload.seconds()
-	}
-	// plainly only uploads zips, as many at once as the other ways.
-	plainly := func(dir string) (upload float64) {
-		defer clear()
-		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
-		if err != nil {
-			t.Fatal(err)
-		}
-		begun := time.Now()
-		group, ctx := errgroup.WithContext(t.Context())
-		group.SetLimit(4)
-		for _, p := range release.Record.Packages {
-			group.Go(func() error {
-				f, err := os.Open(filepath.Join(dir, p.Filename))
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				return store.PutOnce(ctx, p.Object, f, objects.Digest{SHA256: p.SHA256, Size: p.Size})
-			})
-		}
-		if err := group.Wait(); err != nil {
-			t.Fatal(err)
-		}
-		upload = time.Since(begun).Seconds()
-		t.Logf("  nothing but the zips: upload %6.2f s", upload)
-		return upload
-	}
-	through := func(dir string) (upload float64) {
-		defer clear()
-		f := start(t, "publish", env)
-		defer f.Close()
-		children := watchChildren(f.Process())
-		w := &watched{}
-		p := d.publishAPI(t, f, func(next http.RoundTripper) http.RoundTripper { w.RoundTripper = next; return w })
-		p.Interval = 0
-		begun := time.Now()
-		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Provider(t.Context(), release); err != nil {
-			t.Fatal(err)
-		}
-		all := time.Since(begun).Seconds()
-		ofChildren := children.end()
-		peak, processor, err := f.Usage()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ofChildren == 0 {
-			t.Error("no child of the function was seen, and so its memory is not known")
-		}
-		t.Logf(
-			"  through the registry: upload %6.2f s; all %6.2f s, of which inspect %.2f s (in the function %.2f s) and "+
-				"commit %.2f s; the function: peak memory %d MiB, of its children %d MiB, %.2f s of a processor, which %d MiB "+
-				"of Lambda have in %.1f s", w.upload.seconds(), all, w.inspect.seconds(), inFunction(t, f, "/inspect"),
-			w.commit.seconds(), peak>>20, ofChildren>>20, processor.Seconds(), publishMemory,
-			processor.Seconds()*processorMemory/publishMemory)
-		if peak += ofChildren; peak > memory/2 {
-			t.Errorf("the function's peak memory and that of its children is %d MiB, more than half of what it has", peak>>20)
-		}
-		return w.upload.seconds()
-	}
-
-	// killed kills the function when it begins to read an archive.
-	killed := func(dir string) {
-		k := &killer{}
-		env := maps.Clone(env)
-		env["AWS_ENDPOINT_URL_S3"] = k.watch(t, env["AWS_ENDPOINT_URL_S3"])
-		f := start(t, "publish", env)
-		k.begin(f, 1, false)
-		p := d.publishAPI(t, f, direct)
-		release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Provider(t.Context(), release); !errors.Is(err, registry.ErrUnavailable) {
-			t.Fatalf("the function is killed, and a publish: %v", err)
-		}
-	}
-
-	large := writeRelease(t, key, "1.0.0", map[string]int64{"linux_amd64": 500 * mb})
+	p.env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = fmt.Sprint(publishMemory)
+	large := writeRelease(t, p.key, "1.0.0", map[string]int64{"linux_amd64": 500 * mb})
 	t.Logf("one zip of 500 MB")
-	through(large)
+	p.through(t, large)
 	t.Logf("the same; the function is killed in the inspection, and this is publishing again")
-	large = again(t, key, large, "1.0.1")
-	killed(large)
-	through(large)
-	mixed := writeRelease(t, key, "1.0.0", map[string]int64{
-		"linux_amd64":   500 * mb,
-		"linux_arm64":   64 * mb,
-		"darwin_amd64":  64 * mb,
-		"darwin_arm64":  64 * mb,
+	large = again(t, p.key, large, "1.0.1")
+	p.killed(t, large)
+	p.through(t, large)
+	mixed := writeRelease(t, p.key, "1.0.0", map[string]int64{
+		"linux_amd64": 500 * mb, "linux_arm64": 64 * mb, "darwin_amd64": 64 * mb, "darwin_arm64": 64 * mb,
 		"windows_amd64": 64 * mb,
 	})
 	toOperator, toUpload := make([]float64, runs), make([]float64, runs)
 	for run := range runs {
 		t.Logf("run %d, a zip of 500 MB and four of 64", run+1)
-		ways := []func(string) float64{operator, through, plainly}
+		ways := []func(*testing.T, string) float64{p.withCredentials, p.through, p.plainly}
 		took := make([]float64, len(ways))
 		for i := range ways {
 			at := (i + run) % len(ways) // they take turns at being first
-			took[at] = ways[at](again(t, key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
+			took[at] = ways[at](t, again(t, p.key, mixed, fmt.Sprintf("1.%d.%d", run+1, at)))
 		}
 		toOperator[run], toUpload[run] = took[1]/took[0], took[1]/took[2]
 	}

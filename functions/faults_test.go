@@ -158,13 +158,13 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuses returns a fault that responds with a DynamoDB error.
-func refuses(status int, name string) fault {
+func refuses(name string) fault {
 	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		body := `{"__type":"com.amazonaws.dynamodb.v20120810#` + name + `","message":"it is the fault of a test"}`
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.Header().Set("X-Amzn-Requestid", "REQUEST")
 		w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(body))), 10))
-		w.WriteHeader(status)
+		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, body)
 	}
 }
@@ -541,7 +541,7 @@ var tableFaults = []struct {
 	meets fault // nil: nobody listens
 	want  outcome
 }{
-	{"throttled", refuses(400, "ThrottlingException"), unavailable("ThrottlingException")},
+	{"throttled", refuses("ThrottlingException"), unavailable("ThrottlingException")},
 	{"answers after 1 s", slow(time.Second), fine},
 	{"answers after 30 s", slow(30 * time.Second), unavailable("exceeded")},
 	{"never answers", slow(time.Hour), unavailable("exceeded")},
@@ -556,10 +556,10 @@ var tableFaults = []struct {
 	},
 	{"wrong checksum", changed(wrongChecksum), unavailable("checksum")},
 	{"sent elsewhere", respondWith(307, map[string]string{"Location": "http://127.0.0.1:1/"}, ""), unavailable("307")},
-	{"access denied", refuses(400, "AccessDeniedException"), broken("AccessDeniedException")},
-	{"expired credentials", refuses(400, "ExpiredTokenException"), broken("ExpiredTokenException")},
+	{"access denied", refuses("AccessDeniedException"), broken("AccessDeniedException")},
+	{"expired credentials", refuses("ExpiredTokenException"), broken("ExpiredTokenException")},
 	// Clients do not notice faults of a single request.
-	{"throttled, once", refuses(400, "ThrottlingException"), fine},
+	{"throttled, once", refuses("ThrottlingException"), fine},
 	{"reset in an answer, once", cut(true), fine},
 	{"wrong checksum, once", changed(wrongChecksum), fine},
 }
@@ -817,11 +817,11 @@ var publishFaults = []struct {
 	},
 	{"S3: half an answer", onBucket, cut(false), fine, unavailable("EOF"), unavailable("EOF")},
 	{
-		"table: writes are throttled", onTable, only("TransactWriteItems", refuses(400, "ThrottlingException")),
+		"table: writes are throttled", onTable, only("TransactWriteItems", refuses("ThrottlingException")),
 		unavailable("ThrottlingException"), unavailable("ThrottlingException"), unavailable("ThrottlingException"),
 	},
 	{
-		"table: throttled, once", onTable, refuses(400, "ThrottlingException"),
+		"table: throttled, once", onTable, refuses("ThrottlingException"),
 		fine, fine, fine,
 	},
 	{
@@ -833,7 +833,7 @@ var publishFaults = []struct {
 		unavailable("connection refused"), unavailable("connection refused"), unavailable("connection refused"),
 	},
 	{
-		"table: access denied", onTable, refuses(400, "AccessDeniedException"),
+		"table: access denied", onTable, refuses("AccessDeniedException"),
 		broken("AccessDeniedException"), broken("AccessDeniedException"), broken("AccessDeniedException"),
 	},
 }
