@@ -300,25 +300,3 @@ func TestServeWarnsOfIssuers(t *testing.T) {
 		t.Errorf("%d warnings about the issuer, want 1:\n%s", warnings, s.log)
 	}
 }
-
-// A server starts without waiting for an issuer. If it stops before the issuer
-// answers, it does not log a warning.
-func TestServeWaitsForNoIssuer(t *testing.T) {
-	t.Parallel()
-	requested := make(chan struct{}, 10)
-	idp := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		requested <- struct{}{}
-		<-r.Context().Done()
-	}))
-	t.Cleanup(idp.Close)
-	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"access.json": fmt.Sprintf(`{
-  "issuers": [{"issuer": %q, "audiences": ["x"], "rules": [{"claims": {"groups": "platform"}, "scopes": ["read:**"]}]}]
-}`, idp.URL)})
-	s := serve(t, t.TempDir(), "--access", filepath.Join(dir, "access.json"))
-	<-requested
-	s.stop(t)
-	if log := s.log.String(); strings.Contains(log, idp.URL) {
-		t.Errorf("the log names the issuer:\n%s", log)
-	}
-}

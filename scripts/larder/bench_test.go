@@ -19,11 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/clients"
-	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/programs"
-	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/access"
 )
 
@@ -65,11 +62,9 @@ func TestGibibyte(t *testing.T) {
 	if err := key.SignRelease(dir); err != nil {
 		t.Fatal(err)
 	}
-	for store, env := range map[string][]string{"dir:" + data: nil, "stack:larder": onStack(t)} {
+	for store, env := range map[string]map[string]string{"dir:" + data: nil, "stack:larder": onStack(t)} {
 		run := func(args ...string) *exec.Cmd {
-			cmd := exec.CommandContext(t.Context(), "larder", append(args, "--store", store)...)
-			cmd.Env = append(os.Environ(), env...)
-			return cmd
+			return withEnv(t, env, append(args, "--store", store)...)
 		}
 		if out, err := run("key", "add", "acme", keyFile(t, key)).CombinedOutput(); err != nil {
 			t.Fatal(err, string(out))
@@ -167,30 +162,4 @@ func repeat(next http.Handler) http.Handler {
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes()) // the client detects a truncated response
 	})
-}
-
-// onStack starts emulators of AWS services. It returns the environment in which
-// stack:larder uses them.
-func onStack(t *testing.T) (env []string) {
-	t.Helper()
-	s3 := s3test.ForTest(t, "larder-objects")
-	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(dynamo.Close)
-	cloud := account(
-		t,
-		map[string]string{
-			"TableName":   "larder-table",
-			"BucketName":  "larder-objects",
-			"RegistryURL": "https://registry.example.com",
-		},
-	)
-	return []string{
-		"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
-		"AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true",
-		"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + s3.URL,
-		"AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud, "LARDER_S3_PATH_STYLE=true",
-	}
 }

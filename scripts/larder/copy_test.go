@@ -160,55 +160,6 @@ func checksum(t *testing.T, s *server) string {
 	return string(match[1])
 }
 
-// A copy that is killed leaves whole versions only. Another one completes it,
-// and each version is recorded once.
-func TestKilledCopy(t *testing.T) {
-	t.Parallel()
-	from := newData(t)
-	want := []string{"1.0.0", "1.1.0"}
-	for _, version := range want {
-		publishModule(t, from, "acme/vpc/aws", version, output(version))
-	}
-	versions := func(trail []string, detail string) (found []string) {
-		for _, entry := range trail {
-			_, rest, _ := strings.Cut(entry, "modules/acme/vpc/aws ")
-			if version, _, _ := strings.Cut(rest, ":"); strings.Contains(entry, detail) {
-				found = append(found, version)
-			}
-		}
-		return found
-	}
-	copies := make(map[int]bool) // the numbers of versions that killed copies had copied
-	for at := 1; ; at++ {
-		to := filepath.Join(t.TempDir(), fmt.Sprintf("to-%d", at))
-		larder(t, "init", "--store", "dir:"+to)
-		arguments := []string{"copy", "acme/vpc/aws", "--from", from, "--to", to}
-		more := killed(t, at, "", arguments...)
-		if more {
-			copies[len(trailOf(t, to))] = true
-			larder(t, arguments...)
-		}
-		if out := larder(t, "verify", "--store", "dir:"+to); !strings.Contains(out, "0 faults") {
-			t.Errorf("killed at change %d: verify:\n%s", at, out)
-		}
-		if diff := cmp.Diff(want, versions(trailOf(t, to), "")); diff != "" {
-			t.Errorf("killed at change %d: the versions in the trail (-want +got):\n%s", at, diff)
-		}
-		if diff := cmp.Diff(want, versions(trailOf(t, from), fmt.Sprintf("folder:to-%d/", at))); diff != "" {
-			t.Errorf("killed at change %d: the copies in the trail of the origin (-want +got):\n%s", at, diff)
-		}
-		if !more {
-			break
-		}
-	}
-	if out := larder(t, "verify", "--store", "dir:"+from); !strings.Contains(out, "0 faults") {
-		t.Errorf("verify of the origin:\n%s", out)
-	}
-	if diff := cmp.Diff(map[int]bool{0: true, 1: true, 2: true}, copies); diff != "" {
-		t.Errorf("the numbers of versions that killed copies had copied (-want +got):\n%s", diff)
-	}
-}
-
 func TestCopyArguments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -404,55 +404,20 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := golden.New(t)
-	for name, remove := range map[string]func(data, database string) error{
-		"moved":       func(_, database string) error { return os.Rename(database, database+".old") },
-		"removed":     func(_, database string) error { return os.Remove(database) },
-		"log removed": func(_, database string) error { return os.Remove(database + "-wal") },
-		"replaced": func(_, database string) error {
-			for _, ending := range []string{"", "-wal", "-shm"} {
-				if err := os.Remove(database + ending); err != nil {
-					return err
-				}
-			}
-			return os.WriteFile(database, foreign, 0o600)
-		},
-		"overwritten": func(_, database string) error { return os.WriteFile(database, foreign, 0o600) },
-		"overwritten by an older copy": func(data, database string) error {
-			older, err := os.ReadFile(filepath.Join(data, "backup.db"))
-			if err != nil {
-				return err
-			}
-			return os.WriteFile(database, older, 0o600)
-		},
-		"emptied":        func(_, database string) error { return os.Truncate(database, 0) },
-		"folder renamed": func(data, _ string) error { return os.Rename(data, data+".old") },
-		"folder removed": func(data, _ string) error { return os.RemoveAll(data) },
+	for name, remove := range map[string]func(database string) error{
+		"moved":       func(database string) error { return os.Rename(database, database+".old") },
+		"overwritten": func(database string) error { return os.WriteFile(database, foreign, 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := newData(t)
 			publishModule(t, data, "acme/vpc/aws", "0.1.0", output("1"))
-			if name == "overwritten by an older copy" {
-				older, err := os.ReadFile(filepath.Join(data, "larder.db"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				writeFiles(t, data, map[string]string{"backup.db": string(older)})
-			}
 			s := serve(t, data)
 			secret := token(t, data, "--name", "ci", "--scope", "publish:modules/acme/**")
 			statements(t, data, "PRAGMA wal_checkpoint(PASSIVE)")
-			ca, err := os.ReadFile(s.CAFile)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.CAFile = filepath.Join(t.TempDir(), "ca.pem")
-			if err := os.WriteFile(s.CAFile, ca, 0o600); err != nil {
-				t.Fatal(err)
-			}
 			p := s.publisher(t, credentials(s.Host, secret))
 			p.run(t, 0, nil, "publish", "module", module, "acme/vpc/aws", "1.0.0")
-			if err := remove(data, filepath.Join(data, "larder.db")); err != nil {
+			if err := remove(filepath.Join(data, "larder.db")); err != nil {
 				t.Fatal(err)
 			}
 			out := p.run(t, exitFailed, []string{"503"}, "publish", "module", module, "acme/vpc/aws", "1.1.0")

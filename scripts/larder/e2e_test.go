@@ -389,48 +389,6 @@ func TestServeAgain(t *testing.T) {
 	})
 }
 
-// A publish that is killed leaves the whole version visible, or nothing. A
-// second publish completes it.
-func TestKilledPublish(t *testing.T) {
-	t.Parallel()
-	data, dir := newData(t), t.TempDir()
-	writeFiles(t, dir, map[string]string{"main.tf": "", "large.txt": strings.Repeat("0123456789abcdef", 1<<16)})
-	listed := func() int {
-		var got struct {
-			Versions []struct{ Version, Object string }
-		}
-		if err := json.Unmarshal([]byte(larder(t, "list", "acme/vpc/aws", "--json", "--store", "dir:"+data)), &got); err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range got.Versions {
-			if _, err := os.Stat(filepath.Join(data, "objects", v.Object)); err != nil {
-				t.Errorf("version %s is visible without its archive: %v", v.Version, err)
-			}
-		}
-		return len(got.Versions)
-	}
-	publishModule(t, data, "acme/vpc/aws", "0.1.0", output("first"))
-	var before, visible int
-	for at := 1; ; at++ {
-		publish := []string{"publish", "module", dir, "acme/vpc/aws", fmt.Sprintf("1.%d.0", at), "--store", "dir:" + data}
-		if !killed(t, at, "", publish...) {
-			break
-		}
-		if n := listed() - at; n == 0 {
-			before++
-		} else {
-			visible += n
-		}
-		larder(t, publish...)
-		if n := listed() - 1; n != at {
-			t.Errorf("killed at change %d, and published again: %d versions are visible, want %d", at, n, at)
-		}
-	}
-	if before < 2 || visible != 1 {
-		t.Errorf("it was killed %d times before the version was visible, and %d times after that", before, visible)
-	}
-}
-
 // Concurrent publishes of different versions all succeed. If concurrent
 // publishes of one version have different content, one succeeds and the others
 // fail.

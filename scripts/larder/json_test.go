@@ -30,9 +30,6 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/internal/testkit/awstest"
-	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
-	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/local"
@@ -357,7 +354,7 @@ func TestJSON(t *testing.T) {
 	f := newFixture(t)
 	served := serve(t, filepath.Join(f.copied(t), "larder-data"))
 	t.Chdir(f.copied(t))
-	for name, value := range onAccount(t) {
+	for name, value := range onAccount(t, downloaded(time.Hour, "1.0.0", "ci")) {
 		t.Setenv(name, value)
 	}
 	t.Setenv("XDG_CONFIG_HOME", must(filepath.Abs("config")))
@@ -414,36 +411,6 @@ func TestJSON(t *testing.T) {
 				t.Errorf("exit code %d with\n%s", code, stdout)
 			}
 		})
-	}
-}
-
-// onAccount starts emulators of AWS services. It returns the environment in
-// which stack:larder uses them. The stack has no bucket.
-func onAccount(t *testing.T) map[string]string {
-	t.Helper()
-	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(dynamo.Close)
-	insights := httptest.NewServer(&cloudwatch.Insights{
-		Lines: func(string) ([]string, bool) {
-			return []string{
-				fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,`+
-					`"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws","version":"1.0.0",`+
-					`"download":"module","caller":"ci"}`, time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)),
-			}, true
-		},
-	})
-	t.Cleanup(insights.Close)
-	cloud := account(t, map[string]string{
-		"TableName": "larder-table", "BucketName": "larder-objects", "RequestLogs": "modules-log", "RequestLogDays": "30",
-	})
-	return map[string]string{
-		"AWS_ACCESS_KEY_ID": awstest.AccessKey, "AWS_SECRET_ACCESS_KEY": awstest.SecretKey, "AWS_REGION": awstest.Region,
-		"AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1", "AWS_ENDPOINT_URL": cloud,
-		"AWS_ENDPOINT_URL_DYNAMODB": dynamo.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": insights.URL,
-		"LARDER_S3_PATH_STYLE": "true",
 	}
 }
 

@@ -235,106 +235,30 @@ func TestMirrorChangedKey(t *testing.T) {
 	})
 }
 
-// An origin that does not sign any more is refused until an operator accepts
-// that.
-func TestMirrorUnsignedOrigin(t *testing.T) {
-	t.Parallel()
-	o, here := serveOrigin(t), platforms()[0]
-	address := originHost + "/acme/note"
-	o.publish(t, "acme/note", "1.0.0", here)
-	o.publish(t, "acme/note", "1.1.0", here)
-	unsigned := o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-		if strings.Contains(r.URL.Path, "/1.1.0/download/") {
-			var pkg map[string]any
-			if err := json.Unmarshal(body, &pkg); err != nil {
-				panic(err)
-			}
-			pkg["signing_keys"] = map[string]any{"gpg_public_keys": []any{}}
-			body = must(json.Marshal(pkg))
-		}
-		w.WriteHeader(status)
-		_, _ = w.Write(body)
-	})
-	f := o.fill(t, t.TempDir(), "")
-	f.env = append(f.env, "SSL_CERT_FILE="+trust(t, o.CAFile, authority(t, unsigned)))
-	add := func(version string) []string {
-		return []string{
-			"mirror", "add", address, "--version", version, "--platform", here, "--upstream", unsigned.URL, "--allow-unsigned",
-		}
-	}
-	f.run(t, 0, []string{"signed by "}, add("1.0.0")...)
-	f.run(t, exitNotAdmitted, []string{"mirror trust " + address + " unsigned"}, add("1.1.0")...)
-	f.run(t, 0, []string{"it has no signature", "mirror trust " + address + " unsigned"}, "list", address)
-	f.check(t, address, "1.0.0 "+here)
-	f.run(t, 0, []string{
-		"now accepts versions", "`larder mirror add " + address + " --platform all --allow-unsigned",
-	}, "mirror", "trust", address, "unsigned")
-	f.run(t, 0, []string{"Mirrored " + address + " 1.1.0\n"}, add("1.1.0")...)
-	f.check(t, address, "1.1.0 "+here, "1.0.0 "+here)
-}
-
-// Every command that fills the mirror obeys the policy, unless it is overruled.
+// The policy's refusal has an exit code and a code of its own. An operator can
+// overrule the policy with a reason, which is recorded.
 func TestMirrorPolicyApplies(t *testing.T) {
 	t.Parallel()
 	o := serveOrigin(t)
-	here := platforms()[0]
-	zips := o.publish(t, "acme/note", "1.0.0", here)
-	_, zh := hashes(t, filepath.Join(zips, "terraform-provider-note_1.0.0_"+here+".zip"))
-	address, denied := originHost+"/acme/note", "denied.example.com/acme/note"
+	here, address := platforms()[0], originHost+"/acme/note"
+	o.publish(t, "acme/note", "1.0.0", here)
 	f := o.fill(t, t.TempDir(), o.block())
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
-		"lock.hcl":   fmt.Sprintf("provider %q {\n  version = \"1.0.0\"\n  hashes  = [%q]\n}\n", address, zh),
 		"mirror.hcl": fmt.Sprintf("platforms = [%q]\nprovider %q {\n  versions = [\"1.0.0\"]\n}\n", here, address),
-		"denied.hcl": fmt.Sprintf("platforms = [%q]\nprovider %q {\n  versions = [\"1.0.0\"]\n  upstream = %q\n}\n",
-			here, denied, o.upstream()),
 	})
-	file := func(name string) string { return filepath.Join(dir, name) }
-	if err := clients.WriteMirrorFolder(releaseOf(t, o.key), file("folder/"+denied)); err != nil {
-		t.Fatal(err)
-	}
-	f.policy(t, `deny "denied.example.com/*/*" { reason = "We do not use it." }
-allow "*/*/*" {
-  min_age   = "7d"
-  platforms = ["`+here+`"]
-}
-`)
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"lock", file("lock.hcl"), "--platform", here}, "too new"},
-		{[]string{"add", address, "--platform", here}, "too new"},
-		{[]string{"add", address, "--platform", thirdPlatform}, thirdPlatform},
-		{[]string{"sync", file("denied.hcl")}, "We do not use it."},
-		{[]string{"import", file("folder")}, "We do not use it."},
-		{[]string{"admit", denied, "1.0.0", "--reason", "urgent", "--platform", here, "--upstream", o.upstream()},
-			"We do not use it."},
-	} {
-		args := append([]string{"mirror"}, test.args...)
-		f.run(t, exitNotAdmitted, []string{test.want}, args...)
-		var failed struct {
-			Code     string
-			ExitCode int `json:"exit_code"`
-		}
-		out := f.run(t, exitNotAdmitted, nil, append(args, "--json")...)
-		if err := json.Unmarshal([]byte(out), &failed); err != nil || failed.Code != "not_admitted" {
-			t.Errorf("larder %s --json: code %q, want not_admitted (%v)", strings.Join(args, " "), failed.Code, err)
-		}
+	f.policy(t, `allow "*/*/*" { min_age = "7d" }`)
+	add := []string{"mirror", "add", address, "--platform", here}
+	f.run(t, exitNotAdmitted, []string{"too new"}, add...)
+	var failed struct{ Code string }
+	out := f.run(t, exitNotAdmitted, nil, append(add, "--json")...)
+	if err := json.Unmarshal([]byte(out), &failed); err != nil || failed.Code != "not_admitted" {
+		t.Errorf("code %q, want not_admitted (%v)", failed.Code, err)
 	}
 	// A cool-down does not make a sync fail every night.
-	f.run(t, 0, []string{"Skipped " + address + " 1.0.0\n", "too new"}, "mirror", "sync", file("mirror.hcl"))
+	f.run(t, 0, []string{"Skipped " + address + " 1.0.0\n", "too new"}, "mirror", "sync", filepath.Join(dir, "mirror.hcl"))
 	f.check(t, address)
-	f.check(t, denied)
-	if stored := f.stored(t); len(stored) > 0 {
-		t.Errorf("stored is %q", stored)
-	}
-
-	f.run(t, exitUsage, []string{"--overrule"}, "mirror", "import", file("folder"), "--overrule", " ")
-	f.run(t, 0, []string{"Mirrored " + denied + " 1.0.0\n"},
-		"mirror", "import", file("folder"), "--overrule", "for a test")
-	f.run(t, 0, []string{"Mirrored " + address + " 1.0.0\n"},
-		"mirror", "lock", file("lock.hcl"), "--platform", here, "--overrule", "for the demo")
-	f.run(t, 0, []string{" overrule ", denied + " 1.0.0", "for a test"}, "audit", denied)
+	f.run(t, exitUsage, []string{"--overrule"}, append(add, "--overrule", " ")...)
+	f.run(t, 0, []string{"Mirrored " + address + " 1.0.0\n"}, append(add, "--overrule", "for the demo")...)
 	f.run(t, 0, []string{" overrule ", address + " 1.0.0", "for the demo"}, "audit", address)
 }

@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -347,122 +344,6 @@ func TestPullThroughAccess(t *testing.T) {
 	}
 }
 
-// A server that ends in the middle of a copy leaves nothing of it. The next one
-// completes the copy without a request.
-func TestPullThroughRestart(t *testing.T) {
-	t.Parallel()
-	for name, signal := range map[string]os.Signal{"interrupted": os.Interrupt, "killed": syscall.SIGKILL} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o, address := serveOrigin(t), originHost+"/acme/note"
-			o.publish(t, "acme/note", "1.0.0", platforms()[0])
-			proxy, downloads, goOn := o.paused(t)
-			env := []string{"SSL_CERT_FILE=" + authority(t, proxy), "TMPDIR=" + t.TempDir()}
-			f := filler{data: newData(t)}
-			f.policy(t, pullPolicy(registry.PullOpen, map[string]string{originHost: proxy.URL}))
-			first, data := serveIn(t, env, f.data), opened(t, f.data)
-			for _, document := range []string{"index.json", "1.0.0.json"} {
-				if status, body := first.get(t, "/v1/mirror/"+address+"/"+document); status != http.StatusOK {
-					t.Fatalf("%s: %d\n%s", document, status, body)
-				}
-			}
-			<-downloads
-			first.end(t, signal)
-			_, err := data.Catalog.Mirror.Get(t.Context(), must(registry.ParseMirrorProvider(address)), parsed("1.0.0"))
-			if !errors.Is(err, registry.ErrNotFound) {
-				t.Errorf("after the end, the version is listed: %v", err)
-			}
-			if stored := f.stored(t); len(stored) > 0 {
-				t.Errorf("after the end, stored is %q", stored)
-			}
-			close(goOn)
-			second := serveIn(t, env, f.data)
-			waitForCopies(t, data, "1.0.0", address)
-			if received := second.requests(t); len(received) > 0 {
-				t.Errorf("the second server has received:\n%s", received)
-			}
-			if n := len(downloads); n != 1 {
-				t.Errorf("the second server has downloaded %d packages, want 1", n)
-			}
-			f.run(t, 0, []string{"0 faults"}, "verify")
-		})
-	}
-}
-
-// A server ends quickly although clients wait for an origin that does not
-// answer. It caches no failure, so the next server sends a request again.
-func TestPullThroughInterrupted(t *testing.T) {
-	t.Parallel()
-	o, index := serveOrigin(t), "/v1/mirror/"+originHost+"/acme/note/index.json"
-	o.publish(t, "acme/note", "1.0.0", platforms()[0])
-	var answers atomic.Bool
-	waiting := make(chan struct{}, 10)
-	proxy := o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-		if !answers.Load() && strings.HasSuffix(r.URL.Path, "/versions") {
-			waiting <- struct{}{}
-			<-r.Context().Done()
-			panic(http.ErrAbortHandler) // a response could still arrive
-		}
-		w.WriteHeader(status)
-		_, _ = w.Write(body)
-	})
-	ca := authority(t, proxy)
-	first := servePulling(t, registry.PullOpen, map[string]string{originHost: proxy.URL}, ca)
-	done := make(chan int, 1)
-	go func() {
-		status, _, _ := first.try(t.Context(), index)
-		done <- status
-	}()
-	<-waiting
-	first.end(t, os.Interrupt)
-	if status := <-done; status != http.StatusServiceUnavailable {
-		t.Errorf("the waiting client gets status %d, want %d", status, http.StatusServiceUnavailable)
-	}
-	answers.Store(true)
-	second := serveIn(t, []string{"SSL_CERT_FILE=" + ca}, first.data)
-	if status, body := second.get(t, index); status != http.StatusOK {
-		t.Errorf("after a restart: %d\n%s", status, body)
-	}
-}
-
-// paused starts a proxy for the origin that pauses in the middle of each package
-// until goOn is closed. It sends to downloads when a package begins.
-func (o *origin) paused(t *testing.T) (proxy *httptest.Server, downloads, goOn chan struct{}) {
-	t.Helper()
-	downloads, goOn = make(chan struct{}, 10), make(chan struct{})
-	return o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-		w.WriteHeader(status)
-		if strings.HasSuffix(r.URL.Path, ".zip") {
-			_, _ = w.Write(body[:10])
-			_ = http.NewResponseController(w).Flush()
-			body = body[10:]
-			downloads <- struct{}{}
-			select {
-			case <-goOn:
-			case <-r.Context().Done():
-				panic(http.ErrAbortHandler) // the rest could still arrive
-			}
-		}
-		_, _ = w.Write(body)
-	}), downloads, goOn
-}
-
-// end sends a signal to the server, and waits for its end. It fails the test if
-// that takes longer than 5 seconds.
-func (s *server) end(t *testing.T, signal os.Signal) {
-	t.Helper()
-	begin := time.Now()
-	if err := s.cmd.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Wait(); err != nil && signal == os.Interrupt {
-		t.Errorf("larder serve does not end cleanly: %v", err)
-	}
-	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("larder serve ended after %s", took)
-	}
-}
-
 // A running server applies a new policy at once, although it has answered a
 // client before.
 func TestPullThroughPolicySet(t *testing.T) {
@@ -513,56 +394,4 @@ func (s *server) try(ctx context.Context, path string) (status int, body []byte,
 	defer response.Body.Close()
 	body, err = io.ReadAll(response.Body)
 	return response.StatusCode, body, err
-}
-
-// If many clients request the same version of an empty mirror at once, it
-// fetches the version once.
-func TestPullThroughAtOnce(t *testing.T) {
-	t.Parallel()
-	found, missing := clients.Find()
-	if len(found) == 0 {
-		t.Skip("LEFT OUT:", missing)
-	}
-	const many = 10
-	o, here, address := serveOrigin(t), platforms()[0], originHost+"/acme/note"
-	dir := o.publish(t, "acme/note", "1.0.0", here)
-	zips := map[string]string{address: filepath.Join(dir, "terraform-provider-note_1.0.0_"+here+".zip")}
-	s := servePulling(t, registry.PullClosed, map[string]string{originHost: o.upstream()}, o.CAFile)
-	type result struct {
-		dir, out string
-		err      error
-	}
-	results := make([]result, many)
-	var running sync.WaitGroup
-	for i := range results {
-		session := session(t, found[0], s)
-		session.Config = installation(s.mirrorURL(), "")
-		r := &results[i]
-		r.dir = need(t, address+" 1.0.0")
-		running.Go(func() { r.out, r.err = session.Run(t.Context(), r.dir, "init", "-no-color") })
-	}
-	running.Wait()
-	for _, r := range results {
-		if r.err != nil {
-			t.Error(r.err)
-			continue
-		}
-		checkInstalled(t, found[0], r.dir, plain(r.out), "1.0.0", zips)
-	}
-	for _, test := range []struct {
-		name, path string
-		most       int
-	}{
-		{"package", here + ".zip ", 1},
-		{"SHA256SUMS", "SHA256SUMS ", 2},
-		{"signature", "SHA256SUMS.sig ", 2},
-		{"discovery", "path=/.well-known/terraform.json", 1},
-		{"versions", "path=/v1/providers/acme/note/versions", 2},
-		{"metadata of the package", "path=/v1/providers/acme/note/1.0.0/download/", 2},
-	} {
-		if received := o.requests(t, test.path); len(received) > test.most {
-			t.Errorf("%s: the origin has received %d requests, want at most %d:\n%s",
-				test.name, len(received), test.most, strings.Join(received, ""))
-		}
-	}
 }

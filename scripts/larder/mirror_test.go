@@ -3,7 +3,6 @@ package main
 import (
 	"archive/zip"
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,9 +20,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/mod/sumdb/dirhash"
@@ -536,192 +533,42 @@ func TestMirrorAndDirect(t *testing.T) {
 	})
 }
 
-// add selects versions in the same way as clients. Running it again downloads
-// nothing. Platforms can be added later.
+// add mirrors the versions and platforms of its flags. The hint for an origin
+// that needs a token names the host of the credentials, and no output has it.
 func TestMirrorAdd(t *testing.T) {
 	t.Parallel()
 	o, s := serveOrigin(t, "--require-token"), serve(t, t.TempDir())
 	here, elsewhere := platforms()[0], platforms()[1]
-	for _, v := range []string{"1.0.0", "1.0.1", "1.1.0", "2.0.0-rc.1"} {
-		o.publish(t, "acme/note", v, here, elsewhere, thirdPlatform)
+	for _, v := range []string{"1.0.0", "1.0.1", "1.1.0"} {
+		o.publish(t, "acme/note", v, here, elsewhere)
 	}
 	address := originHost + "/acme/note"
-	key := token(t, o.data, "--name", "key", "--scope", "read:providers/acme/*")
-	other := token(t, o.data, "--name", "other", "--scope", "read:providers/other/*")
 	f := o.fill(t, s.data, o.block())
-	add := func(args ...string) []string { return append([]string{"mirror", "add", address}, args...) }
-
-	// The hint names the host of the credentials.
-	f.run(t, exitFailed, []string{"TF_TOKEN_origin_example_com"}, add("--platform", here)...)
-	f.run(
-		t,
-		exitFailed,
-		[]string{"127.0.0.1", "credentials block for " + o.Host},
-		add("--platform", here, "--upstream", o.upstream())...)
+	add := func(args ...string) []string {
+		return append([]string{"mirror", "add", address, "--platform", here}, args...)
+	}
+	f.run(t, exitFailed, []string{"TF_TOKEN_origin_example_com"}, add()...)
+	f.run(t, exitFailed, []string{"127.0.0.1", "credentials block for " + o.Host}, add("--upstream", o.upstream())...)
 	with := func(token string) filler {
 		return filler{f.data, append([]string{"TF_TOKEN_origin_example_com=" + token}, f.env...)}
 	}
-	_, all, code := with(other).try(t, add("--platform", here)...)
+	other := token(t, o.data, "--name", "other", "--scope", "read:providers/other/*")
+	_, all, code := with(other).try(t, add()...)
 	if code != exitFailed || !strings.Contains(all, "403") || strings.Contains(all, other) {
 		t.Errorf("exit code %d:\n%s", code, all)
 	}
 	f.check(t, address)
-	f = with(key)
 
-	out := f.run(
-		t,
-		0,
-		[]string{"Mirrored " + address + " 1.0.1\n", "signed by ", "Acme Releases"},
-		add("--version", "~> 1.0.0", "--platform", here+","+elsewhere)...)
-	if strings.Count(out, " added\n") != 2 {
-		t.Errorf("added:\n%s", out)
-	}
-	f.run(
-		t,
-		0,
-		[]string{"Unchanged: " + address + " 1.0.1\n"},
-		add("--version", "~> 1.0.0", "--platform", elsewhere, "--platform", here)...)
-	f.check(t, address, sorted("1.0.1", here, elsewhere)...)
-	out = f.run(t, 0, []string{"Mirrored " + address + " 1.0.1\n"}, add("--version", "1.0.1", "--platform", "all")...)
-	if strings.Count(out, " added\n") != 1 || strings.Count(out, " unchanged\n") != 2 {
-		t.Errorf("a third platform:\n%s", out)
-	}
-	f.check(t, address, sorted("1.0.1", here, elsewhere, thirdPlatform)...)
-
-	// --all does not include pre-releases, unless --version is their exact
-	// number.
-	before := o.fill(t, s.data, credentials(o.Host, key)) // credentials for the origin's real host
-	before.run(t, 0, nil, add("--version", ">= 1.0.0", "--all", "--platform", here, "--upstream", o.upstream())...)
-	f.check(
-		t,
-		address,
-		slices.Concat(
-			[]string{"1.1.0 " + here},
-			sorted("1.0.1", here, elsewhere, thirdPlatform),
-			[]string{"1.0.0 " + here},
-		)...)
-	f.run(t, exitNotFound, []string{"2.0.0-rc.1"}, add("--version", ">= 2.0.0-rc.0", "--platform", here)...)
-	f.run(
-		t,
-		0,
-		[]string{"Mirrored " + address + " 2.0.0-rc.1\n"},
-		add("--version", "2.0.0-rc.1", "--platform", here)...)
-
-	f.run(
-		t,
-		exitNotFound,
-		[]string{
-			"plan9_amd64",
-			strings.Join(slices.Sorted(slices.Values([]string{here, elsewhere, thirdPlatform})), ", "),
-		},
-		add("--platform", "plan9_amd64")...)
-	f.run(t, exitNotFound, []string{"404"}, "mirror", "add", originHost+"/acme/none", "--platform", here)
-	f.run(
-		t,
-		exitInvalid,
-		[]string{originHost + ":8443"},
-		"mirror",
-		"add",
-		originHost+":8443/acme/note",
-		"--platform",
-		here,
-	)
-	f.run(t, exitUsage, []string{"--platform"}, add()...)
-
-	t.Run("clients", func(t *testing.T) {
-		clients.Each(t, func(t *testing.T, c clients.Client) {
-			session := session(t, c, s)
-			session.Config = installation(s.mirrorURL(), "")
-			out := inits(t, session, need(t, address+" ~> 1.0.0"))
-			if !strings.Contains(out, "Installed "+address+" v1.0.1 (verified checksum)") {
-				t.Error(out)
-			}
-		})
-	})
-	downloads := make(map[string]int)
-	for _, line := range o.requests(t, "method=GET", ".zip ") {
-		downloads[regexp.MustCompile(`path=(\S+)`).FindStringSubmatch(line)[1]]++
-	}
-	for path, n := range downloads {
-		if n != 1 {
-			t.Errorf("%s was downloaded %d times", path, n)
-		}
-	}
-	if len(downloads) != 6 {
-		t.Errorf("%d packages were downloaded: %v", len(downloads), downloads)
-	}
-	if strings.Contains(o.log.String(), key) {
-		t.Error("the log has a token")
-	}
-}
-
-// A package that its origin has not signed is rejected, and nothing is stored.
-// When the origin is repaired, the package can be mirrored.
-func TestMirrorRejects(t *testing.T) {
-	t.Parallel()
-	o, data := serveOrigin(t), t.TempDir()
-	here, elsewhere := platforms()[0], platforms()[1]
-	o.publish(t, "acme/note", "1.0.0", here, elsewhere)
-	address := originHost + "/acme/note"
-	f := o.fill(t, data, o.block())
-	nothing := func() {
-		t.Helper()
-		f.check(t, address)
-		if stored, _ := filepath.Glob(filepath.Join(data, "objects/mirror/*")); len(stored) > 0 {
-			t.Errorf("stored is %q", stored)
-		}
-	}
-	addFails := func(texts ...string) {
-		t.Helper()
-		f.run(t, exitInvalid, append(texts, address), "mirror", "add", address, "--platform", here+","+elsewhere)
-		nothing()
-	}
-	stored := filepath.Join(
-		o.data,
-		"objects/providers/acme/note/1.0.0/*/terraform-provider-note_1.0.0_"+elsewhere+".zip",
-	)
-	found, err := filepath.Glob(stored)
-	if err != nil || len(found) != 1 {
-		t.Fatal(found, err)
-	}
-	stored = found[0]
-	change(t, stored, contentOfFile)
-	addFails("terraform-provider-note_1.0.0_" + elsewhere + ".zip")
-	change(t, stored, contentOfFile) // restores it
-	change(t, stored, timeOfFile)    // the zip is valid, but has another sum
-	addFails("SHA256SUMS", elsewhere)
-	change(t, stored, timeOfFile)
-
-	var keys struct{ Keys []struct{ ID string } }
-	listedKeys := larder(t, "key", "list", "acme", "--json", "--store", "dir:"+o.data)
-	if err := json.Unmarshal([]byte(listedKeys), &keys); err != nil ||
-		len(keys.Keys) != 1 {
-		t.Fatal(keys, err)
-	}
-	id := keys.Keys[0].ID
-	larder(t, "key", "remove", "acme", id, "--force", "--store", "dir:"+o.data)
-	addFails("keys", "--allow-unsigned")
-	addKey(t, o.data, "acme", signingKey(t, "P-256"))
-	addFails("signature")
-	addKey(t, o.data, "acme", o.key)
-
-	// An interrupted download is retried twice. After that, the command fails.
-	between, breaks := o.flaky(t)
-	f.env = append(f.env, "SSL_CERT_FILE="+trust(t, o.CAFile, authority(t, between)))
-	retried := []string{"mirror", "add", address, "--platform", here, "--upstream", between.URL}
-	breaks.Store(1000)
-	f.run(t, exitFailed, []string{address}, retried...)
-	if n := 1000 - breaks.Load(); n != 3 {
-		t.Errorf("the package is downloaded %d times, want 3", n)
-	}
-	nothing()
-	breaks.Store(1)
-	f.run(t, 0, []string{"signed by " + id}, retried...)
-	if n := 1 - breaks.Load(); n != 2 {
-		t.Errorf("the package is downloaded %d times, want 2", n)
-	}
-	f.run(t, 0, []string{"signed by " + id}, "mirror", "add", address, "--platform", here+","+elsewhere)
-	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
+	f = with(token(t, o.data, "--name", "key", "--scope", "read:providers/acme/*"))
+	mirrored := []string{"Mirrored " + address + " 1.0.1\n", "signed by ", "Acme Releases"}
+	f.run(t, 0, mirrored, add("--version", "~> 1.0.0", "--platform", elsewhere)...)
+	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.1\n"},
+		"mirror", "add", address, "--version", "1.0.1", "--platform", "all")
+	f.run(t, 0, nil, add("--version", ">= 1.0.0", "--all")...)
+	f.check(t, address, slices.Concat(
+		[]string{"1.1.0 " + here}, sorted("1.0.1", here, elsewhere), []string{"1.0.0 " + here})...)
+	f.run(t, exitNotFound, []string{"2.0.0"}, add("--version", "2.0.0")...)
+	f.run(t, exitUsage, []string{"--platform"}, "mirror", "add", address)
 }
 
 // proxy starts a proxy for the origin. write writes the response to a request,
@@ -762,23 +609,6 @@ func (o *origin) proxy(t *testing.T, write func(w http.ResponseWriter, r *http.R
 	t.Cleanup(s.Close)
 	t.Cleanup(client.CloseIdleConnections)
 	return s
-}
-
-// flaky starts a proxy for the origin. While the counter is positive, it
-// interrupts downloads of packages.
-func (o *origin) flaky(t *testing.T) (*httptest.Server, *atomic.Int32) {
-	t.Helper()
-	breaks := new(atomic.Int32)
-	return o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		w.WriteHeader(status)
-		if strings.HasSuffix(r.URL.Path, ".zip") && breaks.Add(-1) >= 0 {
-			_, _ = w.Write(body[:len(body)/2])
-			_ = http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler)
-		}
-		_, _ = w.Write(body)
-	}), breaks
 }
 
 // authority writes the certificate of a server to a file, and returns its path.
@@ -1175,190 +1005,10 @@ func TestMirrorTraps(t *testing.T) {
 			initFails(t, session, need(t, "bücher.example.com/acme/note 1.0.0"), "the mirror must be at an https: URL")
 		})
 	})
-	t.Run("HTTP", func(t *testing.T) { mirrorOverHTTP(t, s, key) })
 	found, _ := clients.Find()
 	if n := len(s.requests(t, "path=/v1/xn--bcher-kva.example.com/acme/note/index.json", "status=404")); n < len(
 		found,
 	) {
 		t.Errorf("%d clients have sent %d requests without the last segment", len(found), n)
 	}
-}
-
-// mirrorOverHTTP sends HTTP requests to a mirror that has
-// bücher.example.com/acme/note.
-func mirrorOverHTTP(t *testing.T, s *server, token string) {
-	t.Helper()
-	authority, err := os.ReadFile(s.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(authority)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
-	t.Cleanup(transport.CloseIdleConnections)
-	get := func(method, url, token string) (*http.Response, []byte) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if token != "" {
-			request.Header.Set("Authorization", "Bearer "+token)
-		}
-		response, err := (&http.Client{Transport: transport}).Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response, body
-	}
-	base := s.mirrorURL() + "xn--bcher-kva.example.com/acme/note/"
-	for document, length := range map[string]bool{"index.json": true, "1.0.0.json": true, "9.9.9.json": true} {
-		got, body := get(http.MethodGet, base+document, token)
-		head, none := get(http.MethodHead, base+document, token)
-		if got.StatusCode != 200 || head.StatusCode != 200 || len(none) > 0 ||
-			head.Header.Get("Content-Type") != got.Header.Get("Content-Type") ||
-			length && len(body) == 0 {
-			t.Errorf("%s: GET %s, HEAD %s with %q", document, got.Status, head.Status, none)
-		}
-		if anonymous, _ := get(http.MethodHead, base+document, ""); anonymous.StatusCode != 401 {
-			t.Errorf("%s: HEAD without a token: %s", document, anonymous.Status)
-		}
-	}
-	_, body := get(http.MethodGet, base+"1.0.0.json", token)
-	var document struct {
-		Archives map[string]struct {
-			URL    string
-			Hashes []string
-		}
-	}
-	if err := json.Unmarshal(body, &document); err != nil {
-		t.Fatal(err)
-	}
-	// The URL of a package needs no credentials, because clients send none.
-	a := document.Archives[clients.Platform()]
-	response, content := get(http.MethodGet, a.URL, "")
-	if sum := sha256.Sum256(content); response.StatusCode != 200 ||
-		!slices.Contains(a.Hashes, "zh:"+hex.EncodeToString(sum[:])) {
-		t.Errorf("GET of the package: %s", response.Status)
-	}
-	unsigned, _, _ := strings.Cut(a.URL, "?")
-	if response, _ := get(http.MethodGet, unsigned, token); response.StatusCode != 403 {
-		t.Errorf("GET of the package with a token and no signature: %s", response.Status)
-	}
-}
-
-// sync mirrors the providers in a list. A second sync changes nothing.
-// --dry-run works with an empty registry.
-func TestMirrorSync(t *testing.T) {
-	t.Parallel()
-	o := serveOrigin(t)
-	here, elsewhere := platforms()[0], platforms()[1]
-	for _, v := range []string{"1.0.0", "1.0.1", "1.1.0"} {
-		o.publish(t, "acme/note", v, here, elsewhere)
-	}
-	o.publish(t, "acme/pad", "2.0.0", here, elsewhere)
-	dir := t.TempDir()
-	f := o.fill(t, filepath.Join(dir, "data"), o.block())
-	list := filepath.Join(dir, "mirror.hcl")
-	writeFiles(t, dir, map[string]string{"mirror.hcl": fmt.Sprintf(`platforms = [%q]
-
-provider %q {
-  versions = ["~> 1.0.0", "1.1.0"] # two of three
-}
-
-provider "two.example.com/acme/pad" {
-  versions  = [">= 1.0.0"]
-  all       = true
-  platforms = ["all"]
-  upstream  = %q
-}
-`, here, originHost+"/acme/note", o.upstream())})
-	one, two := originHost+"/acme/note", "two.example.com/acme/pad"
-	out := f.run(
-		t,
-		0,
-		[]string{
-			"Would mirror " + one + " 1.0.1\n",
-			"Would mirror " + one + " 1.1.0\n",
-			"Would mirror " + two + " 2.0.0\n",
-		},
-		"mirror",
-		"sync",
-		list,
-		"--dry-run",
-	)
-	if strings.Count(out, " added\n") != 4 {
-		t.Errorf("dry run:\n%s", out)
-	}
-	f.check(t, one)
-	f.check(t, two)
-	f.run(
-		t,
-		0,
-		[]string{"Mirrored " + one + " 1.0.1\n", "Mirrored " + one + " 1.1.0\n", "Mirrored " + two + " 2.0.0\n"},
-		"mirror",
-		"sync",
-		list,
-	)
-	for _, args := range [][]string{nil, {"--dry-run"}} {
-		out := f.run(
-			t,
-			0,
-			[]string{"Unchanged: " + one + " 1.0.1\n", "Unchanged: " + two + " 2.0.0\n"},
-			append([]string{"mirror", "sync", list}, args...)...)
-		if strings.Contains(out, "Mirrored") || strings.Contains(out, "added") {
-			t.Errorf("again, %s:\n%s", args, out)
-		}
-	}
-	f.check(t, one, "1.1.0 "+here, "1.0.1 "+here)
-	f.check(t, two, sorted("2.0.0", here, elsewhere)...)
-
-	o.publish(t, "acme/note", "1.0.2", here, elsewhere)
-	var report struct {
-		DryRun   bool `json:"dry_run"`
-		Versions []struct {
-			Address, Version string
-			SigningKey       string `json:"signing_key"`
-			Packages         []struct{ Platform, Status string }
-		}
-	}
-	for _, dryRun := range []bool{true, false} {
-		out := f.run(t, 0, nil, "mirror", "sync", list, "--json", fmt.Sprintf("--dry-run=%t", dryRun))
-		if err := json.Unmarshal([]byte(out), &report); err != nil || report.DryRun != dryRun ||
-			len(report.Versions) != 3 {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		if v := report.Versions[0]; v.Address != one || v.Version != "1.0.2" || len(v.SigningKey) != 16 ||
-			len(v.Packages) != 1 ||
-			v.Packages[0].Platform != here ||
-			v.Packages[0].Status != "added" {
-			t.Errorf("the first version of %s", out)
-		}
-	}
-	// Versions that the list no longer selects stay mirrored.
-	f.check(t, one, "1.1.0 "+here, "1.0.2 "+here, "1.0.1 "+here)
-
-	out = f.run(t, 0, []string{"MIRRORED PROVIDER"}, "list")
-	if !regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(one)+` +1\.1\.0 *$`).MatchString(out) ||
-		!regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(two)+` +2\.0\.0 *$`).MatchString(out) {
-		t.Errorf("listed:\n%s", out)
-	}
-	out = f.run(t, 0, nil, "list", one)
-	if strings.Count(out, report.Versions[0].SigningKey) != 3 || strings.Count(out, here) != 3 {
-		t.Errorf("listed of %s:\n%s", one, out)
-	}
-	var all struct {
-		Mirrored []struct{ Address, Latest string }
-	}
-	if err := json.Unmarshal([]byte(f.run(t, 0, nil, "list", "--json")), &all); err != nil || len(all.Mirrored) != 2 ||
-		all.Mirrored[0].Address != one ||
-		all.Mirrored[0].Latest != "1.1.0" {
-		t.Errorf("%v: %+v", err, all)
-	}
-	f.run(t, exitNotFound, nil, "list", "three.example.com/acme/pad")
 }

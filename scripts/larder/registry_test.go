@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,16 +92,8 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.published = &registry.ModuleVersion{
 			Version: version, SHA256: e.announced.Files[0].SHA256, Size: e.announced.Files[0].Size,
 			ContentSHA256: e.announced.ContentSHA256,
-			PublishedAt: time.Date(
-				2026,
-				11,
-				21,
-				12,
-				0,
-				0,
-				0,
-				time.UTC,
-			), PublishedBy: registry.Publisher{Kind: registry.PublisherToken, Name: "ci"},
+			PublishedAt:   time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+			PublishedBy:   registry.Publisher{Kind: registry.PublisherToken, Name: "ci"},
 		}
 		answer(200, protocol.Published{Module: e.published})
 	case strings.HasSuffix(path, "/deprecation"):
@@ -125,10 +118,18 @@ func (e *endpoint) recorded() (deprecated string, tokens []string) {
 	return e.deprecate, tokens
 }
 
-// Publishing through a registry's own endpoint prints the same result as to a
-// store. Its errors have the registry's text and an exit code.
-func TestThroughRegistry(t *testing.T) {
-	t.Parallel()
+// emulated is a registry that the command line publishes to.
+type emulated struct {
+	*endpoint
+	url, host string
+	// other is the URL of a registry without the publish API.
+	other string
+	env   []string
+	texts *golden.Texts
+}
+
+func emulate(t *testing.T) emulated {
+	t.Helper()
 	e := &endpoint{}
 	server := httptest.NewTLSServer(e)
 	t.Cleanup(server.Close)
@@ -137,172 +138,148 @@ func TestThroughRegistry(t *testing.T) {
 		fmt.Fprint(w, `{"modules.v1": "/v1/modules/"}`)
 	}))
 	t.Cleanup(other.Close)
-	host, ca := strings.TrimPrefix(server.URL, "https://"), trust(t, authority(t, server), authority(t, other))
-	home, texts := t.TempDir(), golden.New(t)
-	run := func(t *testing.T, env []string, want int, args ...string) string {
-		t.Helper()
-		var stdout, stderr bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), "larder", args...)
-		cmd.Dir = t.TempDir()
-		cmd.Env = append(
-			[]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSL_CERT_FILE=" + ca, "GORACE=atexit_sleep_ms=0"},
-			env...)
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		_ = cmd.Run()
-		if code := cmd.ProcessState.ExitCode(); code != want {
-			t.Fatalf("larder %q: exit code %d, want %d\n%s%s", args, code, want, &stdout, &stderr)
-		}
-		if want != 0 {
-			texts.Text(t, "$ larder "+steady(quotedAll(args))+"\n"+errorText(stderr.String()))
-		}
-		if entries, err := os.ReadDir(cmd.Dir); err != nil || len(entries) > 0 {
-			t.Errorf("larder %q creates %v", args, entries)
-		}
-		return stdout.String() + stderr.String()
-	}
-	contains := func(t *testing.T, out string, wanted ...string) {
-		t.Helper()
-		for _, want := range wanted {
-			if !strings.Contains(out, want) {
-				t.Errorf("the output does not contain %q:\n%s", want, out)
-			}
-		}
-	}
-	config := func(token string) string {
-		dir := t.TempDir()
-		writeFiles(t, dir, map[string]string{"tofurc": credentials(host, token)})
-		return "TF_CLI_CONFIG_FILE=" + dir + "/tofurc"
-	}
+	return emulated{e, server.URL, strings.TrimPrefix(server.URL, "https://"), other.URL, []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0",
+		"SSL_CERT_FILE=" + trust(t, authority(t, server), authority(t, other)),
+	}, golden.New(t)}
+}
+
+// config returns a variable that names a configuration with a token.
+func (e emulated) config(t *testing.T, token string) string {
+	t.Helper()
 	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"tofurc": credentials(e.host, token)})
+	return "TF_CLI_CONFIG_FILE=" + dir + "/tofurc"
+}
+
+// run runs a command. It fails the test if the exit code is another, if the
+// output lacks one of the texts, or if the command creates a file. all is the
+// whole output.
+func (e emulated) run(t *testing.T, code int, wanted []string, env []string, args ...string) (stdout, all string) {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "larder", args...)
+	cmd.Dir, cmd.Env = t.TempDir(), append(slices.Clone(e.env), env...)
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	_ = cmd.Run()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Fatalf("larder %q: exit code %d, want %d\n%s%s", args, got, code, &out, &stderr)
+	}
+	if code != 0 {
+		e.texts.Text(t, "$ larder "+steady(quotedAll(args))+"\n"+errorText(stderr.String()))
+	}
+	if entries, err := os.ReadDir(cmd.Dir); err != nil || len(entries) > 0 {
+		t.Errorf("larder %q creates %v", args, entries)
+	}
+	all = out.String() + stderr.String()
+	for _, want := range wanted {
+		if !strings.Contains(all, want) {
+			t.Errorf("the output of larder %q does not contain %q:\n%s", args, want, all)
+		}
+	}
+	return out.String(), all
+}
+
+// Publishing through a registry's own endpoint prints the same result as to a
+// store. Its errors have the registry's text and an exit code.
+func TestThroughRegistry(t *testing.T) {
+	t.Parallel()
+	e, dir := emulate(t), t.TempDir()
 	writeFiles(t, dir, output("x"))
 	module := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0"}
-
-	contains(
-		t,
-		run(t, nil, exitFailed, append(module, "--registry", server.URL)...),
-		host,
-		"publish:modules/acme/vpc/aws",
-	)
-	contains(
-		t,
-		run(t, []string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, exitFailed, append(module, "--registry", server.URL)...),
-		"TF_CLI_CONFIG_FILE",
-		"/nowhere/tofurc",
-	)
-	contains(
-		t,
-		run(t, []string{"GITHUB_ACTIONS=true"}, exitFailed, append(module, "--registry", server.URL)...),
-		"permissions: id-token: write",
-	)
-	contains(
-		t,
-		run(t, []string{config("narrow")}, exitFailed, append(module, "--registry", server.URL)...),
-		"publish:modules/acme/vpc/aws",
-	)
-	contains(
-		t,
-		run(t, nil, exitNotFound, append(module, "--registry", other.URL)...),
-		strings.TrimPrefix(other.URL, "https://"),
-	)
+	for _, test := range []struct {
+		env  []string
+		code int
+		url  string
+		want []string
+	}{
+		{nil, exitFailed, e.url, []string{e.host, "publish:modules/acme/vpc/aws"}},
+		{[]string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, exitFailed, e.url, []string{"TF_CLI_CONFIG_FILE", "/nowhere/tofurc"}},
+		{[]string{"GITHUB_ACTIONS=true"}, exitFailed, e.url, []string{"permissions: id-token: write"}},
+		{[]string{e.config(t, "narrow")}, exitFailed, e.url, []string{"publish:modules/acme/vpc/aws"}},
+		{nil, exitNotFound, e.other, []string{strings.TrimPrefix(e.other, "https://")}},
+	} {
+		e.run(t, test.code, test.want, test.env, append(module, "--registry", test.url)...)
+	}
 	if _, tokens := e.recorded(); tokens != nil {
 		t.Errorf("the registry has received %q", tokens)
 	}
 
-	good := config("good")
-	use := "Use it:\n\n  module \"vpc\" {\n    source  = \"" + host + "/acme/vpc/aws\"\n    version = \"1.0.0\"\n  }\n"
-	contains(t, run(t, []string{good}, 0, append(module, "--registry", host)...),
-		"packing ", "1 of 1 files", "vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to "+host+": 1 file, ", use)
-	contains(t, run(t, []string{good, "LARDER_REGISTRY=" + server.URL + "/"}, 0, module...),
-		"Unchanged: acme/vpc/aws 1.0.0", "\n  not compared with the stored objects, ", use)
+	good := []string{e.config(t, "good")}
+	use := "Use it:\n\n  module \"vpc\" {\n    source  = \"" + e.host + "/acme/vpc/aws\"\n    version = \"1.0.0\"\n  }\n"
+	e.run(t, 0, []string{
+		"packing ", "1 of 1 files", "vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to " + e.host + ": 1 file, ", use,
+	}, good, append(module, "--registry", e.host)...)
+	e.run(t, 0, []string{"Unchanged: acme/vpc/aws 1.0.0", "\n  not compared with the stored objects, ", use},
+		append(good, "LARDER_REGISTRY="+e.url+"/"), module...)
 	var printed struct {
-		Status, Address string
-		Version         string
-		PublishedBy     registry.Publisher `json:"published_by"`
-		Files           []any
-		NotCompared     bool `json:"not_compared"`
+		Status      string
+		PublishedBy registry.Publisher `json:"published_by"`
+		NotCompared bool               `json:"not_compared"`
 	}
-	var stdout bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "larder", append(module, "--registry", host, "--json")...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "SSL_CERT_FILE=" + ca, good}
-	cmd.Stdout = &stdout
-	if err := cmd.Run(); err != nil {
-		t.Errorf("%v: %s", err, &stdout)
+	out, _ := e.run(t, 0, nil, good, append(module, "--registry", e.host, "--json")...)
+	if err := json.Unmarshal([]byte(out), &printed); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
-	if err := json.Unmarshal(stdout.Bytes(), &printed); err != nil {
-		t.Errorf("%v: %s", err, &stdout)
-	}
-	if printed.Status != "unchanged" {
-		t.Errorf("status %q", printed.Status)
-	}
-	if by := printed.PublishedBy.String(); by != "token ci" {
-		t.Errorf("published by %q", by)
-	}
-	if printed.Version != "1.0.0" {
-		t.Errorf("version %q", printed.Version)
-	}
-	if len(printed.Files) != 1 {
-		t.Errorf("%d files: %s", len(printed.Files), &stdout)
-	}
-	if !printed.NotCompared {
-		t.Errorf("not_compared is false: %s", &stdout)
+	if got := fmt.Sprint(printed.Status, " ", printed.PublishedBy, " ", printed.NotCompared); got != "unchanged token ci true" {
+		t.Errorf("status, publisher and not_compared are %s", got)
 	}
 	writeFiles(t, dir, map[string]string{"more.tf": ""})
-	contains(
-		t,
-		run(t, []string{good}, exitExists, append(module, "--registry", host)...),
-		"larder: "+host+": "+conflictText,
-	)
+	e.run(t, exitExists, []string{"larder: " + e.host + ": " + conflictText}, good, append(module, "--registry", e.host)...)
+}
 
-	hide := []string{"deprecate", "acme/vpc/aws", "v1.0.0", "--message", "use 2.0.0", "--hide", "--registry", host}
-	texts.Text(t, "$ larder "+steady(quotedAll(hide))+"\n"+steady(run(t, []string{good}, 0, hide...)))
-	const hidden = "modules/acme/vpc/aws/1.0.0/deprecation {Message:use 2.0.0 Hide:true}"
-	if deprecated, _ := e.recorded(); deprecated != hidden {
-		t.Errorf("deprecated: %s", deprecated)
+// A deprecation through a registry's own endpoint sends what the flags name.
+func TestDeprecateThroughRegistry(t *testing.T) {
+	t.Parallel()
+	e := emulate(t)
+	good := []string{e.config(t, "good")}
+	for _, test := range []struct {
+		args       []string
+		text, want string
+	}{
+		{
+			[]string{"acme/vpc/aws", "v1.0.0", "--message", "use 2.0.0", "--hide"}, "Hiding acme/vpc/aws 1.0.0 breaks",
+			"modules/acme/vpc/aws/1.0.0/deprecation {Message:use 2.0.0 Hide:true}",
+		},
+		{
+			[]string{"acme/inventory", "--undo", "--json"}, `"status": "undeprecated"`,
+			"providers/acme/inventory/deprecation {Message: Hide:false}",
+		},
+	} {
+		e.run(t, 0, []string{test.text}, good, append([]string{"deprecate", "--registry", e.host}, test.args...)...)
+		if deprecated, _ := e.recorded(); deprecated != test.want {
+			t.Errorf("deprecated is %s, want %s", deprecated, test.want)
+		}
 	}
-	contains(
-		t,
-		run(t, []string{good}, 0, "deprecate", "acme/inventory", "--undo", "--registry", host, "--json"),
-		`"status": "undeprecated"`,
-	)
-	if deprecated, _ := e.recorded(); deprecated != "providers/acme/inventory/deprecation {Message: Hide:false}" {
-		t.Errorf("deprecated: %s", deprecated)
-	}
-	contains(
-		t,
-		run(t, []string{good}, exitNotFound, "deprecate", "acme/unknown", "--message", "x", "--registry", host),
-		"larder: "+host+": "+unknownText,
-	)
+	e.run(t, exitNotFound, []string{"larder: " + e.host + ": " + unknownText}, good,
+		"deprecate", "acme/unknown", "--message", "x", "--registry", e.host)
+}
 
-	// A CI job uses its identity if there is no other credential, or with
-	// --ci-identity.
+// A CI job uses its identity if there is no other credential, or with
+// --ci-identity.
+func TestIdentityThroughRegistry(t *testing.T) {
+	t.Parallel()
+	e := emulate(t)
+	good := e.config(t, "good")
 	job := []string{
-		"GITHUB_ACTIONS=true",
-		"ACTIONS_ID_TOKEN_REQUEST_URL=" + server.URL + "/identity?x=y",
+		"GITHUB_ACTIONS=true", "ACTIONS_ID_TOKEN_REQUEST_URL=" + e.url + "/identity?x=y",
 		"ACTIONS_ID_TOKEN_REQUEST_TOKEN=r3quest",
 	}
 	given := "id." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud": "larder"}`)) + ".x"
-	contains(
-		t,
-		run(t, []string{"LARDER_ID_TOKEN=" + given}, exitInvalid, append(module, "--registry", host)...),
-		"https://"+host,
-	)
+	undo := []string{"deprecate", "acme/inventory", "--undo", "--registry", e.host}
+	e.run(t, exitInvalid, []string{"https://" + e.host}, []string{"LARDER_ID_TOKEN=" + given}, undo...)
 	for _, test := range []struct {
-		env   []string
-		args  []string
-		token string
+		env, args []string
+		token     string
 	}{
-		{job, nil, "id.r3quest.for-" + strings.TrimPrefix(host, "127.0.0.1:")[:1]},
+		{job, nil, "id.r3quest.for-" + strings.TrimPrefix(e.host, "127.0.0.1:")[:1]},
 		{job, []string{"--audience", "x"}, "id.r3quest.for-x"},
 		{append(job, good), nil, "good"},
 		{append(job, good), []string{"--ci-identity", "--audience", "y"}, "id.r3quest.for-y"},
 		{append(job, "LARDER_ID_TOKEN="+given), []string{"--audience", "larder"}, given},
 	} {
 		e.recorded()
-		out := run(
-			t,
-			test.env,
-			0,
-			append([]string{"deprecate", "acme/inventory", "--undo", "--registry", host}, test.args...)...)
+		_, out := e.run(t, 0, nil, test.env, append(undo, test.args...)...)
 		_, tokens := e.recorded()
 		if diff := cmp.Diff([]string{test.token}, tokens); diff != "" {
 			t.Errorf("tokens (-want +got):\n%s", diff)

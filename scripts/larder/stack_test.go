@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
 	"github.com/larder-registry/larder/pkg/signedcall"
@@ -62,100 +64,103 @@ func account(t *testing.T, outputs map[string]string) string {
 	return server.URL
 }
 
-// Commands find a deployed registry by the name of its stack.
-func TestStack(t *testing.T) {
-	t.Parallel()
-	s3 := s3test.ForTest(t, "larder-objects")
+// onAccount starts emulators of AWS services. It returns the environment in
+// which stack:larder uses them. The stack has no bucket. downloads are lines of
+// its request log.
+func onAccount(t *testing.T, downloads ...string) map[string]string {
+	t.Helper()
 	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(dynamo.Close)
-	home := t.TempDir()
-	run := func(env []string, args ...string) (string, int) {
-		var out bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), "larder", args...)
-		cmd.Env = append(
-			[]string{
-				"PATH=" + os.Getenv("PATH"),
-				"HOME=" + home,
-				"AWS_EC2_METADATA_DISABLED=true",
-				"AWS_MAX_ATTEMPTS=1",
-				"GORACE=atexit_sleep_ms=0",
-			},
-			env...)
-		cmd.Stdout, cmd.Stderr = &out, &out
-		_ = cmd.Run()
-		return out.String(), cmd.ProcessState.ExitCode()
+	insights := httptest.NewServer(&cloudwatch.Insights{
+		Lines: func(group string) ([]string, bool) { return downloads, group == "modules-log" },
+	})
+	t.Cleanup(insights.Close)
+	cloud := account(t, map[string]string{
+		"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com",
+		"RequestLogs": "modules-log", "RequestLogDays": "30",
+		"WithdrawPolicyArn": "arn:aws:iam::000000000000:policy/withdraw",
+	})
+	return map[string]string{
+		"AWS_ACCESS_KEY_ID": awstest.AccessKey, "AWS_SECRET_ACCESS_KEY": awstest.SecretKey, "AWS_REGION": awstest.Region,
+		"AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1", "AWS_ENDPOINT_URL": cloud,
+		"AWS_ENDPOINT_URL_DYNAMODB": dynamo.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": insights.URL,
+		"LARDER_S3_PATH_STYLE": "true",
 	}
-	good := account(
-		t,
-		map[string]string{
-			"TableName":   "larder-table",
-			"BucketName":  "larder-objects",
-			"RegistryURL": "https://registry.example.com",
-			"RequestLogs": "modules-log", "RequestLogDays": "30",
-		},
-	)
-	credentials := []string{"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey}
-	region := append(
-		credentials,
-		"AWS_REGION="+awstest.Region,
-		"AWS_ENDPOINT_URL_DYNAMODB="+dynamo.URL,
-		"AWS_ENDPOINT_URL_S3="+s3.URL,
-		"LARDER_S3_PATH_STYLE=true",
-	)
-	env := append(region, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good, "AWS_ENDPOINT_URL_STS="+good)
+}
 
-	dir := t.TempDir()
+// onStack is onAccount with a bucket.
+func onStack(t *testing.T, downloads ...string) map[string]string {
+	t.Helper()
+	env := onAccount(t, downloads...)
+	env["AWS_ENDPOINT_URL_S3"] = s3test.ForTest(t, "larder-objects").URL
+	return env
+}
+
+// downloaded returns the line of the request log for a download of acme/vpc/aws.
+func downloaded(ago time.Duration, version, caller string) string {
+	return fmt.Sprintf(`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,`+
+		`"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws",`+
+		`"version":%q,"download":"module","caller":%q}`, time.Now().UTC().Add(-ago).Format(time.RFC3339), version, caller)
+}
+
+// withEnv returns a command with variables of the environment. Later ones take
+// precedence.
+func withEnv(t *testing.T, env map[string]string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "larder", args...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	for name, value := range env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
+}
+
+// Commands find a deployed registry by the name of its stack.
+func TestStack(t *testing.T) {
+	t.Parallel()
+	good, dir := onStack(t), t.TempDir()
 	writeFiles(t, dir, output("x"))
 	publish := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0", "--store", "stack:larder"}
-	if out, code := run(env, append(publish, "--dry-run")...); code != 0 ||
-		!strings.Contains(out, "Would publish acme/vpc/aws 1.0.0") {
-		t.Errorf("dry run: %d\n%s", code, out)
-	}
-	if out, code := run(env, publish...); code != 0 ||
-		!strings.Contains(out, "Published acme/vpc/aws 1.0.0 to stack:larder") {
-		t.Fatalf("publish: %d\n%s", code, out)
-	}
-	if out, code := run(env, publish...); code != 0 || !strings.Contains(out, "Unchanged") {
-		t.Errorf("publish again: %d\n%s", code, out)
-	}
-	writeFiles(t, dir, map[string]string{"more.tf": ""})
-	if out, code := run(env, publish...); code != exitExists {
-		t.Errorf("other content: %d\n%s", code, out)
-	}
-	if out, code := run(append(env, "LARDER_STORE=stack:larder"), "list", "acme/vpc/aws"); code != 0 ||
-		!strings.Contains(out, "arn:aws:iam::000000000000:user/operator") {
-		t.Errorf("list: %d\n%s", code, out)
-	}
-	for name, test := range map[string]struct {
-		env  []string
+	list := []string{"list", "--store", "stack:larder"}
+	for _, test := range []struct {
+		name string
+		env  map[string]string // beside that of the stack
 		args []string
 		want string
 		code int
 	}{
-		"another stack": {
-			env, []string{"list", "--store", "stack:other"},
+		{"dry run", nil, append(publish, "--dry-run"), "Would publish acme/vpc/aws 1.0.0", 0},
+		{"publish", nil, publish, "Published acme/vpc/aws 1.0.0 to stack:larder", 0},
+		{"publish again", nil, publish, "Unchanged", 0},
+		{
+			"list", map[string]string{"LARDER_STORE": "stack:larder"}, []string{"list", "acme/vpc/aws"},
+			"arn:aws:iam::000000000000:user/operator", 0,
+		},
+		{
+			"another stack", nil, []string{"list", "--store", "stack:other"},
 			"stack other in region eu-central-1: not found\n", exitNotFound,
 		},
-		"no registry": {
-			append(region, "AWS_ENDPOINT_URL_CLOUDFORMATION="+account(t, nil)),
-			[]string{"list", "--store", "stack:larder"}, "TableName", exitFailed,
+		{"no registry", map[string]string{"AWS_ENDPOINT_URL": account(t, nil)}, list, "TableName", exitFailed},
+		{"no region", map[string]string{"AWS_REGION": ""}, list, "AWS_REGION", exitUsage},
+		{
+			"no credentials", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, list,
+			"AWS credentials", exitFailed,
 		},
-		"no region": {
-			append(credentials, "AWS_ENDPOINT_URL_CLOUDFORMATION="+good),
-			[]string{"list", "--store", "stack:larder"}, "AWS_REGION", exitUsage,
+		{"no name", nil, []string{"list", "--store", "stack:"}, "stack:NAME", exitUsage},
+		{
+			"serving it", map[string]string{"LARDER_STORE": "stack:larder"}, []string{"serve"}, "--store ./larder-data",
+			exitUsage,
 		},
-		"no credentials": {
-			[]string{"AWS_REGION=eu-central-1", "AWS_ENDPOINT_URL_CLOUDFORMATION=" + good},
-			[]string{"list", "--store", "stack:larder"}, "AWS credentials", exitFailed,
-		},
-		"no name":    {env, []string{"list", "--store", "stack:"}, "stack:NAME", exitUsage},
-		"serving it": {append(env, "LARDER_STORE=stack:larder"), []string{"serve"}, "--store ./larder-data", exitUsage},
 	} {
-		if out, code := run(test.env, test.args...); code != test.code || !strings.Contains(out, test.want) {
-			t.Errorf("%s: %d\n%s", name, code, out)
+		env := maps.Clone(good)
+		maps.Copy(env, test.env)
+		cmd := withEnv(t, env, test.args...)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != test.code || !strings.Contains(string(out), test.want) {
+			t.Errorf("%s: %d\n%s", test.name, code, out)
 		}
 	}
 }

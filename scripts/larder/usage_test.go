@@ -70,6 +70,29 @@ func TestUsageOfFolder(t *testing.T) {
 	})
 }
 
+// Of a deployed registry, usage counts the downloads in its request log.
+func TestUsageOfStack(t *testing.T) {
+	t.Parallel()
+	env := onStack(t, downloaded(time.Hour, "1.0.0", "ci"), downloaded(2*time.Hour, "1.0.0", "ci"),
+		downloaded(time.Hour, "1.0.0", "ada"), downloaded(time.Hour, "1.1.0", "ci"))
+	env["LARDER_STORE"] = "stack:larder"
+	dir := t.TempDir()
+	writeFiles(t, dir, output("x"))
+	for _, version := range []string{"1.0.0", "1.1.0"} {
+		if out, err := withEnv(t, env, "publish", "module", dir, "acme/vpc/aws", version).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	texts := golden.New(t)
+	for _, args := range [][]string{
+		{"usage"}, {"usage", "acme/vpc/aws", "1.0.0", "--since", "90d"}, {"usage", "acme/vpc/aws", "1.2.0"},
+		{"usage", "acme/vpc/azure"}, {"usage", "registry.example.com/acme/dns"},
+	} {
+		out, _ := withEnv(t, env, args...).CombinedOutput() // some fail
+		texts.Text(t, "$ larder "+quotedAll(args)+"\n"+steady(string(out)))
+	}
+}
+
 // A server works without its counts.
 func TestServeWithDamagedUsage(t *testing.T) {
 	t.Parallel()

@@ -209,140 +209,12 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// If the table is damaged, commands suggest `larder verify`. The fixes that it
-// reports work.
-func TestDamaged(t *testing.T) {
-	t.Parallel()
-	data := newData(t)
-	for _, version := range []string{"1.0.0", "1.1.0"} {
-		publishModule(t, data, "acme/vpc/aws", version, output(version))
-	}
-	dir := t.TempDir()
-	writeFiles(t, dir, output("1.0.0"))
-	items(
-		t,
-		data,
-		catalog.Change{
-			Key:      catalog.Key{Partition: "modules/acme/vpc/aws", Sort: "version/1.0.0"},
-			Revision: 1,
-			Delete:   true,
-		},
-	)
-	again := []string{"publish", "module", dir, "acme/vpc/aws", "1.0.0", "--store", "dir:" + data}
-	if out := fails(t, exitFailed, again...); !strings.Contains(
-		out,
-		"`larder verify`",
-	) {
-		t.Error(out)
-	}
-	report, _ := verifies(t, data, 1, "--repair", "--json")
-	// The archive, the documentation and the record.
-	if len(report.Findings) != 3 || report.Findings[2].Kind != "version-without-record" ||
-		!strings.Contains(report.Findings[2].Fix, "`larder withdraw ") {
-		t.Errorf("%+v", report)
-	}
-	items(
-		t,
-		data,
-		catalog.Change{
-			Key:      catalog.Key{Partition: "modules/acme/vpc/aws", Sort: "version/1.1.0"},
-			Revision: 1,
-			Data:     []byte("\x00"),
-		},
-	)
-	if out := fails(t, exitFailed, "list", "acme/vpc/aws", "--store", "dir:"+data); !strings.Contains(
-		out,
-		"`larder verify`",
-	) {
-		t.Error(out)
-	}
-	// Withdrawing fixes a missing record and an unreadable record.
-	for _, version := range []string{"1.0.0", "1.1.0"} {
-		larder(
-			t,
-			"withdraw",
-			"acme/vpc/aws",
-			version,
-			"--reason",
-			"its record is lost",
-			"--yes",
-			"--store",
-			"dir:"+data,
-		)
-		fails(t, exitExists, "publish", "module", dir, "acme/vpc/aws", version, "--store", "dir:"+data)
-	}
-	fails(
-		t,
-		exitNotFound,
-		"withdraw",
-		"acme/vpc/aws",
-		"9.0.0",
-		"--reason",
-		"it never was",
-		"--yes",
-		"--store",
-		"dir:"+data,
-	)
-	verifies(t, data, 0)
-	if err := os.WriteFile(filepath.Join(data, "larder.db"), []byte(strings.Repeat("x", 8192)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, ending := range []string{"-wal", "-shm"} {
-		_ = os.Remove(filepath.Join(data, "larder.db"+ending))
-	}
-	if out := fails(t, exitFailed, "list", "--store", "dir:"+data); !strings.Contains(
-		out,
-		"docs/verify-and-restore.md",
-	) {
-		t.Error(out)
-	}
-}
-
-// verify has no note about a provider that was published through the registry, although
-// its manifest stays in the staging area until it expires.
-func TestVerifyProviderThroughServer(t *testing.T) {
-	t.Parallel()
-	s := serve(t, t.TempDir())
-	key := signingKey(t, "Ed25519")
-	addKey(t, s.data, "acme", key)
-	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:providers/acme/**")))
-	p.run(t, 0, []string{"Published acme/note 1.0.0"}, "publish", "provider", releaseOf(t, key), "acme/note")
-	for _, args := range [][]string{{"--json"}, {"--at-rest", "--json"}} {
-		if report, out := verifies(t, s.data, 0, args...); len(report.Findings) > 0 {
-			t.Errorf("verify %s: %s", args, out)
-		}
-	}
-}
-
-// If the audit trail was removed, verify and audit report that.
+// If the audit trail was removed, audit reports that.
 func TestLostTrail(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
-	for _, version := range []string{"1.0.0", "1.1.0"} {
-		publishModule(t, data, "acme/vpc/aws", version, output(version))
-	}
-	entries := removalOf(t, data, "audit/"+time.Now().UTC().Format("2006-01"))
-	if len(entries) != 2 {
-		t.Fatalf("the trail has %d entries", len(entries))
-	}
-	items(t, data, entries[0])
-	report, out := verifies(t, data, 1, "--json")
-	if len(report.Findings) != 1 {
-		t.Fatalf("without one entry: %s", out)
-	}
-	if f := report.Findings[0]; f.Kind != "audit-missing" || f.Path != "modules/acme/vpc/aws" {
-		t.Errorf("without one entry: %s", out)
-	}
-	items(t, data, entries[1])
-	for _, args := range [][]string{{}, {"--quick"}, {"--repair"}} {
-		_, out := verifies(t, data, 1, args...)
-		if !strings.Contains(out, "audit-missing: audit: ") {
-			t.Errorf("without the trail: %s", out)
-		}
-		if !strings.Contains(out, "--repair") {
-			t.Errorf("without the trail, what to do: %s", out)
-		}
-	}
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1.0.0"))
+	items(t, data, removalOf(t, data, "audit/"+time.Now().UTC().Format("2006-01"))...)
 	for _, args := range [][]string{{"audit"}, {"audit", "--json"}} {
 		out := fails(t, exitFailed, append(args, "--store", "dir:"+data)...)
 		if !strings.Contains(out, "1 namespace and 1 module or provider") {
@@ -356,7 +228,7 @@ func TestLostTrail(t *testing.T) {
 	const entry = `{"at":"2026-01-01T00:00:00Z","by":"ada","action":"add-key","subject":"keys/acme/00"}`
 	old := catalog.Key{Partition: "audit/2026-01", Sort: "2026-01-01T00:00:00.000000000Z#x"}
 	items(t, data, catalog.Change{Key: old, Data: []byte(entry)})
-	out = larder(t, "audit", "--since", "1d", "--store", "dir:"+data)
+	out := larder(t, "audit", "--since", "1d", "--store", "dir:"+data)
 	if !strings.Contains(out, "There are no changes since 20") || !strings.Contains(out, "`larder verify`") {
 		t.Errorf("audit since a day: %s", out)
 	}

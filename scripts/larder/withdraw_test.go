@@ -4,15 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,12 +19,9 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
-	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/internal/testkit/s3test"
 )
 
 // installs writes a configuration that uses a version of a module.
@@ -174,154 +170,41 @@ func protect(t *testing.T, to string) *protected {
 	return p
 }
 
-// firstObject matches the name of the first object of a version, which depends
-// on the digests of its objects.
-var firstObject = regexp.MustCompile(`ID(?:/docs\.json\.gz|\.tar\.gz):`)
-
 // On a stack, withdraw prints who has downloaded the version and prompts. It
 // withdraws the version even without permission to delete objects. With it, a
 // second run deletes them.
 func TestWithdrawOnStack(t *testing.T) {
 	t.Parallel()
-	s3 := s3test.ForTest(t, "larder-objects")
-	objects := protect(t, s3.URL)
-	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(dynamo.Close)
-	now := time.Now().UTC()
-	request := func(ago time.Duration, version, caller string) string {
-		return fmt.Sprintf(
-			`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":204,`+
-				`"route":"/v1/modules/{namespace}/{name}/{system}/{version}/download","address":"acme/vpc/aws",`+
-				`"version":%q,"download":"module","caller":%q}`,
-			now.Add(-ago).Format(time.RFC3339),
-			version,
-			caller,
-		)
-	}
-	lines := []string{
-		request(time.Hour, "1.0.0", "ci"),
-		request(2*time.Hour, "1.0.0", "ci"),
-		request(time.Hour, "1.0.0", "ada"),
-		request(time.Hour, "1.1.0", "ci"),
-		fmt.Sprintf(
-			`{"timestamp":%q,"level":"INFO","message":"request","method":"GET","status":200,`+
-				`"route":"/v1/mirror/{hostname}/{namespace}/{type}/{document}","address":"localhost/acme/note",`+
-				`"version":"1.0.0","download":"mirror","caller":"ada"}`,
-			now.Format(time.RFC3339),
-		),
-	}
-	var forbidden atomic.Bool
-	insights := httptest.NewServer(&cloudwatch.Insights{
-		Lines: func(group string) ([]string, bool) { return lines, group == "modules-log" },
-		Refuse: func(string) string {
-			if forbidden.Load() {
-				return "AccessDeniedException"
-			}
-			return ""
-		},
-	})
-	t.Cleanup(insights.Close)
-	cloud := account(t, map[string]string{
-		"TableName": "larder-table", "BucketName": "larder-objects", "RequestLogs": "modules-log", "RequestLogDays": "30",
-		"WithdrawPolicyArn": "arn:aws:iam::000000000000:policy/withdraw",
-	})
-	env := func(cloud string) []string {
-		return []string{
-			"AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
-			"AWS_REGION=" + awstest.Region, "AWS_EC2_METADATA_DISABLED=true", "AWS_MAX_ATTEMPTS=1", "GORACE=atexit_sleep_ms=0",
-			"AWS_ENDPOINT_URL_DYNAMODB=" + dynamo.URL, "AWS_ENDPOINT_URL_S3=" + objects.URL,
-			"AWS_ENDPOINT_URL_CLOUDFORMATION=" + cloud, "AWS_ENDPOINT_URL_STS=" + cloud,
-			"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS=" + insights.URL,
-			"LARDER_S3_PATH_STYLE=true", "LARDER_STORE=stack:larder", "PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
-		}
-	}
-	larder := func(cloud string, args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), "larder", args...)
-		cmd.Env = env(cloud)
-		return cmd
-	}
-	recorded := golden.New(t)
-	record := func(cmd *exec.Cmd, out string) {
+	env := onStack(t, downloaded(time.Hour, "1.0.0", "ci"), downloaded(2*time.Hour, "1.0.0", "ci"),
+		downloaded(time.Hour, "1.0.0", "ada"), downloaded(time.Hour, "1.1.0", "ci"))
+	objects := protect(t, env["AWS_ENDPOINT_URL_S3"])
+	env["AWS_ENDPOINT_URL_S3"], env["LARDER_STORE"] = objects.URL, "stack:larder"
+	run := func(code int, texts []string, args ...string) {
 		t.Helper()
-		recorded.Text(t, "$ larder "+steady(quotedAll(cmd.Args[1:]))+"\n"+out)
-	}
-	run := func(cmd *exec.Cmd, code int, texts ...string) string {
-		t.Helper()
+		cmd := withEnv(t, env, args...)
 		out, _ := cmd.CombinedOutput()
-		switch {
-		case code != 0:
-			record(cmd, firstObject.ReplaceAllString(errorText(string(out)), "OBJECT:"))
-		case cmd.Args[1] == "usage" && !slices.Contains(cmd.Args, "--json"):
-			record(cmd, steady(string(out)))
-		}
 		if got := cmd.ProcessState.ExitCode(); got != code {
-			t.Errorf("%s: exit code %d, want %d\n%s", cmd, got, code, out)
+			t.Errorf("%s: exit code %d, want %d\n%s", args, got, code, out)
 		}
 		for _, text := range texts {
 			if !strings.Contains(string(out), text) {
-				t.Errorf("the output of %s does not contain %q:\n%s", cmd, text, out)
+				t.Errorf("the output of %s does not contain %q:\n%s", args, text, out)
 			}
 		}
-		return string(out)
 	}
 	dir := t.TempDir()
 	writeFiles(t, dir, output("x"))
+	publish := []string{"publish", "module", dir, "acme/vpc/aws"}
 	for _, v := range []string{"1.0.0", "1.1.0"} {
-		run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", v), 0)
+		run(0, nil, append(publish, v)...)
 	}
-
-	// usage counts downloads.
-	run(
-		larder(cloud, "usage"),
-		0,
-		"acme/vpc/aws         1.0.0            3 ",
-		"acme/vpc/aws         1.1.0            1 ",
-	)
-	run(
-		larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--since", "90d"),
-		0,
-		"1.0.0    ci              2 ",
-		"1.0.0    ada             1 ",
-	)
-	one := larder(cloud, "usage", "acme/vpc/aws", "1.0.0", "--json")
-	if out := run(one, 0, `"caller": "ci"`, `"log_retention_days": 30`); strings.Contains(out, "1.1.0") {
-		t.Errorf("usage of 1.0.0 has another version:\n%s", out)
-	}
-	run(larder(cloud, "publish", "module", dir, "acme/dns/aws", "1.0.0"), 0)
-	run(larder(cloud, "usage", "acme/dns/aws"), 0)
-	run(larder(cloud, "usage", "acme/dns/aws", "1.0.0"), 0)
-	run(
-		larder(cloud, "usage", "acme/dns/aws", "1.1.0"),
-		exitNotFound,
-		"acme/dns/aws 1.1.0: not found",
-	)
-	for _, never := range []string{"acme/dns/azure", "acme/dns", "localhost/acme/dns", "registry.example.com/acme/dns"} {
-		run(larder(cloud, "usage", never), exitNotFound, never+": not found")
-	}
-	// An address with a hostname without a dot needs its kind.
-	folder := t.TempDir()
-	release := releaseOf(t, signingKey(t, "Ed25519"))
-	if err := clients.WriteMirrorFolder(release, filepath.Join(folder, "localhost/acme/note")); err != nil {
-		t.Fatal(err)
-	}
-	run(larder(cloud, "mirror", "import", folder), 0)
-	run(larder(cloud, "usage", "mirror/localhost/acme/note"), 0, "1.0.0    ada             1 ")
-	run(larder(cloud, "usage", "mirror/localhost/acme/note", "1.0.0"), 0, "1.0.0    ada             1 ")
-	run(larder(cloud, "usage", "mirror/localhost/acme/note", "1.1.0"), exitNotFound)
-	run(larder(cloud, "usage", "localhost/acme/note"), exitNotFound, "localhost/acme/note: not found")
-	run(larder(cloud, "list", "mirror/localhost/acme/note"), 0, "1.0.0")
 
 	// On a terminal, withdraw prints the downloads and prompts.
-	ask := func(cloud, answer string, code int, texts ...string) {
+	ask := func(env map[string]string, answer string, texts ...string) {
 		t.Helper()
-		cmd := larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "it has a key")
-		out, got := onTerminal(t, cmd, 0, answer)
-		record(cmd, errorText(out))
-		if got != code {
-			t.Errorf("%q: exit code %d, want %d\n%s", answer, got, code, out)
+		out, code := onTerminal(t, withEnv(t, env, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "it has a key"), 0, answer)
+		if code != exitFailed {
+			t.Errorf("%q: exit code %d, want %d\n%s", answer, code, exitFailed, out)
 		}
 		for _, text := range append(texts, "acme/vpc/aws 1.0.0 from stack:larder? ") {
 			if !strings.Contains(out, text) {
@@ -329,42 +212,26 @@ func TestWithdrawOnStack(t *testing.T) {
 			}
 		}
 	}
-	ask(cloud, "n\n", exitFailed, "  ci, 2 times, ", "  ada, 1 time, ")
-	forbidden.Store(true)
-	ask(cloud, "\x04", exitFailed, "logs:StartQuery")
-	run(larder(cloud, "list", "acme/vpc/aws"), 0, "1.0.0", "sha256:")
-
-	ask(
-		cloud,
-		"Yes\n",
-		exitFailed,
-		"acme/vpc/aws 1.0.0",
-		"s3:DeleteObjectVersion",
-		"arn:aws:iam::000000000000:policy/withdraw",
-	)
-	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.0.0"), exitExists, "it has a key")
-	run(larder(cloud, "verify"), exitFailed, "object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: ")
+	ask(env, "n\n", "  ci, 2 times, ", "  ada, 1 time, ", "nothing was changed")
+	run(0, []string{"1.0.0", "sha256:"}, "list", "acme/vpc/aws")
+	insights := httptest.NewServer(&cloudwatch.Insights{Refuse: func(string) string { return "AccessDeniedException" }})
+	t.Cleanup(insights.Close)
+	uncounted := maps.Clone(env)
+	uncounted["AWS_ENDPOINT_URL_CLOUDWATCH_LOGS"] = insights.URL
+	ask(uncounted, "Yes\n", "logs:StartQuery", "s3:DeleteObjectVersion", "arn:aws:iam::000000000000:policy/withdraw")
+	run(exitExists, []string{"it has a key"}, append(publish, "1.0.0")...)
+	run(exitFailed, []string{"object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: "}, "verify")
 	objects.allowed.Store(true)
-	run(
-		larder(cloud, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"),
-		0,
-		"Unchanged: arn:aws:iam::000000000000:user/operator withdrew ",
-		": it has a key; 2 objects deleted",
-	)
-	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
-	run(
-		larder(cloud, "list", "acme/vpc/aws"),
-		0,
-		"1.1.0",
-		"1.0.0    withdrawn  ",
-		"  arn:aws:iam::000000000000:user/operator  ",
-		"  it has a key",
-	)
+	withdraw := []string{"withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"}
+	run(0, []string{
+		"Unchanged: arn:aws:iam::000000000000:user/operator withdrew ", ": it has a key; 2 objects deleted",
+	}, withdraw...)
 
 	// A command that is killed before it deletes an object has withdrawn the
 	// version. The next command deletes the object.
+	withdraw[2] = "1.1.0"
 	objects.block.Store(true)
-	killed := larder(cloud, "withdraw", "acme/vpc/aws", "1.1.0", "--reason", "it has another", "--yes")
+	killed := withEnv(t, env, withdraw...)
 	if err := killed.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -378,14 +245,8 @@ func TestWithdrawOnStack(t *testing.T) {
 	}
 	_ = killed.Wait()
 	objects.block.Store(false)
-	run(larder(cloud, "publish", "module", dir, "acme/vpc/aws", "1.1.0"), exitExists, "it has another")
-	run(
-		larder(cloud, "withdraw", "acme/vpc/aws", "1.1.0", "--reason", "x", "--yes", "--json"),
-		0,
-		`"status": "unchanged"`,
-		`"removed": 2`,
-	)
-	run(larder(cloud, "verify"), 0, "0 faults, 0 repaired, 0 notes")
+	run(0, []string{`"status": "unchanged"`, `"removed": 2`}, append(withdraw, "--json")...)
+	run(0, []string{"0 faults, 0 repaired, 0 notes"}, "verify")
 }
 
 // onTerminal runs a command on a terminal and answers its prompt. It returns
