@@ -1,9 +1,7 @@
 package browser_test
 
 import (
-	"bytes"
 	"errors"
-	"image/png"
 	"io"
 	"log"
 	"net/http"
@@ -35,24 +33,20 @@ func start(t *testing.T, o browser.Options) *browser.Browser {
 }
 
 const document = `<!doctype html><html lang="en"><head><title>A page</title><meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,"></head><body><main><h1>Hello</h1>
-<form method="post" action="/form"><label>Name <input name="name"></label><button>Send</button></form>
-<a href="/other">Other</a></main><script>document.title = "Scripted"; console.log("ran")</script></body></html>`
+<link rel="icon" href="data:,"></head><body><main><h1>Hello</h1></main><script>document.title = "Scripted"</script></body></html>`
 
 // handler serves pages with some faults.
 func handler() http.Handler {
 	mux := http.NewServeMux()
 	page := func(path, text string) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes", Secure: true, HttpOnly: true})
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, _ = w.Write([]byte(strings.ReplaceAll(text, "NAME", r.PostFormValue("name"))))
+			_, _ = w.Write([]byte(text))
 		})
 	}
 	page("/{$}", document)
 	page("/other", `<!doctype html><title>Other</title><h1>Other</h1><img src="https://elsewhere.example.com/a.png">
 <script>alert(1); nothing()</script>`)
-	page("/form", `<!doctype html><html lang="en"><title>Form</title><main><h1>Hello, NAME</h1></main></html>`)
 	page("/layout", `<!doctype html><html lang="en"><title>Layout</title>
 <style>header { position: fixed; inset: 0 0 auto; height: 50px; background: #fff } a { outline: none }</style>
 <header>Bar</header><main><a href="/">Below the bar</a><p style="margin-top: 80px"><button>Free</button>
@@ -65,14 +59,14 @@ func handler() http.Handler {
 	return mux
 }
 
+// The browser reports what is wrong with a page, and reaches no other host.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(handler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that the browser repeats
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	const named = "https://registry.example.com"
-	b := start(t, browser.Options{Hosts: map[string]string{"registry.example.com": server.Listener.Addr().String()}})
+	b := start(t, browser.Options{})
 	ctx := t.Context()
 	open := func(t *testing.T, url string, v browser.View) *browser.Page {
 		t.Helper()
@@ -101,43 +95,6 @@ func TestBrowser(t *testing.T) {
 			got, err := open(t, server.URL, v).Title(ctx)
 			same(t, want, got, err)
 		}
-	})
-	t.Run("form", func(t *testing.T) {
-		t.Parallel()
-		p := open(t, named, browser.View{})
-		if err := p.Fill(ctx, "input", "Ada"); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Follow(ctx, "button"); err != nil {
-			t.Fatal(err)
-		}
-		text, err := p.Text(ctx, "h1")
-		same(t, "Hello, Ada", text, err)
-		url, err := p.URL(ctx)
-		same(t, named+"/form", url, err)
-	})
-	t.Run("keyboard", func(t *testing.T) {
-		t.Parallel()
-		p := open(t, named, browser.View{})
-		for _, key := range []string{"Tab", "Tab", "Tab"} {
-			if err := p.Press(ctx, key); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := p.Enter(ctx); err != nil {
-			t.Fatal(err)
-		}
-		url, err := p.URL(ctx)
-		same(t, named+"/other", url, err)
-	})
-	t.Run("cookies", func(t *testing.T) {
-		t.Parallel()
-		p := open(t, named, browser.View{})
-		want := []browser.Cookie{{
-			Name: "seen", Value: "yes", Domain: "registry.example.com", Path: "/", Secure: true, HTTPOnly: true,
-		}}
-		cookies, err := p.Cookies(ctx)
-		same(t, want, cookies, err)
 	})
 	t.Run("axe", func(t *testing.T) {
 		t.Parallel()
@@ -192,27 +149,6 @@ func TestBrowser(t *testing.T) {
 		}
 		elements, err = p.Overflow(ctx)
 		same(t, []string{}, elements, err)
-	})
-	t.Run("screenshots", func(t *testing.T) {
-		t.Parallel()
-		p := open(t, server.URL, browser.View{Width: 390, Height: 700, NoScripts: true})
-		background := func(dark bool) uint32 {
-			if err := p.SetDark(ctx, dark); err != nil {
-				t.Fatal(err)
-			}
-			picture, err := p.Screenshot(ctx, false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			decoded, err := png.Decode(bytes.NewReader(picture))
-			if err != nil {
-				t.Fatal(err)
-			}
-			same(t, []int{390, 700}, []int{decoded.Bounds().Dx(), decoded.Bounds().Dy()}, nil)
-			r, _, _, _ := decoded.At(389, 699).RGBA()
-			return r >> 8
-		}
-		same(t, []uint32{0xff, 0x12}, []uint32{background(false), background(true)}, nil)
 	})
 	t.Run("addresses", func(t *testing.T) {
 		t.Parallel()

@@ -100,11 +100,6 @@ func (p *Page) Fill(ctx context.Context, selector, value string) error {
 	return p.call(ctx, "fill", map[string]string{"selector": selector, "value": value}, nil)
 }
 
-// Press presses a key that leads to no other document, such as Tab.
-func (p *Page) Press(ctx context.Context, key string) error {
-	return p.call(ctx, "press", map[string]string{"key": key}, nil)
-}
-
 // Enter presses Enter, and waits for the document that it leads to.
 func (p *Page) Enter(ctx context.Context) error { return p.call(ctx, "enter", nil, nil) }
 

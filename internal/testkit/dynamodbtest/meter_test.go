@@ -128,34 +128,6 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// writerFunc is called for each part of a response's body.
-type writerFunc func()
-
-func (w writerFunc) Header() http.Header         { return http.Header{} }
-func (w writerFunc) WriteHeader(int)             {}
-func (w writerFunc) Write(p []byte) (int, error) { w(); return len(p), nil }
-
-// A read is counted before any part of its response is sent. A client with a
-// whole response may request the count before the handler has returned.
-func TestReadsAreCountedFirst(t *testing.T) {
-	t.Parallel()
-	m := &meter{next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"Item":{"pk":`)
-		_, _ = io.WriteString(w, `{"S":"p"}}}`)
-	})}
-	var first Reads
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
-	r.Header.Set("X-Amz-Target", "DynamoDB_20120810.GetItem")
-	m.ServeHTTP(writerFunc(func() {
-		if first == (Reads{}) {
-			first = m.take()
-		}
-	}), r)
-	if want := (Reads{GetItem: 1, Units: 1, Bytes: 3}); first != want {
-		t.Errorf("when the response is sent: %+v, want %+v", first, want)
-	}
-}
-
 // A read that the SDK sends again counts as one read.
 func TestRepeatedReads(t *testing.T) {
 	t.Parallel()

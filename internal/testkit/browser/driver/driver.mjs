@@ -135,7 +135,6 @@ const methods = {
     await page.focus(selector);
     await page.keyboard.sendCharacter(value);
   },
-  async press({ page }, { key }) { await page.keyboard.press(key); },
   async enter({ page }) { await following(page, () => page.keyboard.press("Enter")); },
   async evaluate({ page }, { expression }) { return (await page.evaluate(expression)) ?? null; },
   async cookies({ context }) { return context.cookies(); },
