@@ -110,7 +110,13 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 	if uploaded < 5 || others < 5 {
 		t.Errorf("%d objects came through the publish API, and %d otherwise", uploaded, others)
 	}
-	table := dynamodb.New(config, stack.Outputs[settings.OutputTable])
+	testPublisherOfTable(t, d, dynamodb.New(config, stack.Outputs[settings.OutputTable]), refused)
+}
+
+// testPublisherOfTable is the part of testPublisher about the table. refused
+// checks that a call was denied.
+func testPublisherOfTable(t *testing.T, d *deployment, table catalog.Table, refused func(what string, err error)) {
+	t.Helper()
 	module := "modules/" + d.namespace + "-fresh/published/null"
 	for what, change := range map[string]catalog.Change{
 		"making a token": {Key: catalog.Key{Partition: "tokens", Sort: strings.Repeat("0", 64)},
@@ -127,7 +133,7 @@ func testPublisher(t *testing.T, d *deployment, stack *Stack) {
 	} {
 		refused(what, table.Write(t.Context(), change))
 	}
-	_, err = table.Query(t.Context(), catalog.Query{Partition: "tokens"})
+	_, err := table.Query(t.Context(), catalog.Query{Partition: "tokens"})
 	refused("listing tokens", err)
 	_, err = table.Query(t.Context(), catalog.Query{Partition: "namespaces"})
 	refused("listing namespaces", err)

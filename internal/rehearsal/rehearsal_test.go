@@ -146,8 +146,6 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 	// The first scenarios reveal these faults. Building a provider each time
 	// would take too long.
 	var brief []Scenario
-	examining := []Scenario{{"tokens", tokenScenario}, {"the operator", operatorScenario}}
-	publishing := []Scenario{{"publishing", publishModuleScenario}}
 	for _, s := range Scenarios() {
 		if !slices.ContainsFunc(
 			[]string{"a provider", "a mirror that fetches", "publishing", "the metadata API", "the pages", "the operator"},
@@ -156,47 +154,24 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 			brief = append(brief, s)
 		}
 	}
-	const versions = "ANY /v1/modules/{namespace}/{name}/{system}/versions"
-	const download = "ANY /v1/modules/{namespace}/{name}/{system}/{version}/download"
-	const uploads = "ANY /v1/publish/{proxy+}"
-	replaceOf := func(function string) func(s *Stack, old, now string) {
-		return func(s *Stack, old, now string) {
-			p := &s.Functions[function].Policies[0]
-			if !strings.Contains(*p, old) {
-				t.Fatalf("the role has no %s", old)
-			}
-			*p = strings.ReplaceAll(*p, old, now)
-		}
-	}
-	replace, replacePublish := replaceOf("modules"), replaceOf("publish")
-	operator := func(s *Stack, old, now string) {
-		if !strings.Contains(s.OperatorPolicy, old) {
-			t.Fatalf("the operator's policy has no %s", old)
-		}
-		s.OperatorPolicy = strings.ReplaceAll(s.OperatorPolicy, old, now)
-	}
-	type fault struct {
-		do   func(*Stack)
-		want string
-	}
 	// use uses the stack with some faults.
-	use := func(t *testing.T, name string, scenarios []Scenario, faults map[string]fault) error {
+	use := func(t *testing.T, name string, faults map[string]fault) error {
 		t.Helper()
 		broken := *stack
 		broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
-		for _, function := range []string{"modules", "publish"} {
-			f := *stack.Functions[function]
-			f.Environment, f.Policies = maps.Clone(f.Environment), slices.Clone(f.Policies)
-			broken.Functions[function] = &f
-		}
-		for _, f := range faults {
-			f.do(&broken)
+		modules := *stack.Functions["modules"]
+		modules.Environment, modules.Policies = maps.Clone(modules.Environment), slices.Clone(modules.Policies)
+		broken.Functions["modules"] = &modules
+		for name, f := range faults {
+			if !f.do(&broken) {
+				t.Fatalf("the stack lacks what %q changes", name)
+			}
 		}
 		again, rehearsal := *d, *d.Rehearsal
-		rehearsal.Scenarios = scenarios
+		rehearsal.Scenarios = brief
 		again.Rehearsal = &rehearsal
-		again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ",
-			"-") // a namespace without published versions
+		// This namespace has no published versions.
+		again.scratch, again.namespace = t.TempDir(), strings.ReplaceAll(name, " ", "-")
 		for _, built := range []string{"larder", "provider"} {
 			if err := os.Symlink(filepath.Join(d.scratch, built), filepath.Join(again.scratch, built)); err != nil {
 				t.Fatal(err)
@@ -210,107 +185,78 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 			t.Errorf("error is %v, want one with %s", err, f.want)
 		}
 	}
-	try := func(name string, f fault, scenarios []Scenario) {
-		t.Run(name, func(t *testing.T) { named(t, f, use(t, name, scenarios, map[string]fault{name: f})) })
+	for name, f := range useFaults {
+		t.Run(name, func(t *testing.T) { named(t, f, use(t, name, map[string]fault{name: f})) })
 	}
-	// tryAll tries faults together that are all reported after the last
-	// scenario.
-	tryAll := func(name string, scenarios []Scenario, faults map[string]fault) {
-		t.Run(name, func(t *testing.T) {
-			err := use(t, name, scenarios, faults)
-			for name, f := range faults {
-				t.Run(name, func(t *testing.T) { named(t, f, err) })
-			}
-		})
-	}
-	for name, test := range map[string]fault{
-		"publisher without PutObject": {func(s *Stack) { replacePublish(s, `"s3:PutObject"`, `"s3:PutObjectAcl"`) },
-			"function publish: s3:PutObject of arn:aws:s3:::"},
-		"publisher without ListBucket": {func(s *Stack) { replacePublish(s, "s3:ListBucket", "s3:ListBuckets") },
-			"function publish: reading a missing object: s3:ListBucket of"},
-		"no route for uploads": {func(s *Stack) { delete(s.Routes, uploads) },
-			"no function has a route for POST /v1/publish/modules/"},
-	} {
-		try(name, test, publishing)
-	}
-	tryAll("unneeded permissions for publishing", publishing, map[string]fault{
-		"publisher with DeleteObject": {func(s *Stack) {
-			replacePublish(s, `"s3:GetObjectTagging"`,
-				`"s3:GetObjectTagging","s3:DeleteObject"`)
-		}, "function publish: statement ReadUploads: no call needs action s3:DeleteObject"},
-		"publisher with DeleteItem": {func(s *Stack) {
-			replacePublish(s, `"dynamodb:PutItem"`,
-				`["dynamodb:PutItem","dynamodb:DeleteItem"]`)
-		}, "function publish: statement Publish: no call needs action dynamodb:DeleteItem"},
-		"Deny without effect": {func(s *Stack) {
-			replacePublish(s, "s3:ExistingObjectTag/larder",
-				"s3:ExistingObjectTag/lader")
-		}, "function publish: statement LeaveKept: no call needs key s3:ExistingObjectTag/lader"},
+	t.Run("found after the last scenario", func(t *testing.T) {
+		err := use(t, "found after the last scenario", lateFaults)
+		for name, f := range lateFaults {
+			t.Run(name, func(t *testing.T) { named(t, f, err) })
+		}
 	})
-	for name, test := range map[string]fault{
-		"operator without GetFunctionConfiguration": {func(s *Stack) {
-			operator(s, "lambda:GetFunctionConfiguration",
-				"lambda:GetFunction")
-		}, "the operator's policy: lambda:GetFunctionConfiguration of"},
-	} {
-		try(name, test, examining)
+}
+
+// fault is a fault of a stack, and a part of the error that reports it. do
+// reports whether the stack has what it changes.
+type fault struct {
+	do   func(*Stack) bool
+	want string
+}
+
+// replaced returns a change that replaces a text in a policy.
+func replaced(policy func(*Stack) *string, old, now string) func(*Stack) bool {
+	return func(s *Stack) bool {
+		p := policy(s)
+		before := *p
+		*p = strings.ReplaceAll(before, old, now)
+		return *p != before
 	}
-	tryAll("unneeded permissions for operating", examining, map[string]fault{
-		"operator with ListTables": {func(s *Stack) {
-			operator(s, `"dynamodb:DescribeTable"`, `"dynamodb:DescribeTable","dynamodb:ListTables"`)
-		}, "the operator's policy: statement InspectTable: no call needs action dynamodb:ListTables"},
-		"withdrawer with GetObjectVersion": {func(s *Stack) {
-			s.WithdrawPolicy = strings.ReplaceAll(s.WithdrawPolicy, `"s3:DeleteObjectVersion"`,
-				`["s3:DeleteObjectVersion","s3:GetObjectVersion"]`)
-		}, "the withdraw policy: statement RemoveArchives: no call needs action s3:GetObjectVersion"},
-	})
-	for name, test := range map[string]fault{
-		"no permission to read objects": {func(s *Stack) { replace(s, "s3:GetObject", "s3:GetObjectAcl") },
-			"function modules: s3:GetObject of arn:aws:s3:::"},
-		"no permission to read items": {func(s *Stack) {
-			replace(s, "dynamodb:GetItem",
-				"dynamodb:DescribeTable")
-		}, "function modules: dynamodb:GetItem of arn:aws:dynamodb:"},
-		"items of another function": {func(s *Stack) { replace(s, `"modules/*"`, `"mirror/*"`) },
-			"(dynamodb:LeadingKeys modules/"},
-		"operator without PutItem": {func(s *Stack) {
-			operator(s, "dynamodb:PutItem",
-				"dynamodb:UpdateItem")
-		}, "the operator's policy: dynamodb:PutItem of"},
-		"operator without ListBucket": {func(s *Stack) { operator(s, "s3:ListBucket", "s3:ListBuckets") },
-			"the operator's policy: reading a missing object: s3:ListBucket of"},
-		"missing route": {func(s *Stack) { delete(s.Routes, download) },
-			"no function has a route for GET /v1/modules/rehearsal/absent/null/1.0.0/download"},
-		"a route to another function": {func(s *Stack) { s.Routes[versions] = "discovery" },
-			"GET /v1/modules/rehearsal/absent/null/versions: 404"},
-		"wrong name of a variable": {func(s *Stack) {
-			env := s.Functions["modules"].Environment
-			env["LARDER_BUKET"] = env["LARDER_BUCKET"]
-			delete(env, "LARDER_BUCKET")
-		}, "LARDER_BUCKET"},
-		"missing route of another function": {func(s *Stack) {
-			delete(s.Routes,
-				"ANY /v1/mirror/{hostname}/{namespace}/{type}/{document}")
-		}, "no function has a route for GET /v1/mirror/registry.example.com/rehearsal/absent/index.json"},
-		"missing route of discovery": {func(s *Stack) { delete(s.Routes, "ANY /.well-known/terraform.json") },
-			"no function has a route for GET /.well-known/terraform.json"},
-		"invalid program": {func(s *Stack) {
-			s.Functions["modules"].Code = zipped(t, []byte("junk"))
-		}, "function modules: "},
-		"no program": {func(s *Stack) { s.Functions["modules"].Code = nil }, "function modules: zip"},
-	} {
-		try(name, test, brief)
-	}
-	tryAll("found after the last scenario", brief, map[string]fault{
-		"no permission to write logs": {func(s *Stack) { replace(s, "logs:PutLogEvents", "logs:GetLogEvents") },
-			"function modules: logs:PutLogEvents of"},
-		"unneeded permission": {func(s *Stack) {
-			replace(s, `"dynamodb:GetItem"`,
-				`["dynamodb:GetItem","dynamodb:Scan"]`)
-		}, "function modules: statement ReadItems: no call needs action dynamodb:Scan"},
-		"unneeded route": {func(s *Stack) { s.Routes["ANY /v2"] = "modules" },
-			"route ANY /v2: no request needs it"},
-	})
+}
+
+func ofModules(s *Stack) *string  { return &s.Functions["modules"].Policies[0] }
+func ofOperator(s *Stack) *string { return &s.OperatorPolicy }
+
+// useFaults are faults that end the use of a stack.
+var useFaults = map[string]fault{
+	"no permission to read objects": {
+		replaced(ofModules, "s3:GetObject", "s3:GetObjectAcl"), "function modules: s3:GetObject of arn:aws:s3:::",
+	},
+	"items of another function": {replaced(ofModules, `"modules/*"`, `"mirror/*"`), "(dynamodb:LeadingKeys modules/"},
+	"operator without ListBucket": {
+		replaced(ofOperator, "s3:ListBucket", "s3:ListBuckets"),
+		"the operator's policy: reading a missing object: s3:ListBucket of",
+	},
+	"missing route": {func(s *Stack) bool {
+		const download = "ANY /v1/modules/{namespace}/{name}/{system}/{version}/download"
+		_, found := s.Routes[download]
+		delete(s.Routes, download)
+		return found
+	}, "no function has a route for GET /v1/modules/rehearsal/absent/null/1.0.0/download"},
+	"wrong name of a variable": {func(s *Stack) bool {
+		env := s.Functions["modules"].Environment
+		env["LARDER_BUKET"] = env["LARDER_BUCKET"]
+		delete(env, "LARDER_BUCKET")
+		return env["LARDER_BUKET"] != ""
+	}, "LARDER_BUCKET"},
+	"no program": {func(s *Stack) bool { s.Functions["modules"].Code = nil; return true }, "function modules: zip"},
+}
+
+// lateFaults are faults that are all reported after the last scenario.
+var lateFaults = map[string]fault{
+	"no permission to write logs": {
+		replaced(ofModules, "logs:PutLogEvents", "logs:GetLogEvents"), "function modules: logs:PutLogEvents of",
+	},
+	"unneeded permission": {
+		replaced(ofModules, `"dynamodb:GetItem"`, `["dynamodb:GetItem","dynamodb:Scan"]`),
+		"function modules: statement ReadItems: no call needs action dynamodb:Scan",
+	},
+	"unneeded permission of the operator": {
+		replaced(ofOperator, `"dynamodb:DescribeTable"`, `"dynamodb:DescribeTable","dynamodb:ListTables"`),
+		"the operator's policy: statement InspectTable: no call needs action dynamodb:ListTables",
+	},
+	"unneeded route": {
+		func(s *Stack) bool { s.Routes["ANY /v2"] = "modules"; return true }, "route ANY /v2: no request needs it",
+	},
 }
 
 // Checkouts that share .tools do not share the folder of the older commit.
