@@ -534,8 +534,7 @@ func (p published) env(table string) map[string]string {
 	return env
 }
 
-// tableFaults are faults of DynamoDB. Of all readers, only the first one meets
-// each of them.
+// tableFaults are faults of DynamoDB. Only the first reader meets each of them.
 var tableFaults = []struct {
 	name  string
 	meets fault // nil: nobody listens

@@ -76,7 +76,7 @@ provider_installation {
 func TestInitRequests(t *testing.T) {
 	t.Parallel()
 	clients.Each(t, func(t *testing.T, c clients.Client) {
-		d := deploy(t) // of this client alone, to count its requests
+		d := deploy(t) // only of this client, to count its requests
 		configuration := d.project(t)
 		before := len(d.gateway.Requests())
 		if out, err := d.init(t.Context(), c, t.TempDir(), configuration); err != nil {

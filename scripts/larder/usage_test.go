@@ -70,7 +70,7 @@ func TestUsageOfFolder(t *testing.T) {
 	})
 }
 
-// Of a deployed registry, usage counts the downloads in its request log.
+// usage counts the downloads of a deployed registry in its request log.
 func TestUsageOfStack(t *testing.T) {
 	t.Parallel()
 	env := onStack(t, downloaded(time.Hour, "1.0.0", "ci"), downloaded(2*time.Hour, "1.0.0", "ci"),
