@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// pause stops a process until resume continues it.
-func pause(p *os.Process)  { _ = p.Signal(syscall.SIGSTOP) }
-func resume(p *os.Process) { _ = p.Signal(syscall.SIGCONT) }
-
 // cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
