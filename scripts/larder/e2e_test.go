@@ -27,6 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	inspection.RunIfChild()
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
+	silence = time.Hour                          // output does not depend on the time that a test takes
 	// Tests do not use the user's contexts. Scripts have their own.
 	if strings.HasSuffix(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), ".test") {
 		_ = os.Setenv("XDG_CONFIG_HOME", "/nonexistent")

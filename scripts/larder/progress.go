@@ -156,7 +156,10 @@ func (s *steps) stop() {
 	<-s.done
 }
 
-// waiting shows what the command waits for if that takes more than a second.
+// silence is how long work takes until waiting shows it.
+var silence = time.Second
+
+// waiting shows what the command waits for if that takes longer than silence.
 // The caller calls end when the work is done. It is for work that reports no
 // progress. A terminal gets a line with the seconds, which end removes. Other
 // outputs get one plain line.
@@ -172,19 +175,20 @@ func showWaiting(out io.Writer, width int, what string) (end func()) {
 		defer close(done)
 		ticks := time.NewTicker(time.Second)
 		defer ticks.Stop()
-		for seconds := 1; ; seconds++ {
+		for waited := time.Second; ; waited += time.Second {
 			select {
 			case <-ended:
-				if seconds > 1 && width > 0 {
+				if waited > silence && width > 0 {
 					fmt.Fprint(out, clearLine)
 				}
 				return
 			case <-ticks.C:
 			}
 			switch {
+			case waited < silence:
 			case width > 0:
-				fmt.Fprint(out, clearLine, terminal.CutEnd(fmt.Sprintf("%s… %d s", what, seconds), width-1))
-			case seconds == 1:
+				fmt.Fprint(out, clearLine, terminal.CutEnd(fmt.Sprintf("%s… %.0f s", what, waited.Seconds()), width-1))
+			case waited == silence:
 				fmt.Fprintln(out, what)
 			}
 		}

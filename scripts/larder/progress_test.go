@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// waiting prints one line after a second if there is no terminal.
+// waiting prints one line after a while if there is no terminal.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -18,11 +18,11 @@ func TestWaiting(t *testing.T) {
 		takes time.Duration
 		want  string
 	}{
-		"short":        {cli{}, 900 * time.Millisecond, ""},
-		"long":         {cli{}, 1100 * time.Millisecond, "counting\n"},
-		"longer":       {cli{}, 5500 * time.Millisecond, "counting\n"},
-		"with --quiet": {cli{quiet: true}, 5 * time.Second, ""},
-		"with --json":  {cli{json: true}, 5 * time.Second, ""},
+		"short":        {cli{}, silence - time.Millisecond, ""},
+		"long":         {cli{}, silence + time.Millisecond, "counting\n"},
+		"longer":       {cli{}, 5 * silence, "counting\n"},
+		"with --quiet": {cli{quiet: true}, 5 * silence, ""},
+		"with --json":  {cli{json: true}, 5 * silence, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,7 +47,7 @@ func TestWaitingOnTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		end := showWaiting(&out, 20, "counting downloads in CloudWatch Logs")
-		time.Sleep(2500 * time.Millisecond)
+		time.Sleep(silence + 1500*time.Millisecond)
 		end()
 		const clear = "\r\x1b[K"
 		want := clear + "counting downloads…" + clear + "counting downloads…" + clear
@@ -56,9 +56,9 @@ func TestWaitingOnTerminal(t *testing.T) {
 		}
 		out.Reset()
 		end = showWaiting(&out, 80, "counting")
-		time.Sleep(2500 * time.Millisecond)
+		time.Sleep(silence + 1500*time.Millisecond)
 		end()
-		want = clear + "counting… 1 s" + clear + "counting… 2 s" + clear
+		want = clear + "counting… 3600 s" + clear + "counting… 3601 s" + clear
 		if diff := cmp.Diff(want, out.String()); diff != "" {
 			t.Error(diff)
 		}
