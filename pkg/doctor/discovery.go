@@ -166,17 +166,17 @@ func (e *examination) explainFailure(u *url.URL, err error) (result, fix string)
 	if errors.Is(err, errIdle) {
 		return fmt.Sprintf(
 			"no byte arrived in %s",
-			e.idle,
+			idle,
 		), "check what " + e.quote(u.Host) + " is waiting for, and check the network on the way"
 	}
 	if errors.Is(err, errTooLong) {
 		return fmt.Sprintf("the answer has more than %d bytes",
 			maxAnswer), "check what is in front of the registry: no list of versions is that long"
 	}
-	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+	if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
 		return fmt.Sprintf(
 			"no answer in %s, after which clients give up",
-			e.timeout,
+			timeout,
 		), "check that no firewall blocks connections to " + e.quote(u.Host) + ", and check the registry's log"
 	}
 	return client.Reason(err), "check that " + e.quote(u.Host) + " is running with https, and that clients can reach it"

@@ -107,8 +107,6 @@ type Doctor struct {
 	Now func() time.Time
 	// Found is called with each step as soon as it is complete. It may be nil.
 	Found func(Step)
-
-	timeout, idle time.Duration // the defaults of clients if zero
 }
 
 // examination is the state of one call of [Doctor.Examine].
@@ -157,7 +155,6 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 	if d.Found == nil {
 		d.Found = func(Step) {}
 	}
-	d.timeout, d.idle = cmp.Or(d.timeout, timeout), cmp.Or(d.idle, idle)
 	d.Platform = registry.Platform{OS: cmp.Or(d.Platform.OS, runtime.GOOS), Arch: cmp.Or(d.Platform.Arch, runtime.GOARCH)}
 	e := &examination{Doctor: d, http: &http.Client{Transport: d.Transport, CheckRedirect: follow}, ctxErr: ctx.Err}
 	e.report.Host = host

@@ -94,6 +94,8 @@ func TestPulled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := shared
+			p.transport = shared.transport.Clone()
+			p.doctor.Transport = p.transport
 			p.doctor.Agent, p.doctor.Module, p.doctor.Provider = name, nil, nil
 			report := p.examine(t)
 			var steps []doctor.Step

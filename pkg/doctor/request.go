@@ -59,7 +59,7 @@ type answer struct {
 // send sends one GET request. It does not retry, because failures that clients
 // hide by retrying are findings.
 func (e *examination) send(ctx context.Context, u *url.URL, c credential) (*answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := e.request(ctx, u, c)
 	if err != nil {
@@ -270,7 +270,7 @@ func (e *examination) download(ctx context.Context, name string, u *url.URL, l l
 	f := &file{request: "GET " + e.shown(u)}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(e.idle, func() { cancel(errIdle) })
+	watch := time.AfterFunc(idle, func() { cancel(errIdle) })
 	defer watch.Stop()
 	fail := func(err error) *file {
 		result, fix := e.explainError(u, cmp.Or(context.Cause(ctx), err))
@@ -316,7 +316,7 @@ func (e *examination) download(ctx context.Context, name string, u *url.URL, l l
 	}
 	hash := sha256.New()
 	f.header, f.unpacked = response.Header, response.Uncompressed
-	f.size, err = io.Copy(io.MultiWriter(w, hash), io.LimitReader(watched{response.Body, watch, e.idle}, maxPackage))
+	f.size, err = io.Copy(io.MultiWriter(w, hash), io.LimitReader(watched{response.Body, watch}, maxPackage))
 	if err != nil {
 		return fail(err)
 	}
@@ -338,11 +338,10 @@ func (e *examination) encoded(name string, f *file) bool {
 type watched struct {
 	io.Reader
 	watch *time.Timer
-	idle  time.Duration
 }
 
 func (w watched) Read(b []byte) (int, error) {
-	w.watch.Reset(w.idle)
+	w.watch.Reset(idle)
 	return w.Reader.Read(b)
 }
 
