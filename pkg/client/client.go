@@ -68,7 +68,6 @@ type Client struct {
 	downloads *http.Client
 	uploads   *http.Client
 	discovery *disco.Disco
-	idle      time.Duration
 
 	transport http.RoundTripper
 	dials     bool          // whether transport was created by this package
@@ -99,7 +98,6 @@ func New(config *Config, userAgent string, transport http.RoundTripper) *Client 
 		metadata:  &http.Client{Transport: transport, CheckRedirect: redirect, Timeout: attemptTimeout},
 		downloads: &http.Client{Transport: transport, CheckRedirect: redirect},
 		uploads:   &http.Client{Transport: expecting(transport), CheckRedirect: stay},
-		idle:      idleTimeout,
 		transport: transport,
 		dials:     dials,
 	}

@@ -100,7 +100,7 @@ func (w *world) client(t *testing.T, environ ...string) *client.Client {
 		t.Fatal(err)
 	}
 	c := client.New(config, "larder/test", w.transport)
-	c.SetTimes(10*time.Second, time.Millisecond, 10*time.Second)
+	c.Wait = time.Millisecond
 	return c
 }
 
@@ -507,7 +507,7 @@ func TestPostThatCannotHaveArrived(t *testing.T) {
 				}
 				return response, err
 			}))
-			c.SetTimes(time.Second, time.Millisecond, time.Second)
+			c.Wait = time.Millisecond
 			service, err := c.ServiceAt("https://registry.example.com")
 			if err != nil {
 				t.Fatal(err)
@@ -728,7 +728,7 @@ func TestConnections(t *testing.T) {
 			why, hint := client.Untrusted(os.Getenv("SSL_CERT_FILE"), runtime.GOOS)
 			replace := []string{test.address, "HOST", why, "UNTRUSTED", hint, "HINT"}
 			c := client.New(nil, "larder/test", test.transport)
-			c.SetTimes(time.Second, time.Millisecond, 10*time.Second)
+			c.Wait = time.Millisecond
 			service, err := c.ServiceAt("https://" + test.address)
 			if err != nil {
 				t.Fatal(err)
@@ -1010,25 +1010,23 @@ func TestIdleDownload(t *testing.T) {
 			_, _ = io.WriteString(w, "content")
 			w.(http.Flusher).Flush()
 			hang(w, r)
-		}, registry.ErrUnavailable, 10 * time.Second},
-		"idle from the start": {hang, registry.ErrUnavailable, 10 * time.Second},
+		}, registry.ErrUnavailable, time.Minute},
+		"idle from the start": {hang, registry.ErrUnavailable, time.Minute},
 		"slow but steady": {func(w http.ResponseWriter, _ *http.Request) {
 			for range size {
 				_, _ = io.WriteString(w, "x")
 				w.(http.Flusher).Flush()
-				time.Sleep(9 * time.Second)
+				time.Sleep(59 * time.Second)
 			}
-		}, nil, size * 9 * time.Second},
+		}, nil, size * 59 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorldWithin(t, test.handler)
-				c := w.client(t)
-				c.SetTimes(10*time.Second, time.Millisecond, time.Second) // the last one is for metadata
 				var got bytes.Buffer
 				begin := time.Now()
-				err := c.Download(t.Context(), "https://registry.example.com/a.zip", &got, 1<<20, nil)
+				err := w.client(t).Download(t.Context(), "https://registry.example.com/a.zip", &got, 1<<20, nil)
 				check(t, texts, err, test.err)
 				if took := time.Since(begin); took != test.took {
 					t.Errorf("it took %s, want %s", took, test.took)

@@ -78,7 +78,7 @@ func (c *Client) download(
 	if token != "" {
 		svcauth.HostCredentialsToken(token).PrepareRequest(request.Request)
 	}
-	response, err := c.send(c.downloads, request, retry(true), func() { idle.Reset(c.idle) })
+	response, err := c.send(c.downloads, request, retry(true), func() { idle.Reset(idleTimeout) })
 	if err != nil {
 		return what.connectionError(ctx, err)
 	}
@@ -98,7 +98,7 @@ func (c *Client) download(
 	var size int64
 	body := steady{Reader: response.Body, rate: c.MinRate, now: time.Now}
 	for buffer := make([]byte, 64<<10); ; {
-		idle.Reset(c.idle)
+		idle.Reset(idleTimeout)
 		n, err := body.Read(buffer)
 		idle.Stop() // w may be slow
 		if size += int64(n); size > limit {
@@ -173,8 +173,8 @@ func (c *Client) watch(ctx context.Context) (watched context.Context, idle *time
 	if c.MinRate.Window > 0 {
 		kind = ErrSlow
 	}
-	idle = time.AfterFunc(c.idle, func() {
-		err := registry.Errorf(kind, "no bytes were transferred for %s", c.idle)
+	idle = time.AfterFunc(idleTimeout, func() {
+		err := registry.Errorf(kind, "no bytes were transferred for %s", idleTimeout)
 		cancel(failed{registry.WithHint(err, TryLater)})
 	})
 	return ctx, idle, func() {

@@ -12,11 +12,6 @@ import (
 	"github.com/larder-registry/larder/pkg/ipclass"
 )
 
-// SetTimes shortens the timeouts for tests.
-func (c *Client) SetTimes(idle, wait, attempt time.Duration) {
-	c.idle, c.Wait, c.metadata.Timeout = idle, wait, attempt
-}
-
 // Backoff returns the wait after the first attempt.
 func Backoff(response *http.Response) time.Duration { return backoff(firstWait, maxWait, 0, response) }
 

@@ -221,7 +221,6 @@ func (c *Client) confinedTo(to confinement, transport *http.Transport) *Client {
 	confined := New(config, c.agent, to.transport(transport, c.resolver))
 	confined.to = &to
 	confined.Wait, confined.MinRate = c.Wait, c.MinRate
-	confined.idle, confined.metadata.Timeout = c.idle, c.metadata.Timeout
 	if c.confined == nil {
 		c.confined = make(map[confinement]*Client)
 	}

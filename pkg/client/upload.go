@@ -61,7 +61,7 @@ func (c *Client) Upload(ctx context.Context, u Upload) error {
 			request.Header.Set(name, value)
 		}
 	}
-	body := &sending{upload: u, moved: func() { idle.Reset(c.idle) }}
+	body := &sending{upload: u, moved: func() { idle.Reset(idleTimeout) }}
 	if err := request.SetBody(body.begin); err != nil {
 		return err
 	}
