@@ -267,26 +267,28 @@ type pullTest struct {
 
 func (test pullTest) run(t *testing.T, document string) {
 	t.Helper()
-	p := newPuller(t, test.mode)
-	if test.prepare != nil {
-		test.prepare(t, p)
-	}
-	status, body, logged := p.request(t, document)
-	if status != test.status {
-		t.Errorf("status %d, want %d; logged %q", status, test.status, logged)
-	}
-	if body != test.body {
-		t.Errorf("body %q, want %q", body, test.body)
-	}
-	if test.logged == "" && logged != "" || !strings.Contains(logged, test.logged) {
-		t.Errorf("logged %q, want %q", logged, test.logged)
-	}
-	if strings.Contains(logged, "signature=") {
-		t.Errorf("logged a presigned URL: %s", logged)
-	}
-	if diff := cmp.Diff(test.calls, p.calls); diff != "" {
-		t.Errorf("calls (-want +got):\n%s", diff)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuller(t, test.mode)
+		if test.prepare != nil {
+			test.prepare(t, p)
+		}
+		status, body, logged := p.request(t, document)
+		if status != test.status {
+			t.Errorf("status %d, want %d; logged %q", status, test.status, logged)
+		}
+		if body != test.body {
+			t.Errorf("body %q, want %q", body, test.body)
+		}
+		if test.logged == "" && logged != "" || !strings.Contains(logged, test.logged) {
+			t.Errorf("logged %q, want %q", logged, test.logged)
+		}
+		if strings.Contains(logged, "signature=") {
+			t.Errorf("logged a presigned URL: %s", logged)
+		}
+		if diff := cmp.Diff(test.calls, p.calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
 }
 
 var errTable = fmt.Errorf("%w: the table is throttled", registry.ErrUnavailable)
@@ -341,13 +343,11 @@ func TestPullIndex(t *testing.T) {
 			}
 		}, status: 200, body: "1.0.0", calls: asked},
 		"worker is silent, and nothing is known": {prepare: func(_ testing.TB, p *puller) {
-			p.do, p.wait = silent, 20*time.Millisecond
-		}, status: 503, logged: "did not answer in time",
-			calls: []string{"policy", "known", "do index  until 20ms", "known", "listing"}},
+			p.do = silent
+		}, status: 503, logged: "did not answer in time", calls: append(slices.Clone(asked), "listing")},
 		"worker is silent, and the list is old": {prepare: func(t testing.TB, p *puller) {
-			p.do, p.wait = silent, 40*time.Millisecond
-			p.provider = looked(t, p, time.Hour, "1.0.0")
-		}, status: 200, body: "1.0.0", calls: []string{"policy", "known", "do index  until 40ms", "known"}},
+			p.do, p.provider = silent, looked(t, p, time.Hour, "1.0.0")
+		}, status: 200, body: "1.0.0", calls: asked},
 		"worker fails, and nothing is known": {prepare: func(_ testing.TB, p *puller) { p.do = fails },
 			status: 503, logged: "it cannot be invoked", calls: append(slices.Clone(asked), "listing")},
 		"worker fails, and the list is old": {prepare: func(t testing.TB, p *puller) {
@@ -499,9 +499,8 @@ func TestPullVersion(t *testing.T) {
 		"worker fails, and one platform is mirrored": {prepare: func(t testing.TB, p *puller) {
 			p.do, p.records = fails, []registry.MirrorVersion{record(t, "linux_amd64")}
 		}, status: 200, body: "linux_amd64 from mirror with 2 hashes", logged: "it cannot be invoked", calls: asked},
-		"worker is silent": {prepare: func(_ testing.TB, p *puller) { p.do, p.wait = silent, 20*time.Millisecond },
-			status: 503, logged: "did not answer in time",
-			calls: []string{"record", "policy", "known version", "do version 1.0.0 until 20ms", "known version"}},
+		"worker is silent": {prepare: func(_ testing.TB, p *puller) { p.do = silent },
+			status: 503, logged: "did not answer in time", calls: asked},
 		"table fails after the worker": {prepare: func(_ testing.TB, p *puller) {
 			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
 				p.pulledErr = errTable
