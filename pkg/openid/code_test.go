@@ -192,7 +192,7 @@ func TestExchangeTimeout(t *testing.T) {
 	if f.Client.Timeout < time.Second || f.Client.Timeout > 10*time.Second {
 		t.Errorf("timeout %v", f.Client.Timeout)
 	}
-	f.Client.Timeout = time.Millisecond
+	f.Client.Timeout, f.Client.Transport = time.Millisecond, new(http.Transport)
 	if _, err := f.Exchange(t.Context(), attempt, "c", ""); err == nil {
 		t.Error("no error")
 	}

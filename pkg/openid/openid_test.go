@@ -12,11 +12,14 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/patient"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 const configuration = "/.well-known/openid-configuration"
+
+func TestMain(m *testing.M) { patient.Run(m) }
 
 // testIssuer is an issuer whose documents a test changes.
 type testIssuer struct {
@@ -125,7 +128,7 @@ func TestWhereIssuersLead(t *testing.T) {
 			}
 			i.change, i.redirects = test.change, test.redirects
 			p := openid.NewProvider(i.URL)
-			p.Client.Transport = i.Client().Transport
+			p.Client.Transport = patient.Transport{RoundTripper: i.Client().Transport}
 			c, err := p.Configuration(t.Context())
 			if err == nil {
 				err = p.Get(t.Context(), "jwks_uri", c.Keys, &struct{}{})
@@ -135,7 +138,7 @@ func TestWhereIssuersLead(t *testing.T) {
 			}
 			record(err)
 			login := openid.Login{Issuer: i.URL, Client: "cli"}
-			_, err = openid.ServiceBy(&login, i.Client().Transport, clock.At(time.Now()))(t.Context())
+			_, err = openid.ServiceBy(&login, p.Client.Transport, clock.At(time.Now()))(t.Context())
 			if (err != nil) != test.login {
 				t.Errorf("login: %v", err)
 			}

@@ -25,12 +25,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/larder-registry/larder/internal/testkit/patient"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/session"
 )
+
+func TestMain(m *testing.M) { patient.Run(m) }
 
 // issuer is an OpenID Connect provider with one person, who signs in at once.
 type issuer struct {
