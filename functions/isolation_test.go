@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
@@ -65,17 +66,17 @@ func TestIsolation(t *testing.T) {
 func (u uploader) survives(t *testing.T) {
 	t.Helper()
 	m := registry.Module{Namespace: "acme", Name: "m", System: "null"}
-	result := func(inspect func() (int, []byte, error)) string {
+	result := func(inspect func() (int, []byte, error)) (answer string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		poll.Until(t, "the inspection ends", func() bool {
 			status, body, err := inspect()
-			if err != nil || time.Now().After(deadline) {
-				t.Fatalf("no result of the inspection: %d %s, %v", status, body, err)
+			if err != nil {
+				t.Fatalf("no result of the inspection: %v", err)
 			}
-			if status != http.StatusAccepted {
-				return fmt.Sprintf("%d %s", status, body)
-			}
-		}
+			answer = fmt.Sprintf("%d %s", status, body)
+			return status != http.StatusAccepted
+		})
+		return answer
 	}
 	for version, text := range map[string]string{
 		"0.0.1": "x = 1 " + strings.Repeat(")", 140_010) + "\ny = " + strings.Repeat("(", 140_000),
@@ -119,7 +120,6 @@ func serveUnchecked(t *testing.T, larder string) uploader {
 	data := filepath.Join(t.TempDir(), "data")
 	cmd := exec.CommandContext(t.Context(), larder, "serve", "--store", data, "--listen", "127.0.0.1:0", "--json")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 20 * time.Second
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

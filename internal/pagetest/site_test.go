@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/browser"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/nodejs"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/internal/testkit/showcase"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/local"
@@ -277,17 +277,13 @@ func evaluate[T any](p *person, expression string) (result T) {
 	return result
 }
 
-// wait waits until an expression of JavaScript is true, for at most 5 seconds.
+// wait waits until an expression of JavaScript is true.
 func (p *person) wait(expression string) {
 	p.t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		var is bool
+	poll.Until(p.t, expression, func() (is bool) {
 		// There is no document during a navigation.
-		if err := p.page.Evaluate(p.ctx, expression, &is); err == nil && is {
-			return
-		}
-	}
-	p.t.Fatalf("on %s: never %s", p.at(), expression)
+		return p.page.Evaluate(p.ctx, expression, &is) == nil && is
+	})
 }
 
 // logIn logs in with a token.

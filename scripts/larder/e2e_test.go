@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/inspection"
 )
 
@@ -76,16 +77,10 @@ func (l *serverLog) String() string {
 	return l.text.String()
 }
 
-// waitFor waits until the log contains a text. It fails the test after 30
-// seconds.
+// waitFor waits until the log contains a text.
 func (l *serverLog) waitFor(t *testing.T, text string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for ; !strings.Contains(l.String(), text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the log lacks %q:\n%s", text, l)
-		}
-	}
+	poll.Until(t, fmt.Sprintf("the log contains %q", text), func() bool { return strings.Contains(l.String(), text) })
 }
 
 // serve runs `larder serve` until the test ends.
@@ -103,7 +98,6 @@ func serveIn(t *testing.T, env []string, data string, args ...string) *server {
 		"larder",
 		append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--store", data}, args...)...)
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
-	s.cmd.WaitDelay = 20 * time.Second
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
@@ -130,13 +124,19 @@ func serveIn(t *testing.T, env []string, data string, args ...string) *server {
 // stop interrupts the server like Ctrl-C, and waits for its end.
 func (s *server) stop(t *testing.T) {
 	t.Helper()
+	s.end(t, os.Interrupt)
+}
+
+// end sends a signal to the server, and waits for its end.
+func (s *server) end(t *testing.T, signal os.Signal) {
+	t.Helper()
 	if s.cmd.ProcessState != nil {
 		return
 	}
-	if err := s.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Error(err)
 	}
-	if err := s.cmd.Wait(); err != nil && t.Context().Err() == nil {
+	if err := s.cmd.Wait(); err != nil && signal == os.Interrupt && t.Context().Err() == nil {
 		t.Errorf("larder serve does not end cleanly: %v\n%s", err, s.log)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -64,24 +65,17 @@ func opened(t testing.TB, data string) *local.Data {
 	return d
 }
 
-// waitForCopies waits until a version of each provider is mirrored. It fails the
-// test after 30 seconds.
+// waitForCopies waits until a version of each provider is mirrored.
 func waitForCopies(t *testing.T, d *local.Data, version string, addresses ...string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
 	for _, address := range addresses {
-		for ; ; time.Sleep(20 * time.Millisecond) {
+		poll.Until(t, address+" "+version+" is copied", func() bool {
 			_, err := d.Catalog.Mirror.Get(t.Context(), must(registry.ParseMirrorProvider(address)), parsed(version))
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, registry.ErrNotFound) {
+			if err != nil && !errors.Is(err, registry.ErrNotFound) {
 				t.Fatal(err)
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s %s is not copied", address, version)
-			}
-		}
+			return err == nil
+		})
 	}
 }
 
@@ -344,6 +338,34 @@ func TestPullThroughAccess(t *testing.T) {
 	}
 }
 
+// A server ends although clients wait for an origin that does not answer.
+func TestPullThroughInterrupted(t *testing.T) {
+	t.Parallel()
+	o, index := serveOrigin(t), "/v1/mirror/"+originHost+"/acme/note/index.json"
+	o.publish(t, "acme/note", "1.0.0", platforms()[0])
+	waiting := make(chan struct{}, 10)
+	proxy := o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+		if strings.HasSuffix(r.URL.Path, "/versions") {
+			waiting <- struct{}{}
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // a response could still arrive
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write(body)
+	})
+	server := servePulling(t, registry.PullOpen, map[string]string{originHost: proxy.URL}, authority(t, proxy))
+	done := make(chan int, 1)
+	go func() {
+		status, _, _ := server.try(t.Context(), index)
+		done <- status
+	}()
+	<-waiting
+	server.stop(t)
+	if status := <-done; status != http.StatusServiceUnavailable {
+		t.Errorf("the waiting client gets status %d, want %d", status, http.StatusServiceUnavailable)
+	}
+}
+
 // A running server applies a new policy at once, although it has answered a
 // client before.
 func TestPullThroughPolicySet(t *testing.T) {
@@ -357,13 +379,10 @@ func TestPullThroughPolicySet(t *testing.T) {
 		t.Errorf("without a policy: %d\n%s", status, body)
 	}
 	f.policy(t, pullPolicy(registry.PullClosed, map[string]string{originHost: o.upstream()}))
-	deadline := time.Now().Add(10 * time.Second)
-	for status, body := s.get(t, index); status != http.StatusOK; status, body = s.get(t, index) {
-		if time.Now().After(deadline) {
-			t.Fatalf("with a policy: %d\n%s", status, body)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	poll.Until(t, "it serves with a policy", func() bool {
+		status, _ := s.get(t, index)
+		return status == http.StatusOK
+	})
 }
 
 // get returns the response to a request to the server, which it trusts.

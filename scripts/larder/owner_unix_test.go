@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -259,7 +258,6 @@ func TestFileOfRoot(t *testing.T) {
 		"--listen", "127.0.0.1:0", "--store", "data")
 	server.Stderr = &log
 	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
-	server.WaitDelay = 20 * time.Second
 	stdout, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -11,11 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 )
 
 // serve accepts its folder as a path and with the prefix dir:. With --quiet it prints only its URL, besides its log.
@@ -91,13 +91,13 @@ func announced(t *testing.T, dir string, args ...string) string {
 	}
 	var address string
 	served := regexp.MustCompile(`https://(127\.0\.0\.1:[0-9]+)\b`)
-	for deadline := time.Now().Add(time.Minute); address == ""; time.Sleep(10 * time.Millisecond) {
-		if url := served.FindStringSubmatch(out.String()); url != nil {
+	poll.Until(t, "the server prints its URL", func() bool {
+		url := served.FindStringSubmatch(out.String())
+		if url != nil {
 			address = url[1]
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the server prints no URL:\n%s", log)
 		}
-	}
+		return url != nil
+	})
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", address)
 	if err != nil {
 		t.Fatalf("the server accepts no connection: %v\n%s", err, log)

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 )
 
 // marks is the variable of the folder in which the function leaves files. If it
@@ -69,22 +70,30 @@ const (
 	event = "Event"
 )
 
-// startActing starts an API with the function act, and returns it with the folder
-// of the marks.
-func startActing(t *testing.T, concurrency int, timeout time.Duration, permit func(string, string) error) (
-	*API, string,
-) {
+// startActing starts an API with the function act, and with hasty, which is the
+// same but has no time in its first process. It also returns the folder of the
+// marks.
+func startActing(t *testing.T, concurrency int, permit func(string, string) error) (*API, string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
+	start := func(ctx context.Context, name string, timeout time.Duration) (*Function, error) {
+		return StartFunction(ctx, name, self, map[string]string{marks: folder}, timeout)
+	}
+	timeout := time.Millisecond
 	api := StartAPI(context.Background(), APIOptions{ // t.Context ends before the cleanup
-		Functions: map[string]Deployed{"act": {Concurrency: concurrency,
-			Start: func(ctx context.Context) (*Function, error) {
-				return StartFunction(ctx, "act", self, map[string]string{marks: folder}, timeout)
-			}}},
+		Functions: map[string]Deployed{
+			"act": {Concurrency: concurrency, Start: func(ctx context.Context) (*Function, error) {
+				return start(ctx, "act", time.Hour)
+			}},
+			"hasty": {Concurrency: 1, Start: func(ctx context.Context) (*Function, error) {
+				defer func() { timeout = time.Hour }()
+				return start(ctx, "hasty", timeout)
+			}},
+		},
 		Permit: permit, RetryWait: time.Millisecond,
 	})
 	t.Cleanup(api.Close)
@@ -133,15 +142,15 @@ func request(ctx context.Context, api *API, kind, function, payload string, edit
 
 func TestInvoke(t *testing.T) {
 	t.Parallel()
-	api, _ := startActing(t, 1, time.Second, nil)
+	api, _ := startActing(t, 1, nil)
 	for _, test := range []struct{ name, function, event, want, failed string }{
 		{"response", "act", `"echo a"`, `"did echo a"`, ""},
 		{"function by its ARN", arn("act"), `"echo b"`, `"did echo b"`, ""},
 		{"error of the function", "act", `"fail a"`, `{"errorMessage":"refused","errorType":"errorString"}`, "Unhandled"},
 		{"process that exits", "act", `"exit"`, "Runtime.ExitError", "Unhandled"},
 		{"process after an exit", "act", `"echo c"`, `"did echo c"`, ""},
-		{"timeout", "act", `"wait never"`, "Sandbox.Timedout", "Unhandled"},
-		{"process after a timeout", "act", `"echo d"`, `"did echo d"`, ""},
+		{"timeout", "hasty", `"wait never"`, "Sandbox.Timedout", "Unhandled"},
+		{"process after a timeout", "hasty", `"echo d"`, `"did echo d"`, ""},
 	} {
 		got, err := request(t.Context(), api, waits, test.function, test.event, nil)
 		if err != nil {
@@ -162,7 +171,7 @@ func TestInvoke(t *testing.T) {
 // The errors of the API are those of Lambda, and the function does not run.
 func TestInvokeErrors(t *testing.T) {
 	t.Parallel()
-	api, _ := startActing(t, 1, time.Second, func(accessKey, function string) error {
+	api, _ := startActing(t, 1, func(accessKey, function string) error {
 		if function == "secret" {
 			return fmt.Errorf("%s may not invoke it", accessKey)
 		}
@@ -200,7 +209,7 @@ func TestInvokeErrors(t *testing.T) {
 
 func TestInvokeSignature(t *testing.T) {
 	t.Parallel()
-	api, _ := startActing(t, 1, time.Second, nil)
+	api, _ := startActing(t, 1, nil)
 	for _, test := range []struct {
 		name, want string
 		edit       func(*http.Request)
@@ -230,7 +239,7 @@ func TestInvokeSignature(t *testing.T) {
 // A request is rejected while all processes work. An event waits instead.
 func TestInvokeConcurrency(t *testing.T) {
 	t.Parallel()
-	api, folder := startActing(t, 2, 20*time.Second, nil)
+	api, folder := startActing(t, 2, nil)
 	done := make(chan error, 2)
 	for range 2 {
 		go func() {
@@ -242,9 +251,7 @@ func TestInvokeConcurrency(t *testing.T) {
 		}()
 	}
 	slots := api.pools["act"].slots
-	for until := time.Now().Add(10 * time.Second); len(slots) < 2 && time.Now().Before(until); {
-		time.Sleep(time.Millisecond)
-	}
+	poll.Until(t, "both processes work", func() bool { return len(slots) == 2 })
 	got, err := request(t.Context(), api, waits, "act", `"echo"`, nil)
 	if err != nil || got.code != "TooManyRequestsException" {
 		t.Errorf("a third request: %s, %v; want TooManyRequestsException", got.code, err)
@@ -276,7 +283,7 @@ func TestInvokeConcurrency(t *testing.T) {
 // An event that fails is sent three times, and then dropped.
 func TestInvokeRetries(t *testing.T) {
 	t.Parallel()
-	api, folder := startActing(t, 1, 10*time.Second, nil)
+	api, folder := startActing(t, 1, nil)
 	for _, payload := range []string{`"fail always"`, `"failonce once"`} {
 		if _, err := request(t.Context(), api, event, "act", payload, nil); err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ const (
 	testFiles     = 200
 	testDirectory = 256 << 10
 	testObjects   = 500
-	testStep      = 20 * time.Second
+	testStep      = time.Minute
 )
 
 // TestMain starts the origin, because git reads its authority from the
