@@ -29,10 +29,14 @@ func TestMain(m *testing.M) {
 	inspection.RunIfChild()
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
 	silence = time.Hour                          // output does not depend on the time that a test takes
-	// Tests do not use the user's contexts. Scripts have their own.
+	// Tests do not use the user's contexts, registries, credentials and CLI
+	// configuration. Scripts have their own contexts.
 	if strings.HasSuffix(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), ".test") {
 		_ = os.Setenv("XDG_CONFIG_HOME", "/nonexistent")
-		_ = os.Unsetenv("LARDER_CONTEXT")
+		_ = os.Setenv("TF_CLI_CONFIG_FILE", os.DevNull)
+		for _, name := range []string{"CONTEXT", "STORE", "REGISTRY", "TOKEN", "ID_TOKEN"} {
+			_ = os.Unsetenv("LARDER_" + name)
+		}
 	}
 	testscript.Main(m, map[string]func(){
 		"larder": main, "larder-in-8-days": mainIn8Days, "larder-killed": mainKilled, "uploader": uploader,

@@ -89,6 +89,7 @@ func announced(t *testing.T, dir string, args ...string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { t.Logf("larder serve:\n%s", log) })
 	var address string
 	served := regexp.MustCompile(`https://(127\.0\.0\.1:[0-9]+)\b`)
 	poll.Until(t, "the server prints its URL", func() bool {
