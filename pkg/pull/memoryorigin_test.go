@@ -276,11 +276,13 @@ type setup struct {
 	catalog *catalog.Catalog
 }
 
-// inBubble runs a test on a clock of its own, which begins now and stops while
-// anything runs.
+// inBubble runs a test on a clock of its own, which begins at noon tomorrow and
+// stops while anything runs.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	begin := time.Now().Round(0) // signing keys are not younger, and bubbles have a monotonic clock of their own
+	// Signing keys are not younger, and the time until the nightly check is the same on each run.
+	year, month, day := time.Now().Date()
+	begin := time.Date(year, month, day+1, 12, 0, 0, int(time.Second/2), time.Local) // leases end at whole seconds
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(begin))
 		test(t)
