@@ -32,6 +32,8 @@ const (
 	exact   = "# the documentation fills two messages\n"
 	noted   = "# the documentation has many notes\n"
 	nothing = "# the module cannot be documented\n"
+
+	environment = "# the notes are the environment\n"
 )
 
 // document replaces the extraction of documentation in this test's program, and
@@ -45,6 +47,8 @@ func document(ctx context.Context, name string, sources map[string][]byte) (extr
 		return extract.Document{}, ctx.Err()
 	}
 	switch text {
+	case environment:
+		d.Notes = os.Environ()
 	case dies:
 		fmt.Fprintln(os.Stderr, "documenting failed")
 		os.Exit(2)
@@ -102,6 +106,21 @@ func TestDocument(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestEnvironment checks that a child has none of the parent's environment,
+// which can contain credentials.
+func TestEnvironment(t *testing.T) { // not parallel, because it sets a variable
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	packed := pack(t, environment)
+	found, err := inspection.Process{}.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"LARDER_INSPECTION_CHILD=1", "GOTRACEBACK=none"}
+	if diff := cmp.Diff(want, found.Document.Notes); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
@@ -170,6 +189,20 @@ func TestCanceledDocument(t *testing.T) {
 		}
 		if len(found.Document.Data)+len(found.Document.Notes) > 0 {
 			t.Errorf("%T: got documentation %+v", inspector, found.Document)
+		}
+	}
+}
+
+// TestInvalidRequests checks that the parent rejects requests that a child
+// cannot need.
+func TestInvalidRequests(t *testing.T) {
+	t.Parallel()
+	for _, request := range []string{
+		fmt.Sprintf(`{"read":{"offset":0,"length":%d}}`, inspection.MaxRead+1), `{"read":{"offset":0,"length":-1}}`,
+		`{"read":{"offset":-1,"length":1}}`, `{}`,
+	} {
+		if err := inspection.Answer(request + "\n"); err == nil || !strings.Contains(err.Error(), "invalid request") {
+			t.Errorf("%s: got error %v", request, err)
 		}
 	}
 }

@@ -6,14 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/docs/extract"
 )
 
-// MaxPart is the largest number of bytes of documentation in a message.
-const MaxPart = maxPart
+const (
+	// MaxPart is the largest number of bytes of documentation in a message.
+	MaxPart = maxPart
+	// MaxRead is the largest number of bytes that a child requests.
+	MaxRead = maxRead
+)
 
 // SetDocument replaces the extraction of documentation.
 func SetDocument(f func(context.Context, string, map[string][]byte) (extract.Document, error)) {
@@ -24,6 +29,17 @@ func SetDocument(f func(context.Context, string, map[string][]byte) (extract.Doc
 func ReceiveDocument(sent io.Reader) extract.Document {
 	return receiveDocument(bufio.NewReaderSize(sent, maxLine))
 }
+
+// Answer answers the lines that a child sends, until the first error.
+func Answer(lines string) error {
+	c := &running{in: discard{io.Discard}, out: io.NopCloser(strings.NewReader(lines))}
+	_, err := c.converse(assignment{}, strings.NewReader("source"), newStopwatch(time.Minute, func() {}))
+	return err
+}
+
+type discard struct{ io.Writer }
+
+func (discard) Close() error { return nil }
 
 // Converse runs both ends of a conversation in this process, with read as the
 // work of the child. It reports which of them has taken longer than a timeout.

@@ -77,6 +77,41 @@ func testLookupsAtOnce(t *testing.T, callers, want int) {
 	})
 }
 
+// Look-ups that find no room in the process leave the room of their caller to
+// others.
+func TestLookupsWithoutRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := pull.NewLookups()
+		enter := func(caller string) (func(), error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			return l.Enter(requestlog.NewContext(ctx, &requestlog.Entry{Caller: caller}))
+		}
+		var leave []func()
+		for i := range 32 {
+			done, err := enter(fmt.Sprint("ci-", i%4))
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave = append(leave, done)
+		}
+		for range 16 {
+			if _, err := enter("ci-0"); err == nil {
+				t.Fatal("there is room for one more")
+			}
+		}
+		for _, done := range leave[1:] {
+			done()
+		}
+		for i := range 15 {
+			if _, err := enter("ci-0"); err != nil {
+				t.Fatalf("look-up %d: %v", i+2, err)
+			}
+		}
+	})
+}
+
 // Look-ups of providers that do not exist are limited. Those of providers that
 // exist are not.
 func TestLookupsOfMissingProviders(t *testing.T) {
