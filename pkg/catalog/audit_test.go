@@ -22,10 +22,7 @@ import (
 func trail(t testing.TB, c *catalog.Catalog, since time.Time) []string {
 	t.Helper()
 	var all []string
-	for e, err := range c.Audit(t.Context(), since) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for e := range each(t, c.Audit(t.Context(), since)) {
 		version := ""
 		if e.Version != nil {
 			version = " " + e.Version.String()
@@ -77,17 +74,9 @@ func TestAudit(t *testing.T) {
 		message string
 		hide    bool
 	}{{"use 2.0.0", false}, {"leaks", true}, {"", false}} {
-		if _, err := c.Modules.Deprecate(ctx, vpc, &first, catalog.Deprecation{
-			Message: d.message, Hide: d.hide, By: "dee",
-		}); err != nil {
-			t.Fatal(err)
-		}
+		deprecate(t, c.Modules, vpc, &first, catalog.Deprecation{Message: d.message, Hide: d.hide, By: "dee"})
 	}
-	if _, err := c.Providers.Deprecate(ctx, inventory, nil, catalog.Deprecation{
-		Message: "use acme/stock", By: "dee",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	deprecate(t, c.Providers, inventory, nil, catalog.Deprecation{Message: "use acme/stock", By: "dee"})
 	if err := c.AddToken(ctx, "dig", registry.Token{
 		ID: "dig", Name: "ci", Scopes: []string{"read:**", "publish:modules/acme"}, CreatedBy: "tom",
 	}); err != nil {
@@ -108,29 +97,19 @@ func TestAudit(t *testing.T) {
 	}
 
 	want := []string{
-		"rob: remove-key keys/acme/A: Releases",
-		"rob: revoke-token tokens/dig: ci: read:** publish:modules/acme",
+		"rob: remove-key keys/acme/A: Releases", "rob: revoke-token tokens/dig: ci: read:** publish:modules/acme",
 		"tom: create-token tokens/dig: ci: read:** publish:modules/acme",
-		"dee: deprecate providers/acme/inventory: use acme/stock",
-		"dee: undeprecate modules/acme/vpc/aws 1.0.0:",
-		"dee: hide modules/acme/vpc/aws 1.0.0: leaks",
-		"dee: deprecate modules/acme/vpc/aws 1.0.0: use 2.0.0",
-		"eve: document modules/acme/vpc/aws 1.0.0: sha256:d0c",
-		"mia: mirror " + random.Path() + " 3.0.0: linux_386",
-		"mia: mirror " + random.Path() + " 3.0.0: linux_amd64",
-		"token ci: publish providers/acme/inventory 1.0.0:",
-		"kay: replace-key keys/acme/A: Releases",
-		"kay: add-key keys/acme/A: Releases",
-		"somebody: publish modules/acme/vpc/aws 0.0.0:",
-		"somebody: publish modules/acme/vpc/aws 1.0.0:",
+		"dee: deprecate providers/acme/inventory: use acme/stock", "dee: undeprecate modules/acme/vpc/aws 1.0.0:",
+		"dee: hide modules/acme/vpc/aws 1.0.0: leaks", "dee: deprecate modules/acme/vpc/aws 1.0.0: use 2.0.0",
+		"eve: document modules/acme/vpc/aws 1.0.0: sha256:d0c", "mia: mirror " + random.Path() + " 3.0.0: linux_386",
+		"mia: mirror " + random.Path() + " 3.0.0: linux_amd64", "token ci: publish providers/acme/inventory 1.0.0:",
+		"kay: replace-key keys/acme/A: Releases", "kay: add-key keys/acme/A: Releases",
+		"somebody: publish modules/acme/vpc/aws 0.0.0:", "somebody: publish modules/acme/vpc/aws 1.0.0:",
 	}
 	if diff := cmp.Diff(want, trail(t, c, began)); diff != "" {
 		t.Error(diff)
 	}
-	for e, err := range c.Audit(ctx, time.Time{}.AddDate(2000, 0, 0)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for e := range each(t, c.Audit(ctx, time.Time{}.AddDate(2000, 0, 0))) {
 		if e.At.Before(began) || e.At.After(time.Now()) {
 			t.Errorf("an entry has the time %v", e.At)
 		}
@@ -227,10 +206,7 @@ func TestAuditForged(t *testing.T) {
 		}
 	}
 	var got, problems []string
-	for e, err := range c.Audit(t.Context(), began) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for e := range each(t, c.Audit(t.Context(), began)) {
 		got = append(got, fmt.Sprintf("zero time: %t, by: %q, problem: %t", e.At.IsZero(), e.By, e.Problem != ""))
 		if e.Problem != "" {
 			_, reason, _ := strings.Cut(e.Problem, ": ") // without the name of the item
@@ -245,12 +221,9 @@ func TestAuditForged(t *testing.T) {
 		}
 	}
 	want := []string{
-		`zero time: false, by: "", problem: true`,
-		`zero time: false, by: "", problem: true`,
-		`zero time: false, by: "early", problem: false`,
-		`zero time: false, by: "somebody", problem: false`,
-		`zero time: true, by: "", problem: true`,
-		`zero time: true, by: "", problem: true`,
+		`zero time: false, by: "", problem: true`, `zero time: false, by: "", problem: true`,
+		`zero time: false, by: "early", problem: false`, `zero time: false, by: "somebody", problem: false`,
+		`zero time: true, by: "", problem: true`, `zero time: true, by: "", problem: true`,
 		`zero time: true, by: "", problem: true`,
 	}
 	slices.Sort(got)
@@ -322,16 +295,10 @@ func TestAuditTrail(t *testing.T) {
 	}
 	publish(t, c, module(t, "acme/vpc/aws"), record(t, "1.0.0", "a"))
 	var newest, oldest []registry.AuditEntry
-	for e, err := range c.Audit(t.Context(), time.Time{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for e := range each(t, c.Audit(t.Context(), time.Time{})) {
 		newest = append(newest, e)
 	}
-	for e, err := range c.AuditTrail(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for e := range each(t, c.AuditTrail(t.Context())) {
 		oldest = append(oldest, e)
 	}
 	slices.Reverse(newest)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -80,6 +81,21 @@ func listed(t testing.TB, c *catalog.Catalog, m registry.Module) string {
 	return fmt.Sprint(versions.All())
 }
 
+// each yields the values of a sequence, which must have no error.
+func each[T any](t testing.TB, all iter.Seq2[T, error]) iter.Seq[T] {
+	t.Helper()
+	return func(yield func(T) bool) {
+		for v, err := range all {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
 func TestPublishModule(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -147,10 +163,7 @@ func TestModules(t *testing.T) {
 		"none": "",
 	} {
 		var got strings.Builder
-		for m, err := range c.Modules.Summaries(t.Context(), namespace) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for m := range each(t, c.Modules.Summaries(t.Context(), namespace)) {
 			fmt.Fprintf(&got, "%s %s %s, ", m.Address, m.Latest, m.Description)
 		}
 		if got.String() != want {
@@ -163,35 +176,36 @@ func TestModules(t *testing.T) {
 // it again makes it visible.
 func TestPublishFails(t *testing.T) {
 	t.Parallel()
-	vpc := module(t, "acme/vpc/aws")
-	for _, done := range []bool{false, true} {
-		for _, before := range []string{"nothing", "[1.0.0]"} {
-			for at := int64(1); ; at++ {
-				table := open(t)
-				good := catalog.New(table)
-				if before != "nothing" {
-					publish(t, good, vpc, record(t, "1.0.0", "a"))
-				}
-				faulty := &tabletest.Faulty{Table: table, FailAt: at, Done: done}
-				_, _, err := put(t.Context(), catalog.New(faulty).Modules, vpc, record(t, "1.1.0", "b"))
-				if err == nil {
-					break // there are no more calls
-				}
-				if !errors.Is(err, tabletest.ErrFault) {
-					t.Fatal(err)
-				}
-				_, err = good.Modules.Get(t.Context(), vpc, record(t, "1.1.0", "b").Version)
-				visible := err == nil
-				if inListing := listed(t, good, vpc) != before; inListing != visible || visible && !done {
-					t.Errorf("call %d failed: record visible %v, listed %s", at, visible, listed(t, good, vpc))
-				}
-				if _, _, err := put(t.Context(), good.Modules, vpc, record(t, "1.1.0", "b")); err != nil {
-					t.Errorf("call %d failed, and publishing again: %v", at, err)
-				}
-				if got, want := listed(t, good, vpc), strings.Replace(
-					"[1.1.0 "+before[1:], "[1.1.0 othing", "[1.1.0]", 1,
-				); got != want {
-					t.Errorf("call %d failed, then listed: %s, want %s", at, got, want)
+	for _, before := range []struct {
+		versions             []string
+		listed, latest, then string
+	}{{nil, "nothing", "", "[1.1.0]"}, {[]string{"1.0.0"}, "[1.0.0]", "1.0.0", "[1.1.0 1.0.0]"}} {
+		for _, done := range []bool{false, true} {
+			for _, k := range kinds(t) {
+				for at := int64(1); ; at++ {
+					table := open(t)
+					good := withKey(t, table)
+					k.publishes(t, good, before.versions...)
+					err := k.publish(t.Context(), catalog.New(&tabletest.Faulty{Table: table, FailAt: at, Done: done}), "1.1.0")
+					if err == nil {
+						if at < 3 {
+							t.Errorf("%s: publishing makes %d calls", k.name, at-1)
+						}
+						break
+					}
+					if !errors.Is(err, tabletest.ErrFault) {
+						t.Fatal(err)
+					}
+					switch err := k.read(t.Context(), good, parseVersion(t, "1.1.0")); {
+					case err == nil && done:
+						k.has(t, good, before.then, "1.1.0", "[]")
+					case errors.Is(err, registry.ErrNotFound):
+						k.has(t, good, before.listed, before.latest, "[]")
+					default:
+						t.Errorf("%s: call %d failed, and then reading: %v", k.name, at, err)
+					}
+					k.publishes(t, good, "1.1.0")
+					k.has(t, good, before.then, "1.1.0", "[]")
 				}
 			}
 		}

@@ -49,9 +49,7 @@ func publishStates(t testing.TB, c *catalog.Catalog) registry.Module {
 	}
 	hidden := parseVersion(t, "1.0.1")
 	d := catalog.Deprecation{Message: "old", Hide: true, By: "ada"}
-	if _, err := c.Modules.Deprecate(t.Context(), vpc, &hidden, d); err != nil {
-		t.Fatal(err)
-	}
+	deprecate(t, c.Modules, vpc, &hidden, d)
 	withdraw(t, c, vpc, "0.1.0")
 	withdraw(t, c, vpc, "2.0.0-rc.1")
 	return vpc
@@ -101,8 +99,7 @@ func TestContents(t *testing.T) {
 			if diff := cmp.Diff(got.Records, records); diff != "" {
 				t.Errorf("Records (-Contents +Records):\n%s", diff)
 			}
-			if diff := cmp.Diff([]string{"1.0.0", "1.0.1", "1.1.0+build.7", "2.0.0-rc.1"},
-				numbersOf(t, records)); diff != "" {
+			if diff := cmp.Diff([]string{"1.0.0", "1.0.1", "1.1.0+build.7", "2.0.0-rc.1"}, numbersOf(t, records)); diff != "" {
 				t.Errorf("records (-want +got):\n%s", diff)
 			}
 			if !records[asked[2]].Hidden {

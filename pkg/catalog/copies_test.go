@@ -44,10 +44,7 @@ func TestCopies(t *testing.T) {
 		t.Errorf("the record of the original (-want +got):\n%s", diff)
 	}
 	entries := func(c *catalog.Catalog) (all []string) {
-		for e, err := range c.AuditTrail(ctx) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for e := range each(t, c.AuditTrail(ctx)) {
 			all = append(all, fmt.Sprintf("%s %s %s %s: %s", e.By, e.Action, e.Subject, e.Version, e.Detail))
 		}
 		return all

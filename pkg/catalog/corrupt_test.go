@@ -133,35 +133,27 @@ func TestMissingItems(t *testing.T) {
 			[]string{"read 1.0.0", "records", "deprecate 1.0.0", "deprecate", "publish 1.2.0"},
 		},
 	}
-	for name, k := range kinds(t) {
-		unreadable, err := protocol.Compress(badListings[name])
+	for _, k := range kinds(t) {
+		unreadable, err := protocol.Compress(badListings[k.name])
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, test := range tests {
-			t.Run(fmt.Sprint(name, " ", test.damaged), func(t *testing.T) {
+			t.Run(fmt.Sprint(k.name, " ", test.damaged), func(t *testing.T) {
 				t.Parallel()
 				table := open(t)
 				c := withKey(t, table)
 				path := k.address.Path()
-				if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
-					t.Fatal(err)
-				}
+				k.publishes(t, c, "1.0.0")
 				before, err := table.Get(t.Context(), catalog.Key{Partition: path, Sort: listing})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
-					t.Fatal(err)
-				}
+				k.publishes(t, c, "1.1.0")
 				for _, item := range test.damaged {
 					switch item {
 					case entry:
-						catalogue := "catalog/acme"
-						if name == "mirror" {
-							catalogue = "catalog/mirror"
-						}
-						remove(t, table, catalogue, path)
+						remove(t, table, k.catalog, path)
 					case older:
 						replace(t, table, path, listing, before.Data)
 					case bad:
@@ -180,7 +172,7 @@ func TestMissingItems(t *testing.T) {
 					{test.fine, func(err error) bool { return err == nil }},
 				} {
 					for _, call := range is.calls {
-						if name == "mirror" && strings.HasPrefix(call, "deprecate") {
+						if k.name == "mirror" && strings.HasPrefix(call, "deprecate") {
 							continue
 						}
 						if err := k.do(t, c, call); !is.as(err) {
@@ -197,11 +189,10 @@ func TestMissingItems(t *testing.T) {
 // withdrawn.
 func TestInvalidRecords(t *testing.T) {
 	t.Parallel()
-	for name, k := range kinds(t) {
+	for _, k := range kinds(t) {
 		for what, change := range map[string]func(text string) string{
 			"another's": func(text string) string {
-				return strings.ReplaceAll(text, k.address.Path(),
-					k.address.Path()+"x")
+				return strings.ReplaceAll(text, k.address.Path(), k.address.Path()+"x")
 			},
 			"another version's":    func(text string) string { return strings.ReplaceAll(text, "1.0.0", "1.1.0") },
 			"its objects are":      func(text string) string { return strings.ReplaceAll(text, "/1.0.0/", "/1.1.0/") },
@@ -217,15 +208,11 @@ func TestInvalidRecords(t *testing.T) {
 			"no file name":         func(text string) string { return replaced(text, `"filename":"[^"]*"`, `"filename":""`) },
 			"no h1":                func(text string) string { return replaced(text, `"h1":"[^"]*"`, `"h1":"zh:1"`) },
 		} {
-			t.Run(name+", "+what, func(t *testing.T) {
+			t.Run(k.name+", "+what, func(t *testing.T) {
 				t.Parallel()
 				table := open(t)
 				c := withKey(t, table)
-				for _, v := range []string{"1.0.0", "1.2.0"} {
-					if err := k.publish(t.Context(), c, v); err != nil {
-						t.Fatal(err)
-					}
-				}
+				k.publishes(t, c, "1.0.0", "1.2.0")
 				const sort = "version/1.0.0"
 				item, err := table.Get(t.Context(), catalog.Key{Partition: k.address.Path(), Sort: sort})
 				if err != nil {

@@ -20,10 +20,7 @@ func TestDetails(t *testing.T) {
 		publish(t, c, vpc, record(t, n, ""))
 	}
 	hidden, withdrawn := record(t, "1.0.1", "").Version, record(t, "2.0.0-rc.1", "").Version
-	if _, err := c.Modules.Deprecate(t.Context(), vpc, &hidden,
-		catalog.Deprecation{Message: "old", Hide: true, By: "ada"}); err != nil {
-		t.Fatal(err)
-	}
+	deprecate(t, c.Modules, vpc, &hidden, catalog.Deprecation{Message: "old", Hide: true, By: "ada"})
 	if _, _, err := c.Modules.Withdraw(t.Context(), vpc, withdrawn, registry.Withdrawal{By: "ada"}, false); err != nil {
 		t.Fatal(err)
 	}

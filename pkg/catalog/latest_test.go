@@ -86,10 +86,7 @@ func entryOf(t testing.TB, a registry.Address, version string) registry.Summary 
 func latestIs(t testing.TB, c *catalog.Catalog, latest string, versions ...string) {
 	t.Helper()
 	var got registry.Summary
-	for s, err := range c.Modules.Summaries(t.Context(), "acme") {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s := range each(t, c.Modules.Summaries(t.Context(), "acme")) {
 		got = s
 	}
 	vpc := module(t, "acme/vpc/aws")
@@ -138,9 +135,7 @@ func TestLatestModule(t *testing.T) {
 			deprecates := func(v, message string, hide bool) func() {
 				return func() {
 					n, d := parseVersion(t, v), catalog.Deprecation{Message: message, Hide: hide, By: "ada"}
-					if _, err := c.Modules.Deprecate(t.Context(), vpc, &n, d); err != nil {
-						t.Fatal(err)
-					}
+					deprecate(t, c.Modules, vpc, &n, d)
 				}
 			}
 			for _, step := range []struct {
@@ -184,9 +179,7 @@ func TestLatestDeprecated(t *testing.T) {
 	deprecates := func(v *registry.Version, message string, hide bool) func() {
 		return func() {
 			d := catalog.Deprecation{Message: message, Hide: hide, By: "ada"}
-			if _, err := c.Modules.Deprecate(t.Context(), vpc, v, d); err != nil {
-				t.Fatal(err)
-			}
+			deprecate(t, c.Modules, vpc, v, d)
 		}
 	}
 	one, two := parseVersion(t, "1.0.0"), parseVersion(t, "2.0.0")
@@ -245,10 +238,7 @@ func TestLatestProvider(t *testing.T) {
 	latestIs := func(latest string, versions ...string) {
 		t.Helper()
 		var got registry.Summary
-		for s, err := range c.Providers.Summaries(t.Context(), "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for s := range each(t, c.Providers.Summaries(t.Context(), "")) {
 			got = s
 		}
 		entry := entryOf(t, inventory, latest)
@@ -289,10 +279,7 @@ func TestLatestProvider(t *testing.T) {
 	withdraw(t, c, inventory, "1.1.0")
 	latestIs("")
 
-	for s, err := range c.Mirror.Summaries(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s := range each(t, c.Mirror.Summaries(t.Context(), "")) {
 		want := registry.Summary{Address: random.String(), Latest: parseVersion(t, "1.0.0"), PublishedAt: newest}
 		if diff := cmp.Diff(want, s); diff != "" {
 			t.Errorf("mirrored provider's entry (-want +got):\n%s", diff)

@@ -3,16 +3,13 @@ package catalog_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -111,10 +108,7 @@ func TestPublishProvider(t *testing.T) {
 	// A module in the same namespace has its own listing.
 	publish(t, c, module(t, "acme/vpc/aws"), record(t, "1.0.0", "x"))
 	var summaries []string
-	for s, err := range c.Providers.Summaries(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for s := range each(t, c.Providers.Summaries(t.Context(), "")) {
 		summaries = append(summaries, s.Address+" "+s.Latest.String())
 	}
 	if fmt.Sprint(summaries) != "[acme/inventory 1.10.0]" {
@@ -127,36 +121,23 @@ func TestPublishProvider(t *testing.T) {
 	}
 }
 
-// Concurrent publishers all succeed, and no version or deprecation is lost.
-func TestProviderPublishersAtOnce(t *testing.T) {
+// A version is not published if its signing key is removed between the last
+// read and the write.
+func TestKeyRemovedDuringPublish(t *testing.T) {
 	t.Parallel()
-	c := catalog.New(open(t))
-	addKeys(t, c)
-	publishProvider(t, c, inventory, providerRecord(t, "0.1.0", "A"))
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			if _, _, err := put(
-				t.Context(), c.Providers, inventory, providerRecord(t, fmt.Sprintf("1.%d.0", i), "A"),
-			); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Go(func() {
-		v := providerRecord(t, "0.1.0", "A").Version
-		if _, err := c.Providers.Deprecate(t.Context(), inventory, &v, catalog.Deprecation{
-			Message: "old", By: "ada",
-		}); err != nil {
+	table := open(t)
+	c := withKey(t, table)
+	racing := catalog.New(&between{Table: table, do: func() {
+		if err := c.RemoveSigningKey(t.Context(), "acme", "A", "rob"); err != nil {
 			t.Error(err)
 		}
-	})
-	group.Wait()
-	want := "1.7.0; 1.6.0; 1.5.0; 1.4.0; 1.3.0; 1.2.0; 1.1.0; 1.0.0; 0.1.0; " +
-		"Provider acme/inventory 0.1.0 is deprecated: old"
-	if got := listedProvider(t, c, inventory); got != want {
-		t.Error(got)
+	}})
+	if _, _, err := put(
+		t.Context(), racing.Providers, inventory, providerRecord(t, "1.0.0", "A"),
+	); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("publishing: %v, want ErrInvalid", err)
 	}
+	kinds(t)[1].has(t, c, "nothing", "", "[]")
 }
 
 func TestDeprecateProvider(t *testing.T) {
@@ -405,49 +386,6 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// If any call of the table fails, a version of a provider is stored completely
-// or not at all, and so is a deprecation.
-func TestProviderFailsAtEachCall(t *testing.T) {
-	t.Parallel()
-	for call := int64(1); ; call++ {
-		table := open(t)
-		good := catalog.New(table)
-		addKeys(t, good)
-		publishProvider(t, good, inventory, providerRecord(t, "1.0.0", "A"))
-		v := providerRecord(t, "1.0.0", "A").Version
-		faulty := catalog.New(&tabletest.Faulty{Table: table, FailAt: call})
-		_, _, err1 := put(t.Context(), faulty.Providers, inventory, providerRecord(t, "1.1.0", "A"))
-		_, err2 := faulty.Providers.Deprecate(t.Context(), inventory, &v, catalog.Deprecation{Message: "old", By: "ada"})
-		if err1 == nil && err2 == nil {
-			if call < 6 {
-				t.Errorf("%d calls", call-1)
-			}
-			break
-		}
-		versions, err := good.Providers.All(t.Context(), inventory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stored := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool {
-			return r.Version.String() == "1.1.0"
-		})
-		deprecated := slices.ContainsFunc(versions, func(r registry.ProviderVersion) bool { return r.Deprecated != "" })
-		got := listedProvider(t, good, inventory)
-		if strings.Contains(got, "1.1.0") != stored {
-			t.Errorf("call %d: 1.1.0 is stored: %t, but the listing is %s", call, stored, got)
-		}
-		if strings.Contains(got, "deprecated") != deprecated {
-			t.Errorf("call %d: a version is deprecated: %t, but the listing is %s", call, deprecated, got)
-		}
-		if stored != (err1 == nil) {
-			t.Errorf("call %d: 1.1.0 is stored: %t, but Publish returns %v", call, stored, err1)
-		}
-		if deprecated != (err2 == nil) {
-			t.Errorf("call %d: a version is deprecated: %t, but Deprecate returns %v", call, deprecated, err2)
-		}
-	}
-}
-
 // The total size of the messages of deprecated versions is bounded, since the
 // entry contains all of them.
 func TestDeprecationsAreBounded(t *testing.T) {
@@ -482,10 +420,7 @@ func TestDeprecateAgain(t *testing.T) {
 	publishProvider(t, c, inventory, providerRecord(t, "1.0.0", "A"))
 	first := record(t, "1.0.0", "").Version
 	entries := func() (n int) {
-		for _, err := range c.Audit(t.Context(), time.Time{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for range each(t, c.Audit(t.Context(), time.Time{})) {
 			n++
 		}
 		return n

@@ -13,10 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/larder-registry/larder/internal/testkit/awstest"
-	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -25,18 +22,9 @@ import (
 // writes to a partition that the function that fetches providers may not write.
 func onEach(t *testing.T, test func(t *testing.T, table catalog.Table)) {
 	t.Helper()
-	for name, open := range map[string]func(*testing.T) catalog.Table{
-		"memory": func(*testing.T) catalog.Table { return new(tabletest.Memory) },
-		"SQLite": func(t *testing.T) catalog.Table { return open(t) },
-		"DynamoDB": func(t *testing.T) catalog.Table {
-			emulator, err := dynamodbtest.Start(t.Context(), "larder")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(emulator.Close)
-			return dynamodb.New(awstest.Config(emulator.URL), "larder")
-		},
-	} {
+	opens := tables()
+	opens["memory"] = func(testing.TB) catalog.Table { return new(tabletest.Memory) }
+	for name, open := range opens {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			table := open(t)
@@ -64,20 +52,6 @@ func (p permitted) Write(ctx context.Context, changes ...catalog.Change) error {
 		}
 	}
 	return p.Table.Write(ctx, changes...)
-}
-
-// damage replaces the data of an item.
-func damage(t *testing.T, table catalog.Table, partition, sort, data string) {
-	t.Helper()
-	k := catalog.Key{Partition: partition, Sort: sort}
-	items, err := table.Snapshot(t.Context(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change := catalog.Change{Key: k, Revision: items[0].Revision, Data: []byte(data), Expires: items[0].Expires}
-	if err := table.Write(t.Context(), change); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // found returns what the mirror found at an origin, at a time.
@@ -187,7 +161,7 @@ func TestDamagedPulled(t *testing.T) {
 			if err := m.UpdatePulled(t.Context(), random, set(found(now))); err != nil {
 				t.Fatal(err)
 			}
-			damage(t, table, "mirror/pulled", random.String(), data)
+			replace(t, table, "mirror/pulled", random.String(), []byte(data))
 			if _, err := m.Pulled(t.Context(), random); !errors.Is(err, registry.ErrCorrupt) {
 				t.Errorf("%s: %v, want ErrCorrupt", name, err)
 			}
@@ -206,7 +180,7 @@ func TestDamagedPulled(t *testing.T) {
 			}
 		}
 		for name, data := range map[string]string{"no document": "{", "empty": ""} {
-			damage(t, table, random.Path(), "pulled/1.0.0", data)
+			replace(t, table, random.Path(), "pulled/1.0.0", []byte(data))
 			if _, err := m.PulledVersion(t.Context(), random, v.Version); !errors.Is(err, registry.ErrCorrupt) {
 				t.Errorf("version, %s: %v, want ErrCorrupt", name, err)
 			}
@@ -217,7 +191,7 @@ func TestDamagedPulled(t *testing.T) {
 		if _, err := m.PulledVersion(t.Context(), random, v.Version); err != nil {
 			t.Errorf("version, after it was replaced: %v", err)
 		}
-		damage(t, table, "mirror/origins", "example.com", "{")
+		replace(t, table, "mirror/origins", "example.com", []byte("{"))
 		if _, err := m.OriginService(t.Context(), "example.com"); !errors.Is(err, registry.ErrCorrupt) {
 			t.Errorf("service: %v, want ErrCorrupt", err)
 		}
@@ -252,12 +226,9 @@ func TestAllPulled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		damage(t, table, "mirror/pulled", strings.TrimSuffix(random.String(), random.Type)+"b", "{")
+		replace(t, table, "mirror/pulled", strings.TrimSuffix(random.String(), random.Type)+"b", []byte("{"))
 		var got []string
-		for p, err := range m.AllPulled(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for p := range each(t, m.AllPulled(t.Context())) {
 			got = append(got, p.Address[strings.LastIndex(p.Address, "/")+1:])
 		}
 		if diff := cmp.Diff([]string{"a", "c"}, got); diff != "" {
@@ -348,7 +319,7 @@ func TestPulledVersion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		damage(t, table, random.Path(), "pulled/1.0.0+build", string(item.Data))
+		replace(t, table, random.Path(), "pulled/1.0.0+build", item.Data)
 		if _, err := m.PulledVersion(t.Context(), random, want.Version); !errors.Is(err, registry.ErrCorrupt) {
 			t.Errorf("the document of another version: %v, want ErrCorrupt", err)
 		}
@@ -441,7 +412,7 @@ func TestBackOff(t *testing.T) {
 			t.Errorf("a failure after a success: until %s, %v, want an hour after %s", until, err, now)
 		}
 		now = until
-		damage(t, table, "mirror/leases/work", "lease", "{")
+		replace(t, table, "mirror/leases/work", "lease", []byte("{"))
 		if got, err := m.BackedOff(t.Context(), "work", begin); err != nil || !got.IsZero() {
 			t.Errorf("with a damaged item, it waits until %s, %v", got, err)
 		}
@@ -601,7 +572,7 @@ func TestDamagedPullBudget(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, table catalog.Table) {
 		now := time.Now().UTC()
-		damage(t, table, "mirror/budget", now.Format(time.DateOnly), "{")
+		replace(t, table, "mirror/budget", now.Format(time.DateOnly), []byte("{"))
 		err := catalog.New(table).Mirror.SpendPullBudget(t.Context(), registry.DefaultPullBudget, now, 1, 1)
 		if !errors.Is(err, registry.ErrCorrupt) {
 			t.Errorf("%v, want ErrCorrupt", err)

@@ -38,17 +38,15 @@ func (b *between) Write(ctx context.Context, changes ...catalog.Change) error {
 // deprecations and publishes do not restore any of them.
 func TestDeprecateWhileWithdrawing(t *testing.T) {
 	t.Parallel()
-	for name, k := range kinds(t) {
-		if name == "mirror" {
+	for _, k := range kinds(t) {
+		if k.name == "mirror" {
 			continue
 		}
 		for _, sort := range []string{"", "listing", "version/1.0.0"} {
 			for _, all := range []bool{false, true} {
 				table := open(t)
 				c := withKey(t, table)
-				if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
-					t.Fatal(err)
-				}
+				k.publishes(t, c, "1.0.0")
 				b := &between{Table: table, do: func() {
 					withdraw(t, c, k.address, "1.0.0")
 					if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
@@ -75,13 +73,36 @@ func TestDeprecateWhileWithdrawing(t *testing.T) {
 				}
 				b.once.Do(b.do) // if the key is not read
 				if all && err != nil || !all && !errors.Is(err, registry.ErrWithdrawn) {
-					t.Errorf("%s, before %q: %v", name, sort, err)
+					t.Errorf("%s, before %q: %v", k.name, sort, err)
 				}
 				if err := k.read(t.Context(), c, first); !errors.Is(err, registry.ErrWithdrawn) {
-					t.Errorf("%s, before %q: the version exists again: %v", name, sort, err)
+					t.Errorf("%s, before %q: the version exists again: %v", k.name, sort, err)
 				}
 				k.has(t, c, "[1.1.0]", "1.1.0", "[1.0.0]")
 			}
+		}
+	}
+}
+
+// A change of a record changes the entry even if the latest version stays, so
+// that a rebuild that has read the previous record fails.
+func TestEntryChangesWithRecord(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds(t) {
+		table := open(t)
+		c := withKey(t, table)
+		revision := func(version string) int64 {
+			if err := k.publish(t.Context(), c, version); err != nil {
+				t.Fatal(err)
+			}
+			item, err := table.Get(t.Context(), catalog.Key{Partition: k.catalog, Sort: k.address.Path()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return item.Revision
+		}
+		if revision("2.0.0") == revision("1.0.0") {
+			t.Errorf("%s: an earlier version does not change the entry", k.address)
 		}
 	}
 }
@@ -92,9 +113,7 @@ func TestRebuildWhileWithdrawing(t *testing.T) {
 	for _, k := range kinds(t) {
 		table := open(t)
 		c := withKey(t, table)
-		if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
-			t.Fatal(err)
-		}
+		k.publishes(t, c, "1.0.0")
 		remove(t, table, k.address.Path(), "listing")
 		b := &between{Table: table, do: func() { withdraw(t, c, k.address, "1.0.0") }}
 		if rebuilt, err := k.rebuild(t.Context(), catalog.New(b)); err != nil || !rebuilt {
@@ -109,15 +128,9 @@ func TestRebuildWhileWithdrawing(t *testing.T) {
 func TestDeprecatedPublishAgain(t *testing.T) {
 	t.Parallel()
 	c := withKey(t, open(t))
-	k := kinds(t)["provider"]
-	if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{
-		Message: "use another", By: "dora",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	k := kinds(t)[1]
+	k.publishes(t, c, "1.0.0")
+	deprecate(t, c.Providers, inventory, nil, catalog.Deprecation{Message: "use another", By: "dora"})
 	withdraw(t, c, inventory, "1.0.0")
 	if _, err := c.Providers.Deprecate(t.Context(), inventory, nil, catalog.Deprecation{
 		Message: "use it", By: "dora",
@@ -130,12 +143,20 @@ func TestDeprecatedPublishAgain(t *testing.T) {
 	}); !errors.Is(err, registry.ErrWithdrawn) {
 		t.Errorf("a withdrawn version of an address without listed versions: %v", err)
 	}
-	if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
-		t.Fatal(err)
-	}
+	k.publishes(t, c, "1.1.0")
 	k.has(t, c, "[1.1.0]", "1.1.0", "[1.0.0]")
 	if got := listedProvider(t, c, inventory); got != "1.1.0; Provider acme/inventory is deprecated: use another" {
 		t.Error(got)
+	}
+}
+
+// deprecate deprecates a version, or all versions of an address.
+func deprecate[A registry.Address, R registry.Record](
+	t testing.TB, versions catalog.Versions[A, R], a A, n *registry.Version, d catalog.Deprecation,
+) {
+	t.Helper()
+	if _, err := versions.Deprecate(t.Context(), a, n, d); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -152,13 +173,14 @@ func remove(t testing.TB, table catalog.Table, partition, sort string) {
 	}
 }
 
-// replace replaces the data of an item.
+// replace replaces the data of an item, or adds the item.
 func replace(t testing.TB, table catalog.Table, partition, sort string, data []byte) {
 	t.Helper()
-	key := catalog.Key{Partition: partition, Sort: sort}
-	item, err := table.Get(t.Context(), key)
+	k := catalog.Key{Partition: partition, Sort: sort}
+	items, err := table.Snapshot(t.Context(), k)
 	if err == nil {
-		err = table.Write(t.Context(), catalog.Change{Key: key, Revision: item.Revision, Data: data})
+		change := catalog.Change{Key: k, Revision: items[0].Revision, Data: data, Expires: items[0].Expires}
+		err = table.Write(t.Context(), change)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -170,36 +192,23 @@ func replace(t testing.TB, table catalog.Table, partition, sort string, data []b
 // version is withdrawn, it does not list the version.
 func TestRebuildStaleWhileWithdrawing(t *testing.T) {
 	t.Parallel()
-	for name, k := range kinds(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			table := open(t)
-			c := withKey(t, table)
-			if err := k.publish(t.Context(), c, "1.0.0"); err != nil {
-				t.Fatal(err)
-			}
-			catalogOf := "catalog/acme"
-			if name == "mirror" {
-				catalogOf = "catalog/mirror"
-			}
-			path := k.address.Path()
-			before, err := table.Snapshot(t.Context(), catalog.Key{Partition: path, Sort: "listing"}, catalog.Key{
-				Partition: catalogOf, Sort: path,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := k.publish(t.Context(), c, "1.1.0"); err != nil {
-				t.Fatal(err)
-			}
-			for _, item := range before {
-				replace(t, table, item.Partition, item.Sort, item.Data)
-			}
-			b := &between{Table: table, do: func() { withdraw(t, c, k.address, "1.1.0") }}
-			if _, err := k.rebuild(t.Context(), catalog.New(b)); err != nil {
-				t.Error(err)
-			}
-			k.has(t, c, "[1.0.0]", "1.0.0", "[1.1.0]")
+	eachKind(t, func(t *testing.T, k kind, table catalog.Table, c *catalog.Catalog) {
+		k.publishes(t, c, "1.0.0")
+		path := k.address.Path()
+		before, err := table.Snapshot(t.Context(), catalog.Key{Partition: path, Sort: "listing"}, catalog.Key{
+			Partition: k.catalog, Sort: path,
 		})
-	}
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.publishes(t, c, "1.1.0")
+		for _, item := range before {
+			replace(t, table, item.Partition, item.Sort, item.Data)
+		}
+		b := &between{Table: table, do: func() { withdraw(t, c, k.address, "1.1.0") }}
+		if _, err := k.rebuild(t.Context(), catalog.New(b)); err != nil {
+			t.Error(err)
+		}
+		k.has(t, c, "[1.0.0]", "1.0.0", "[1.1.0]")
+	})
 }

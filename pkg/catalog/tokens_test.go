@@ -56,9 +56,7 @@ func TestTokenNamesAtOnce(t *testing.T) {
 	errs := make(chan error)
 	const writers = 8
 	for i := range writers {
-		go func() {
-			errs <- c.AddToken(ctx, fmt.Sprint(i), registry.Token{ID: fmt.Sprint(i), Name: "ci"})
-		}()
+		go func() { errs <- c.AddToken(ctx, fmt.Sprint(i), registry.Token{ID: fmt.Sprint(i), Name: "ci"}) }()
 	}
 	made := 0
 	for range writers {

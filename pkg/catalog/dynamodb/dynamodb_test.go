@@ -3,6 +3,7 @@ package dynamodb_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -89,6 +90,36 @@ func TestStoredForm(t *testing.T) {
 		}
 		if _, isText := out.Item["data"].(*types.AttributeValueMemberS); isText != (sort == "json") {
 			t.Errorf("%s is stored as %T", sort, out.Item["data"])
+		}
+	}
+}
+
+// Reads return what the last write stored.
+func TestConsistentReads(t *testing.T) {
+	t.Parallel()
+	var body string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent, _ := io.ReadAll(r.Body)
+		body = string(sent)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer server.Close()
+	table := dynamodb.New(config(server.URL), "larder")
+	for name, read := range map[string]func() error{
+		"Get": func() error {
+			_, err := table.Get(t.Context(), catalog.Key{Partition: "p", Sort: "s"})
+			return err
+		},
+		"Query": func() error {
+			_, err := table.Query(t.Context(), catalog.Query{Partition: "p"})
+			return err
+		},
+	} {
+		if err := read(); err != nil && !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(body, `"ConsistentRead":true`) {
+			t.Errorf("%s sends %s", name, body)
 		}
 	}
 }

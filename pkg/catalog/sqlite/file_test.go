@@ -121,10 +121,8 @@ func TestReplaced(t *testing.T) {
 		"log removed": func(path string) error { return os.Remove(path + "-wal") },
 		"overwritten": func(path string) error { return os.WriteFile(path, other, 0o600) },
 		"emptied":     func(path string) error { return os.Truncate(path, 0) },
-		"replaced": func(path string) error {
-			return errors.Join(os.Remove(path), os.WriteFile(path, other, 0o600))
-		},
-		"moved": func(path string) error { return os.Rename(path, path+".old") },
+		"replaced":    func(path string) error { return errors.Join(os.Remove(path), os.WriteFile(path, other, 0o600)) },
+		"moved":       func(path string) error { return os.Rename(path, path+".old") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
