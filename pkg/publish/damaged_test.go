@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -52,10 +51,7 @@ func TestPublishAgainOverDamage(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
 		b := empty(t)
-		key, err := builds.Signer()
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := signer(t)
 		b.addKey(t, key)
 		m, p := module(t, "1.0.0", "a"), newRelease(t, "1.0.0", "linux_amd64").provider()
 		mirrored := registry.MirrorProvider{Hostname: "registry.example.com", Provider: inventory}

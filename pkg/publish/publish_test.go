@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
-	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
@@ -403,26 +401,6 @@ func TestDamaged(t *testing.T) {
 	checkDamage(t, "a module", err)
 }
 
-// TestBuildMetadata checks that versions that only differ in build metadata are
-// the same version.
-func TestBuildMetadata(t *testing.T) {
-	t.Parallel()
-	b := embedded(t)
-	for version, want := range map[string]error{"1.0.0+a": nil, "2.0.0": nil} {
-		if _, err := b.publisher().Module(t.Context(), module(t, version, "a")); !errors.Is(err, want) {
-			t.Errorf("%s: %v", version, err)
-		}
-	}
-	for _, version := range []string{"1.0.0", "1.0.0+b", "2.0.0+a"} {
-		if _, err := b.publisher().Module(t.Context(), module(t, version, "a")); !errors.Is(err, registry.ErrExists) {
-			t.Errorf("%s: %v", version, err)
-		}
-	}
-	if n := b.objects(t); n != 2*perModule {
-		t.Errorf("%d objects, want %d: a rejected module was uploaded", n, 2*perModule)
-	}
-}
-
 func TestDescription(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"two\nlines", "\x1b[31mred", strings.Repeat("x", 1001)} {
@@ -509,23 +487,13 @@ func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 			}
 		}
 	}
-	calls := int64(1)
-	for ; ; calls++ {
+	for name, done := range map[string]bool{"the write of the table": false, "answer lost": true} {
 		b := empty(t)
 		p := b.publisher()
-		p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: calls})
-		if !check(fmt.Sprint("call ", calls, " of the table"), b, p) {
-			break
+		p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: 2, Done: done})
+		if !check(name, b, p) {
+			t.Errorf("%s: it does not fail", name)
 		}
-	}
-	if calls-1 != 2 {
-		t.Errorf("a publish makes %d calls of the table, want a read and a write", calls-1)
-	}
-	b := empty(t)
-	p := b.publisher()
-	p.Catalog = catalog.New(&tabletest.Faulty{Table: b.table, FailAt: calls - 1, Done: true})
-	if !check("answer lost", b, p) {
-		t.Error("the last call does not fail")
 	}
 }
 
@@ -606,48 +574,6 @@ func TestPublishInBetween(t *testing.T) {
 	}
 }
 
-func TestPublishersAtOnce(t *testing.T) {
-	t.Parallel()
-	onBoth(t, publishersAtOnce)
-}
-
-func publishersAtOnce(t *testing.T, empty func(*testing.T) backend) {
-	const publishers = 20
-	b := empty(t)
-	var wait sync.WaitGroup
-	for i := range publishers {
-		m := module(t, fmt.Sprintf("1.%d.0", i), "same")
-		wait.Go(func() {
-			if _, err := b.publisher().Module(t.Context(), m); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	if got := b.versions(t); strings.Count(got, " ") != publishers-1 {
-		t.Errorf("versions: %s", got)
-	}
-	errs := make([]error, publishers)
-	for i := range publishers {
-		m := module(t, "2.0.0", fmt.Sprint("content ", i))
-		wait.Go(func() { _, errs[i] = b.publisher().Module(t.Context(), m) })
-	}
-	wait.Wait()
-	won := 0
-	for i, err := range errs {
-		var different *releases.ExistsError
-		switch {
-		case err == nil:
-			won++
-		case !errors.As(err, &different):
-			t.Errorf("publisher %d: %v", i, err)
-		}
-	}
-	if won != 1 {
-		t.Errorf("%d of %d publishers of one version won", won, publishers)
-	}
-}
-
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -679,10 +605,7 @@ func TestSameAsPrepared(t *testing.T) {
 		t.Errorf("%+v, %v", dry, err)
 	}
 	b := embedded(t)
-	key, err := builds.Signer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := signer(t)
 	id := b.addKey(t, key)
 	r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
 	prepared, err := new(releases.Preparer).Provider(t.Context(), r.provider())

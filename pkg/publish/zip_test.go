@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -34,10 +33,7 @@ func TestDamagedZip(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
 		t.Helper()
-		key, err := builds.Signer()
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := signer(t)
 		r, path := largeZip(t)
 		whole, err := os.ReadFile(path)
 		if err != nil {
@@ -83,10 +79,7 @@ func TestDamagedZip(t *testing.T) {
 // store reads it.
 func TestHashedOnTheWay(t *testing.T) {
 	t.Parallel()
-	key, err := builds.Signer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := signer(t)
 	r, path := largeZip(t)
 	info, err := os.Stat(path)
 	if err != nil {
@@ -113,10 +106,7 @@ func TestHashedOnTheWay(t *testing.T) {
 // TestStoredAlready checks that stored zips are read but not sent.
 func TestStoredAlready(t *testing.T) {
 	t.Parallel()
-	key, err := builds.Signer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := signer(t)
 	r, _ := largeZip(t)
 	b := embedded(t)
 	b.addKey(t, key)
@@ -138,10 +128,7 @@ func TestStoredAlready(t *testing.T) {
 // rejected, whether it or another publisher's zip is stored.
 func TestZipThatChanges(t *testing.T) {
 	t.Parallel()
-	key, err := builds.Signer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := signer(t)
 	for name, change := range map[string]func(zip []byte) []byte{
 		"in its directory": func(zip []byte) []byte {
 			at := bytes.LastIndex(zip, []byte("PK\x01\x02"))

@@ -121,9 +121,7 @@ func TestUploadHasNoWords(t *testing.T) {
 			token, files, a := d.token(t, both), secretModule(t), announce(secretModule(t))
 			a.Description = "about " + secret
 			u := &upload{testAPI: d, token: token, path: module1, files: files}
-			d.send(
-				t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", a,
-			).into(t, http.StatusCreated, &u.Begun)
+			d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", a).into(t, http.StatusCreated, &u.Begun)
 			u.putAll(t).inspectAll(t)
 			end(t, u)
 			items := 0
@@ -280,9 +278,7 @@ func TestSameDocumentation(t *testing.T) {
 func TestUndocumented(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	d.faults.inspected = func(f *inspection.Found) {
-		f.Document = extract.Document{Notes: []string{extract.Failed}}
-	}
+	d.faults.inspected = func(f *inspection.Found) { f.Document = extract.Document{Notes: []string{extract.Failed}} }
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
 	for range 2 {
 		var published protocol.Published

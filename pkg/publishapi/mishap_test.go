@@ -37,7 +37,7 @@ func TestCommitCrashes(t *testing.T) {
 		kept     int
 		visible  bool
 	}{
-		"before any object is permanent":     {func(f *faults) { f.keep = func() error { return errDied } }, 2, 0, false},
+		"before any object is permanent":     {func(f *faults) { f.keep = func(string) error { return errDied } }, 2, 0, false},
 		"between the objects and the record": {func(f *faults) { f.publish = func() error { return errDied } }, 2, 4, false},
 		"between the record and the response": {func(f *faults) {
 			f.published = func() error { return errDied }
@@ -129,7 +129,7 @@ func TestAbortInBetween(t *testing.T) {
 	texts := golden.New(t)
 	d := open(t)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
-	d.faults.keep = func() error {
+	d.faults.keep = func(string) error {
 		u.abort(t).into(t, http.StatusNoContent, nil)
 		return nil
 	}
@@ -241,9 +241,7 @@ func TestFailingReads(t *testing.T) {
 		"a break in the middle":    breaking(20, reset),
 		"an unexpected end":        breaking(20, io.ErrUnexpectedEOF),
 		"an early end": func(f *faults) {
-			f.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) {
-				return &broken{stored, 20, io.EOF}, nil
-			}
+			f.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) { return &broken{stored, 20, io.EOF}, nil }
 		},
 		"no time": breaking(20, context.DeadlineExceeded),
 	} {

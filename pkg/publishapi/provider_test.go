@@ -98,9 +98,7 @@ func TestPublishProvider(t *testing.T) {
 	).refused(t, texts, http.StatusConflict)
 	a := announce(r)
 	a.Protocols = []string{"6.0"}
-	d.send(
-		t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", a,
-	).refused(t, texts, http.StatusConflict)
+	d.send(t, token, http.MethodPost, protocol.PublishPath+provider1+"/uploads", a).refused(t, texts, http.StatusConflict)
 	// Without its key nobody can install the version, so publishing it again is
 	// an error.
 	if err := d.catalog.RemoveSigningKey(t.Context(), "acme", key, "ada"); err != nil {
@@ -125,9 +123,7 @@ func TestRejectedReleases(t *testing.T) {
 	zip, arm := named(linux+".zip"), named("linux_arm64.zip")
 	good := newRelease(t)
 	elf := append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x3e\x00"), make([]byte, 64)...)
-	holding := func(data []byte) func(release) {
-		return func(r release) { r[zip] = data; r.sign(t, signer) }
-	}
+	holding := func(data []byte) func(release) { return func(r release) { r[zip] = data; r.sign(t, signer) } }
 	zipOf := func(names ...string) func(release) {
 		files := make(map[string]string)
 		for _, name := range names {
@@ -144,9 +140,7 @@ func TestRejectedReleases(t *testing.T) {
 			r.resign(t, signer)
 		}
 	}
-	again := func(change func(release)) func(release) {
-		return func(r release) { change(r); r.sign(t, signer) }
-	}
+	again := func(change func(release)) func(release) { return func(r release) { change(r); r.sign(t, signer) } }
 	for _, test := range []struct {
 		name   string
 		change func(release)
@@ -255,6 +249,25 @@ func TestChangedObjects(t *testing.T) {
 	}
 	if d.visible(t) != before {
 		t.Error("something is visible of it")
+	}
+}
+
+// A file that changes until it is permanent is not published.
+func TestChangedBeforeKeep(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
+	d.faults.keep = func(key string) error {
+		if strings.HasSuffix(key, "/vpc.tar.gz") {
+			d.overwrite(t, key, []byte("other"))
+		}
+		return nil
+	}
+	if a := u.commit(t); a.status != http.StatusConflict {
+		t.Errorf("status %d, want 409: %s", a.status, a.body)
+	}
+	if _, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("the version: %v, want ErrNotFound", err)
 	}
 }
 

@@ -448,149 +448,130 @@ func TestFaults(t *testing.T) {
 	texts := golden.New(t)
 	const linux = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
 	const signature = "terraform-provider-inventory_1.0.0_SHA256SUMS.sig"
-	type answers = func(http.ResponseWriter, *http.Request) bool
+	const put, inspect = "put " + linux, "inspect " + linux
+	type (
+		answers = func(http.ResponseWriter, *http.Request) bool
+		counts  = map[string]int
+	)
 	tests := map[string]struct {
-		kind   string
-		from   int // the first and the last request of the kind that get this response
-		to     int
+		kind   string // of the requests that get this response at first
+		times  int
 		answer answers
 		err    error // nil if the release is published
 		not    error
-		counts map[string]int
+		counts counts
 	}{
-		"broken upload": {
-			kind: "put " + linux, from: 1, to: 2, answer: breaks, counts: map[string]int{"put " + linux: 3, "begin": 1},
+		"broken upload":   {kind: put, times: 2, answer: breaks, counts: counts{put: 3, "begin": 1}},
+		"unavailable":     {kind: put, times: 1, answer: status(503, ""), counts: counts{put: 2}},
+		"in another's":    {kind: put, times: 1, answer: xml(409, "ConditionalRequestConflict"), counts: counts{put: 2}},
+		"slow connection": {kind: put, times: 1, answer: xml(400, "RequestTimeout"), counts: counts{put: 2}},
+		"broken for good": {
+			kind: put, times: 99, answer: breaks, err: registry.ErrUnavailable,
+			counts: counts{put: 3, "begin": 1, inspect: 0, "abort": 0},
 		},
-		"unavailable": {
-			kind: "put " + linux, from: 1, to: 1, answer: status(503, ""), counts: map[string]int{"put " + linux: 2},
-		},
-		"in another's": {
-			kind: "put " + linux, from: 1, to: 1, answer: xml(409, "ConditionalRequestConflict"),
-			counts: map[string]int{"put " + linux: 2},
-		},
-		"slow connection": {
-			kind: "put " + linux, from: 1, to: 1, answer: xml(400, "RequestTimeout"),
-			counts: map[string]int{"put " + linux: 2},
-		},
-		"broken for good": {kind: "put " + linux, from: 1, to: 99, answer: breaks, err: registry.ErrUnavailable,
-			counts: map[string]int{"put " + linux: 3, "begin": 1, "inspect " + linux: 0, "abort": 0}},
-		"other bytes": {kind: "put " + linux, from: 1, to: 99, answer: xml(
+		"other bytes": {kind: put, times: 99, answer: xml(
 			400, "XAmzContentChecksumMismatch",
-		), err: registry.ErrInvalid,
-			counts: map[string]int{"put " + linux: 1, "abort": 0}},
+		), err: registry.ErrInvalid, counts: counts{put: 1, "abort": 0}},
 		"slow for good": {
-			kind: "put " + linux, from: 1, to: 99, answer: xml(400, "RequestTimeout"), err: registry.ErrInvalid,
-			counts: map[string]int{"abort": 0},
+			kind: put, times: 99, answer: xml(400, "RequestTimeout"), err: registry.ErrInvalid, counts: counts{"abort": 0},
 		},
 		"refused by a proxy": {
-			kind: "inspect " + linux, from: 1, to: 99, answer: status(403, ""), err: registry.ErrForbidden,
-			counts: map[string]int{"abort": 0},
+			kind: inspect, times: 99, answer: status(403, ""), err: registry.ErrForbidden, counts: counts{"abort": 0},
 		},
-		"expired": {kind: "put " + linux, from: 1, to: 1, answer: xml(403, "AccessDenied"),
-			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 0}},
+		"expired": {kind: put, times: 1, answer: xml(403, "AccessDenied"), counts: counts{put: 2, "begin": 2, "abort": 0}},
 		"expired with its signer": {
-			kind: "put " + linux, from: 1, to: 1, answer: xml(400, "ExpiredToken"),
-			counts: map[string]int{"put " + linux: 2, "begin": 2},
+			kind: put, times: 1, answer: xml(400, "ExpiredToken"), counts: counts{put: 2, "begin": 2},
 		},
-		"expired for good": {kind: "put " + linux, from: 1, to: 99, answer: xml(403, "AccessDenied"), err: errAny,
-			not:    registry.ErrForbidden,
-			counts: map[string]int{"put " + linux: 2, "begin": 2, "abort": 0, "commit": 0}},
-		"redirected": {kind: "put " + linux, from: 1, to: 99, answer: func(w http.ResponseWriter, r *http.Request) bool {
+		"expired for good": {
+			kind: put, times: 99, answer: xml(403, "AccessDenied"), err: errAny, not: registry.ErrForbidden,
+			counts: counts{put: 2, "begin": 2, "abort": 0, "commit": 0},
+		},
+		"redirected": {kind: put, times: 99, answer: func(w http.ResponseWriter, r *http.Request) bool {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 			return true
-		}, err: errAny, counts: map[string]int{"put " + linux: 1, "put elsewhere": 0}},
-
-		"inspection takes long": {kind: "inspect " + linux, from: 1, to: 3,
-			answer: func(w http.ResponseWriter, _ *http.Request) bool {
-				answer(w, 202, protocol.Inspected{})
-				return true
-			}, counts: map[string]int{"inspect " + linux: 4, "commit": 1}},
-		"gateway gives up": {
-			kind: "inspect " + linux, from: 1, to: 4, answer: status(503, ""), counts: map[string]int{"inspect " + linux: 5},
+		}, err: errAny, counts: counts{put: 1, "put elsewhere": 0}},
+		"inspection takes long": {kind: inspect, times: 3, answer: func(w http.ResponseWriter, _ *http.Request) bool {
+			answer(w, 202, protocol.Inspected{})
+			return true
+		}, counts: counts{inspect: 4, "commit": 1}},
+		"gateway gives up":         {kind: inspect, times: 4, answer: status(503, ""), counts: counts{inspect: 5}},
+		"another gateway gives up": {kind: inspect, times: 1, answer: status(504, ""), counts: counts{inspect: 2}},
+		"cannot inspect": {
+			kind: inspect, times: 99, answer: status(500, "internal error"), err: registry.ErrUnavailable,
+			counts: counts{inspect: 9, "abort": 0, "commit": 0},
 		},
-		"another gateway gives up": {
-			kind: "inspect " + linux, from: 1, to: 1, answer: status(504, ""), counts: map[string]int{"inspect " + linux: 2},
-		},
-		"cannot inspect": {kind: "inspect " + linux, from: 1, to: 99, answer: status(500, "internal error"),
-			err:    registry.ErrUnavailable,
-			counts: map[string]int{"inspect " + linux: 9, "abort": 0, "commit": 0}},
-		"refused": {kind: "inspect " + linux, from: 1, to: 99, answer: status(
+		"refused": {kind: inspect, times: 99, answer: status(
 			400, linux+": invalid provider zip: it unpacks to more than 200 times its size",
-		), err: registry.ErrInvalid,
-			counts: map[string]int{"inspect " + linux: 1, "abort": 1, "commit": 0}},
-		"signed by a stranger": {kind: "inspect " + signature, from: 1, to: 99, answer: status(
+		), err: registry.ErrInvalid, counts: counts{inspect: 1, "abort": 1, "commit": 0}},
+		"signed by a stranger": {kind: "inspect " + signature, times: 99, answer: status(
 			400, signature+": invalid signature by key 0000000000000001: the key is not one of 0000000000000002",
-		), err: registry.ErrInvalid,
-			counts: map[string]int{"put " + linux: 0, "put": 3, "abort": 1, "commit": 0}},
-		"lost": {kind: "inspect " + linux, from: 1, to: 1, answer: status(404, "you have no such upload"),
-			counts: map[string]int{"begin": 2, "put": 6, "abort": 0, "commit": 1}},
+		), err: registry.ErrInvalid, counts: counts{put: 0, "put": 3, "abort": 1, "commit": 0}},
+		"lost": {
+			kind: inspect, times: 1, answer: status(404, "you have no such upload"),
+			counts: counts{"begin": 2, "put": 6, "abort": 0, "commit": 1},
+		},
 		"lost for good": {
-			kind: "inspect " + linux, from: 1, to: 99, answer: status(404, "you have no such upload"),
-			err: errAny, not: registry.ErrNotFound, counts: map[string]int{"begin": 2, "commit": 0, "abort": 0},
+			kind: inspect, times: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound,
+			counts: counts{"begin": 2, "commit": 0, "abort": 0},
 		},
-		"lost without a reason": {
-			kind: "inspect " + linux, from: 1, to: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound,
-		},
-
+		"lost without a reason": {kind: inspect, times: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound},
 		"other content": {
-			kind: "begin", from: 1, to: 99, answer: status(409, "it is already published with different content"),
-			err: registry.ErrExists, counts: map[string]int{"begin": 1, "put": 0, "abort": 0},
+			kind: "begin", times: 99, answer: status(409, "it is already published with different content"),
+			err: registry.ErrExists, counts: counts{"begin": 1, "put": 0, "abort": 0},
 		},
-		"damaged": {kind: "begin", from: 1, to: 99, answer: func(w http.ResponseWriter, _ *http.Request) bool {
+		"damaged": {kind: "begin", times: 99, answer: func(w http.ResponseWriter, _ *http.Request) bool {
 			answer(w, 500, map[string]any{"errors": []string{"its file was damaged"}, "code": "corrupt"})
 			return true
-		}, err: registry.ErrCorrupt, not: registry.ErrUnavailable, counts: map[string]int{"abort": 0}},
-		"unusable issuer": {kind: "inspect " + linux, from: 1, to: 99, answer: badIssuer, err: registry.ErrIssuer,
-			counts: map[string]int{"inspect " + linux: 1, "abort": 0, "commit": 0}},
+		}, err: registry.ErrCorrupt, not: registry.ErrUnavailable, counts: counts{"abort": 0}},
+		"unusable issuer": {
+			kind: inspect, times: 99, answer: badIssuer, err: registry.ErrIssuer,
+			counts: counts{inspect: 1, "abort": 0, "commit": 0},
+		},
 		"unusable issuer in the commit": {
-			kind: "commit", from: 1, to: 99, answer: badIssuer, err: registry.ErrIssuer,
-			counts: map[string]int{"begin": 1, "commit": 1, "abort": 0},
+			kind: "commit", times: 99, answer: badIssuer, err: registry.ErrIssuer,
+			counts: counts{"begin": 1, "commit": 1, "abort": 0},
 		},
 		"unusable issuer at first": {
-			kind: "begin", from: 1, to: 99, answer: badIssuer, err: registry.ErrIssuer,
-			counts: map[string]int{"begin": 1, "put": 0},
+			kind: "begin", times: 99, answer: badIssuer, err: registry.ErrIssuer, counts: counts{"begin": 1, "put": 0},
 		},
-		"fails with its own text": {kind: "begin", from: 1, to: 99, answer: status(500, "out of order"),
-			err: registry.ErrUnavailable, not: registry.ErrCorrupt, counts: map[string]int{"abort": 0}},
+		"fails with its own text": {
+			kind: "begin", times: 99, answer: status(500, "out of order"), err: registry.ErrUnavailable,
+			not: registry.ErrCorrupt, counts: counts{"abort": 0},
+		},
 		"too many": {
-			kind: "begin", from: 1, to: 99, answer: status(403, "you have 10 uploads in progress, which is the limit"),
+			kind: "begin", times: 99, answer: status(403, "you have 10 uploads in progress, which is the limit"),
 			err: registry.ErrForbidden,
 		},
-		"no scope": {kind: "begin", from: 1, to: 99, answer: status(403, "forbidden"), err: registry.ErrForbidden},
+		"no scope": {kind: "begin", times: 99, answer: status(403, "forbidden"), err: registry.ErrForbidden},
 		"bad token": {
-			kind: "begin", from: 1, to: 99, answer: status(401, "invalid credential"), err: registry.ErrBadCredential,
+			kind: "begin", times: 99, answer: status(401, "invalid credential"), err: registry.ErrBadCredential,
 		},
-		"begins the second": {kind: "begin", from: 1, to: 1, answer: status(503, ""), counts: map[string]int{"begin": 2}},
-
+		"begins the second": {kind: "begin", times: 1, answer: status(503, ""), counts: counts{"begin": 2}},
 		"faster": {
-			kind: "commit", from: 1, to: 2, answer: conflict("conflicting write, try again"),
-			counts: map[string]int{"commit": 3},
+			kind: "commit", times: 2, answer: conflict("conflicting write, try again"), counts: counts{"commit": 3},
 		},
 		"not inspected": {
-			kind: "commit", from: 1, to: 99, answer: conflict(linux + " has not passed inspection yet"),
-			err: registry.ErrConflict, counts: map[string]int{"commit": 3, "abort": 0},
+			kind: "commit", times: 99, answer: conflict(linux + " has not passed inspection yet"), err: registry.ErrConflict,
+			counts: counts{"commit": 3, "abort": 0},
 		},
 		"other was faster": {
-			kind: "commit", from: 1, to: 99, answer: status(409, "it is already published with different content"),
-			err: registry.ErrExists, counts: map[string]int{"commit": 1, "abort": 1},
+			kind: "commit", times: 99, answer: status(409, "it is already published with different content"),
+			err: registry.ErrExists, counts: counts{"commit": 1, "abort": 1},
 		},
 		"commit fails": {
-			kind: "commit", from: 1, to: 99, answer: status(500, ""), err: registry.ErrUnavailable,
-			counts: map[string]int{"abort": 0},
+			kind: "commit", times: 99, answer: status(500, ""), err: registry.ErrUnavailable, counts: counts{"abort": 0},
 		},
-		"commit times out": {kind: "commit", from: 1, to: 3, answer: status(504, ""), counts: map[string]int{"commit": 4}},
+		"commit times out": {kind: "commit", times: 3, answer: status(504, ""), counts: counts{"commit": 4}},
 		"commit is lost": {
-			kind: "commit", from: 1, to: 1, answer: status(404, "you have no such upload"),
-			counts: map[string]int{"begin": 2, "put": 6, "commit": 2, "abort": 0},
+			kind: "commit", times: 1, answer: status(404, "you have no such upload"),
+			counts: counts{"begin": 2, "put": 6, "commit": 2, "abort": 0},
 		},
-		"commit is always lost": {kind: "commit", from: 1, to: 99, answer: status(
+		"commit is always lost": {kind: "commit", times: 99, answer: status(
 			404, "you have no such upload",
-		), err: errAny, not: registry.ErrNotFound,
-			counts: map[string]int{"begin": 2, "commit": 2, "abort": 0}},
+		), err: errAny, not: registry.ErrNotFound, counts: counts{"begin": 2, "commit": 2, "abort": 0}},
 		"a file is missing": {
-			kind: "commit", from: 1, to: 99,
-			answer: conflict(linux + " was changed or removed after its inspection"),
-			err:    registry.ErrConflict, counts: map[string]int{"abort": 0},
+			kind: "commit", times: 99, answer: conflict(linux + " was changed or removed after its inspection"),
+			err: registry.ErrConflict, counts: counts{"abort": 0},
 		},
 	}
 	for name, test := range tests {
@@ -600,7 +581,7 @@ func TestFaults(t *testing.T) {
 			m := release(t)
 			f.record = recorded(m)
 			f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
-				return kind == test.kind && n >= test.from && n <= test.to && test.answer(w, r)
+				return kind == test.kind && n <= test.times && test.answer(w, r)
 			}
 			record := func(err error) {
 				texts.Error(t, err, replacements(f)...)
