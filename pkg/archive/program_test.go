@@ -17,9 +17,7 @@ func TestRunsOn(t *testing.T) {
 		binary.LittleEndian.PutUint16(b[18:], machine)
 		return b
 	}
-	macho := func(cpu uint32) []byte {
-		return binary.LittleEndian.AppendUint32([]byte{0xcf, 0xfa, 0xed, 0xfe}, cpu)
-	}
+	macho := func(cpu uint32) []byte { return binary.LittleEndian.AppendUint32([]byte{0xcf, 0xfa, 0xed, 0xfe}, cpu) }
 	pe := func(machine uint16) []byte {
 		b := make([]byte, 0x100)
 		copy(b, "MZ")

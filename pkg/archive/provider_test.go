@@ -221,19 +221,12 @@ func TestReadProviderRefuses(t *testing.T) {
 			),
 		},
 		{"a file twice", zipOf(t, foo, member{name: "a"}, member{name: "a"})},
-		{"a file in two cases", named("License", "LICENSE")},
-		{"a folder in two cases", named("docs/a", "e", "Docs/b")},
-		{"a file that ends in a dot", named("LICENSE", "LICENSE.")},
 		{"a file that is a folder", named("a/b", "a", "a-b")},
 		{"a file that is a folder in another case", named("A/b", "a", "a-b")},
 		{"a path up", named("../evil")},
 		{"a path up in the middle", named("a/../../evil")},
 		{"an absolute path", named("/etc/evil")},
-		{"a path of Windows", named(`a\..\evil`)},
-		{"a drive", named("C:evil")},
-		{"a stream", named("LICENSE:evil")},
 		{"no name", named("")},
-		{"a line break", named("a\nb")},
 		{"a long name", named(strings.Repeat("a", 256))},
 		{"a very long path", named(strings.Repeat("a/", 30_000))},
 		{"a folder", named("docs/", "docs/a")},
@@ -471,8 +464,7 @@ func unpack(t testing.TB, packed []byte) string {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, f.Name)
-		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, body, 0o600),
-			os.Chmod(path, f.Mode()))
+		err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, body, 0o600), os.Chmod(path, f.Mode()))
 		if err != nil {
 			t.Fatal(err)
 		}

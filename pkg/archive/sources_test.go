@@ -55,9 +55,10 @@ func TestSources(t *testing.T) {
 			[]string{"main.tf"}},
 		{"leftovers of editors",
 			[]string{".a.tf", "b.tf~", "#c.tf#", "examples/a/.b.tf", "examples/a/c.tf~"}, []string{"main.tf"}},
-		{"READMEs",
-			[]string{"README.md", "modules/README.md", "modules/a/README", "examples/a/readme.txt", "docs/README.md"},
-			[]string{"README.md", "examples/a/readme.txt", "main.tf", "modules/a/README"}},
+		{
+			"READMEs", []string{"README.md", "modules/README.md", "modules/a/README", "examples/a/readme.txt", "docs/README.md"},
+			[]string{"README.md", "examples/a/readme.txt", "main.tf", "modules/a/README"},
+		},
 		{"the best README",
 			[]string{"README", "README.txt", "Readme.markdown", "readme.MD"}, []string{"main.tf", "readme.MD"}},
 		{"the best README comes first", []string{"README.md", "README.txt"}, []string{"README.md", "main.tf"}},

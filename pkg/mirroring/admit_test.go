@@ -87,7 +87,7 @@ func (a attribute) check(t *testing.T) {
 	if a.rules != nil {
 		s.setPolicy(t, a.rules...)
 	}
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, a.platforms...)}
+	want := wanted(t, a.platforms...)
 	m := s.mirror(o)
 	m.Now = func() time.Time { return start }
 	results, err := m.Add(t.Context(), want)
@@ -156,7 +156,7 @@ func TestMaxSizeUnknown(t *testing.T) {
 	o.mu.Lock()
 	o.header = http.Header{"Transfer-Encoding": {"chunked"}}
 	o.mu.Unlock()
-	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
+	_, err := s.mirror(o).Add(t.Context(), wanted(t, "linux_amd64"))
 	failed(t, "a package without a Content-Length", err, registry.ErrNotAdmitted, "0.0 MiB", "line 1")
 	s.empty(t, "a package that is too large")
 }
@@ -246,8 +246,7 @@ func TestAdmit(t *testing.T) {
 	m := s.mirror(o)
 	m.Now = func() time.Time { return start }
 	admit := func(v, reason string, names ...string) ([]mirroring.Result, error) {
-		return m.Admit(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, names...)},
-			parseVersion(t, v), reason)
+		return m.Admit(t.Context(), wanted(t, names...), parseVersion(t, v), reason)
 	}
 	_, err := admit("2.0.0", "a fix")
 	failed(t, "no platforms", err, registry.ErrInvalid, "--platform")
@@ -255,7 +254,7 @@ func TestAdmit(t *testing.T) {
 	failed(t, "no reason", err, registry.ErrInvalid)
 	_, err = admit("3.0.0", "a fix", "linux_amd64")
 	failed(t, "a version that does not exist", err, registry.ErrNotFound, "3.0.0")
-	if _, err := m.Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}); err != nil {
+	if _, err := m.Add(t.Context(), wanted(t, "linux_amd64")); err != nil {
 		t.Fatal(err)
 	}
 	o.set(zipPage("2.0.0", "linux_amd64"), page{status: http.StatusNotFound})
@@ -298,8 +297,7 @@ func TestAdmit(t *testing.T) {
 func TestAdmitReady(t *testing.T) {
 	t.Parallel()
 	o, s := simple(t), newStore(t)
-	results, err := s.mirror(o).Admit(t.Context(),
-		mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}, parseVersion(t, "1.0.0"), "a fix")
+	results, err := s.mirror(o).Admit(t.Context(), wanted(t, "linux_amd64"), parseVersion(t, "1.0.0"), "a fix")
 	if err != nil || describe(results) != "1.0.0 [linux_amd64 added]" {
 		t.Fatalf("%s, %v", describe(results), err)
 	}
@@ -308,8 +306,7 @@ func TestAdmitReady(t *testing.T) {
 		t.Errorf("audited %q", got)
 	}
 	s.setPolicy(t, registry.MirrorRule{Deny: true})
-	_, err = s.mirror(o).Admit(t.Context(),
-		mirroring.Wanted{Address: inventory}, parseVersion(t, "1.0.0"), "a fix")
+	_, err = s.mirror(o).Admit(t.Context(), mirroring.Wanted{Address: inventory}, parseVersion(t, "1.0.0"), "a fix")
 	failed(t, "an address that the policy denies", err, registry.ErrNotAdmitted)
 }
 
@@ -424,7 +421,7 @@ func TestPolicyIsRead(t *testing.T) {
 	t.Parallel()
 	o := simple(t)
 	folder := string(newFolder(t, release{"1.0.0", []string{"linux_amd64"}, ours, ""}))
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
+	want := wanted(t, "linux_amd64")
 	locked := mirroring.Locked{Address: inventory, Version: parseVersion(t, "1.0.0")}
 	for what, run := range map[string]func(m *mirroring.Mirror) error{
 		"add": func(m *mirroring.Mirror) error { _, err := m.Add(t.Context(), want); return err },
@@ -510,7 +507,7 @@ func (c *changingPolicy) Get(ctx context.Context, k catalog.Key) (catalog.Item, 
 func TestPolicyChanges(t *testing.T) {
 	t.Parallel()
 	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", ours))
 	for what, run := range map[string]func(m *mirroring.Mirror) error{
 		"sync": func(m *mirroring.Mirror) error {
 			_, err := m.Sync(t.Context(), []mirroring.Wanted{

@@ -74,8 +74,7 @@ func TestChoose(t *testing.T) {
 			[]string{"2.0.0"}},
 		{"all, withdrawn ones among them", []string{"2.0.0", "1.0.0"}, []string{"!2.0.0"}, "", true,
 			[]string{"2.0.0", "1.0.0"}},
-		{"a pre-release by its number", []string{"1.0.0", "2.0.0-rc.1"}, nil, "2.0.0-rc.1", false,
-			[]string{"2.0.0-rc.1"}},
+		{"a pre-release by its number", []string{"1.0.0", "2.0.0-rc.1"}, nil, "2.0.0-rc.1", false, []string{"2.0.0-rc.1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -45,9 +45,7 @@ func Decide(rule registry.MirrorRule, o registry.MirrorOrigin, offered []client.
 	if err != nil {
 		return 0, 0, err
 	}
-	chosen, err := w.choose(met, nil, func(v client.ProviderVersion) error {
-		return d.ready(v.Version)
-	})
+	chosen, err := w.choose(met, nil, func(v client.ProviderVersion) error { return d.ready(v.Version) })
 	return len(chosen.selected), len(chosen.waiting), err
 }
 

@@ -116,10 +116,7 @@ func TestImport(t *testing.T) {
 	f := newFolder(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64"}, ours, ""})
 	m := s.mirror(nil)
 	m.DryRun = true
-	if results, err := m.Import(t.Context(), string(f)); err != nil ||
-		describe(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" {
-		t.Errorf("a dry run: %s, %v", describe(results), err)
-	}
+	s.gives(t, "a dry run", "1.0.0 [darwin_arm64 added, linux_amd64 added]")(m.Import(t.Context(), string(f)))
 	s.empty(t, "a dry run")
 	before := fmt.Sprint(f.files(t))
 	results, err := s.mirror(nil).Import(t.Context(), string(f))
@@ -134,10 +131,9 @@ func TestImport(t *testing.T) {
 			t.Errorf("%+v", pkg)
 		}
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
-		describe(results) != "1.0.0 [darwin_arm64 unchanged, linux_amd64 unchanged]" {
-		t.Errorf("again: %s, %v", describe(results), err)
-	}
+	s.gives(t, "again", "1.0.0 [darwin_arm64 unchanged, linux_amd64 unchanged]")(
+		s.mirror(nil).Import(t.Context(), string(f)),
+	)
 	if fmt.Sprint(f.files(t)) != before {
 		t.Error("the folder was changed")
 	}
@@ -170,11 +166,7 @@ func TestImportRestores(t *testing.T) {
 	if err := os.Remove(s.file(s.records(t)[inventory][0].Packages[0])); err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
-		describe(results) != "1.0.0 [linux_amd64 restored]" ||
-		s.has(t) != "1.0.0 [linux_amd64]" {
-		t.Errorf("%s, %v", describe(results), err)
-	}
+	s.gives(t, "", "1.0.0 [linux_amd64 restored]", "1.0.0 [linux_amd64]")(s.mirror(nil).Import(t.Context(), string(f)))
 }
 
 // The rehearsal writes only h1 hashes, like Terraform's `providers mirror`.
@@ -188,14 +180,12 @@ func TestImportOfClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newStore(t)
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
-		describe(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" ||
-		s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" {
-		t.Errorf("%s, %v", describe(results), err)
-	}
+	s.gives(t, "", "1.0.0 [darwin_arm64 added, linux_amd64 added]", "1.0.0 [darwin_arm64 linux_amd64]")(
+		s.mirror(nil).Import(t.Context(), string(f)),
+	)
 	// What an origin has signed of it later is known then.
 	o := simple(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
+	want := wanted(t, "linux_amd64")
 	if results, err := s.mirror(o).Add(t.Context(), want); err != nil ||
 		describe(results) != "1.0.0 [linux_amd64 verified]" ||
 		o.times(".zip") != 0 {
@@ -205,10 +195,7 @@ func TestImportOfClients(t *testing.T) {
 	if packages[0].SigningKey != "" || packages[1].SigningKey != keyID(t, ours) || s.count(t) != 2 {
 		t.Errorf("%+v, %d objects", packages, s.count(t))
 	}
-	if results, err := s.mirror(o).Add(t.Context(), want); err != nil ||
-		describe(results) != "1.0.0 [linux_amd64 unchanged]" {
-		t.Errorf("again: %s, %v", describe(results), err)
-	}
+	s.gives(t, "again", "1.0.0 [linux_amd64 unchanged]")(s.mirror(o).Add(t.Context(), want))
 }
 
 // A provider with a port in its hostname does not prevent importing the others.
@@ -220,10 +207,7 @@ func TestImportSkips(t *testing.T) {
 	m := s.mirror(nil)
 	var skipped []string
 	m.Skip = func(address, reason string) { skipped = append(skipped, address+": "+reason) }
-	results, err := m.Import(t.Context(), string(f))
-	if err != nil || describe(results) != "1.0.0 [linux_amd64 added]" {
-		t.Errorf("%s, %v", describe(results), err)
-	}
+	s.gives(t, "", "1.0.0 [linux_amd64 added]")(m.Import(t.Context(), string(f)))
 	want := []string{own + ": no client can use a mirror for a hostname with a port"}
 	if diff := cmp.Diff(want, skipped); diff != "" {
 		t.Error(diff)
@@ -257,8 +241,7 @@ func TestImportThenAddOfAnotherName(t *testing.T) {
 	o.resum(t, func(sums string) string {
 		return strings.ReplaceAll(sums, zipName("1.0.0", "linux_amd64"), "inventory.zip")
 	})
-	results, err := s.mirror(
-		o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
+	results, err := s.mirror(o).Add(t.Context(), wanted(t, "linux_amd64"))
 	if err != nil || describe(results) != "1.0.0 [linux_amd64 verified]" ||
 		s.records(t)[inventory][0].Packages[0].SigningKey != keyID(t, ours) {
 		t.Errorf("%s, %v", describe(results), err)
@@ -354,22 +337,16 @@ func TestImportRefuses(t *testing.T) {
 		{"an invalid zip", document(name, "<html>"), []string{name}},
 		{"an empty zip", document(name, ""), []string{name}},
 		{"another provider inside", func(t *testing.T, f folder) {
-			t.Helper()
 			packed := providerfiles.Zip(t, "terraform-provider-other", "program")
 			write(t, f.at(name), packed)
 			f.archives(t, "linux_amd64", name, "zh:"+providerfiles.Sum(packed))
 		}, []string{name, "terraform-provider-inventory"}},
 		{"another zip", func(t *testing.T, f folder) {
-			t.Helper()
 			write(t, f.at(name), providerfiles.Zip(t, "terraform-provider-inventory", "another"))
 		}, []string{name, h1}},
-		{"an invalid platform", func(t *testing.T, f folder) {
-			t.Helper()
-			f.archives(t, "linux", name, h1)
-		}, []string{"linux"}},
+		{"an invalid platform", func(t *testing.T, f folder) { f.archives(t, "linux", name, h1) }, []string{"linux"}},
 		{
-			"no document of the version",
-			document("index.json", `{"versions": {"1.0.0": {}, "1.1.0": {}}}`),
+			"no document of the version", document("index.json", `{"versions": {"1.0.0": {}, "1.1.0": {}}}`),
 			[]string{"1.1.0.json"},
 		},
 		{"an invalid version", document("index.json", `{"versions": {"newest": {}}}`), []string{"newest"}},
@@ -388,15 +365,13 @@ func TestImportRefuses(t *testing.T) {
 		{"a document with a list", document("1.0.0.json", `{"archives": []}`), nil},
 		{
 			"a document with an invalid hash",
-			document("1.0.0.json", `{"archives": {"linux_amd64": {"url": "`+name+`", "hashes": [1]}}}`),
-			nil,
+			document("1.0.0.json", `{"archives": {"linux_amd64": {"url": "`+name+`", "hashes": [1]}}}`), nil,
 		},
 		{"a document with a package of null", document("1.0.0.json", `{"archives": {"linux_amd64": null}}`), nil},
 		{"a pipe for an index", replace("index.json", pipe), nil},
 		{"a pipe for a document", replace("1.0.0.json", pipe), nil},
 		{"a folder for an index", replace("index.json", dir), nil},
 		{"only hosts with a port", func(t *testing.T, f folder) {
-			t.Helper()
 			for _, host := range []string{"registry.example.com:8443", "127.0.0.1:8443"} {
 				write(t, filepath.Join(string(f), host, "acme/inventory/index.json"), []byte(`{"versions": {}}`))
 			}
@@ -405,22 +380,18 @@ func TestImportRefuses(t *testing.T) {
 			}
 		}, []string{"registry.example.com:8443/acme/inventory", "port"}},
 		{"a host with a port beside a damaged index", func(t *testing.T, f folder) {
-			t.Helper()
 			write(t, filepath.Join(string(f), "127.0.0.1:8443/acme/inventory/index.json"), []byte(`{"versions": {}}`))
 			write(t, f.at("index.json"), []byte("<html>"))
 		}, nil},
 		{"an invalid host", func(t *testing.T, f folder) {
-			t.Helper()
 			write(t, filepath.Join(string(f), "a_b/c/d/index.json"), []byte(`{"versions": {}}`))
 		}, []string{"a_b/c/d"}},
 		{"no index at all", func(t *testing.T, f folder) {
-			t.Helper()
 			if err := os.Remove(f.at("index.json")); err != nil {
 				t.Fatal(err)
 			}
 		}, []string{"HOSTNAME/NAMESPACE/TYPE/index.json"}},
 		{"no folder", func(t *testing.T, f folder) {
-			t.Helper()
 			if err := os.RemoveAll(string(f)); err != nil {
 				t.Fatal(err)
 			}
@@ -535,10 +506,9 @@ func TestImportSeveral(t *testing.T) {
 	if err := flip(f.at(zipName("1.10.0", "linux_amd64"))); err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(f)); err != nil ||
-		describe(results) != "1.0.0 [linux_amd64 unchanged], 1.9.0 [linux_amd64 unchanged], 1.10.0 [linux_amd64 added]" {
-		t.Errorf("then: %s, %v", describe(results), err)
-	}
+	s.gives(t, "then", "1.0.0 [linux_amd64 unchanged], 1.9.0 [linux_amd64 unchanged], 1.10.0 [linux_amd64 added]")(
+		s.mirror(nil).Import(t.Context(), string(f)),
+	)
 }
 
 // An import continues after a version or a provider that the policy does not
@@ -591,12 +561,9 @@ func TestImportContinues(t *testing.T) {
 func TestImportOfRefused(t *testing.T) {
 	t.Parallel()
 	record(t)
-	linux := []string{"linux_amd64"}
-	second, third := release{"2.0.0", linux, stranger, ""}, release{"3.0.0", linux, stranger, ""}
+	second, third := build("2.0.0", stranger), build("3.0.0", stranger)
 	o, s := newOrigin(t, one, second), newStore(t)
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "1.0.0")
 	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "2.0.0"})
 	if !errors.Is(err, registry.ErrNotAdmitted) {
 		t.Fatalf("%v, want ErrNotAdmitted", err)
@@ -694,10 +661,7 @@ func TestUnicodeHost(t *testing.T) {
 		t.Errorf("%q", files)
 	}
 	again := newStore(t)
-	if results, err := again.mirror(nil).Import(t.Context(), string(out)); err != nil ||
-		describe(results) != "1.0.0 [linux_amd64 added]" {
-		t.Errorf("%s, %v", describe(results), err)
-	}
+	s.gives(t, "", "1.0.0 [linux_amd64 added]")(again.mirror(nil).Import(t.Context(), string(out)))
 }
 
 // filled is a registry with two versions, of which one has two platforms.
@@ -706,9 +670,7 @@ func filled(t testing.TB) *store {
 	s := newStore(t)
 	o := newOrigin(t, release{"1.0.0", []string{"linux_amd64", "darwin_arm64"}, ours, ""},
 		release{"1.1.0-rc.1+b.5", []string{"linux_amd64"}, ours, ""})
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "1.0.0")
 	if _, err := s.mirror(o).Lock(t.Context(), locks(t, lockBlock(inventory.String(), "1.1.0-rc.1+b.5")), nil,
 		false); err != nil {
 		t.Fatal(err)

@@ -31,8 +31,7 @@ func TestParseLock(t *testing.T) {
 		what, text, want string
 	}{
 		{
-			"a provider",
-			header + lockBlock(inventory.String(), "1.0.0", "h1:a=", "zh:b"),
+			"a provider", header + lockBlock(inventory.String(), "1.0.0", "h1:a=", "zh:b"),
 			"registry.example.com/acme/inventory 1.0.0 [h1:a= zh:b]",
 		},
 		{
@@ -40,27 +39,34 @@ func TestParseLock(t *testing.T) {
 			lockBlock(other, "3.6.0", "h1:a") + "\n" + lockBlock(inventory.String(), "1.0.0-rc.1+build.5"),
 			"registry.opentofu.org/hashicorp/random 3.6.0 [h1:a], registry.example.com/acme/inventory 1.0.0-rc.1+build.5 []",
 		},
-		{"no hashes", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}\n", "registry.opentofu.org/hashicorp/random " +
-			"1.0.0 []"},
-		{"hashes that are null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = " +
-			"null\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
+		{
+			"no hashes", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}\n",
+			"registry.opentofu.org/hashicorp/random 1.0.0 []",
+		},
+		{
+			"hashes that are null", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n  hashes = null\n}\n",
+			"registry.opentofu.org/hashicorp/random 1.0.0 []",
+		},
 		{"what later releases add", "format = 2\nprovider \"" + other + "\" {\n  version = \"1.0.0\"\n  signed_by = " +
 			"[\"x\"]\n  more \"x\" {\n  }\n}\nmodule \"x\" \"y\" {\n  z = { a = 1 " +
 			"}\n}\n", "registry.opentofu.org/hashicorp/random 1.0.0 []"},
-		{"lists of lists", "x = [[], # one\n  [1, 123456789.123456789], [\n    /* two */ " +
-			"[\"a\"]]]\n" + lockBlock(other, "1.0.0"), "registry.opentofu.org/hashicorp/random 1.0.0 []"},
 		{
-			"line ends of Windows",
-			strings.ReplaceAll(header+lockBlock(other, "1.0.0", "h1:a"), "\n", "\r\n"),
+			"lists of lists",
+			"x = [[], # one\n  [1, 123456789.123456789], [\n    /* two */ [\"a\"]]]\n" + lockBlock(other, "1.0.0"),
+			"registry.opentofu.org/hashicorp/random 1.0.0 []",
+		},
+		{
+			"line ends of Windows", strings.ReplaceAll(header+lockBlock(other, "1.0.0", "h1:a"), "\n", "\r\n"),
 			"registry.opentofu.org/hashicorp/random 1.0.0 [h1:a]",
 		},
 		{
-			"a name that is not ASCII",
-			lockBlock("bücher.example/acme/inventory", "1.0.0"),
+			"a name that is not ASCII", lockBlock("bücher.example/acme/inventory", "1.0.0"),
 			"xn--bcher-kva.example/acme/inventory 1.0.0 []",
 		},
-		{"no line end", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}", "registry.opentofu.org/hashicorp/random " +
-			"1.0.0 []"},
+		{
+			"no line end", "provider \"" + other + "\" {\n  version = \"1.0.0\"\n}",
+			"registry.opentofu.org/hashicorp/random 1.0.0 []",
+		},
 	} {
 		locked, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte(test.text))
 		var got []string
@@ -84,14 +90,12 @@ func TestParseLock(t *testing.T) {
 		{"no address", "provider {\n  version = \"1.0.0\"\n}\n", nil},
 		{"two addresses", "provider \"a\" \"b\" {\n  version = \"1.0.0\"\n}\n", nil},
 		{
-			"a provider twice",
-			lockBlock(other, "1.0.0") + lockBlock(inventory.String(), "1.0.0") + lockBlock(other, "1.1.0"),
+			"a provider twice", lockBlock(other, "1.0.0") + lockBlock(inventory.String(), "1.0.0") + lockBlock(other, "1.1.0"),
 			[]string{other, "twice"},
 		},
 		{
 			"a provider twice by capital letters",
-			lockBlock(other, "1.0.0") + lockBlock("Registry.OpenTofu.org/HashiCorp/random", "1.1.0"),
-			[]string{"twice"},
+			lockBlock(other, "1.0.0") + lockBlock("Registry.OpenTofu.org/HashiCorp/random", "1.1.0"), []string{"twice"},
 		},
 		{"an invalid version", lockBlock(other, "v1.0.0"), []string{other, "v1.0.0"}},
 		{"a version that is too large", lockBlock(other, "99999999999999999999999.0.0"), nil},
@@ -165,15 +169,7 @@ func TestNothingIsEvaluated(t *testing.T) {
 		}
 	}
 	for _, value := range []string{
-		strings.Repeat("1", 19),
-		"0." + strings.Repeat("1", 18),
-		"1e5",
-		"1E+5",
-		"a[0]",
-		`"a"[0]`,
-		"1[0]",
-		"{}[0]",
-		"[a\n[0]]",
+		strings.Repeat("1", 19), "0." + strings.Repeat("1", 18), "1e5", "1E+5", "a[0]", `"a"[0]`, "1[0]", "{}[0]", "[a\n[0]]",
 		"[a # b\n/* c */ [0]]",
 	} {
 		_, _, err := mirroring.ParseLock(t.Context(), "test.lock.hcl", []byte("x = "+value+"\n"))
@@ -257,135 +253,66 @@ func TestLock(t *testing.T) {
 	lock := func(version string, hashes ...string) string {
 		return lockBlock(inventory.String(), version, hashes...)
 	}
+	type (
+		files struct {
+			texts     []string
+			platforms []string
+		}
+		result struct {
+			want  string
+			kind  error
+			words []string
+		}
+	)
+	onLinux := func(texts ...string) files { return files{texts, []string{linux}} }
+	onBoth := func(texts ...string) files { return files{texts, []string{linux, darwin}} }
+	added := func(want string) result { return result{want: want} }
+	invalid := func(words ...string) result { return result{kind: registry.ErrInvalid, words: words} }
+	missing := func(words ...string) result { return result{kind: registry.ErrNotFound, words: words} }
 	for _, test := range []struct {
-		what      string
-		texts     []string
-		platforms []string
-		want      string // the result, or
-		words     []string
-		kind      error
+		what string
+		files
+		result
 	}{
-		{"by h1", []string{lock("1.0.0", h1)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
-		{"by zh", []string{lock("1.0.0", zh)}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
+		{"by h1", onLinux(lock("1.0.0", h1)), added("1.0.0 [linux_amd64 added]")},
+		{"by zh", onLinux(lock("1.0.0", zh)), added("1.0.0 [linux_amd64 added]")},
+		{"one of many", onLinux(lock("1.0.0", foreign, foreignZH, "h9:x", darwinH1, zh)), added("1.0.0 [linux_amd64 added]")},
+		{"no hashes", onLinux(lock("1.0.0")), added("1.0.0 [linux_amd64 added]")},
+		{"platforms", onBoth(lock("1.0.0", h1, darwinZH)), added("1.0.0 [darwin_arm64 added, linux_amd64 added]")},
+		{"not the newest", onLinux(lock("1.0.0-rc.1", candidateH1)), added("1.0.0-rc.1 [linux_amd64 added]")},
+		{"build metadata", onLinux(lock("2.0.0+build.5", builtZH)), added("2.0.0+build.5 [linux_amd64 added]")},
+		{"two lock files", onLinux(lock("1.0.0", h1), lock("1.0.0", zh)), added("1.0.0 [linux_amd64 added]")},
 		{
-			"one of many",
-			[]string{lock("1.0.0", foreign, foreignZH, "h9:x", darwinH1, zh)},
-			[]string{linux},
-			"1.0.0 [linux_amd64 added]",
-			nil,
-			nil,
+			"two versions in two lock files", onLinux(lock("1.1.0", newerH1), lock("1.0.0", zh)),
+			added("1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]"),
 		},
-		{"no hashes", []string{lock("1.0.0")}, []string{linux}, "1.0.0 [linux_amd64 added]", nil, nil},
-		{"platforms", []string{lock("1.0.0", h1, darwinZH)}, []string{linux, darwin}, "1.0.0 [darwin_arm64 added, " +
-			"linux_amd64 added]", nil, nil},
+		{"none", onLinux(), added("")},
 		{
-			"not the newest",
-			[]string{lock("1.0.0-rc.1", candidateH1)},
-			[]string{linux},
-			"1.0.0-rc.1 [linux_amd64 added]",
-			nil,
-			nil,
+			"another hash", onLinux(lock("1.0.0", foreign)),
+			invalid("1.lock.hcl", linux, "providers lock -platform=linux_amd64", h1, zh),
 		},
-		{
-			"build metadata",
-			[]string{lock("2.0.0+build.5", builtZH)},
-			[]string{linux},
-			"2.0.0+build.5 [linux_amd64 added]",
-			nil,
-			nil,
-		},
-		{
-			"two lock files",
-			[]string{lock("1.0.0", h1), lock("1.0.0", zh)},
-			[]string{linux},
-			"1.0.0 [linux_amd64 added]",
-			nil,
-			nil,
-		},
-		{
-			"two versions in two lock files",
-			[]string{lock("1.1.0", newerH1), lock("1.0.0", zh)},
-			[]string{linux},
-			"1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 added]",
-			nil,
-			nil,
-		},
-		{"none", nil, []string{linux}, "", nil, nil},
-
-		{
-			"another hash",
-			[]string{lock("1.0.0", foreign)},
-			[]string{linux},
-			"",
-			[]string{"1.lock.hcl", linux, "providers lock -platform=linux_amd64", h1, zh},
-			registry.ErrInvalid,
-		},
-		{"another zh", []string{lock("1.0.0", foreignZH)}, []string{linux}, "", []string{"1.lock.hcl"}, registry.ErrInvalid},
-		{
-			"the hash of another platform",
-			[]string{lock("1.0.0", h1, zh)},
-			[]string{linux, darwin},
-			"",
-			[]string{darwin},
-			registry.ErrInvalid,
-		},
-		{"the hash of another version", []string{lock("1.0.0", newerH1)}, []string{linux}, "", nil, registry.ErrInvalid},
+		{"another zh", onLinux(lock("1.0.0", foreignZH)), invalid("1.lock.hcl")},
+		{"the hash of another platform", onBoth(lock("1.0.0", h1, zh)), invalid(darwin)},
+		{"the hash of another version", onLinux(lock("1.0.0", newerH1)), invalid()},
 		{
 			"the same hash of another kind",
-			[]string{lock("1.0.0", "h1:"+strings.TrimPrefix(zh, "zh:"), "h2:"+strings.TrimPrefix(h1, "h1:"))},
-			[]string{linux},
-			"",
-			nil,
-			registry.ErrInvalid,
+			onLinux(lock("1.0.0", "h1:"+strings.TrimPrefix(zh, "zh:"), "h2:"+strings.TrimPrefix(h1, "h1:"))), invalid(),
 		},
 		{
-			"a hash in capital letters",
-			[]string{lock("1.0.0", "zh:"+strings.ToUpper(strings.TrimPrefix(zh, "zh:")))},
-			[]string{linux},
-			"",
-			nil,
-			registry.ErrInvalid,
+			"a hash in capital letters", onLinux(lock("1.0.0", "zh:"+strings.ToUpper(strings.TrimPrefix(zh, "zh:")))),
+			invalid(),
 		},
 		{
-			"two lock files, only the first has the hash",
-			[]string{lock("1.0.0", h1), lock("1.0.0", foreign)},
-			[]string{linux},
-			"",
-			[]string{"2.lock.hcl"},
-			registry.ErrInvalid,
+			"two lock files, only the first has the hash", onLinux(lock("1.0.0", h1), lock("1.0.0", foreign)),
+			invalid("2.lock.hcl"),
 		},
 		{
-			"two lock files, only the second has the hash",
-			[]string{lock("1.0.0", foreign), lock("1.0.0", h1)},
-			[]string{linux},
-			"",
-			[]string{"1.lock.hcl"},
-			registry.ErrInvalid,
+			"two lock files, only the second has the hash", onLinux(lock("1.0.0", foreign), lock("1.0.0", h1)),
+			invalid("1.lock.hcl"),
 		},
-		{
-			"a version that does not exist",
-			[]string{lock("1.5.0", h1)},
-			[]string{linux},
-			"",
-			[]string{"1.5.0", "2.0.0+build.5"},
-			registry.ErrNotFound,
-		},
-		{
-			"build metadata that does not exist",
-			[]string{lock("2.0.0", builtZH)},
-			[]string{linux},
-			"",
-			[]string{"2.0.0+build.5"},
-			registry.ErrNotFound,
-		},
-		{
-			"a platform that does not exist",
-			[]string{lock("1.0.0-rc.1", candidateH1)},
-			[]string{linux, darwin},
-			"",
-			[]string{darwin},
-			registry.ErrNotFound,
-		},
+		{"a version that does not exist", onLinux(lock("1.5.0", h1)), missing("1.5.0", "2.0.0+build.5")},
+		{"build metadata that does not exist", onLinux(lock("2.0.0", builtZH)), missing("2.0.0+build.5")},
+		{"a platform that does not exist", onBoth(lock("1.0.0-rc.1", candidateH1)), missing(darwin)},
 	} {
 		s := newStore(t)
 		results, err := s.mirror(o).Lock(t.Context(), locks(t, test.texts...), platforms(t, test.platforms...), false)
@@ -414,10 +341,7 @@ func TestLockOfMirrored(t *testing.T) {
 	record(t)
 	const linux = "linux_amd64"
 	o, s := simple(t), newStore(t)
-	if _, err := s.mirror(o).Add(t.Context(),
-		mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux)}); err != nil {
-		t.Fatal(err)
-	}
+	s.mirrors(t, o, wanted(t, linux))
 	before := fmt.Sprint(s.records(t))
 	foreign := locks(t, lockBlock(inventory.String(), "1.0.0", "zh:"+strings.Repeat("0", 64)))
 	for _, names := range [][]string{{linux}, {linux, "darwin_arm64"}} {
@@ -474,10 +398,7 @@ func TestLockUnsigned(t *testing.T) {
 	_, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), false)
 	failed(t, "no keys", err, registry.ErrInvalid, "--allow-unsigned")
 	s.empty(t, "no keys")
-	if results, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), true); err != nil ||
-		describe(results) != "1.0.0 [linux_amd64 added]" {
-		t.Errorf("%s, %v", describe(results), err)
-	} else {
-		noted(t, "unsigned", results, "SHA256SUMS")
-	}
+	results, err := s.mirror(o).Lock(t.Context(), locked, platforms(t, linux), true)
+	s.gives(t, "unsigned", "1.0.0 [linux_amd64 added]")(results, err)
+	noted(t, "unsigned", results, "SHA256SUMS")
 }

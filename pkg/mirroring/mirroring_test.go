@@ -144,6 +144,11 @@ type release struct {
 	content   string // by which it differs from another one
 }
 
+// build is a release for linux_amd64.
+func build(version string, by keyMaker) release {
+	return release{version, []string{"linux_amd64"}, by, ""}
+}
+
 const (
 	discovery    = "/.well-known/terraform.json"
 	versionsPage = "/v1/providers/acme/inventory/versions"
@@ -227,6 +232,32 @@ func (r release) zip(t testing.TB, platform string) []byte {
 	return providerfiles.Zip(t, "terraform-provider-inventory", "program "+r.version+" for "+platform+r.content)
 }
 
+// wanted is the tests' provider for platforms.
+func wanted(t testing.TB, names ...string) mirroring.Wanted {
+	t.Helper()
+	return mirroring.Wanted{Address: inventory, Platforms: platforms(t, names...)}
+}
+
+// gives returns a function that checks the results of a run, and the versions
+// that are mirrored then.
+func (s *store) gives(t testing.TB, what, want string, has ...string) func([]mirroring.Result, error) {
+	t.Helper()
+	return func(results []mirroring.Result, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if got := describe(results); got != want {
+			t.Errorf("%s: got %s, want %s", what, got, want)
+		}
+		for _, want := range has {
+			if got := s.has(t); got != want {
+				t.Errorf("%s: mirrored %s, want %s", what, got, want)
+			}
+		}
+	}
+}
+
 // describe makes SHA256SUMS, its signature, and the description of the packages for the zips that are there.
 func (o *origin) describe(t testing.TB, r release) {
 	t.Helper()
@@ -237,10 +268,7 @@ func (o *origin) describe(t testing.TB, r release) {
 		fmt.Fprintf(&sums, "%s  %s\n", providerfiles.Sum(packed), zipName(r.version, platform))
 		system, arch, _ := strings.Cut(platform, "_")
 		o.pages[packagePage(r.version, platform)] = page{json: map[string]any{
-			"protocols": []any{
-				"5.0",
-				"6.0",
-			}, "os": system, "arch": arch, "filename": zipName(r.version, platform),
+			"protocols": []any{"5.0", "6.0"}, "os": system, "arch": arch, "filename": zipName(r.version, platform),
 			"shasum": strings.ToUpper(providerfiles.Sum(packed)),
 			"download_url": zipPage(r.version,
 				platform), "shasums_url": sumsPage(r.version), "shasums_signature_url": signaturePage(r.version),
@@ -618,14 +646,12 @@ func TestLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", temporary)
 	o := simple(t)
 	s := newStore(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
+	want := wanted(t, "linux_amd64", "darwin_arm64")
 	o.set(zipPage("1.0.0", "linux_amd64"), page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")})
 	_, err := s.mirror(o).Add(t.Context(), want)
 	failed(t, "a wrong zip", err, registry.ErrInvalid)
 	o.heal(t)
-	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	s.mirrors(t, o, want)
 	if left, err := filepath.Glob(filepath.Join(temporary, "larder-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}

@@ -29,19 +29,9 @@ func TestAddChooses(t *testing.T) {
 	record(t)
 	both := []string{"linux_amd64", "darwin_arm64"}
 	o := newOrigin(t,
-		release{
-			"1.0.0",
-			both,
-			ours,
-			"",
-		}, release{"0.9.0", both, ours, ""},
+		release{"1.0.0", both, ours, ""}, release{"0.9.0", both, ours, ""},
 		release{"1.10.0", []string{"linux_amd64", "windows_amd64", "linux_arm64"}, ours, ""},
-		release{
-			"1.9.0",
-			both,
-			ours,
-			"",
-		}, release{"2.0.0-beta.1", both, ours, ""}, release{"1.11.0-rc.1", both, ours, ""},
+		release{"1.9.0", both, ours, ""}, release{"2.0.0-beta.1", both, ours, ""}, release{"1.11.0-rc.1", both, ours, ""},
 		release{"3.0.0+build.5", both, ours, ""})
 	// Versions that clients cannot request do not prevent mirroring the others.
 	o.mu.Lock()
@@ -76,11 +66,7 @@ func TestAddChooses(t *testing.T) {
 		{"1.0.0", false, []string{"linux_amd64", "darwin_arm64", "linux_amd64"}, "1.0.0 [darwin_arm64 added, linux_amd64 " +
 			"added]", nil, nil},
 		{
-			">= 4",
-			false,
-			[]string{linux},
-			"",
-			registry.ErrNotFound,
+			">= 4", false, []string{linux}, "", registry.ErrNotFound,
 			[]string{`">= 4"`, "its newest is 3.0.0+build.5", inventory.String()},
 		},
 		{"2.0.0", false, []string{linux}, "", registry.ErrNotFound, []string{"3.0.0+build.5"}},
@@ -121,12 +107,10 @@ func TestAddChooses(t *testing.T) {
 	s := newStore(t)
 	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory})
 	failed(t, "platforms that the origin does not list", err, registry.ErrInvalid)
-	if results, err := s.mirror(o).Add(t.Context(),
-		mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}); err != nil ||
-		describe(results) != "1.0.0 [linux_amd64 added]" {
-		t.Errorf("platforms that are named: %s, %v", describe(results), err)
-	}
-	_, err = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "plan9_386")})
+	s.gives(t, "platforms that are named", "1.0.0 [linux_amd64 added]")(
+		s.mirror(o).Add(t.Context(), wanted(t, "linux_amd64")),
+	)
+	_, err = s.mirror(o).Add(t.Context(), wanted(t, "plan9_386"))
 	failed(t, "a platform that does not exist", err, registry.ErrNotFound, "plan9_386")
 	o.edit("versions", []any{}, versionsPage)
 	_, err = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory})
@@ -213,160 +197,91 @@ func TestAddRefuses(t *testing.T) {
 		return func(t *testing.T, o *origin) { t.Helper(); o.resum(t, change) }
 	}
 	without := func(s string) string { return s[strings.Index(s, "\n")+1:] } // linux comes first
+	fails := func(kind error, what string, make func(*testing.T, *origin), words ...string) fault {
+		return fault{what, make, kind, words}
+	}
+	invalid := func(what string, make func(*testing.T, *origin), words ...string) fault {
+		return fails(registry.ErrInvalid, what, make, words...)
+	}
 	faults := []fault{
-		{
+		invalid(
 			"a zip that differs from SHA256SUMS",
-			set(zips, page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")}),
-			registry.ErrInvalid,
-			[]string{linux},
-		},
-		{"another platform's zip", func(_ *testing.T, o *origin) {
-			o.set(zips, o.pages[zipPage("1.0.0", darwin)])
-		}, registry.ErrInvalid, nil},
-		{"SHA256SUMS without the file", resum(without), registry.ErrInvalid, []string{zipName("1.0.0", linux)}},
-		{"SHA256SUMS with another sum", resum(func(s string) string {
-			return strings.Repeat("0", 64) + s[64:]
-		}), registry.ErrInvalid, nil},
-		{"SHA256SUMS with another sum first", resum(func(s string) string {
+			set(zips, page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")}), linux,
+		),
+		invalid("another platform's zip", func(_ *testing.T, o *origin) { o.set(zips, o.pages[zipPage("1.0.0", darwin)]) }),
+		invalid("SHA256SUMS without the file", resum(without), zipName("1.0.0", linux)),
+		invalid("SHA256SUMS with another sum", resum(func(s string) string { return strings.Repeat("0", 64) + s[64:] })),
+		invalid("SHA256SUMS with another sum first", resum(func(s string) string {
 			return strings.Repeat("0", 64) + "  " + zipName("1.0.0", linux) + "\n" + s
-		}), registry.ErrInvalid, nil},
-		{"SHA256SUMS with another sum first, and a word at the end", resum(func(s string) string {
+		})),
+		invalid("SHA256SUMS with another sum first, and a word at the end", resum(func(s string) string {
 			return strings.Repeat("0", 64) + "  " + zipName("1.0.0", linux) + " x\n" + s
-		}), registry.ErrInvalid, nil}, // clients read the first two words
-		{"SHA256SUMS as of sha256sum -b", resum(func(s string) string {
-			return strings.ReplaceAll(s, "  ", " *")
-		}), registry.ErrInvalid, nil},
-		{"SHA256SUMS that is empty", resum(func(string) string { return "" }), registry.ErrInvalid, nil},
-		{"another sum in the description", edit("shasum", strings.Repeat("0", 64), descriptions), registry.ErrInvalid, nil},
-		{
-			"another name in the description",
-			edit("filename", "terraform-provider-inventory.zip", descriptions),
-			registry.ErrInvalid,
-			nil,
-		},
-		{
-			"a name with a path",
-			edit("filename", "../../x.zip", descriptions),
-			registry.ErrInvalid,
-			[]string{"filename"},
-		},
-		{"an invalid sum", edit("shasum", "abc", descriptions), registry.ErrInvalid, []string{"shasum"}},
-		{"a description of another platform", edit("arch", "arm64", descriptions), registry.ErrInvalid, nil},
-		{"no download_url", edit("download_url", "", descriptions), registry.ErrInvalid, []string{"download_url"}},
-		{"no shasums_url", edit("shasums_url", nil, descriptions), registry.ErrInvalid, []string{"shasums_url"}},
-		{
-			"a URL with another scheme",
-			edit("download_url", "ftp://x.example.com/y.zip", descriptions),
-			registry.ErrInvalid,
-			[]string{"download_url"},
-		},
-
-		{"a foreign signature", func(t *testing.T, o *origin) {
-			t.Helper()
+		})), // clients read the first two words
+		invalid("SHA256SUMS as of sha256sum -b", resum(func(s string) string { return strings.ReplaceAll(s, "  ", " *") })),
+		invalid("SHA256SUMS that is empty", resum(func(string) string { return "" })),
+		invalid("another sum in the description", edit("shasum", strings.Repeat("0", 64), descriptions)),
+		invalid("another name in the description", edit("filename", "terraform-provider-inventory.zip", descriptions)),
+		invalid("a name with a path", edit("filename", "../../x.zip", descriptions), "filename"),
+		invalid("an invalid sum", edit("shasum", "abc", descriptions), "shasum"),
+		invalid("a description of another platform", edit("arch", "arm64", descriptions)),
+		invalid("no download_url", edit("download_url", "", descriptions), "download_url"),
+		invalid("no shasums_url", edit("shasums_url", nil, descriptions), "shasums_url"),
+		invalid("a URL with another scheme", edit("download_url", "ftp://x.example.com/y.zip", descriptions), "download_url"),
+		invalid("a foreign signature", func(t *testing.T, o *origin) {
 			o.set(signaturePage("1.0.0"), page{body: sign(t, stranger, o.pages[sumsPage("1.0.0")].body)})
-		}, registry.ErrInvalid, nil},
-		{"a foreign key", edit("signing_keys", keys(armored(foreign.Public)), both...), registry.ErrInvalid, nil},
-		{"a signature of something else", func(_ *testing.T, o *origin) {
+		}),
+		invalid("a foreign key", edit("signing_keys", keys(armored(foreign.Public)), both...)),
+		invalid("a signature of something else", func(_ *testing.T, o *origin) {
 			o.set(sumsPage("1.0.0"),
 				page{body: append(slices.Clone(o.pages[sumsPage("1.0.0")].body), strings.Repeat("0", 64)+"  more.txt\n"...)})
-		}, registry.ErrInvalid, nil},
-		{"an armored signature", func(t *testing.T, o *origin) {
-			t.Helper()
+		}),
+		invalid("an armored signature", func(t *testing.T, o *origin) {
 			o.set(signaturePage("1.0.0"), page{body: enclose(t, o.pages[signaturePage("1.0.0")].body)})
-		}, registry.ErrInvalid, []string{"signature"}},
-		{"an empty signature", set(signaturePage("1.0.0"), page{}), registry.ErrInvalid, []string{"signature"}},
-		{"no signature", set(signaturePage("1.0.0"), page{status: 404}), registry.ErrNotFound, nil},
-		{"no SHA256SUMS", set(sumsPage("1.0.0"), page{status: 404}), registry.ErrNotFound, []string{"SHA256SUMS"}},
-		{"an invalid key", edit("signing_keys", keys(armored([]byte("nonsense"))), both...), registry.ErrInvalid, nil},
-		{
-			"keys that are null",
-			edit("signing_keys", map[string]any{"gpg_public_keys": nil}, both...),
-			registry.ErrInvalid,
-			[]string{"--allow-unsigned"},
-		},
-		{"a key that is null", edit("signing_keys", keys(nil), both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
-		{"no keys in the list", edit("signing_keys", keys(), both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
-		{"no list of keys", edit("signing_keys", nil, both...), registry.ErrInvalid, []string{"--allow-unsigned"}},
-		{
-			"keys that are empty",
-			edit("signing_keys", keys(armored(nil), armored([]byte(" \n"))), both...),
-			registry.ErrInvalid,
-			[]string{"--allow-unsigned"},
-		},
-
-		{"an invalid zip", func(t *testing.T, o *origin) {
-			t.Helper()
-			o.rezip(t, []byte("<html>"))
-		}, registry.ErrInvalid, []string{zipName("1.0.0", linux)}},
-		{"an empty zip", func(t *testing.T, o *origin) { t.Helper(); o.rezip(t, nil) }, registry.ErrInvalid, nil},
-		{"another provider inside", func(t *testing.T, o *origin) {
-			t.Helper()
+		}, "signature"),
+		invalid("an empty signature", set(signaturePage("1.0.0"), page{}), "signature"),
+		fails(registry.ErrNotFound, "no signature", set(signaturePage("1.0.0"), page{status: 404})),
+		fails(registry.ErrNotFound, "no SHA256SUMS", set(sumsPage("1.0.0"), page{status: 404}), "SHA256SUMS"),
+		invalid("an invalid key", edit("signing_keys", keys(armored([]byte("nonsense"))), both...)),
+		invalid(
+			"keys that are null", edit("signing_keys", map[string]any{"gpg_public_keys": nil}, both...), "--allow-unsigned",
+		),
+		invalid("a key that is null", edit("signing_keys", keys(nil), both...), "--allow-unsigned"),
+		invalid("no keys in the list", edit("signing_keys", keys(), both...), "--allow-unsigned"),
+		invalid("no list of keys", edit("signing_keys", nil, both...), "--allow-unsigned"),
+		invalid(
+			"keys that are empty", edit("signing_keys", keys(armored(nil), armored([]byte(" \n"))), both...),
+			"--allow-unsigned",
+		),
+		invalid("an invalid zip", func(t *testing.T, o *origin) { o.rezip(t, []byte("<html>")) }, zipName("1.0.0", linux)),
+		invalid("an empty zip", func(t *testing.T, o *origin) { o.rezip(t, nil) }),
+		invalid("another provider inside", func(t *testing.T, o *origin) {
 			o.rezip(t, providerfiles.Zip(t, "terraform-provider-other", "program"))
-		}, registry.ErrInvalid, []string{"terraform-provider-inventory"}},
-		{"a bomb", func(t *testing.T, o *origin) {
-			t.Helper()
+		}, "terraform-provider-inventory"),
+		invalid("a bomb", func(t *testing.T, o *origin) {
 			o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", strings.Repeat("0", 80<<20)))
-		}, registry.ErrInvalid, nil},
-		{
-			"protocols that no client supports",
-			edit("protocols", []any{"4.0"}, descriptions),
-			registry.ErrInvalid,
-			[]string{"4.0"},
-		},
-		{
-			"future protocols",
-			edit("protocols", []any{"7.0", "8.1"}, descriptions),
-			registry.ErrInvalid,
-			[]string{"7.0, 8.1"},
-		},
-		{"invalid protocols", edit("protocols", []any{"v5"}, descriptions), registry.ErrInvalid, nil},
-
-		{"a large zip", set(zips, page{length: 6 << 30}), registry.ErrInvalid, nil},
-		{
-			"a large SHA256SUMS",
-			set(sumsPage("1.0.0"), page{body: make([]byte, signing.MaxSums+1)}),
-			registry.ErrInvalid,
-			[]string{"SHA256SUMS"},
-		},
-		{
-			"a large signature",
-			set(signaturePage("1.0.0"), page{body: make([]byte, signing.MaxSignature+1)}),
-			registry.ErrInvalid,
-			nil,
-		},
-		{"a truncated SHA256SUMS", func(_ *testing.T, o *origin) {
+		}),
+		invalid("protocols that no client supports", edit("protocols", []any{"4.0"}, descriptions), "4.0"),
+		invalid("future protocols", edit("protocols", []any{"7.0", "8.1"}, descriptions), "7.0, 8.1"),
+		invalid("invalid protocols", edit("protocols", []any{"v5"}, descriptions)),
+		invalid("a large zip", set(zips, page{length: 6 << 30})),
+		invalid("a large SHA256SUMS", set(sumsPage("1.0.0"), page{body: make([]byte, signing.MaxSums+1)}), "SHA256SUMS"),
+		invalid("a large signature", set(signaturePage("1.0.0"), page{body: make([]byte, signing.MaxSignature+1)})),
+		fails(registry.ErrUnavailable, "a truncated SHA256SUMS", func(_ *testing.T, o *origin) {
 			o.set(sumsPage("1.0.0"), page{body: o.pages[sumsPage("1.0.0")].body, length: 1000})
-		}, registry.ErrUnavailable, []string{"SHA256SUMS"}},
-
-		{"no JSON", set(descriptions, page{body: []byte("<html>")}), registry.ErrInvalid, nil},
-		{"no JSON of versions", set(versionsPage, page{body: []byte("<html>")}), registry.ErrInvalid, nil},
-		{"no discovery", set(discovery, page{body: []byte("<html>")}), registry.ErrInvalid, []string{inventory.Hostname}},
-		{
-			"no such service",
-			edit("providers.v1", nil, discovery),
-			registry.ErrNotFound,
-			[]string{inventory.Hostname, "providers.v1"},
-		},
-		{"endless redirects of a zip", set(zips, page{to: zips}), registry.ErrInvalid, []string{"redirects"}},
-		{
-			"endless redirects of a description",
-			set(descriptions, page{to: descriptions}),
-			registry.ErrInvalid,
-			[]string{"redirects"},
-		},
-		{"a zip that redirects to http", set(zips, page{to: "http://files.example.com" + zips}), registry.ErrInvalid, nil},
-		{
-			"SHA256SUMS that redirects to http",
-			set(sumsPage("1.0.0"), page{to: "http://files.example.com" + zips}),
-			registry.ErrInvalid,
-			nil,
-		},
-		{
-			"a description that redirects to http",
-			set(descriptions, page{to: "http://files.example.com" + descriptions}),
-			registry.ErrInvalid,
-			nil,
-		},
+		}, "SHA256SUMS"),
+		invalid("no JSON", set(descriptions, page{body: []byte("<html>")})),
+		invalid("no JSON of versions", set(versionsPage, page{body: []byte("<html>")})),
+		invalid("no discovery", set(discovery, page{body: []byte("<html>")}), inventory.Hostname),
+		fails(registry.ErrNotFound,
+			"no such service", edit("providers.v1", nil, discovery), inventory.Hostname, "providers.v1",
+		),
+		invalid("endless redirects of a zip", set(zips, page{to: zips}), "redirects"),
+		invalid("endless redirects of a description", set(descriptions, page{to: descriptions}), "redirects"),
+		invalid("a zip that redirects to http", set(zips, page{to: "http://files.example.com" + zips})),
+		invalid("SHA256SUMS that redirects to http", set(sumsPage("1.0.0"), page{to: "http://files.example.com" + zips})),
+		invalid(
+			"a description that redirects to http", set(descriptions, page{to: "http://files.example.com" + descriptions}),
+		),
 	}
 	for _, path := range []string{discovery, versionsPage, descriptions, sumsPage("1.0.0"), signaturePage("1.0.0"), zips} {
 		for status, kind := range map[int]error{
@@ -387,7 +302,7 @@ func TestAddRefuses(t *testing.T) {
 		t.Run(fault.what, func(t *testing.T) {
 			t.Parallel()
 			o, s := simple(t), newStore(t)
-			want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux, darwin)}
+			want := wanted(t, linux, darwin)
 			fault.make(t, o)
 			results, err := s.mirror(o).Add(t.Context(), want)
 			failed(t, fault.what, err, fault.kind, append(fault.words, inventory.String())...)
@@ -396,11 +311,9 @@ func TestAddRefuses(t *testing.T) {
 			}
 			s.empty(t, fault.what)
 			o.heal(t)
-			if results, err := s.mirror(restarted(t, o)).Add(t.Context(), want); err != nil ||
-				describe(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" ||
-				s.has(t) != "1.0.0 [darwin_arm64 linux_amd64]" {
-				t.Errorf("then: %s, %v, %s", describe(results), err, s.has(t))
-			}
+			s.gives(t, "then", "1.0.0 [darwin_arm64 added, linux_amd64 added]", "1.0.0 [darwin_arm64 linux_amd64]")(
+				s.mirror(restarted(t, o)).Add(t.Context(), want),
+			)
 		})
 	}
 }
@@ -453,7 +366,7 @@ func TestTruncated(t *testing.T) {
 	record(t)
 	o, s := simple(t), newStore(t)
 	zips := zipPage("1.0.0", "linux_amd64")
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
+	want := wanted(t, "linux_amd64", "darwin_arm64")
 	body := o.pages[zips].body
 	for what, short := range map[string]page{
 		"all but a byte": {body: body, length: int64(len(body)) + 1}, "half": {
@@ -488,10 +401,8 @@ func TestAddOtherContent(t *testing.T) {
 	t.Parallel()
 	record(t)
 	o, s := simple(t), newStore(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
-	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	want := wanted(t, "linux_amd64")
+	s.mirrors(t, o, want)
 	before := fmt.Sprint(s.records(t))
 	o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
 	for _, names := range [][]string{{"linux_amd64"}, {"darwin_arm64", "linux_amd64"}} {
@@ -512,9 +423,7 @@ func TestAddOtherContent(t *testing.T) {
 func TestAddAllContinues(t *testing.T) {
 	t.Parallel()
 	record(t)
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""},
-		release{"1.2.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("1.1.0", ours), build("1.2.0", ours))
 	s := newStore(t)
 	want := mirroring.Wanted{Address: inventory, All: true}
 	o.set(signaturePage("1.1.0"), page{status: http.StatusNotFound})
@@ -525,10 +434,9 @@ func TestAddAllContinues(t *testing.T) {
 		t.Errorf("%s, %s", describe(results), s.has(t))
 	}
 	o.heal(t)
-	if results, err := s.mirror(o).Add(t.Context(), want); err != nil ||
-		describe(results) != "1.2.0 [linux_amd64 unchanged], 1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 unchanged]" {
-		t.Errorf("then: %s, %v", describe(results), err)
-	}
+	s.gives(t, "then", "1.2.0 [linux_amd64 unchanged], 1.1.0 [linux_amd64 added], 1.0.0 [linux_amd64 unchanged]")(
+		s.mirror(o).Add(t.Context(), want),
+	)
 }
 
 // counted is a table that counts the queries of it.
@@ -547,9 +455,7 @@ func (c *counted) Query(ctx context.Context, q catalog.Query) (catalog.Page, err
 func TestAddAllReadsOnce(t *testing.T) {
 	t.Parallel()
 	record(t)
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""},
-		release{"1.2.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("1.1.0", ours), build("1.2.0", ours))
 	o.edit("signing_keys", nil, packagePage("1.0.0", "linux_amd64"))
 	s := newStore(t)
 	table := &counted{Table: s.table}
@@ -569,9 +475,7 @@ func TestAddAllReadsOnce(t *testing.T) {
 func TestSigners(t *testing.T) {
 	t.Parallel()
 	record(t)
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, stranger, ""},
-		release{"1.2.0", linux, lapsed, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("1.1.0", stranger), build("1.2.0", lapsed))
 	s := newStore(t)
 	a, b, c := keyID(t, ours), keyID(t, stranger), keyID(t, lapsed)
 	for i, step := range []struct {
@@ -620,12 +524,9 @@ func TestSigners(t *testing.T) {
 func TestKeysRemoved(t *testing.T) {
 	t.Parallel()
 	record(t)
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("1.1.0", ours))
 	s := newStore(t)
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "1.0.0")
 	o.edit("signing_keys", nil, packagePage("1.1.0", "linux_amd64"))
 	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, AllowUnsigned: true})
 	failed(t, "keys taken away", err, registry.ErrNotAdmitted, keyID(t, ours))
@@ -657,8 +558,7 @@ func TestAllButSomePlatforms(t *testing.T) {
 		t.Errorf("mirrored (-want +got):\n%s", diff)
 	}
 	noted(t, "below 1.2.0", results, "darwin_arm64")
-	results, err = s.mirror(
-		o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "darwin_arm64")})
+	results, err = s.mirror(o).Add(t.Context(), wanted(t, "darwin_arm64"))
 	if err != nil {
 		t.Error(err)
 	}
@@ -731,7 +631,7 @@ func TestAddDryRun(t *testing.T) {
 	t.Parallel()
 	record(t)
 	o, s := simple(t), newStore(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
+	want := wanted(t, "linux_amd64", "darwin_arm64")
 	dry := func(expect string) {
 		t.Helper()
 		m := s.mirror(o)
@@ -744,10 +644,7 @@ func TestAddDryRun(t *testing.T) {
 	}
 	dry("1.0.0 [darwin_arm64 added, linux_amd64 added]")
 	s.empty(t, "a dry run")
-	if _, err := s.mirror(o).Add(t.Context(),
-		mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}); err != nil {
-		t.Fatal(err)
-	}
+	s.mirrors(t, o, wanted(t, "linux_amd64"))
 	dry("1.0.0 [darwin_arm64 added, linux_amd64 unchanged]")
 	if s.has(t) != "1.0.0 [linux_amd64]" {
 		t.Error(s.has(t))
@@ -827,11 +724,9 @@ func TestRedirects(t *testing.T) {
 	description := packagePage("1.0.0", "linux_amd64")
 	o.set("/elsewhere"+description, o.pages[description])
 	o.set(description, page{to: "https://files.example.com/elsewhere" + description})
-	results, err := s.mirror(
-		o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
-	if err != nil || describe(results) != "1.0.0 [linux_amd64 added]" || s.has(t) != "1.0.0 [linux_amd64]" {
-		t.Errorf("%s, %v", describe(results), err)
-	}
+	s.gives(t, "", "1.0.0 [linux_amd64 added]", "1.0.0 [linux_amd64]")(
+		s.mirror(o).Add(t.Context(), wanted(t, "linux_amd64")),
+	)
 	for path, token := range o.tokens {
 		if o.hosts[path] != "registry.example.com" && token != "" {
 			t.Errorf("%s at %s gets %q", path, o.hosts[path], token)
@@ -846,10 +741,8 @@ func TestRedirects(t *testing.T) {
 func TestLostObject(t *testing.T) {
 	t.Parallel()
 	o, s := simple(t), newStore(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64", "darwin_arm64")}
-	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	want := wanted(t, "linux_amd64", "darwin_arm64")
+	s.mirrors(t, o, want)
 	before := s.records(t)
 	if err := os.Remove(s.file(before[inventory][0].Packages[1])); err != nil {
 		t.Fatal(err)
@@ -876,8 +769,7 @@ func TestLostObject(t *testing.T) {
 // cannot make the mirror take the files of one version for another one.
 func TestAddRefusesFilesOfAnotherVersion(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", ours))
 	o.set(packagePage("2.0.0", "linux_amd64"), o.pages[packagePage("1.0.0", "linux_amd64")])
 	for _, w := range []mirroring.Wanted{
 		{Address: inventory}, {Address: inventory, Constraint: "2.0.0"}, {Address: inventory, AllowUnsigned: true},
@@ -894,19 +786,14 @@ func TestAddRefusesFilesOfAnotherVersion(t *testing.T) {
 func TestLostObjectOfAnotherName(t *testing.T) {
 	t.Parallel()
 	o, s := simple(t), newStore(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
-	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	want := wanted(t, "linux_amd64")
+	s.mirrors(t, o, want)
 	before := s.records(t)
 	o.edit("filename", "inventory.zip", packagePage("1.0.0", "linux_amd64"))
 	o.resum(t, func(sums string) string {
 		return strings.ReplaceAll(sums, zipName("1.0.0", "linux_amd64"), "inventory.zip")
 	})
-	if results, err := s.mirror(o).Add(t.Context(), want); err != nil ||
-		describe(results) != "1.0.0 [linux_amd64 unchanged]" {
-		t.Errorf("renamed: %s, %v", describe(results), err)
-	}
+	s.gives(t, "renamed", "1.0.0 [linux_amd64 unchanged]")(s.mirror(o).Add(t.Context(), want))
 	if err := os.Remove(s.file(before[inventory][0].Packages[0])); err != nil {
 		t.Fatal(err)
 	}
@@ -934,7 +821,7 @@ func TestAddUnavailable(t *testing.T) {
 	record(t)
 	o, s := simple(t), newStore(t)
 	o.set(zipPage("1.0.0", "linux_amd64"), page{status: http.StatusServiceUnavailable})
-	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
+	_, err := s.mirror(o).Add(t.Context(), wanted(t, "linux_amd64"))
 	failed(t, "an origin that is down", err, registry.ErrUnavailable)
 	if n := o.times(".zip"); n < 2 || n > 9 {
 		t.Errorf("the origin got %d requests", n)
@@ -949,7 +836,7 @@ func TestAddAtOnce(t *testing.T) {
 	for _, names := range [][]string{
 		{"linux_amd64"}, {"linux_amd64", "darwin_arm64"}, {"windows_amd64"}, {"darwin_arm64", "windows_amd64"},
 	} {
-		want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, names...)}
+		want := wanted(t, names...)
 		go func() {
 			_, err := s.mirror(o).Add(t.Context(), want)
 			errs <- err
@@ -967,17 +854,15 @@ func TestAddAtOnce(t *testing.T) {
 // Two versions that differ only in build metadata are not both mirrored.
 func TestAddBuildMetadata(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0+a", linux, ours, ""}, release{"1.0.0+b", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0+a", ours), build("1.0.0+b", ours))
 	s := newStore(t)
 	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory}); err != nil ||
 		s.has(t) != "1.0.0+b [linux_amd64]" {
 		t.Fatalf("%v, %s", err, s.has(t))
 	}
-	results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, All: true})
-	if err != nil || describe(results) != "1.0.0+b [linux_amd64 unchanged]" || s.has(t) != "1.0.0+b [linux_amd64]" {
-		t.Errorf("%s, %s", describe(results), s.has(t))
-	}
+	s.gives(t, "", "1.0.0+b [linux_amd64 unchanged]", "1.0.0+b [linux_amd64]")(
+		s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, All: true}),
+	)
 	if v, err := catalog.New(s.table).Mirror.Get(t.Context(), inventory, parseVersion(t, "1.0.0+a")); !errors.Is(
 		err, registry.ErrNotFound) {
 		t.Errorf("%+v, %v", v, err)

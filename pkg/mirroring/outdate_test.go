@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -19,7 +18,7 @@ func TestOutdate(t *testing.T) {
 		t.Helper()
 		m := s.mirror(o)
 		m.DryRun = dryRun
-		_, err := m.Add(t.Context(), mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")})
+		_, err := m.Add(t.Context(), wanted(t, "linux_amd64"))
 		return err
 	}
 	const changed, unchanged = false, true

@@ -178,8 +178,7 @@ func publishedIn(version, at string) func(int) page {
 // every day, and the reasons of the days before.
 func (c coolDown) run(t *testing.T, wait bool) (admitted, reason string) {
 	t.Helper()
-	linux := []string{"linux_amd64"}
-	o, s := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, ours, ""}), newStore(t)
+	o, s := newOrigin(t, build("1.0.0", ours), build("2.0.0", ours)), newStore(t)
 	s.setPolicy(t, registry.MirrorRule{MinAge: int64(7 * day / time.Second), WaitUnknown: wait})
 	var reasons []string
 	for today := range 30 {
@@ -303,10 +302,9 @@ func TestWrongClock(t *testing.T) {
 func TestChoosesReady(t *testing.T) {
 	t.Parallel()
 	record(t)
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""},
-		release{"1.2.0", linux, ours, ""}, release{"1.3.0", linux, ours, ""}, release{"1.4.0", linux, ours, ""},
-		release{"1.5.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("1.1.0", ours),
+		build("1.2.0", ours), build("1.3.0", ours), build("1.4.0", ours),
+		build("1.5.0", ours))
 	o.listVersions(map[string]any{
 		"1.0.0": on(-30), "1.1.0": on(-20), "1.2.0": on(-4), "1.3.0": on(-3), "1.4.0": on(-2), "1.5.0": on(-1),
 	})
@@ -377,9 +375,7 @@ func TestChoosesReady(t *testing.T) {
 // are.
 func TestTimeUnavailable(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""},
-		release{"1.2.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("1.1.0", ours), build("1.2.0", ours))
 	const metadata = "/v1/providers/acme/inventory/1.1.0"
 	o.set(metadata, page{status: http.StatusServiceUnavailable})
 	s := newStore(t)
@@ -394,9 +390,7 @@ func TestTimeUnavailable(t *testing.T) {
 	}
 	// Only versions that are not mirrored are requested again.
 	o.heal(t)
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, All: true}); err != nil {
-		t.Fatal(err)
-	}
+	s.mirrors(t, o, mirroring.Wanted{Address: inventory, All: true})
 	if got := o.times("/acme/inventory/1.1.0"); got != 1 {
 		t.Errorf("%d requests for the time of 1.1.0", got)
 	}
@@ -467,7 +461,7 @@ func TestSightingsAtOnce(t *testing.T) {
 func TestPolicyInterrupted(t *testing.T) {
 	t.Parallel()
 	o := simple(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
+	want := wanted(t, "linux_amd64")
 	recent := func(m *mirroring.Mirror) *mirroring.Mirror {
 		m.Now = func() time.Time { return time.Now().Add(time.Hour) }
 		return m
@@ -557,7 +551,7 @@ func TestManyTimes(t *testing.T) {
 func TestTimeUnavailableOverruled(t *testing.T) {
 	t.Parallel()
 	linux := []string{"linux_amd64"}
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, linux...)}
+	want := wanted(t, linux...)
 	for what, run := range map[string]func(*mirroring.Mirror) error{
 		"admit": func(m *mirroring.Mirror) error {
 			_, err := m.Admit(t.Context(), want, parseVersion(t, "1.0.0"), "a fix")
@@ -571,7 +565,7 @@ func TestTimeUnavailableOverruled(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			o, s := newOrigin(t, release{"1.0.0", linux, ours, ""}), newStore(t)
+			o, s := newOrigin(t, build("1.0.0", ours)), newStore(t)
 			s.setPolicy(t, registry.MirrorRule{MinAge: int64(7 * day / time.Second)})
 			o.set("/v1/providers/acme/inventory/1.0.0", page{status: http.StatusForbidden})
 			_, err := s.at(o, start).Add(t.Context(), want)
@@ -595,7 +589,7 @@ func TestTimeUnavailableOverruled(t *testing.T) {
 // that time is.
 func TestTimeOfAdmitted(t *testing.T) {
 	t.Parallel()
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
+	want := wanted(t, "linux_amd64")
 	admit := func(m *mirroring.Mirror) error {
 		_, err := m.Admit(t.Context(), want, parseVersion(t, "1.0.0"), "a fix")
 		return err
@@ -639,8 +633,7 @@ func TestTimeOfAdmitted(t *testing.T) {
 // would count the age from them.
 func TestWrongClockOverruled(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o, s := newOrigin(t, release{"1.0.0", linux, ours, ""}), seenWithout(t)
+	o, s := newOrigin(t, build("1.0.0", ours)), seenWithout(t)
 	s.setPolicy(t, registry.MirrorRule{MinAge: int64(7 * day / time.Second)})
 	o.set("/v1/providers/acme/inventory/1.0.0", publishedIn("1.0.0", on(-900))(0))
 	before := s.originItem(t).Versions

@@ -21,9 +21,7 @@ func TestManyRefusals(t *testing.T) {
 		releases = append(releases, release{fmt.Sprintf("2.%d.0", i), linux, stranger, ""})
 	}
 	o, s := newOrigin(t, releases...), newStore(t)
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "1.0.0")
 	var audited []int
 	for range 3 {
 		_, err := s.mirror(o).Sync(t.Context(), []mirroring.Wanted{{Address: inventory, All: true}})

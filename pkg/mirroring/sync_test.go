@@ -81,8 +81,7 @@ func TestParseList(t *testing.T) {
 		{"all and another platform", begin + "versions = [\"1.0.0\"]\n  platforms = [\"all\", " +
 			"\"linux_amd64\"]\n}\n", []string{"all"}},
 		{
-			"no platform at all",
-			strings.TrimPrefix(begin, "platforms = [\"linux_amd64\"]\n") + "versions = [\"1.0.0\"]\n}\n",
+			"no platform at all", strings.TrimPrefix(begin, "platforms = [\"linux_amd64\"]\n") + "versions = [\"1.0.0\"]\n}\n",
 			nil,
 		},
 		{"a host with a port", "provider \"registry.example.com:8443/acme/inventory\" {\n  versions = " +
@@ -153,17 +152,8 @@ func FuzzParseList(f *testing.F) {
 // FuzzConstraint is for the library, which panics on what its grammar takes and its numbers do not.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{
-		"~> 1.0",
-		">= 1.0.0, < 2",
-		"!= 1.0.0-rc.1+b",
-		"= 18446744073709551615.0.0",
-		"> 999999999999999999",
-		"1.0.*",
-		"v1.0.0",
-		"~> 1.0,",
-		"",
-		"~>0.0.0-0",
-		"=>1",
+		"~> 1.0", ">= 1.0.0, < 2", "!= 1.0.0-rc.1+b", "= 18446744073709551615.0.0", "> 999999999999999999", "1.0.*", "v1.0.0",
+		"~> 1.0,", "", "~>0.0.0-0", "=>1",
 	} {
 		f.Add(s)
 	}
@@ -272,7 +262,7 @@ func TestSyncMerges(t *testing.T) {
 	if _, err := s.mirror(o).Add(t.Context(), unsigned); err != nil {
 		t.Fatal(err)
 	}
-	signed := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "darwin_arm64", "linux_amd64")}
+	signed := wanted(t, "darwin_arm64", "linux_amd64")
 	for _, dry := range []bool{true, false} {
 		m := s.mirror(o)
 		m.DryRun = dry

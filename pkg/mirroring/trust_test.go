@@ -123,9 +123,7 @@ func (c keyChange) run(t *testing.T) (before, after string) {
 		}
 		o.edit("signing_keys", map[string]any{"gpg_public_keys": keys}, packagePage("2.0.0", "linux_amd64"))
 	}
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "1.0.0")
 	if c.lost {
 		s.loseOrigin(t)
 	}
@@ -215,8 +213,24 @@ func TestTrust(t *testing.T) {
 		"| --- | --- | --- |\n"+strings.Join(rows, "")))
 }
 
+// adds mirrors a version.
+func (s *store) adds(t testing.TB, o *origin, version string) {
+	t.Helper()
+	if err := s.adder(t, o)(version); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mirrors mirrors what is wanted.
+func (s *store) mirrors(t testing.TB, o *origin, want mirroring.Wanted) {
+	t.Helper()
+	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // adder returns a function that mirrors one version from an origin.
-func (s *store) adder(t *testing.T, o *origin) func(version string) error {
+func (s *store) adder(t testing.TB, o *origin) func(version string) error {
 	t.Helper()
 	return func(v string) error {
 		_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v})
@@ -228,9 +242,7 @@ func (s *store) adder(t *testing.T, o *origin) func(version string) error {
 // stay trusted, also beside a key that an operator trusts.
 func TestTrustAfterLoss(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""},
-		release{"3.0.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", stranger), build("3.0.0", ours))
 	s := newStore(t)
 	add := s.adder(t, o)
 	if err := add("1.0.0"); err != nil {
@@ -260,7 +272,7 @@ func TestTrustAfterLoss(t *testing.T) {
 func TestFirstKey(t *testing.T) {
 	t.Parallel()
 	o, s := simple(t), newStore(t)
-	want := mirroring.Wanted{Address: inventory, Platforms: platforms(t, "linux_amd64")}
+	want := wanted(t, "linux_amd64")
 	o.set(zipPage("1.0.0", "linux_amd64"), page{body: providerfiles.Zip(t, "terraform-provider-inventory", "another")})
 	_, err := s.mirror(o).Add(t.Context(), want)
 	failed(t, "a wrong package", err, registry.ErrInvalid)
@@ -268,9 +280,7 @@ func TestFirstKey(t *testing.T) {
 		t.Errorf("recorded %+v", got)
 	}
 	o.heal(t)
-	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	s.mirrors(t, o, want)
 	got := s.originItem(t).Keys
 	if len(got) != 1 || got[0].Fingerprint != fingerprint(t, ours) || got[0].Trusted != nil || got[0].SeenAt.IsZero() {
 		t.Errorf("recorded %+v", got)
@@ -281,15 +291,12 @@ func TestFirstKey(t *testing.T) {
 // first one.
 func TestFirstKeyAtOnce(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", stranger))
 	s := newStore(t)
 	errs := make([]error, 2)
 	var group sync.WaitGroup
 	for i, v := range []string{"1.0.0", "2.0.0"} {
-		group.Go(func() {
-			_, errs[i] = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v})
-		})
+		group.Go(func() { _, errs[i] = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v}) })
 	}
 	group.Wait()
 	if (errs[0] == nil) == (errs[1] == nil) {
@@ -375,8 +382,7 @@ func TestTrustNames(t *testing.T) {
 // A version that was refused is no longer refused once it is mirrored.
 func TestRefusalEnds(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", stranger))
 	s := newStore(t)
 	add := s.adder(t, o)
 	if err := add("1.0.0"); err != nil {
@@ -398,12 +404,9 @@ func TestRefusalEnds(t *testing.T) {
 // Overruling the policy does not trust a key.
 func TestOverruleTrustsNoKey(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", stranger))
 	s := newStore(t)
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "1.0.0")
 	m := s.mirror(o)
 	m.Overrule = "an urgent fix"
 	_, err := m.Add(t.Context(), mirroring.Wanted{Address: inventory})
@@ -417,15 +420,12 @@ func TestOverruleTrustsNoKey(t *testing.T) {
 // refused. Repeating it works.
 func TestTrustInterrupted(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", stranger))
 	want := mirroring.Wanted{Address: inventory, Constraint: "2.0.0"}
 	for _, done := range []bool{false, true} {
 		for call := int64(1); ; call++ {
 			s := newStore(t)
-			if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-				t.Fatal(err)
-			}
+			s.adds(t, o, "1.0.0")
 			faulty := &tabletest.Faulty{Table: s.table, FailAt: call, Done: done}
 			m := s.mirror(o)
 			m.Catalog, m.Publisher.Catalog = catalog.New(faulty), catalog.New(faulty)
@@ -477,9 +477,7 @@ func TestKeySeenAt(t *testing.T) {
 // overrules the policy.
 func TestOverruleTrustsNoFirstKey(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, stranger, ""}, release{"2.0.0", linux, ours, ""},
-		release{"3.0.0", linux, stranger, ""})
+	o := newOrigin(t, build("1.0.0", stranger), build("2.0.0", ours), build("3.0.0", stranger))
 	s := newStore(t)
 	s.setPolicy(t, registry.MirrorRule{SigningKeys: []string{keyID(t, ours)}})
 	m := s.mirror(o)
@@ -491,15 +489,12 @@ func TestOverruleTrustsNoFirstKey(t *testing.T) {
 		t.Errorf("recorded %+v", got)
 	}
 	s.setPolicy(t, registry.MirrorRule{})
-	results, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"})
-	if err != nil || describe(results) != "1.0.0 [linux_amd64 unchanged]" {
-		t.Errorf("again: %s, %v", describe(results), err)
-	}
-	_, err = s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "3.0.0"})
+	s.gives(t, "again", "1.0.0 [linux_amd64 unchanged]")(
+		s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}),
+	)
+	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "3.0.0"})
 	failed(t, "the key that was overruled, without another one", err, registry.ErrNotAdmitted, "trusted keys: none")
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "2.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "2.0.0")
 	if got := s.originItem(t).Keys; len(got) != 1 || got[0].ID != keyID(t, ours) {
 		t.Errorf("recorded %+v", got)
 	}
@@ -516,16 +511,14 @@ func TestOverruleTrustsNoFirstKey(t *testing.T) {
 // An origin that signs again must then sign every version.
 func TestSignsAgain(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"1.1.0", linux, ours, ""},
-		release{"2.0.0", linux, ours, ""}, release{"3.0.0", linux, ours, ""}, release{"4.0.0", linux, ours, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("1.1.0", ours),
+		build("2.0.0", ours), build("3.0.0", ours), build("4.0.0", ours))
 	for _, v := range []string{"2.0.0", "4.0.0"} {
 		o.edit("signing_keys", map[string]any{"gpg_public_keys": []any{}}, packagePage(v, "linux_amd64"))
 	}
 	s := newStore(t)
 	add := func(v string) error {
-		_, err := s.mirror(o).Add(t.Context(),
-			mirroring.Wanted{Address: inventory, Constraint: v, AllowUnsigned: true})
+		_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: v, AllowUnsigned: true})
 		return err
 	}
 	if err := add("1.0.0"); err != nil {
@@ -551,12 +544,9 @@ func TestSignsAgain(t *testing.T) {
 // The audit trail names keys by their fingerprints.
 func TestKeysInAudit(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
-	o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""})
+	o := newOrigin(t, build("1.0.0", ours), build("2.0.0", stranger))
 	s := newStore(t)
-	if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-		t.Fatal(err)
-	}
+	s.adds(t, o, "1.0.0")
 	_, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory})
 	failed(t, "another key", err, registry.ErrNotAdmitted)
 	if _, _, err := s.mirror(nil).Trust(t.Context(), inventory, keyID(t, stranger), "it was announced"); err != nil {
@@ -577,14 +567,11 @@ func TestKeysInAudit(t *testing.T) {
 // be trusted, whatever their order.
 func TestTwoSigners(t *testing.T) {
 	t.Parallel()
-	linux := []string{"linux_amd64"}
 	for what, order := range map[string][]keyMaker{"the old key first": {ours, stranger}, "the new key first": {stranger, ours}} {
 		for _, policy := range [][]keyMaker{nil, {ours}} {
-			o := newOrigin(t, release{"1.0.0", linux, ours, ""}, release{"2.0.0", linux, stranger, ""})
+			o := newOrigin(t, build("1.0.0", ours), build("2.0.0", stranger))
 			s := newStore(t)
-			if _, err := s.mirror(o).Add(t.Context(), mirroring.Wanted{Address: inventory, Constraint: "1.0.0"}); err != nil {
-				t.Fatal(err)
-			}
+			s.adds(t, o, "1.0.0")
 			if policy != nil {
 				s.setPolicy(t, registry.MirrorRule{SigningKeys: []string{keyID(t, ours)}})
 			}

@@ -57,10 +57,7 @@ func TestWithdrawn(t *testing.T) {
 		t.Errorf("all: %s, %v", describe(results), err)
 	}
 	noted(t, "all", results, why...)
-	if results, err := m.Export(t.Context(), t.TempDir(), nil); err != nil ||
-		describe(results) != "1.0.0 [darwin_arm64 added, linux_amd64 added]" {
-		t.Errorf("export: %s, %v", describe(results), err)
-	}
+	s.gives(t, "export", "1.0.0 [darwin_arm64 added, linux_amd64 added]")(m.Export(t.Context(), t.TempDir(), nil))
 }
 
 // A version that differs from a mirrored one only in build metadata is rejected
@@ -82,10 +79,7 @@ func TestTwin(t *testing.T) {
 	if n := s.count(t); n != before {
 		t.Errorf("%d objects, and %d before", n, before)
 	}
-	if results, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, first))); err != nil ||
-		describe(results) != "3.0.0 [linux_amd64 unchanged]" {
-		t.Errorf("%s, %v", describe(results), err)
-	}
+	s.gives(t, "", "3.0.0 [linux_amd64 unchanged]")(s.mirror(nil).Import(t.Context(), string(newFolder(t, first))))
 }
 
 // A withdrawn version above the selected one gets a note, whatever its other

@@ -89,18 +89,14 @@ func TestTrail(t *testing.T) {
 		corrupt func(*testing.T, data)
 		want    string
 	}{
-		"all entries": {
-			func(t *testing.T, d data) { d.forget(t, func(registry.AuditEntry) bool { return true }) },
-			"audit-missing audit",
-		},
-		"entries of a module": {
-			func(t *testing.T, d data) { d.forget(t, func(e registry.AuditEntry) bool { return e.Subject == m }) },
-			"audit-missing " + m,
-		},
-		"publish of a provider": {without("publish", p, "1.0.0"), "audit-missing " + p},
-		"mirroring of a platform": {
-			without("mirror", o, "1.1.0"), "audit-missing " + o,
-		},
+		"all entries": {func(t *testing.T, d data) {
+			d.forget(t, func(registry.AuditEntry) bool { return true })
+		}, "audit-missing audit"},
+		"entries of a module": {func(t *testing.T, d data) {
+			d.forget(t, func(e registry.AuditEntry) bool { return e.Subject == m })
+		}, "audit-missing " + m},
+		"publish of a provider":     {without("publish", p, "1.0.0"), "audit-missing " + p},
+		"mirroring of a platform":   {without("mirror", o, "1.1.0"), "audit-missing " + o},
 		"deprecation of a version":  {without("deprecate", p, "1.1.0"), "audit-missing " + p},
 		"deprecation of a provider": {without("deprecate", p, ""), "audit-missing " + p},
 		"key":                       {without("add-key", "keys/acme/", ""), "audit-missing keys/acme"},
@@ -242,10 +238,7 @@ func TestTrailAfterItsAdvice(t *testing.T) {
 			[]step{deprecate(nil, "x")}, undeprecate, "record " + m,
 			[]step{deprecate(nil, "x"), deprecate(nil, "")},
 		},
-		"token": {
-			[]step{addToken}, forgetItem("tokens", tokens), "",
-			[]step{addToken},
-		},
+		"token": {[]step{addToken}, forgetItem("tokens", tokens), "", []step{addToken}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
