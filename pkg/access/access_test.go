@@ -382,30 +382,28 @@ func TestBadCredentials(t *testing.T) {
 		return segment(header) + "." + segment(string(body)) + "." + segment(signature)
 	}
 	// headed returns a token that is valid except for its header.
-	headed := func(header string) string {
-		return forge(t, rsaKey, `{"alg":"RS256","kid":"rsa"`+header+`}`, body)
-	}
+	headed := func(header string) string { return forge(t, rsaKey, `{"alg":"RS256","kid":"rsa"`+header+`}`, body) }
 	split := func(token string) []string { return strings.Split(token, ".") }
 	valid := with()
 	// A well-known attack: the public key as the secret of an HMAC.
 	hmac := sign(t, jose.HS256, x509.MarshalPKCS1PublicKey(&rsaKey.PublicKey), "rsa", claims())
 
 	for name, ok := range map[string]string{
-		"RS256": sign(
-			t, jose.RS256, rsaKey, "rsa", claims(),
-		), "ES256": valid, "EdDSA": sign(t, jose.EdDSA, edKey, "ed", claims()),
-		"no key id":                       sign(t, jose.ES256, ecKey, "", claims()),
-		"nearly the longest":              with("pad", strings.Repeat("a", access.MaxCredential*3/4-1000)),
-		"two audiences":                   with("aud", []string{"other", audience}),
-		"expired by less than the leeway": with("exp", at(-29*time.Second)), "not before, by less than the leeway": with(
-			"nbf", at(29*time.Second),
-		), "issued by a clock ahead": with("iat", at(29*time.Second)),
-		"Cognito's":                 with("aud", nil, "client_id", "cli", "token_use", "access"),
-		"no type":                   headed(``),
-		"type in small letters":     headed(`,"typ":"jwt"`),
-		"media type":                headed(`,"typ":"application/jwt"`),
-		"access token":              headed(`,"typ":"at+jwt"`),
-		"access token's media type": headed(`,"typ":"Application/AT+JWT"`),
+		"RS256":                               sign(t, jose.RS256, rsaKey, "rsa", claims()),
+		"ES256":                               valid,
+		"EdDSA":                               sign(t, jose.EdDSA, edKey, "ed", claims()),
+		"no key id":                           sign(t, jose.ES256, ecKey, "", claims()),
+		"nearly the longest":                  with("pad", strings.Repeat("a", access.MaxCredential*3/4-1000)),
+		"two audiences":                       with("aud", []string{"other", audience}),
+		"expired by less than the leeway":     with("exp", at(-29*time.Second)),
+		"not before, by less than the leeway": with("nbf", at(29*time.Second)),
+		"issued by a clock ahead":             with("iat", at(29*time.Second)),
+		"Cognito's":                           with("aud", nil, "client_id", "cli", "token_use", "access"),
+		"no type":                             headed(``),
+		"type in small letters":               headed(`,"typ":"jwt"`),
+		"media type":                          headed(`,"typ":"application/jwt"`),
+		"access token":                        headed(`,"typ":"at+jwt"`),
+		"access token's media type":           headed(`,"typ":"Application/AT+JWT"`),
 	} {
 		if w := p.get(t, path, "Bearer "+ok); w.Code != 200 {
 			t.Errorf("%s: %d\n%s", name, w.Code, &p.log)
@@ -413,110 +411,106 @@ func TestBadCredentials(t *testing.T) {
 	}
 	p.reached.Store(0)
 	bad := map[string][]string{
-		"no header": nil, "empty header": {""}, "empty bearer": {"Bearer "}, "bearer alone": {"Bearer"}, "blanks": {
-			"Bearer    ",
-		},
-		"basic": {"Basic YTpi"}, "basic with a good token": {"Basic " + valid}, "token scheme": {"Token " + valid},
-		"no scheme": {valid},
-		"two headers": {
-			"Bearer " + valid, "Bearer " + valid,
-		}, "two headers, one bad": {
-			"Bearer x", "Bearer " + valid,
-		}, "two headers as API Gateway has them": {"Bearer " + valid + ",Bearer " + valid},
-		"two credentials": {
-			"Bearer " + valid + " " + valid,
-		}, "scheme twice": {"Bearer Bearer " + valid}, "a tab": {"Bearer\t" + valid}, "quoted": {`Bearer "` + valid + `"`},
-		"non-ASCII": {"Bearer t\u00f6ken"}, "invalid UTF-8": {"Bearer \xff\xfe"}, "a NUL": {"Bearer a\x00b"},
-		"as long as headers may be": {"Bearer " + strings.Repeat("a", 60<<10)},
-		"only dots":                 {"Bearer .."}, "many dots": {
-			"Bearer " + strings.Repeat(".", 1000),
-		}, "opaque": {"Bearer 0123456789abcdef"},
-		"unknown token": {"Bearer " + good}, "cut token": {
-			"Bearer " + good[:len(good)-1],
-		}, "token with a wrong checksum": {
-			"Bearer " + good[:len(good)-1] + "!",
-		}, "token with one character changed": {
-			"Bearer larder_" + flip(good[7:]),
-		}, "token with more": {"Bearer " + good + "0"}, "the digest of a token": {
-			"Bearer " + hex.EncodeToString(make([]byte, 32)),
-		}, "prefix alone": {"Bearer larder_"},
-		"alg none": {
-			"Bearer " + raw(`{"alg":"none","typ":"JWT"}`, ""),
-		}, "alg None": {
-			"Bearer " + raw(`{"alg":"None"}`, "x"),
-		}, "no alg": {"Bearer " + raw(`{"typ":"JWT"}`, "x")}, "HS256 with the public key": {"Bearer " + hmac},
-		"HS256 with a shared key of the set": {
-			"Bearer " + sign(t, jose.HS256, []byte("0123456789abcdef0123456789abcdef"), "shared", claims()),
-		},
-		"RS512": {
-			"Bearer " + sign(t, jose.RS512, rsaKey, "rsa", claims()),
-		}, "PS256": {
-			"Bearer " + sign(t, jose.PS256, rsaKey, "rsa", claims()),
-		}, "ES384": {"Bearer " + sign(t, jose.ES384, p384, "p384", claims())},
-		"ES256 with a P-384 key": {
-			"Bearer " + forge(t, p384, `{"alg":"ES256","kid":"p384"}`, body),
-		}, "ES256 with a P-384 key and no id": {"Bearer " + forge(t, p384, `{"alg":"ES256"}`, body)},
-		"a key of another algorithm by its own word": {"Bearer " + sign(t, jose.RS256, rsaKey, "rs512", claims())},
-		"a blank within": {
-			"Bearer " + valid[:30] + " " + valid[30:],
-		}, "a tab within": {"Bearer " + valid[:30] + "\t" + valid[30:]},
-		"longer than any": {
-			"Bearer " + with("pad", strings.Repeat("a", access.MaxCredential*3/4)),
-		}, "many audiences": {"Bearer " + with("aud", strings.Split(strings.Repeat("somebody ", 500), " "))},
-		"a key for encryption":        {"Bearer " + sign(t, jose.ES256, ecKey, "enc", claims())},
-		"a stranger's signature":      {"Bearer " + sign(t, jose.ES256, strangerKey, "ec", claims())},
-		"key id of another issuer":    {"Bearer " + sign(t, jose.ES256, strangerKey, "ci", claims())},
-		"key id of another algorithm": {"Bearer " + sign(t, jose.ES256, ecKey, "rsa", claims())},
-		"unknown key id": {
-			"Bearer " + sign(t, jose.ES256, ecKey, "nobody", claims()),
-		}, "a path for a key id": {
-			"Bearer " + sign(t, jose.ES256, ecKey, "../../keys", claims()),
-		}, "a long key id": {"Bearer " + sign(t, jose.ES256, ecKey, strings.Repeat("k", 5000), claims())},
-		"its own key in the header":       {"Bearer " + embedded(t, strangerKey, claims())},
-		"a critical header":               {"Bearer " + raw(`{"alg":"ES256","kid":"ec","crit":["exp"],"exp":1}`, "x")},
-		"no critical header, as a list":   {"Bearer " + headed(`,"crit":[]`)},
-		"no critical header, as null":     {"Bearer " + headed(`,"crit":null`)},
-		"a critical header that is there": {"Bearer " + headed(`,"crit":["b64"],"b64":true`)},
-		"logout token":                    {"Bearer " + headed(`,"typ":"logout+jwt"`)},
-		"DPoP proof":                      {"Bearer " + headed(`,"typ":"dpop+jwt"`)},
-		"security event":                  {"Bearer " + headed(`,"typ":"secevent+jwt"`)},
-		"client's assertion":              {"Bearer " + headed(`,"typ":"client-authentication+jwt"`)},
-		"JWE's type":                      {"Bearer " + headed(`,"typ":"JOSE"`)},
-		"another media type":              {"Bearer " + headed(`,"typ":"text/jwt"`)},
-		"prefix of a type twice":          {"Bearer " + headed(`,"typ":"application/application/jwt"`)},
-		"empty type":                      {"Bearer " + headed(`,"typ":""`)},
-		"a type that is not a string":     {"Bearer " + headed(`,"typ":["JWT"]`)},
-		"another issuer":                  {"Bearer " + with("iss", "https://elsewhere.example.com")},
-		"the other issuer's name":         {"Bearer " + with("iss", ci.URL)},
-		"no issuer":                       {"Bearer " + with("iss", nil)},
-		"issuer with a slash more":        {"Bearer " + with("iss", people.URL+"/")},
-		"issuer of another type":          {"Bearer " + with("iss", []string{people.URL})},
-		"another audience":                {"Bearer " + with("aud", "somebody")},
-		"the other issuer's audience":     {"Bearer " + with("aud", "ci")},
-		"no audience":                     {"Bearer " + with("aud", nil)},
-		"empty audience":                  {"Bearer " + with("aud", "")},
-		"another client":                  {"Bearer " + with("aud", nil, "client_id", "somebody", "token_use", "access")},
-		"an ID token of the client":       {"Bearer " + with("aud", nil, "client_id", "cli", "token_use", "id")},
-		"our client, for somebody else":   {"Bearer " + with("aud", "somebody", "client_id", "cli", "token_use", "access")},
-		"expired":                         {"Bearer " + with("exp", at(-time.Hour))},
-		"expired by more than the leeway": {"Bearer " + with("exp", at(-31*time.Second))},
-		"never expires":                   {"Bearer " + with("exp", nil)},
-		"expires at a text":               {"Bearer " + with("exp", "tomorrow")},
-		"expires in the past, negative":   {"Bearer " + with("exp", -1)},
-		"not yet valid":                   {"Bearer " + with("nbf", at(31*time.Second))},
-		"issued in the future":            {"Bearer " + with("iat", at(31*time.Second))},
-		"signature cut off":               {"Bearer " + strings.Join(split(valid)[:2], ".") + "."},
-		"signature of another": {
-			"Bearer " + strings.Join(split(valid)[:2], ".") + "." + split(with("sub", "eve"))[2],
-		},
-		"claims changed": {
-			"Bearer " + split(valid)[0] + "." + segment(strings.Replace(string(body), "ada", "eve", 1)) + "." + split(valid)[2],
-		},
-		"claims that are no JSON":     {"Bearer " + split(valid)[0] + "." + segment("{") + "." + split(valid)[2]},
-		"claims that are a list":      {"Bearer " + split(valid)[0] + "." + segment("[]") + "." + split(valid)[2]},
-		"a header that is not base64": {"Bearer !!!." + split(valid)[1] + "." + split(valid)[2]},
-		"encrypted":                   {"Bearer a.b.c.d.e"},
-		"JSON serialisation":          {`Bearer {"payload":"a"}`},
+		"no header":                        nil,
+		"empty header":                     {""},
+		"empty bearer":                     {"Bearer "},
+		"bearer alone":                     {"Bearer"},
+		"blanks":                           {"Bearer    "},
+		"basic":                            {"Basic YTpi"},
+		"basic with a good token":          {"Basic " + valid},
+		"token scheme":                     {"Token " + valid},
+		"no scheme":                        {valid},
+		"two headers":                      {"Bearer " + valid, "Bearer " + valid},
+		"two headers, one bad":             {"Bearer x", "Bearer " + valid},
+		"scheme twice":                     {"Bearer Bearer " + valid},
+		"a tab":                            {"Bearer\t" + valid},
+		"quoted":                           {`Bearer "` + valid + `"`},
+		"non-ASCII":                        {"Bearer t\u00f6ken"},
+		"invalid UTF-8":                    {"Bearer \xff\xfe"},
+		"a NUL":                            {"Bearer a\x00b"},
+		"only dots":                        {"Bearer .."},
+		"opaque":                           {"Bearer 0123456789abcdef"},
+		"token with one character changed": {"Bearer larder_" + flip(good[7:])},
+		"prefix alone":                     {"Bearer larder_"},
+		"a header that is not base64":      {"Bearer !!!." + split(valid)[1] + "." + split(valid)[2]},
+		"encrypted":                        {"Bearer a.b.c.d.e"},
+		"JSON serialisation":               {`Bearer {"payload":"a"}`},
+	}
+	for name, token := range map[string]string{
+		"two headers as API Gateway has them": valid + ",Bearer " + valid,
+		"two credentials":                     valid + " " + valid,
+		"as long as headers may be":           strings.Repeat("a", 60<<10),
+		"many dots":                           strings.Repeat(".", 1000),
+		"unknown token":                       good,
+		"cut token":                           good[:len(good)-1],
+		"token with a wrong checksum":         good[:len(good)-1] + "!",
+		"token with more":                     good + "0",
+		"the digest of a token":               hex.EncodeToString(make([]byte, 32)),
+		"alg none":                            raw(`{"alg":"none","typ":"JWT"}`, ""),
+		"alg None":                            raw(`{"alg":"None"}`, "x"),
+		"no alg":                              raw(`{"typ":"JWT"}`, "x"),
+		"HS256 with the public key":           hmac,
+		"HS256 with a shared key of the set": sign(
+			t, jose.HS256, []byte("0123456789abcdef0123456789abcdef"), "shared", claims(),
+		),
+		"RS512":                            sign(t, jose.RS512, rsaKey, "rsa", claims()),
+		"PS256":                            sign(t, jose.PS256, rsaKey, "rsa", claims()),
+		"ES384":                            sign(t, jose.ES384, p384, "p384", claims()),
+		"ES256 with a P-384 key":           forge(t, p384, `{"alg":"ES256","kid":"p384"}`, body),
+		"ES256 with a P-384 key and no id": forge(t, p384, `{"alg":"ES256"}`, body),
+		"a key of another algorithm by its own word": sign(t, jose.RS256, rsaKey, "rs512", claims()),
+		"a blank within":                  valid[:30] + " " + valid[30:],
+		"a tab within":                    valid[:30] + "\t" + valid[30:],
+		"longer than any":                 with("pad", strings.Repeat("a", access.MaxCredential*3/4)),
+		"many audiences":                  with("aud", strings.Split(strings.Repeat("somebody ", 500), " ")),
+		"a key for encryption":            sign(t, jose.ES256, ecKey, "enc", claims()),
+		"a stranger's signature":          sign(t, jose.ES256, strangerKey, "ec", claims()),
+		"key id of another issuer":        sign(t, jose.ES256, strangerKey, "ci", claims()),
+		"key id of another algorithm":     sign(t, jose.ES256, ecKey, "rsa", claims()),
+		"unknown key id":                  sign(t, jose.ES256, ecKey, "nobody", claims()),
+		"a path for a key id":             sign(t, jose.ES256, ecKey, "../../keys", claims()),
+		"a long key id":                   sign(t, jose.ES256, ecKey, strings.Repeat("k", 5000), claims()),
+		"its own key in the header":       embedded(t, strangerKey, claims()),
+		"a critical header":               raw(`{"alg":"ES256","kid":"ec","crit":["exp"],"exp":1}`, "x"),
+		"no critical header, as a list":   headed(`,"crit":[]`),
+		"no critical header, as null":     headed(`,"crit":null`),
+		"a critical header that is there": headed(`,"crit":["b64"],"b64":true`),
+		"logout token":                    headed(`,"typ":"logout+jwt"`),
+		"DPoP proof":                      headed(`,"typ":"dpop+jwt"`),
+		"security event":                  headed(`,"typ":"secevent+jwt"`),
+		"client's assertion":              headed(`,"typ":"client-authentication+jwt"`),
+		"JWE's type":                      headed(`,"typ":"JOSE"`),
+		"another media type":              headed(`,"typ":"text/jwt"`),
+		"prefix of a type twice":          headed(`,"typ":"application/application/jwt"`),
+		"empty type":                      headed(`,"typ":""`),
+		"a type that is not a string":     headed(`,"typ":["JWT"]`),
+		"another issuer":                  with("iss", "https://elsewhere.example.com"),
+		"the other issuer's name":         with("iss", ci.URL),
+		"no issuer":                       with("iss", nil),
+		"issuer with a slash more":        with("iss", people.URL+"/"),
+		"issuer of another type":          with("iss", []string{people.URL}),
+		"another audience":                with("aud", "somebody"),
+		"the other issuer's audience":     with("aud", "ci"),
+		"no audience":                     with("aud", nil),
+		"empty audience":                  with("aud", ""),
+		"another client":                  with("aud", nil, "client_id", "somebody", "token_use", "access"),
+		"an ID token of the client":       with("aud", nil, "client_id", "cli", "token_use", "id"),
+		"our client, for somebody else":   with("aud", "somebody", "client_id", "cli", "token_use", "access"),
+		"expired":                         with("exp", at(-time.Hour)),
+		"expired by more than the leeway": with("exp", at(-31*time.Second)),
+		"never expires":                   with("exp", nil),
+		"expires at a text":               with("exp", "tomorrow"),
+		"expires in the past, negative":   with("exp", -1),
+		"not yet valid":                   with("nbf", at(31*time.Second)),
+		"issued in the future":            with("iat", at(31*time.Second)),
+		"signature cut off":               strings.Join(split(valid)[:2], ".") + ".",
+		"signature of another":            strings.Join(split(valid)[:2], ".") + "." + split(with("sub", "eve"))[2],
+		"claims changed": split(valid)[0] + "." + segment(strings.Replace(string(body), "ada", "eve", 1)) + "." +
+			split(valid)[2],
+		"claims that are no JSON": split(valid)[0] + "." + segment("{") + "." + split(valid)[2],
+		"claims that are a list":  split(valid)[0] + "." + segment("[]") + "." + split(valid)[2],
+	} {
+		bad[name] = []string{"Bearer " + token}
 	}
 	for _, header := range []string{
 		"Digest username=a", "Negotiate YTpi", "AWS4-HMAC-SHA256 Credential=a", "DPoP " + valid, "Bearer:", "Bearer: " + valid,
@@ -769,18 +763,9 @@ func TestClaims(t *testing.T) {
 		{`{"repository": "acme/infra"}`, `{"repository": " acme/infra"}`, 403},
 		{`{"https://example.com/role": "reader"}`, `{"https://example.com/role": "reader"}`, 200},
 	} {
-		p := protect(
-			access.New(
-				parse(
-					t,
-					fmt.Sprintf(
-						`{"issuers": [{"issuer": %q, "audiences": ["a"], "rules": [{"claims": %s, "scopes": ["read:**"]}]}]}`, i.URL,
-						test.rule,
-					),
-				),
-				&records{},
-			),
-		)
+		p := protect(access.New(parse(t, fmt.Sprintf(
+			`{"issuers": [{"issuer": %q, "audiences": ["a"], "rules": [{"claims": %s, "scopes": ["read:**"]}]}]}`,
+			i.URL, test.rule)), &records{}))
 		c := map[string]any{"iss": i.URL, "aud": "a", "sub": "x", "exp": time.Now().Add(time.Hour).Unix()}
 		var more map[string]json.RawMessage // unchanged numbers
 		if err := json.Unmarshal([]byte(test.claims), &more); err != nil {
@@ -958,12 +943,10 @@ func TestPatterns(t *testing.T) {
 		{"mirror/registry.opentofu.org/hashicorp", "/v1/mirror/registry.opentofu.org/hashicorp/null/1.0.0.json", true},
 		{"mirror/*/hashicorp", "/v1/mirror/registry.opentofu.org/acme/null/1.0.0.json", false},
 		{"modules/acme/vpc/aws", "/v1/modules/acme/vpc", false},
+		{"modules", "/v1/modules/", true},
+		{"modules/*", "/v1/modules/", false}, // a * matches no empty segment
 	} {
-		p := protect(
-			access.New(
-				access.Settings{Public: []access.Pattern{parse(t, `{"public": ["`+test.pattern+`"]}`).Public[0]}}, &records{},
-			),
-		)
+		p := protect(access.New(parse(t, `{"public": ["`+test.pattern+`"]}`), &records{}))
 		if w := p.get(t, test.path); (w.Code == 200) != test.covers {
 			t.Errorf("%s, %s: %d", test.pattern, test.path, w.Code)
 		}

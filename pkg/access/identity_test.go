@@ -207,9 +207,7 @@ func TestIdentityInLog(t *testing.T) {
 	control := access.New(parse(t, p.settings("sub", "ada", "read:**")), r)
 	for _, credential := range []string{p.token(t, nil), r.add("ci", "read:**")} {
 		var entries [2]requestlog.Entry
-		request, err := http.NewRequestWithContext(
-			requestlog.NewContext(t.Context(), &entries[0]), http.MethodGet, path, nil,
-		)
+		request, err := http.NewRequestWithContext(requestlog.NewContext(t.Context(), &entries[0]), http.MethodGet, path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,70 +59,48 @@ func TestProtectPublish(t *testing.T) {
 	store := &records{}
 	d := publishBy(t, access.New(parse(t, `{"public": ["**"]}`), store))
 	token := func(scopes ...string) string { return "Bearer " + store.add("ci", scopes...) }
-	acme, one, all, reader, providers := token("publish:modules/acme/**"), token(
-		"publish:modules/acme/vpc/aws", "read:**",
-	), token("publish:**"), token("read:**"), token("publish:providers/acme/x")
-	modules, mirror, some, each := token("publish:modules/**"), token("publish:mirror/**"), token("publish:*/*/*"), token(
-		"publish:*", "publish:*/modules/**", "publish:**/acme",
-	)
+	acme, one := token("publish:modules/acme/**"), token("publish:modules/acme/vpc/aws", "read:**")
+	all, reader, providers := token("publish:**"), token("read:**"), token("publish:providers/acme/x")
+	modules, mirror, some := token("publish:modules/**"), token("publish:mirror/**"), token("publish:*/*/*")
+	each := token("publish:*", "publish:*/modules/**", "publish:**/acme")
+	const publish = "/v1/publish"
 	for _, test := range []struct {
-		token, path string
-		status      int
+		token  string
+		status int
+		paths  []string
 	}{
-		{acme, publishModule, 200}, {
-			acme, "/v1/publish/modules/acme/vpc/aws", 200,
-		}, {
-			acme, publishModule + "/uploads/7/commit", 200,
-		}, {one, publishModule, 200}, {all, publishModule, 200}, {modules, publishModule, 200}, {some, publishModule, 200}, {
-			each, publishModule, 200,
-		},
-		{providers, publishProvider, 200}, {all, publishProvider, 200}, {providers, "/v1/publish/providers/acme/x", 200},
-		{
-			acme, "/v1/publish/modules/other/vpc/aws/1.0.0", 403,
-		}, {
-			acme, "/v1/publish/modules/acme2/vpc/aws/1.0.0", 403,
-		}, {acme, publishProvider, 403}, {
-			one, "/v1/publish/modules/acme/vpc/azurerm/1.0.0", 403,
-		}, {
-			one, "/v1/publish/modules/acme/vpc2/aws/1.0.0", 403,
-		}, {providers, "/v1/publish/providers/acme/y/1.0.0", 403}, {providers, publishModule, 403},
-		{reader, publishModule, 403}, {reader, publishProvider, 403}, {mirror, publishModule, 403},
+		{acme, 200, []string{publishModule, publish + "/modules/acme/vpc/aws", publishModule + "/uploads/7/commit"}},
+		{one, 200, []string{publishModule}},
+		{modules, 200, []string{publishModule}},
+		{some, 200, []string{publishModule}},
+		{each, 200, []string{publishModule}},
+		{providers, 200, []string{publishProvider, publish + "/providers/acme/x"}},
 		// Only callers who may publish everything can request paths without a
 		// resource.
-		{
-			all, "/v1/publish/modules/acme/vpc", 200,
-		}, {all, "/v1/publish/", 200}, {all, "/v1/publish", 200}, {
-			all, "/v1/publish/mirror/example.com/acme/x/1.0.0", 200,
-		}, {all, path, 200}, {all, "/", 200},
-		{
-			acme, "/v1/publish/modules/acme/vpc", 403,
-		}, {
-			acme, "/v1/publish/modules/acme/vpc/", 403,
-		}, {
-			acme, "/v1/publish/modules/acme", 403,
-		}, {
-			modules, "/v1/publish/modules", 403,
-		}, {
-			modules, "/v1/publish/modules/", 403,
-		}, {
-			modules, "/v1/publish/modules/acme/vpc/", 403,
-		}, {mirror, "/v1/publish/mirror/example.com/acme/x/1.0.0", 403}, {providers, "/v1/publish/providers/acme/", 403},
-		{
-			each, "/v1/publish/modules/acme/vpc", 403,
-		}, {
-			each, "/v1/publish/modules", 403,
-		}, {each, "/v1/publish", 403}, {
-			each, "/v1/publish/uploads/7", 403,
-		}, {
-			some, "/v1/publish/a/b/c/d", 403,
-		}, {modules, path, 403}, {acme, path, 403}, {acme, "/v1/publishmodules/acme/vpc/aws", 403},
-		{
-			"Bearer ", publishModule, 401,
-		}, {
-			"Bearer nonsense", publishModule, 401,
-		}, {"Basic YTpi", publishModule, 401}, {acme + "0", publishModule, 401}, {"Bearer ", "/v1/publish/", 401},
+		{all, 200, []string{
+			publishModule, publishProvider, publish + "/modules/acme/vpc", publish + "/", publish,
+			publish + "/mirror/example.com/acme/x/1.0.0", path, "/",
+		}},
+		{acme, 403, []string{
+			publish + "/modules/other/vpc/aws/1.0.0", publish + "/modules/acme2/vpc/aws/1.0.0", publishProvider,
+			publish + "/modules/acme/vpc", publish + "/modules/acme/vpc/", publish + "/modules/acme", path,
+			"/v1/publishmodules/acme/vpc/aws",
+		}},
+		{one, 403, []string{publish + "/modules/acme/vpc/azurerm/1.0.0", publish + "/modules/acme/vpc2/aws/1.0.0"}},
+		{providers, 403, []string{publish + "/providers/acme/y/1.0.0", publishModule, publish + "/providers/acme/"}},
+		{reader, 403, []string{publishModule, publishProvider}},
+		{mirror, 403, []string{publishModule, publish + "/mirror/example.com/acme/x/1.0.0"}},
+		{modules, 403, []string{publish + "/modules", publish + "/modules/", publish + "/modules/acme/vpc/", path}},
+		{each, 403, []string{publish + "/modules/acme/vpc", publish + "/modules", publish, publish + "/uploads/7"}},
+		{some, 403, []string{publish + "/a/b/c/d"}},
+		{"Bearer ", 401, []string{publishModule, publish + "/"}},
+		{"Bearer nonsense", 401, []string{publishModule}},
+		{"Basic YTpi", 401, []string{publishModule}},
+		{acme + "0", 401, []string{publishModule}},
 	} {
-		d.want(t, test.status, test.path, test.token)
+		for _, path := range test.paths {
+			d.want(t, test.status, path, test.token)
+		}
 	}
 	d.want(t, 401, publishModule)
 	d.want(t, 401, publishModule, acme, acme)
@@ -281,16 +259,9 @@ func publishFrom(t *testing.T, path, rules string, usual map[string]any) *jobs {
 		"iat": now.Unix(), "nbf": now.Add(-5 * time.Minute).Unix(),
 	}
 	maps.Copy(claims, usual)
-	control := access.New(
-		parse(
-			t,
-			fmt.Sprintf(
-				`{"public": ["**"], "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": %s}]}`,
-				i.as, rules,
-			),
-		),
-		&records{},
-	)
+	control := access.New(parse(t, fmt.Sprintf(
+		`{"public": ["**"], "issuers": [{"issuer": %q, "audiences": ["https://registry.example.com"], "rules": %s}]}`,
+		i.as, rules)), &records{})
 	return &jobs{publishBy(t, control), key, claims}
 }
 
@@ -495,17 +466,8 @@ func TestCallersOfAnIssuer(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
 	i := newIssuer(t, public(&key.PublicKey, "1"))
-	control := access.New(
-		parse(
-			t,
-			fmt.Sprintf(
-				`{"issuers": [{"issuer": %q, "audiences": ["a"], "name": "email", "rules": [{"claims": {"aud": "a"}, "scopes": `+
-					`["publish:**"]}]}]}`,
-				i.URL,
-			),
-		),
-		&records{},
-	)
+	control := access.New(parse(t, fmt.Sprintf(`{"issuers": [{"issuer": %q, "audiences": ["a"], "name": "email",
+		"rules": [{"claims": {"aud": "a"}, "scopes": ["publish:**"]}]}]}`, i.URL)), &records{})
 	d := publishBy(t, control)
 	long := strings.Repeat("a", 2000)
 	ids := make(map[string]string)

@@ -246,9 +246,7 @@ func TestPublisherNames(t *testing.T) {
 		"a person on two lines": {
 			people, "email", claimSet{"sub": "7\n8", "email": "a\x1bb"}, person("7 8", "a\ufffdb"),
 		},
-		"a person with a long name": {
-			people, "email", claimSet{"sub": "7", "email": long}, person("7", long[:256]+"…"),
-		},
+		"a person with a long name": {people, "email", claimSet{"sub": "7", "email": long}, person("7", long[:256]+"…")},
 		"a person with a job's claims": {
 			people, "", claimSet{"sub": "7", "project_path": "acme/vpc", "ref": "x", "sha": someCommit}, person("7", ""),
 		},

@@ -104,6 +104,16 @@ func (w *world) client(t *testing.T, environ ...string) *client.Client {
 	return c
 }
 
+// serviceAt returns the service at a URL.
+func serviceAt(t *testing.T, c *client.Client, base string) *client.Service {
+	t.Helper()
+	service, err := c.ServiceAt(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return service
+}
+
 func answerJSON(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -134,12 +144,8 @@ func TestDiscovery(t *testing.T) {
 		"without its slash": {
 			answer: document(`{"providers.v1":"/v1/providers"}`), want: "https://registry.example.com/v1/providers/",
 		},
-		"escaped": {
-			answer: document(`{"providers.v1":"/a%2Fb"}`), want: "https://registry.example.com/a%2Fb/",
-		},
-		"with a query": {
-			answer: document(`{"providers.v1":"/v1/?a=b#c"}`), want: "https://registry.example.com/v1/",
-		},
+		"escaped":      {answer: document(`{"providers.v1":"/a%2Fb"}`), want: "https://registry.example.com/a%2Fb/"},
+		"with a query": {answer: document(`{"providers.v1":"/v1/?a=b#c"}`), want: "https://registry.example.com/v1/"},
 		"redirected": {answer: func(w http.ResponseWriter, r *http.Request) {
 			if r.Host == "registry.example.com" {
 				http.Redirect(w, r, "https://new.example.com/.well-known/terraform.json", http.StatusMovedPermanently)
@@ -226,9 +232,8 @@ func check(t *testing.T, texts *golden.Texts, err, want error, replace ...string
 // brokenConnection replaces the reasons and hints that a client can report when a
 // server aborts a connection.
 var brokenConnection = []string{
-	"the connection ended early", "BROKEN", "the connection failed", "BROKEN",
-	"connection reset by peer", "BROKEN", "broken pipe", "BROKEN",
-	"Check the host name and the network, and try again later.", "HINT", client.TryLater, "HINT",
+	"the connection ended early", "BROKEN", "the connection failed", "BROKEN", "connection reset by peer", "BROKEN",
+	"broken pipe", "BROKEN", "Check the host name and the network, and try again later.", "HINT", client.TryLater, "HINT",
 }
 
 // shown returns the text of an error and its hint.
@@ -334,12 +339,9 @@ func TestStatuses(t *testing.T) {
 			if test.token {
 				environ = append(environ, "TF_TOKEN_my__registry_example_com="+secret)
 			}
-			service, err := w.client(t, environ...).ServiceAt("https://my-registry.example.com/v1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			service := serviceAt(t, w.client(t, environ...), "https://my-registry.example.com/v1")
 			var into any
-			_, err = service.GetJSON(t.Context(), "a/b?X-Amz-Signature=1", &into)
+			_, err := service.GetJSON(t.Context(), "a/b?X-Amz-Signature=1", &into)
 			check(t, texts, err, test.err)
 			if n := w.requests.Load(); n != test.attempts {
 				t.Errorf("%d attempts, want %d", n, test.attempts)
@@ -352,11 +354,8 @@ func TestLoginOfAHostWithAPort(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	w := newWorld(t, status(401))
-	service, err := w.client(t).ServiceAt("https://" + w.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = service.GetJSON(t.Context(), "", new(any))
+	service := serviceAt(t, w.client(t), "https://"+w.address)
+	_, err := service.GetJSON(t.Context(), "", new(any))
 	check(t, texts, err, registry.ErrUnauthenticated, w.address, "HOST:PORT")
 	file := filepath.Join(home(t, map[string]string{"tofurc": ""}), "tofurc")
 	service, err = w.client(t, "TF_CLI_CONFIG_FILE="+file).ServiceAt("https://" + w.address)
@@ -407,12 +406,7 @@ func TestDo(t *testing.T) {
 			answerJSON(rw, c, `{"errors":["version 1.0 is\u001b[31m odd, `+secret+`","`+strings.Repeat("x", 1000)+`"]}`)
 		}
 	})
-	service, err := w.client(
-		t, "TF_TOKEN_registry_example_com="+secret,
-	).ServiceAt("https://registry.example.com/v1/publish/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := serviceAt(t, w.client(t, "TF_TOKEN_registry_example_com="+secret), "https://registry.example.com/v1/publish/")
 	tests := map[string]struct {
 		method   string
 		repeat   bool
@@ -508,11 +502,8 @@ func TestPostThatCannotHaveArrived(t *testing.T) {
 				return response, err
 			}))
 			c.Wait = time.Millisecond
-			service, err := c.ServiceAt("https://registry.example.com")
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = service.Do(t.Context(), "POST", "x", nil, nil)
+			service := serviceAt(t, c, "https://registry.example.com")
+			_, err := service.Do(t.Context(), "POST", "x", nil, nil)
 			check(t, texts, err, registry.ErrUnavailable)
 			if n := attempts.Load(); n != test.attempts {
 				t.Errorf("%d attempts, want %d", n, test.attempts)
@@ -529,10 +520,7 @@ func TestPathsStayBelowTheService(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	w := newWorld(t, status(200))
-	service, err := w.client(t).ServiceAt("https://registry.example.com/v1/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := serviceAt(t, w.client(t), "https://registry.example.com/v1/")
 	for _, path := range []string{
 		"/v2", "../v2", "a/../../x", "https://other.example.com/", "//other.example.com/v1/x", "%zz", "a:b",
 	} {
@@ -570,14 +558,11 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, test.answer)
-			service, err := w.client(t).ServiceAt("https://registry.example.com/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			service := serviceAt(t, w.client(t), "https://registry.example.com/")
 			var into struct {
 				Name string `json:"name"`
 			}
-			_, err = service.GetJSON(t.Context(), "x", &into)
+			_, err := service.GetJSON(t.Context(), "x", &into)
 			check(t, texts, err, test.err)
 			if err == nil && into.Name != "x" {
 				t.Errorf("read %+v", into)
@@ -634,12 +619,9 @@ func TestContextEndsWaiting(t *testing.T) {
 			time.AfterFunc(time.Second, cancel)
 		})
 		c := w.client(t)
-		service, err := c.ServiceAt("https://registry.example.com/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		service := serviceAt(t, c, "https://registry.example.com/")
 		start := time.Now()
-		_, err = service.GetJSON(ctx, "x", new(any))
+		_, err := service.GetJSON(ctx, "x", new(any))
 		check(t, texts, err, context.Canceled)
 		_, err = c.Service(ctx, "other.example.com", "providers.v1")
 		check(t, texts, err, context.Canceled)
@@ -662,13 +644,10 @@ func TestRetryAfterDeadline(t *testing.T) {
 			rw.Header().Set("Retry-After", "10")
 			status(429)(rw, r)
 		})
-		service, err := w.client(t).ServiceAt("https://registry.example.com/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		service := serviceAt(t, w.client(t), "https://registry.example.com/")
 		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
 		defer cancel()
-		_, err = service.GetJSON(ctx, "x", new(any))
+		_, err := service.GetJSON(ctx, "x", new(any))
 		if !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
 			t.Errorf("%v, and the time is over: %v", err, ctx.Err())
 		}
@@ -686,11 +665,8 @@ func TestAttemptTimesOut(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	synctest.Test(t, func(t *testing.T) {
-		service, err := newWorldWithin(t, hang).client(t).ServiceAt("https://registry.example.com/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = service.GetJSON(t.Context(), "x?"+secret, new(any))
+		service := serviceAt(t, newWorldWithin(t, hang).client(t), "https://registry.example.com/")
+		_, err := service.GetJSON(t.Context(), "x?"+secret, new(any))
 		check(t, texts, err, registry.ErrUnavailable)
 	})
 }
@@ -729,11 +705,8 @@ func TestConnections(t *testing.T) {
 			replace := []string{test.address, "HOST", why, "UNTRUSTED", hint, "HINT"}
 			c := client.New(nil, "larder/test", test.transport)
 			c.Wait = time.Millisecond
-			service, err := c.ServiceAt("https://" + test.address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = service.GetJSON(t.Context(), "x?X-Amz-Signature="+secret, new(any))
+			service := serviceAt(t, c, "https://"+test.address)
+			_, err := service.GetJSON(t.Context(), "x?X-Amz-Signature="+secret, new(any))
 			check(t, texts, err, registry.ErrUnavailable, replace...)
 			check(
 				t, texts, c.Download(t.Context(), "https://"+test.address+"/x?"+secret, io.Discard, 1, nil),
@@ -787,10 +760,7 @@ func TestRedirects(t *testing.T) {
 				}
 				answerJSON(rw, 200, `{}`)
 			})
-			service, err := w.client(t, "TF_TOKEN_registry_example_com="+secret).ServiceAt("https://registry.example.com/v1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			service := serviceAt(t, w.client(t, "TF_TOKEN_registry_example_com="+secret), "https://registry.example.com/v1")
 			final, err := service.GetJSON(t.Context(), "x?X-Amz-Signature=1", new(any))
 			check(t, texts, err, test.err)
 			if err == nil && final.String() != strings.Replace(test.to, "u:p@", "", 1) {
@@ -878,10 +848,7 @@ func TestTokenThatNoHeaderHolds(t *testing.T) {
 	c := w.client(t, "TF_TOKEN_registry_example_com="+secret+"\n")
 	_, err := c.Service(t.Context(), "registry.example.com", "providers.v1")
 	check(t, texts, err, registry.ErrInvalid)
-	service, err := c.ServiceAt("https://registry.example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := serviceAt(t, c, "https://registry.example.com")
 	_, err = service.GetJSON(t.Context(), "x", new(any))
 	check(t, texts, err, registry.ErrInvalid)
 	if w.requests.Load() != 0 {
@@ -1237,21 +1204,14 @@ func TestCodes(t *testing.T) {
 			400, `{"errors":["it is not signed"],"code":"invalid","hint":"Sign it\u001b[31m with ` + secret + `."}`,
 			[]error{registry.ErrInvalid}, nil,
 		},
-		"no text": {
-			403, `{}`, []error{registry.ErrForbidden}, nil,
-		},
-		"its own text": {
-			403, `{"errors":["forbidden"],"code":"forbidden"}`, []error{registry.ErrForbidden}, nil,
-		},
+		"no text":      {403, `{}`, []error{registry.ErrForbidden}, nil},
+		"its own text": {403, `{"errors":["forbidden"],"code":"forbidden"}`, []error{registry.ErrForbidden}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) { answerJSON(rw, test.status, test.body) })
-			service, err := w.client(t, "TF_TOKEN_registry_example_com="+secret).ServiceAt("https://registry.example.com/")
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = service.Do(t.Context(), http.MethodPost, "x", nil, nil)
+			service := serviceAt(t, w.client(t, "TF_TOKEN_registry_example_com="+secret), "https://registry.example.com/")
+			_, err := service.Do(t.Context(), http.MethodPost, "x", nil, nil)
 			for _, is := range test.is {
 				if !errors.Is(err, is) {
 					t.Errorf("%v is not %v", err, is)

@@ -59,11 +59,13 @@ func credentials(host, token string) string {
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
+	type paths = map[string]string
+	own := func(token string) string { return credentials("registry.example.com", token) }
 	tests := map[string]struct {
-		system  string            // if empty, linux
-		environ []string          // HOME is replaced by the folder with the files
-		files   map[string]string // below that folder
-		host    string            // if empty, registry.example.com
+		system  string   // if empty, linux
+		environ []string // HOME is replaced by the folder with the files
+		files   paths    // below that folder
+		host    string   // if empty, registry.example.com
 		want    string
 	}{
 		"nothing":              {},
@@ -85,75 +87,67 @@ func TestTokens(t *testing.T) {
 			environ: []string{"TF_TOKEN_registry_example_com=a", "TF_TOKEN_registry.example.com=b"}, want: "b",
 		},
 		"token with equals": {environ: []string{"TF_TOKEN_registry_example_com=a=="}, want: "a=="},
-		"variable before file": {environ: []string{"TF_TOKEN_registry_example_com=a"},
-			files: map[string]string{".tofurc": credentials("registry.example.com", "b")}, want: "a"},
-		"empty variable before file": {environ: []string{"TF_TOKEN_registry_example_com="},
-			files: map[string]string{".tofurc": credentials("registry.example.com", "b")}},
-		"tofurc":      {files: map[string]string{".tofurc": credentials("registry.example.com", "b")}, want: "b"},
-		"terraformrc": {files: map[string]string{".terraformrc": credentials("registry.example.com", "b")}, want: "b"},
-		"both": {files: map[string]string{".terraformrc": credentials("registry.example.com", "a"),
-			".tofurc": credentials("registry.example.com", "b")}, want: "b"},
-		"each its own": {files: map[string]string{".terraformrc": credentials("registry.example.com", "a"),
-			".tofurc": credentials("other.example.com", "b")}, want: "a"},
+		"variable before file": {
+			environ: []string{"TF_TOKEN_registry_example_com=a"}, files: paths{".tofurc": own("b")}, want: "a",
+		},
+		"empty variable before file": {
+			environ: []string{"TF_TOKEN_registry_example_com="}, files: paths{".tofurc": own("b")},
+		},
+		"tofurc":       {files: paths{".tofurc": own("b")}, want: "b"},
+		"terraformrc":  {files: paths{".terraformrc": own("b")}, want: "b"},
+		"both":         {files: paths{".terraformrc": own("a"), ".tofurc": own("b")}, want: "b"},
+		"each its own": {files: paths{".terraformrc": own("a"), ".tofurc": credentials("other.example.com", "b")}, want: "a"},
 		"file with a port": {
-			files: map[string]string{".tofurc": credentials("registry.example.com:8443", "b")},
-			host:  "registry.example.com:8443", want: "b",
+			files: paths{".tofurc": credentials("registry.example.com:8443", "b")}, host: "registry.example.com:8443",
+			want: "b",
 		},
-		"file in letters": {files: map[string]string{".tofurc": credentials("Café.fr", "b")}, host: "café.fr", want: "b"},
-		"no token":        {files: map[string]string{".tofurc": `credentials "registry.example.com" {}`}},
-		"other token":     {files: map[string]string{".tofurc": `credentials "registry.example.com" { token = 5 }`}},
-		"login": {files: map[string]string{
-			".terraform.d/credentials.tfrc.json": `{"credentials":{"registry.example.com":{"token":"c"}}}`,
+		"file in letters": {files: paths{".tofurc": credentials("Café.fr", "b")}, host: "café.fr", want: "b"},
+		"no token":        {files: paths{".tofurc": `credentials "registry.example.com" {}`}},
+		"other token":     {files: paths{".tofurc": `credentials "registry.example.com" { token = 5 }`}},
+		"login": {
+			files: paths{".terraform.d/credentials.tfrc.json": `{"credentials":{"registry.example.com":{"token":"c"}}}`},
+			want:  "c",
 		},
-			want: "c"},
-		"folder before file": {files: map[string]string{".tofurc": credentials("registry.example.com", "b"),
-			".terraform.d/x.tfrc": credentials("registry.example.com", "c")}, want: "c"},
-		"last of the folder": {files: map[string]string{".terraform.d/x.tfrc": credentials("registry.example.com", "c"),
-			".terraform.d/a.tfrc": credentials("registry.example.com", "b"), ".terraform.d/y.tf": "{{{"}, want: "c"},
-		"newer place": {environ: []string{"XDG_CONFIG_HOME=HOME/c"}, files: map[string]string{
-			"c/opentofu/tofurc": credentials("registry.example.com", "b"),
+		"folder before file": {files: paths{".tofurc": own("b"), ".terraform.d/x.tfrc": own("c")}, want: "c"},
+		"last of the folder": {
+			files: paths{".terraform.d/x.tfrc": own("c"), ".terraform.d/a.tfrc": own("b"), ".terraform.d/y.tf": "{{{"},
+			want:  "c",
 		},
-			want: "b"},
-		"newer place is not where an old one is": {environ: []string{"XDG_CONFIG_HOME=HOME/c"},
-			files: map[string]string{"c/opentofu/tofurc": credentials("registry.example.com", "b"), ".terraformrc": ""}},
-		"newer folder": {environ: []string{"XDG_CONFIG_HOME=HOME/c"},
-			files: map[string]string{
-				"c/opentofu/credentials.tfrc.json": `{"credentials":{"registry.example.com":{"token":"c"}}}`,
-			}, want: "c"},
-		"newer folder is not where an old one is": {environ: []string{"XDG_CONFIG_HOME=HOME/c"},
-			files: map[string]string{"c/opentofu/x.tfrc": credentials("registry.example.com", "c"), ".terraform.d/y.tfrc": ""}},
-		"named file": {environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"}, files: map[string]string{"x": credentials(
-			"registry.example.com", "d",
-		),
-			".tofurc": credentials("registry.example.com", "b")}, want: "d"},
-		"named file alone": {environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"}, files: map[string]string{"x": "",
-			".tofurc":             credentials("registry.example.com", "b"),
-			".terraform.d/y.tfrc": credentials("registry.example.com", "b")}},
-		"older name": {
-			environ: []string{"TERRAFORM_CONFIG=HOME/x"},
-			files:   map[string]string{"x": credentials("registry.example.com", "d")}, want: "d",
+		"newer place": {environ: []string{"XDG_CONFIG_HOME=HOME/c"}, files: paths{"c/opentofu/tofurc": own("b")}, want: "b"},
+		"newer place is not where an old one is": {
+			environ: []string{"XDG_CONFIG_HOME=HOME/c"}, files: paths{"c/opentofu/tofurc": own("b"), ".terraformrc": ""},
 		},
+		"newer folder": {
+			environ: []string{"XDG_CONFIG_HOME=HOME/c"},
+			files:   paths{"c/opentofu/credentials.tfrc.json": `{"credentials":{"registry.example.com":{"token":"c"}}}`},
+			want:    "c",
+		},
+		"newer folder is not where an old one is": {
+			environ: []string{"XDG_CONFIG_HOME=HOME/c"},
+			files:   paths{"c/opentofu/x.tfrc": own("c"), ".terraform.d/y.tfrc": ""},
+		},
+		"named file": {
+			environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"}, files: paths{"x": own("d"), ".tofurc": own("b")}, want: "d",
+		},
+		"named file alone": {
+			environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"},
+			files:   paths{"x": "", ".tofurc": own("b"), ".terraform.d/y.tfrc": own("b")},
+		},
+		"older name": {environ: []string{"TERRAFORM_CONFIG=HOME/x"}, files: paths{"x": own("d")}, want: "d"},
 		"JSON": {
 			environ: []string{"TF_CLI_CONFIG_FILE=HOME/x"},
-			files:   map[string]string{"x": `{"credentials":{"registry.example.com":{"token":"d"}}}`}, want: "d",
+			files:   paths{"x": `{"credentials":{"registry.example.com":{"token":"d"}}}`}, want: "d",
 		},
-		"Windows": {
-			system: "windows", environ: []string{"AppData=HOME/a"},
-			files: map[string]string{"a/tofu.rc": credentials("registry.example.com", "b")}, want: "b",
-		},
+		"Windows": {system: "windows", environ: []string{"AppData=HOME/a"}, files: paths{"a/tofu.rc": own("b")}, want: "b"},
 		"older Windows": {
-			system: "windows", environ: []string{"APPDATA=HOME/a"},
-			files: map[string]string{"a/terraform.rc": credentials("registry.example.com", "b")}, want: "b",
+			system: "windows", environ: []string{"APPDATA=HOME/a"}, files: paths{"a/terraform.rc": own("b")}, want: "b",
 		},
 		"Windows folder": {
-			system: "windows", environ: []string{"APPDATA=HOME/a"},
-			files: map[string]string{"a/terraform.d/x.tfrc": credentials("registry.example.com", "b")}, want: "b",
+			system: "windows", environ: []string{"APPDATA=HOME/a"}, files: paths{"a/terraform.d/x.tfrc": own("b")}, want: "b",
 		},
 		"other settings": {
-			files: map[string]string{
-				".tofurc": "plugin_cache_dir = \"/nowhere\"\ndisable_checkpoint = true\nprovider_installation {\n  direct {}\n}\n" +
-					credentials("registry.example.com", "b"),
-			},
+			files: paths{".tofurc": "plugin_cache_dir = \"/nowhere\"\ndisable_checkpoint = true\n" +
+				"provider_installation {\n  direct {}\n}\n" + own("b")},
 			want: "b",
 		},
 	}

@@ -401,9 +401,7 @@ func TestNoIdentity(t *testing.T) {
 		})
 	}
 	for _, environ := range [][]string{
-		actions(
-			"http://example.com/?" + secret,
-		), actions(
+		actions("http://example.com/?" + secret), actions(
 			"https://u:" + secret + "@example.com/",
 		), actions("%" + secret), {"LARDER_ID_TOKEN=" + secret}, {"LARDER_ID_TOKEN=a.b.c\nd"},
 	} {

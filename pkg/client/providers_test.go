@@ -32,10 +32,7 @@ func version(t *testing.T, s string) registry.Version {
 
 func origin(t *testing.T, handler http.HandlerFunc) *client.Service {
 	t.Helper()
-	service, err := newWorld(t, handler).client(t).ServiceAt("https://registry.example.com/v1/providers/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	service := serviceAt(t, newWorld(t, handler).client(t), "https://registry.example.com/v1/providers/")
 	return service
 }
 

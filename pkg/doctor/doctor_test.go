@@ -77,6 +77,14 @@ type fixture struct {
 	now       time.Time
 }
 
+// preparation is a doctor that a test changes.
+type preparation struct {
+	*doctor.Doctor
+	t *testing.T
+	// token creates a valid token.
+	token func(scope string) string
+}
+
 // setUp describes what is wrong with a registry, or with the request.
 type setUp struct {
 	// closed registries need a token.
@@ -85,8 +93,8 @@ type setUp struct {
 	breaks func(host string, next http.Handler) http.Handler
 	// certificate returns the server's certificate. If nil, it is a trusted one.
 	certificate func(t *testing.T) (served tls.Certificate, trusted *x509.CertPool)
-	// prepare changes the doctor. token creates a valid token.
-	prepare func(t *testing.T, d *doctor.Doctor, token func(scope string) string)
+	// prepare changes the doctor.
+	prepare func(preparation)
 }
 
 func start(t *testing.T, s setUp) fixture {
@@ -141,7 +149,7 @@ func start(t *testing.T, s setUp) fixture {
 		now,
 	}
 	if s.prepare != nil {
-		s.prepare(t, &p.doctor, func(scope string) string {
+		s.prepare(preparation{&p.doctor, t, func(scope string) string {
 			token, digest := access.NewToken()
 			created := registry.Token{
 				ID: digest[:12], Name: "test-" + digest[:12], Scopes: []string{scope}, CreatedAt: time.Now(),
@@ -150,7 +158,7 @@ func start(t *testing.T, s setUp) fixture {
 				t.Fatal(err)
 			}
 			return token
-		})
+		}})
 	}
 	return p
 }
@@ -241,6 +249,39 @@ func alter(part string,
 			_, _ = w.Write(a.Body.Bytes())
 		})
 	}
+}
+
+// header sets a header of the responses for paths that contain part.
+func header(part, name, value string) func(string, http.Handler) http.Handler {
+	return alter(part, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Header().Set(name, value) })
+}
+
+// dateAfter returns the Date header of a time after now.
+func dateAfter(after time.Duration) string {
+	return time.Now().Add(after).UTC().Format(http.TimeFormat)
+}
+
+// status changes the status of the responses for paths that contain part.
+func status(part string, code int) func(string, http.Handler) http.Handler {
+	return alter(part, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Code = code })
+}
+
+// login serves a description of the login.
+func login(of map[string]any) func(string, http.Handler) http.Handler {
+	return editJSON(wellKnown, func(doc map[string]any) { doc["login.v1"] = of })
+}
+
+// editPackage changes the package in the responses for paths that contain part.
+// of is the member that has the packages.
+func editPackage(part, of string, change func(map[string]any)) func(string, http.Handler) http.Handler {
+	return editJSON(part, func(body map[string]any) { change(body[of].(map[string]any)["linux_amd64"].(map[string]any)) })
+}
+
+// keysAre replaces the signing keys of a provider.
+func keysAre(keys ...any) func(string, http.Handler) http.Handler {
+	return editJSON("/download/", func(body map[string]any) {
+		body["signing_keys"] = map[string]any{"gpg_public_keys": append([]any{}, keys...)}
+	})
 }
 
 // edit replaces text in the responses for paths that contain part.
@@ -475,427 +516,297 @@ func issueBy(authority, notAfter time.Time, trusted bool,
 }
 
 // configured writes and loads a configuration file of the clients.
-func configured(t *testing.T, d *doctor.Doctor, text string) {
-	t.Helper()
-	home := t.TempDir()
+func (d preparation) configured(text string) {
+	d.t.Helper()
+	home := d.t.TempDir()
 	if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	config, err := client.LoadConfig(nil, home)
 	if err != nil {
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	d.Config = config
+}
+
+// given sets a token with a scope, as in the environment.
+func given(scope string) func(preparation) {
+	return func(d preparation) { d.Token, d.TokenFrom = d.token(scope), "in LARDER_TOKEN" }
+}
+
+// examining leaves only the given ones of a module, a provider and a mirror.
+func examining(kinds ...string) func(preparation) {
+	return func(d preparation) {
+		for kind, forget := range map[string]func(){
+			"module": func() { d.Module = nil }, "provider": func() { d.Provider = nil }, "mirror": func() { d.Mirror = nil },
+		} {
+			if !slices.Contains(kinds, kind) {
+				forget()
+			}
+		}
+	}
+}
+
+// each prepares several things.
+func each(all ...func(preparation)) func(preparation) {
+	return func(d preparation) {
+		for _, prepare := range all {
+			prepare(d)
+		}
+	}
 }
 
 func credentials(host, token string) string {
 	return fmt.Sprintf("credentials %q {\n  token = %q\n}\n", host, token)
 }
 
-func presented(text string) func(*testing.T, *doctor.Doctor, func(string) string) {
-	return func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
-		configured(t, d, strings.ReplaceAll(text, "HOST", d.Host))
-	}
+func presented(text string) func(preparation) {
+	return func(d preparation) { d.configured(strings.ReplaceAll(text, "HOST", d.Host)) }
 }
 
 // mirrorAt sets the URL of the mirror, as --mirror-url does.
-func mirrorAt(url string) func(*testing.T, *doctor.Doctor, func(string) string) {
-	return func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-		d.MirrorURL = strings.ReplaceAll(url, "HOST", d.Host)
-	}
+func mirrorAt(url string) func(preparation) {
+	return func(d preparation) { d.MirrorURL = strings.ReplaceAll(url, "HOST", d.Host) }
+}
+
+// noFile names a configuration file that does not exist.
+func noFile(d preparation) {
+	d.Config, _ = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=/no/such/file"}, "")
 }
 
 // secret is part of every token and URL that must not be shown.
 const secret = "s3cr3t"
+
+// broken is a set-up, and the name of the step that finds what is wrong.
+type broken struct {
+	step string
+	setUp
+}
 
 // Each broken set-up has exactly one wrong step, which names the cause.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	year := time.Now().AddDate(1, 0, 0)
-	tests := map[string]struct {
-		setUp
-		step string
-	}{
-		"content type": {setUp{breaks: alter(wellKnown, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header().Set("Content-Type", "binary/octet-stream")
-		})}, "discovery"},
-		"no content type": {setUp{breaks: alter(wellKnown, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header()["Content-Type"] = nil
-		})}, "discovery"},
-		"no slash at the end of providers": {setUp{breaks: edit(wellKnown, `"/v1/providers/"`, `"/v1/providers"`)},
-			"discovery: providers.v1"},
-		"no slash at the end of modules": {setUp{breaks: edit(wellKnown, `"/v1/modules/"`, `"/v1/modules"`)},
-			"discovery: modules.v1"},
-		"no slash at the beginning": {setUp{breaks: edit(wellKnown, `"/v1/modules/"`, `"v1/modules/"`)},
-			"discovery: modules.v1"},
-		"no discovery": {
-			setUp{
-				breaks: alter(wellKnown,
-					func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Code = http.StatusNotFound }),
-			},
-			"discovery",
-		},
-		"a page to log in by": {setUp{breaks: edit(wellKnown, "{", "<html>")},
-			"discovery"},
-		"service of another type": {
-			setUp{
-				breaks: editJSON(wellKnown, func(doc map[string]any) { doc["modules.v1"] = map[string]any{} }),
-				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-					d.Module = nil
-				},
-			},
-			"discovery: modules.v1",
-		},
-		"login without a token URL": {setUp{breaks: editJSON(wellKnown, func(doc map[string]any) {
-			doc["login.v1"] = map[string]any{"client": "cli", "authz": "/authorize"}
-		})}, "login.v1"},
-		"login with one port": {setUp{breaks: editJSON(wellKnown, func(doc map[string]any) {
-			doc["login.v1"] = map[string]any{
-				"client": "cli",
-				"authz":  "/authorize",
-				"token":  "/token",
-				"ports":  []int{10000, 10000},
-			}
-		})}, "login.v1"},
+	key, err := stranger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]broken{
+		"content type": {"discovery", setUp{breaks: header(wellKnown, "Content-Type", "binary/octet-stream")}},
+		"no content type": {"discovery",
+			setUp{breaks: alter(wellKnown, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+				a.Header()["Content-Type"] = nil
+			})}},
+		"no slash at the end of providers": {"discovery: providers.v1",
+			setUp{breaks: edit(wellKnown, `"/v1/providers/"`, `"/v1/providers"`)}},
+		"no slash at the end of modules": {"discovery: modules.v1",
+			setUp{breaks: edit(wellKnown, `"/v1/modules/"`, `"/v1/modules"`)}},
+		"no slash at the beginning": {"discovery: modules.v1",
+			setUp{breaks: edit(wellKnown, `"/v1/modules/"`, `"v1/modules/"`)}},
+		"no discovery":        {"discovery", setUp{breaks: status(wellKnown, http.StatusNotFound)}},
+		"a page to log in by": {"discovery", setUp{breaks: edit(wellKnown, "{", "<html>")}},
+		"service of another type": {"discovery: modules.v1", setUp{
+			breaks:  editJSON(wellKnown, func(doc map[string]any) { doc["modules.v1"] = map[string]any{} }),
+			prepare: examining("provider", "mirror"),
+		}},
+		"login without a token URL": {"login.v1",
+			setUp{breaks: login(map[string]any{"client": "cli", "authz": "/authorize"})}},
+		"login with one port": {"login.v1", setUp{breaks: login(map[string]any{
+			"client": "cli", "authz": "/authorize", "token": "/token", "ports": []int{10000, 10000},
+		})}},
 
-		"expired certificate":   {setUp{certificate: issueUntil(time.Now().AddDate(0, 0, -3), true)}, "connection"},
-		"untrusted certificate": {setUp{certificate: issueUntil(year, false)}, "connection"},
-		"certificate for another name": {setUp{certificate: issueUntil(year, true, "registry.example.com")},
-			"connection"},
+		"expired certificate":          {"connection", setUp{certificate: issueUntil(time.Now().AddDate(0, 0, -3), true)}},
+		"untrusted certificate":        {"connection", setUp{certificate: issueUntil(year, false)}},
+		"certificate for another name": {"connection", setUp{certificate: issueUntil(year, true, "registry.example.com")}},
+		"certificate without names":    {"connection", setUp{certificate: issueUntil(year, true, "")}},
+		"host without a dot": {"module", setUp{
+			certificate: issueUntil(year, true, "localhost"),
+			prepare: each(examining("module"), func(d preparation) {
+				d.Host = strings.Replace(d.Host, "127.0.0.1", "localhost", 1)
+			}),
+		}},
 
-		"host without a dot": {
-			setUp{
-				certificate: issueUntil(year, true, "localhost"),
-				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-					d.Host, d.Provider, d.Mirror = strings.Replace(d.Host, "127.0.0.1", "localhost", 1), nil, nil
-				},
-			},
-			"module",
-		},
+		"no token":               {"credential", setUp{closed: true}},
+		"wrong token":            {"credential", setUp{closed: true, prepare: presented(credentials("HOST", secret))}},
+		"token for another host": {"credential", setUp{closed: true, prepare: presented(credentials("127.0.0.1", secret))}},
+		"scope that does not reach": {"module versions",
+			setUp{closed: true, prepare: each(given("read:modules/other/*"), examining("module"))}},
 
-		"no token": {setUp{closed: true}, "credential"},
-		"wrong token": {setUp{closed: true, prepare: presented(credentials("HOST", secret))},
-			"credential"},
-		"token for another host": {setUp{closed: true, prepare: presented(credentials("127.0.0.1", secret))},
-			"credential"},
-		"scope that does not reach": {
-			setUp{closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-				d.Token, d.TokenFrom, d.Provider, d.Mirror = token("read:modules/other/*"), "in LARDER_TOKEN", nil, nil
-			}},
-			"module versions",
-		},
-
-		"clock of this machine": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		"clock of this machine": {"clock", setUp{prepare: func(d preparation) {
 			d.Now = func() time.Time { return time.Now().Add(time.Hour) }
-		}}, "clock"},
-		"clock of the registry": {setUp{breaks: alter("/", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header().Set("Date", time.Now().Add(20*time.Minute).UTC().Format(http.TimeFormat))
-		})}, "clock"},
+		}}},
+		"clock of the registry": {"clock", setUp{breaks: header("/", "Date", dateAfter(20*time.Minute))}},
 
-		"presigned URL of a module refused": {
-			setUp{breaks: refuse("AccessDenied"), prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-				d.Provider, d.Mirror = nil, nil
-			}},
-			"module archive",
-		},
-		"presigned URL of a provider refused": {
-			setUp{breaks: refuse("RequestTimeTooSkewed"), prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-				d.Module, d.Mirror = nil, nil
-			}},
-			"provider signature",
-		},
-		"presigned URL that has expired": {setUp{breaks: func(host string, next http.Handler) http.Handler {
-			return alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-				if a.Header().Get("X-Terraform-Get") != "" {
-					a.Header().Set("X-Terraform-Get",
-						"https://"+host+"/gone.tar.gz?X-Amz-Date=20200101T000000Z&X-Amz-Expires=3600&X-Amz-Signature="+
-							secret+"&signature=no&archive=tar.gz")
-				}
+		"presigned URL of a module refused": {"module archive",
+			setUp{breaks: refuse("AccessDenied"), prepare: examining("module")}},
+		"presigned URL of a provider refused": {"provider signature",
+			setUp{breaks: refuse("RequestTimeTooSkewed"), prepare: examining("provider")}},
+		"presigned URL that has expired": {"module archive", setUp{breaks: func(host string, next http.Handler) http.Handler {
+			return located(func(string) string {
+				return "https://" + host + "/gone.tar.gz?X-Amz-Date=20200101T000000Z&X-Amz-Expires=3600&X-Amz-Signature=" +
+					secret + "&signature=no&archive=tar.gz"
 			})(host, refuse("AccessDenied")(host, next))
-		}, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider, d.Mirror = nil, nil }},
-			"module archive"},
-		"module whose object is gone": {
-			setUp{
-				breaks: alter(".tar.gz",
-					func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Code = http.StatusNotFound }),
-			},
-			"module archive",
-		},
-		"module archive changed": {setUp{breaks: corrupt(".tar.gz")}, "module archive"},
-		"module archive cut short": {
+		}, prepare: examining("module")}},
+		"module whose object is gone": {"module archive", setUp{breaks: status(".tar.gz", http.StatusNotFound)}},
+		"module archive changed":      {"module archive", setUp{breaks: corrupt(".tar.gz")}},
+		"module archive cut short": {"module archive",
 			setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 				a.Header().Set("Content-Length", fmt.Sprint(a.Body.Len()+1))
-			})},
-			"module archive",
-		},
-		"module archive with an encoding and no checksum": {setUp{breaks: func(host string, next http.Handler) http.Handler {
-			return located(
-				func(l string) string { return strings.Split(l, "&checksum=")[0] })(host, alter(".tar.gz",
-				func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-					a.Header().Set("Content-Encoding", "gzip")
-				})(host, next))
-		}}, "module archive"},
-		"module archive with an encoding": {
-			setUp{breaks: alter(".tar.gz", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-				a.Header().Set("Content-Encoding", "gzip")
-			})},
-			"module archive",
-		},
-		"module without an archive type": {
-			setUp{breaks: alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-				if a.Header().Get("X-Terraform-Get") != "" {
-					a.Header().Set("X-Terraform-Get", "https://store.example.com/object?signature="+secret)
-				}
-			})},
-			"module archive",
-		},
-		"module location only in the body": {
+			})}},
+		"module archive with an encoding and no checksum": {"module archive",
+			setUp{breaks: func(host string, next http.Handler) http.Handler {
+				return located(func(l string) string { return strings.Split(l, "&checksum=")[0] })(host,
+					header(".tar.gz", "Content-Encoding", "gzip")(host, next))
+			}}},
+		"module archive with an encoding": {"module archive", setUp{breaks: header(".tar.gz", "Content-Encoding", "gzip")}},
+		"module without an archive type": {"module archive",
+			setUp{breaks: located(func(string) string { return "https://store.example.com/object?signature=" + secret })}},
+		"module location only in the body": {"module download",
 			setUp{breaks: alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 				a.Header().Del("X-Terraform-Get")
-			})},
-			"module download",
-		},
+			})}},
 
-		"unsigned provider": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
-			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{}}
-		})}, "provider signature"},
-		"provider signed by another": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
-			key, _ := stranger()
-			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{map[string]any{"ascii_armor": string(key.Public)}}}
-		})}, "provider signature"},
-		"signing key that is null": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
-			body["signing_keys"] = map[string]any{"gpg_public_keys": []any{nil}}
-		})}, "provider download"},
-		"armored signature": {
+		"unsigned provider": {"provider signature", setUp{breaks: keysAre()}},
+		"provider signed by another": {"provider signature",
+			setUp{breaks: keysAre(map[string]any{"ascii_armor": string(key.Public)})}},
+		"signing key that is null": {"provider download", setUp{breaks: keysAre(nil)}},
+		"armored signature": {"provider signature",
 			setUp{breaks: alter("SHA256SUMS.sig", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-				text := "-----BEGIN PGP SIGNATURE-----\n\n" + base64.StdEncoding.EncodeToString(
-					a.Body.Bytes()) + "\n-----END PGP SIGNATURE-----\n"
-				a.Body = bytes.NewBufferString(text)
-			})},
-			"provider signature",
-		},
-		"sums changed": {setUp{breaks: corrupt("SHA256SUMS")}, "provider signature"},
-		"provider zip changed": {
-			setUp{
-				breaks:  corrupt(".zip"),
-				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Mirror = nil },
-			},
-			"provider package",
-		},
-		"provider version with a v": {
-			setUp{breaks: edit("/inventory/versions", `"versions":[`, `"versions":[{"version":"v0.9.0"},`)},
-			"provider versions",
-		},
+				a.Body = bytes.NewBufferString("-----BEGIN PGP SIGNATURE-----\n\n" +
+					base64.StdEncoding.EncodeToString(a.Body.Bytes()) + "\n-----END PGP SIGNATURE-----\n")
+			})}},
+		"sums changed": {"provider signature", setUp{breaks: corrupt("SHA256SUMS")}},
+		"provider zip changed": {"provider package",
+			setUp{breaks: corrupt(".zip"), prepare: examining("module", "provider")}},
+		"provider version with a v": {"provider versions",
+			setUp{breaks: edit("/inventory/versions", `"versions":[`, `"versions":[{"version":"v0.9.0"},`)}},
 
-		"mirror without a slash": {
-			setUp{
-				prepare: presented(
-					"provider_installation {\n  network_mirror {\n    url = \"https://HOST/v1/mirror\"\n  }\n  direct {}\n}\n"),
-			},
-			"mirror URL",
-		},
-		"given mirror without a slash": {setUp{prepare: mirrorAt("https://HOST/v1/mirror")}, "mirror URL"},
-		"given mirror without https":   {setUp{prepare: mirrorAt("http://HOST/v1/mirror/")}, "mirror URL"},
-		"given mirror elsewhere on it": {setUp{prepare: mirrorAt("https://HOST/v2/mirror/")}, "mirror versions"},
+		"mirror without a slash": {"mirror URL", setUp{prepare: presented(
+			"provider_installation {\n  network_mirror {\n    url = \"https://HOST/v1/mirror\"\n  }\n  direct {}\n}\n")}},
+		"given mirror without a slash": {"mirror URL", setUp{prepare: mirrorAt("https://HOST/v1/mirror")}},
+		"given mirror without https":   {"mirror URL", setUp{prepare: mirrorAt("http://HOST/v1/mirror/")}},
+		"given mirror elsewhere on it": {"mirror versions", setUp{prepare: mirrorAt("https://HOST/v2/mirror/")}},
 		"mirror zip changed": {
-			setUp{
-				breaks:  corrupt(".zip"),
-				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider = nil },
-			},
-			"mirror package",
+			"mirror package", setUp{breaks: corrupt(".zip"), prepare: examining("module", "mirror")},
 		},
-		"mirror of another content type": {
-			setUp{breaks: alter("/index.json", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-				a.Header().Set("Content-Type", "application/octet-stream")
-			})},
-			"mirror versions",
-		},
-		"mirror without hashes": {setUp{breaks: editJSON("/1.0.0.json", func(body map[string]any) {
-			delete(body["archives"].(map[string]any)["linux_amd64"].(map[string]any), "hashes")
-		})}, "mirror version"},
-		"mirror that lacks it": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		"mirror of another content type": {"mirror versions",
+			setUp{breaks: header("/index.json", "Content-Type", "application/octet-stream")}},
+		"mirror without hashes": {"mirror version",
+			setUp{breaks: editPackage("/1.0.0.json", "archives", func(p map[string]any) { delete(p, "hashes") })}},
+		"mirror that lacks it": {"mirror versions", setUp{prepare: func(d preparation) {
 			other := random
 			other.Type = "aws"
 			d.Mirror = &other
-		}}, "mirror versions"},
+		}}},
 
-		"module with a page for a body": {setUp{breaks: answer("aws/1.0.0/download", http.StatusOK, "text/html", page)},
-			"module download"},
-		"module that OpenTofu looks for elsewhere": {
-			setUp{
-				breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json",
-					`{"location":"/nowhere","use_registry_credentials":true}`),
-			},
-			"module archive of OpenTofu",
-		},
-		"module that a store refuses with a credential": {
-			setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
+		"module with a page for a body": {"module download",
+			setUp{breaks: answer("aws/1.0.0/download", http.StatusOK, "text/html", page)}},
+		"module that OpenTofu looks for elsewhere": {"module archive of OpenTofu", setUp{breaks: answer(
+			"aws/1.0.0/download", http.StatusOK, "application/json",
+			`{"location":"/nowhere","use_registry_credentials":true}`)}},
+		"module that a store refuses with a credential": {"module archive of OpenTofu",
+			setUp{closed: true, prepare: given("read:**"), breaks: func(host string, next http.Handler) http.Handler {
 				return edit("aws/1.0.0/download", `"archive"`, `"refused"`)(host,
 					answer("aws/1.0.0/refused", http.StatusBadRequest, "application/xml", "<Error/>")(host, direct(host, next)))
-			}, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-				d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-			}},
-			"module archive of OpenTofu",
-		},
-		"module archive that is a page": {setUp{breaks: packed("tar.gz", []byte(page))}, "module archive"},
-		"module zip that is a page":     {setUp{breaks: packed("zip", []byte(page))}, "module archive"},
-		"module zip that is cut":        {setUp{breaks: packed("zip", zipped(t, "main.tf")[:40])}, "module archive"},
-		"module zip with nothing": {
-			setUp{breaks: packed("zip", append([]byte("PK\x05\x06"), make([]byte, 18)...))},
-			"module archive",
-		},
-		"module archive that leads out": {setUp{breaks: packed("zip", zipped(t, "../main.tf"))}, "module archive"},
-		"module without the folder": {
-			setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//no/such?", 1) })},
-			"module archive",
-		},
-		"module with a pattern of a folder": {
-			setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//*?", 1) })},
-			"module archive",
-		},
+			}}},
+		"module archive that is a page": {"module archive", setUp{breaks: packed("tar.gz", []byte(page))}},
+		"module zip that is a page":     {"module archive", setUp{breaks: packed("zip", []byte(page))}},
+		"module zip that is cut":        {"module archive", setUp{breaks: packed("zip", zipped(t, "main.tf")[:40])}},
+		"module zip with nothing": {"module archive",
+			setUp{breaks: packed("zip", append([]byte("PK\x05\x06"), make([]byte, 18)...))}},
+		"module archive that leads out": {"module archive", setUp{breaks: packed("zip", zipped(t, "../main.tf"))}},
+		"module without the folder": {"module archive",
+			setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//no/such?", 1) })}},
+		"module with a pattern of a folder": {"module archive",
+			setUp{breaks: located(func(l string) string { return strings.Replace(l, ".tar.gz?", ".tar.gz//*?", 1) })}},
 
-		"neither service": {
-			setUp{
-				breaks: answer(wellKnown, http.StatusOK, "application/json",
-					`{"modules.v2":"/v1/modules/","Modules.V1":"/v1/modules/"}`),
-			},
-			"discovery",
-		},
-		"discovery that fails": {
-			setUp{breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page)},
-			"discovery",
-		},
-		"discovery that leads to a dead host": {setUp{breaks: redirected(wellKnown, "https://larder-doctor.invalid/")},
-			"connection"},
-		"discovery that leads away from https": {setUp{breaks: redirected(wellKnown, "http://registry.example.com/")},
-			"connection"},
-		"dead proxy": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		"neither service": {"discovery", setUp{breaks: answer(
+			wellKnown, http.StatusOK, "application/json", `{"modules.v2":"/v1/modules/","Modules.V1":"/v1/modules/"}`)}},
+		"discovery that fails": {"discovery",
+			setUp{breaks: answer(wellKnown, http.StatusServiceUnavailable, "text/html", page)}},
+		"discovery that leads to a dead host": {"connection",
+			setUp{breaks: redirected(wellKnown, "https://larder-doctor.invalid/")}},
+		"discovery that leads away from https": {"connection",
+			setUp{breaks: redirected(wellKnown, "http://registry.example.com/")}},
+		"dead proxy": {"connection", setUp{prepare: func(d preparation) {
 			d.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "127.0.0.1:1"})
-		}}, "connection"},
-		"authorities that are none": {
-			setUp{certificate: issueUntil(year, false), prepare: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
-				t.Helper()
-				d.Authorities = filepath.Join(t.TempDir(), "ca.pem")
+		}}},
+		"authorities that are none": {"connection", setUp{
+			certificate: issueUntil(year, false),
+			prepare: func(d preparation) {
+				d.Authorities = filepath.Join(d.t.TempDir(), "ca.pem")
 				if err := os.WriteFile(d.Authorities, []byte("junk"), 0o600); err != nil {
-					t.Fatal(err)
+					d.t.Fatal(err)
 				}
-			}},
-			"connection",
-		},
-		"authorities that are not there": {
-			setUp{certificate: issueUntil(year, false), prepare: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
-				t.Helper()
-				d.Authorities = filepath.Join(t.TempDir(), "ca.pem")
-			}},
-			"connection",
-		},
-		"certificate without names": {setUp{certificate: issueUntil(year, true, "")}, "connection"},
+			},
+		}},
+		"authorities that are not there": {"connection", setUp{
+			certificate: issueUntil(year, false),
+			prepare:     func(d preparation) { d.Authorities = filepath.Join(d.t.TempDir(), "ca.pem") },
+		}},
 
-		"configuration that cannot be read": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+		"configuration that cannot be read": {"configuration", setUp{prepare: func(d preparation) {
 			d.Config, d.Unread = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=doctor_test.go"}, "")
-		}}, "configuration"},
-		"token with a line break": {setUp{prepare: presented(credentials("HOST", secret+"\n"))}, "credential"},
-		"token with the word Bearer": {setUp{closed: true, prepare: presented(credentials("HOST", "Bearer "+secret))},
-			"credential"},
-		"token in quotes": {setUp{closed: true, prepare: presented(credentials("HOST", `"`+secret+`"`))}, "credential"},
-		"JWT that has expired": {
-			setUp{
-				closed: true,
-				prepare: presented(
-					credentials("HOST", "e30."+base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1000000000}`))+"."+secret)),
-			},
-			"credential",
-		},
-		"registry that redirects to another": {
-			setUp{
-				closed: true,
-				breaks: redirected("/v1/modules/", "https://example.com:PORT/"),
-				prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-					d.Token, d.TokenFrom, d.Transport = token("read:**"), "in LARDER_TOKEN", elsewhere{d.Transport}
-				},
-			},
-			"credential",
-		},
-		"firewall": {
-			setUp{
-				closed: true,
-				breaks: answer("aws/versions", http.StatusForbidden, "text/html", page),
-				prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-					d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-				},
-			},
-			"module versions",
-		},
+		}}},
+		"token with a line break": {"credential", setUp{prepare: presented(credentials("HOST", secret+"\n"))}},
+		"token with the word Bearer": {"credential",
+			setUp{closed: true, prepare: presented(credentials("HOST", "Bearer "+secret))}},
+		"token in quotes": {"credential", setUp{closed: true, prepare: presented(credentials("HOST", `"`+secret+`"`))}},
+		"JWT that has expired": {"credential", setUp{closed: true, prepare: presented(
+			credentials("HOST", "e30."+base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1000000000}`))+"."+secret))}},
+		"registry that redirects to another": {"credential", setUp{
+			closed:  true,
+			breaks:  redirected("/v1/modules/", "https://example.com:PORT/"),
+			prepare: each(given("read:**"), func(d preparation) { d.Transport = elsewhere{d.Transport} }),
+		}},
+		"firewall": {"module versions", setUp{
+			closed: true, prepare: given("read:**"), breaks: answer("aws/versions", http.StatusForbidden, "text/html", page),
+		}},
 
-		"trust signature": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
-			body["signing_keys"].(map[string]any)["gpg_public_keys"].([]any)[0].(map[string]any)["trust_signature"] = "x"
-		})}, "provider signature"},
-		"one hash for two platforms": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
-			packages := body["packages"].(map[string]any)
-			packages["darwin_arm64"] = packages["linux_amd64"]
-		})}, "provider download"},
-		"provider without a size": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
-			delete(body["packages"].(map[string]any)["linux_amd64"].(map[string]any), "package_size")
-		})}, "provider package"},
-		"provider of another size": {setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
-			body["packages"].(map[string]any)["linux_amd64"].(map[string]any)["package_size"] = 1
-		})}, "provider package"},
+		"trust signature": {"provider signature",
+			setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
+				body["signing_keys"].(map[string]any)["gpg_public_keys"].([]any)[0].(map[string]any)["trust_signature"] = "x"
+			})}},
+		"one hash for two platforms": {"provider download",
+			setUp{breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
+				packages := body["packages"].(map[string]any)
+				packages["darwin_arm64"] = packages["linux_amd64"]
+			})}},
+		"provider without a size": {"provider package", setUp{breaks: editPackage("/download/linux/amd64", "packages",
+			func(p map[string]any) { delete(p, "package_size") })}},
+		"provider of another size": {"provider package", setUp{breaks: editPackage("/download/linux/amd64", "packages",
+			func(p map[string]any) { p["package_size"] = 1 })}},
 
-		"mirror elsewhere that wants a token": {
-			setUp{closed: true, prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
-				t.Helper()
-				configured(t, d, credentials(d.Host, token("read:**")))
-				d.MirrorURL, d.Transport = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}
-			}},
-			"mirror versions",
-		},
-		"mirror without https": {
-			setUp{prepare: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))},
-			"mirror URL",
-		},
-		"mirror of another provider": {
-			setUp{prepare: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))},
-			"mirror URL",
-		},
-		"two installations": {
-			setUp{prepare: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))},
-			"configuration",
-		},
-		"installation that clients refuse": {
-			setUp{
-				prepare: presented(
-					`{"provider_installation": {"network_mirror": {"url": "https://HOST/v1/mirror/"}, "direct": {}}}`),
-			},
-			"configuration",
-		},
-		"mirror at a host that is none": {
-			setUp{prepare: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))},
-			"mirror versions",
-		},
-		"mirror at another path": {
-			setUp{prepare: presented(installation("https://HOST/mirror/", "*/*", "*/*"))},
-			"mirror versions",
-		},
-	}
-	for name, test := range tests {
+		"mirror elsewhere that wants a token": {"mirror versions", setUp{closed: true, prepare: func(d preparation) {
+			d.configured(credentials(d.Host, d.token("read:**")))
+			d.MirrorURL, d.Transport = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}
+		}}},
+		"mirror without https": {"mirror URL",
+			setUp{prepare: presented(installation("http://HOST/v1/mirror/", "*/*", "*/*"))}},
+		"mirror of another provider": {"mirror URL",
+			setUp{prepare: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "*/*"))}},
+		"two installations": {"configuration",
+			setUp{prepare: presented(strings.Repeat(installation("https://HOST/v1/mirror/", "*/*", "*/*"), 2))}},
+		"installation that clients refuse": {"configuration", setUp{prepare: presented(
+			`{"provider_installation": {"network_mirror": {"url": "https://HOST/v1/mirror/"}, "direct": {}}}`)}},
+		"mirror at a host that is none": {"mirror versions",
+			setUp{prepare: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))}},
+		"mirror at another path": {"mirror versions",
+			setUp{prepare: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, test.setUp)
 			report := p.examine(t)
-			var wrong []doctor.Step
+			var wrong []string
 			for _, step := range report.Steps {
 				if step.Outcome == doctor.Wrong {
-					wrong = append(wrong, step)
+					wrong = append(wrong, step.Name)
+					record(t, texts, step, p.replace(t))
 				}
 			}
-
-			var names []string
-			for _, step := range wrong {
-				names = append(names, step.Name)
-				record(t, texts, step, p.replace(t))
-			}
-			if diff := gocmp.Diff([]string{test.step}, names); diff != "" {
+			if diff := gocmp.Diff([]string{test.step}, wrong); diff != "" {
 				t.Errorf("wrong steps (-want +got):\n%s\n%s", diff, text(report))
 			}
 		})
@@ -961,23 +872,14 @@ func TestHealthy(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setUp{
 		"open": {},
-		"with a token": {closed: true, prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
-			configured(t, d, credentials(d.Host, token("read:**"))+"provider_installation {\n  network_mirror {\n    url = "+
-				"\"https://"+d.Host+"/v1/mirror/\"\n  }\n}\n")
+		"with a token": {closed: true, prepare: func(d preparation) {
+			d.configured(credentials(d.Host, d.token("read:**")) +
+				"provider_installation {\n  network_mirror {\n    url = \"https://" + d.Host + "/v1/mirror/\"\n  }\n}\n")
 		}},
-		"with a token that was " +
-			"given": {closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-		}},
-		"with login": {breaks: editJSON(wellKnown, func(doc map[string]any) {
-			doc["login.v1"] = map[string]any{
-				"client":      "cli",
-				"grant_types": []string{"authz_code"},
-				"authz":       "https://id.example.com/authorize",
-				"token":       "https://id.example.com/token",
-				"ports":       []int{10000, 10010},
-				"scopes":      []string{"openid"},
-			}
+		"with a token that was given": {closed: true, prepare: given("read:**")},
+		"with login": {breaks: login(map[string]any{
+			"client": "cli", "grant_types": []string{"authz_code"}, "authz": "https://id.example.com/authorize",
+			"token": "https://id.example.com/token", "ports": []int{10000, 10010}, "scopes": []string{"openid"},
 		})},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -994,70 +896,53 @@ func TestHealthy(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	nothing := func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-		d.Module, d.Provider, d.Mirror = nil, nil, nil
-	}
-	for name, test := range map[string]struct {
-		setUp
-		step string
-	}{
-		"certificate that expires soon": {setUp{certificate: issueUntil(time.Now().AddDate(0, 0, 3), true)}, "connection"},
-		"authority that expires " +
-			"soon": {setUp{certificate: issueBy(time.Now().AddDate(0, 0, 5), time.Now().AddDate(0, 1, 0), true)}, "connection"},
-		"clocks that drift": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+	for name, test := range map[string]broken{
+		"certificate that expires soon": {"connection", setUp{certificate: issueUntil(time.Now().AddDate(0, 0, 3), true)}},
+		"authority that expires soon": {"connection",
+			setUp{certificate: issueBy(time.Now().AddDate(0, 0, 5), time.Now().AddDate(0, 1, 0), true)}},
+		"clocks that drift": {"clock", setUp{prepare: func(d preparation) {
 			d.Now = func() time.Time { return time.Now().Add(-2 * time.Minute) }
 			d.Provider = nil // its key is newer than that
-		}}, "clock"},
-		"module without a checksum": {setUp{breaks: located(func(location string) string {
-			before, _, _ := strings.Cut(location, "&checksum=")
-			return before
-		})}, "module archive"},
-		"URL that holds a short while": {setUp{breaks: func(host string, next http.Handler) http.Handler {
-			return alter("/objects/", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
+		}}},
+		"module without a checksum": {"module archive",
+			setUp{breaks: located(func(l string) string { return strings.Split(l, "&checksum=")[0] })}},
+		"URL that holds a short while": {"module archive", setUp{
+			breaks: alter("/objects/", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
 				if a.Header().Get("Date") == "" {
-					a.Header().Set("Date", time.Now().Add(55*time.Minute).UTC().Format(http.TimeFormat))
+					a.Header().Set("Date", dateAfter(55*time.Minute))
 				}
-			})(host, next)
-		}, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Provider, d.Mirror = nil, nil }},
-			"module archive"},
-		"platform that is not there": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
+			}),
+			prepare: examining("module"),
+		}},
+		"platform that is not there": {"provider versions", setUp{prepare: func(d preparation) {
 			d.Mirror, d.Platform = nil, registry.Platform{OS: "windows", Arch: "386"}
-		}}, "provider versions"},
-		"host block": {setUp{prepare: presented("host \"HOST\" {\n  services = {\n    \"modules.v1\" = " +
-			"\"https://HOST/v1/modules/\"\n  }\n}\n")},
-			"configuration"},
-		"version that is none": {setUp{
-			breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"latest"},`)},
-			"module versions"},
-		"module in a folder": {setUp{breaks: func(host string, next http.Handler) http.Handler {
+		}}},
+		"host block": {"configuration", setUp{prepare: presented(
+			"host \"HOST\" {\n  services = {\n    \"modules.v1\" = \"https://HOST/v1/modules/\"\n  }\n}\n")}},
+		"version that is none": {"module versions",
+			setUp{breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"latest"},`)}},
+		"module in a folder": {"module archive", setUp{breaks: func(host string, next http.Handler) http.Handler {
 			return located(func(l string) string { return l + "//a/b" })(host,
 				packed("zip", zipped(t, "a/b/main.tf"))(host, next))
-		}}, "module archive"},
-		"versions that are none": {setUp{breaks: edit("/vpc/aws/versions", `"versions":[`,
-			`"versions":[`+strings.Repeat(`{"version":"x"},`, 1000))},
-			"module versions"},
-		"firewall": {setUp{breaks: answer("/v1/", http.StatusForbidden, "text/html", page), prepare: nothing}, "credential"},
-		"page to log in " +
-			"by": {setUp{breaks: answer("/v1/", http.StatusOK, "text/html", page), prepare: nothing}, "credential"},
-		"404 for all": {setUp{breaks: answer("/v1/", http.StatusNotFound, "text/html", page), prepare: nothing},
-			"credential"},
-		"provider with another h1": {setUp{breaks: editJSON("/download/", func(body map[string]any) {
-			swapH1(body["packages"].(map[string]any)["linux_amd64"].(map[string]any))
-		})}, "provider package"},
-		"mirror with another h1": {setUp{breaks: editJSON("/1.0.0.json", func(body map[string]any) {
-			swapH1(body["archives"].(map[string]any)["linux_amd64"].(map[string]any))
-		})}, "mirror package"},
-		"mirror of another host": {setUp{prepare: func(t *testing.T, d *doctor.Doctor, _ func(string) string) {
-			t.Helper()
-			configured(t, d, installation("https://example.com:"+port(d.Host)+"/v1/mirror/", "*/*", "*/*"))
+		}}},
+		"versions that are none": {"module versions", setUp{
+			breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[`+strings.Repeat(`{"version":"x"},`, 1000)),
+		}},
+		"firewall": {"credential",
+			setUp{breaks: answer("/v1/", http.StatusForbidden, "text/html", page), prepare: examining()}},
+		"page to log in by": {"credential",
+			setUp{breaks: answer("/v1/", http.StatusOK, "text/html", page), prepare: examining()}},
+		"404 for all": {"credential",
+			setUp{breaks: answer("/v1/", http.StatusNotFound, "text/html", page), prepare: examining()}},
+		"provider with another h1": {"provider package", setUp{breaks: editPackage("/download/", "packages", swapH1)}},
+		"mirror with another h1":   {"mirror package", setUp{breaks: editPackage("/1.0.0.json", "archives", swapH1)}},
+		"mirror of another host": {"mirror URL", setUp{prepare: func(d preparation) {
+			d.configured(installation("https://example.com:"+port(d.Host)+"/v1/mirror/", "*/*", "*/*"))
 			d.Transport = elsewhere{d.Transport}
-		}}, "mirror URL"},
-		"mirror of other " +
-			"providers": {setUp{prepare: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "hashicorp/aws"))},
-			"mirror URL"},
-		"file that is not there": {setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.Config, _ = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=/no/such/file"}, "")
-		}}, "configuration"},
+		}}},
+		"mirror of other providers": {"mirror URL",
+			setUp{prepare: presented(installation("https://HOST/v1/mirror/", "hashicorp/aws", "hashicorp/aws"))}},
+		"file that is not there": {"configuration", setUp{prepare: noFile}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -1095,8 +980,8 @@ func TestMirrorElsewhere(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}})
-	report := start(t, setUp{closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-		d.Token, d.TokenFrom, d.MirrorURL = token("read:**"), "in LARDER_TOKEN", "https://"+other.host+"/v1/mirror/"
+	report := start(t, setUp{closed: true, prepare: func(d preparation) {
+		d.Token, d.TokenFrom, d.MirrorURL = d.token("read:**"), "in LARDER_TOKEN", "https://"+other.host+"/v1/mirror/"
 	}}).examine(t)
 	if requests == 0 {
 		t.Error("the mirror received no request")
@@ -1201,51 +1086,45 @@ func TestFine(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setUp{
 		"answer out of a cache": {breaks: alter(wellKnown, func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
-			a.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+			a.Header().Set("Date", dateAfter(-time.Hour))
 			a.Header().Set("Age", "3600")
 		})},
 		"files that are compressed on their way": {breaks: compressed},
-		"module of git": {breaks: located(func(string) string {
-			return "git@github.com:acme/vpc.git?ref=v1"
-		})},
-		"module of a short " +
-			"form": {breaks: located(func(string) string { return "github.com/acme/vpc?ref=v1" })},
-		"version of four " +
-			"numbers": {breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"0.1.2.3"},`)},
-		"module by the " +
-			"body": {breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json", "{}")},
-		"module that OpenTofu fetches by " +
-			"itself": {closed: true, breaks: direct, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-		}},
-		"login without ports": {breaks: editJSON(wellKnown, func(doc map[string]any) {
-			doc["login.v1"] = map[string]any{"client": "cli", "authz": "/authorize", "token": "/token", "ports": nil}
-		})},
-		"mirror elsewhere with its own " +
-			"token": {closed: true, prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
-			t.Helper()
-			configured(t, d, credentials(d.Host, token("read:modules/**"))+
-				credentials("example.com:"+port(d.Host), token("read:mirror/**")))
+		"module of git": {
+			breaks: located(func(string) string { return "git@github.com:acme/vpc.git?ref=v1" }),
+		},
+		"module of a short form": {
+			breaks: located(func(string) string { return "github.com/acme/vpc?ref=v1" }),
+		},
+		"version of four numbers": {
+			breaks: edit("/vpc/aws/versions", `"versions":[`, `"versions":[{"version":"0.1.2.3"},`),
+		},
+		"module by the body": {
+			breaks: answer("aws/1.0.0/download", http.StatusOK, "application/json", "{}"),
+		},
+		"module that OpenTofu fetches by itself": {closed: true, breaks: direct, prepare: given("read:**")},
+		"login without ports": {breaks: login(
+			map[string]any{"client": "cli", "authz": "/authorize", "token": "/token", "ports": nil})},
+		"mirror elsewhere with its own token": {closed: true, prepare: func(d preparation) {
+			d.configured(credentials(d.Host, d.token("read:modules/**")) +
+				credentials("example.com:"+port(d.Host), d.token("read:mirror/**")))
 			d.MirrorURL, d.Transport, d.Provider = "https://example.com:"+port(d.Host)+"/v1/mirror/", elsewhere{d.Transport}, nil
 		}},
-		"token for something else": {closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom = token("read:modules/other/*"), "in LARDER_TOKEN"
-			d.Module, d.Provider, d.Mirror = nil, nil, nil
-		}},
+		"token for something else": {closed: true, prepare: each(given("read:modules/other/*"), examining())},
 		"mirror beside another": {prepare: presented("provider_installation {\n  network_mirror {\n    url = " +
 			"\"https://larder-doctor.invalid/\"\n    include = [\"hashicorp/aws\"]\n  }\n  network_mirror {\n    url = " +
 			"\"https://HOST/v1/mirror/\"\n  }\n}\n")},
-		"mirror nothing": {breaks: func(host string, next http.Handler) http.Handler {
+		"mirror nothing": {prepare: examining("mirror"), breaks: func(host string, next http.Handler) http.Handler {
 			return answer("/v1/modules/", http.StatusNotFound, "text/html", page)(host,
 				answer(wellKnown, http.StatusNotFound, "text/html", page)(host, next))
-		}, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) { d.Module, d.Provider = nil, nil }},
-		"registry that redirects to another port": {closed: true, breaks: func(host string, next http.Handler) http.Handler {
-			other := httptest.NewTLSServer(next)
-			t.Cleanup(other.Close)
-			return redirected("/v1/modules/", other.URL+"/")(host, next)
-		}, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
 		}},
+		"registry that redirects to another port": {
+			closed: true, prepare: given("read:**"), breaks: func(host string, next http.Handler) http.Handler {
+				other := httptest.NewTLSServer(next)
+				t.Cleanup(other.Close)
+				return redirected("/v1/modules/", other.URL+"/")(host, next)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -1267,13 +1146,11 @@ func TestConfiguration(t *testing.T) {
 		"mirror":          {},
 		"in place":        {prepare: presented(installation("https://HOST/v1/mirror", "*/*", "*/*"))},
 		"at another path": {prepare: presented(installation("https://HOST/mirror/", "*/*", "*/*"))},
-		"elsewhere": {closed: true, prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.Config, _ = client.LoadConfig([]string{"TF_CLI_CONFIG_FILE=/no/such/file"}, "")
+		"elsewhere": {closed: true, prepare: func(d preparation) {
+			noFile(d)
 			d.Authorities = "/ca.pem"
 		}},
-		"dead host": {prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-			d.Host = "larder-doctor.invalid"
-		}},
+		"dead host": {prepare: func(d preparation) { d.Host = "larder-doctor.invalid" }},
 		"no mirror": {breaks: answer("/v1/mirror/", http.StatusNotFound, "text/html", page)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1289,9 +1166,9 @@ func TestConfiguration(t *testing.T) {
 // matter if one of them is sent.
 func TestOneMirror(t *testing.T) {
 	t.Parallel()
-	report := start(t, setUp{prepare: func(t *testing.T, d *doctor.Doctor, token func(string) string) {
+	report := start(t, setUp{prepare: func(d preparation) {
 		t.Helper()
-		d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+		d.Token, d.TokenFrom = d.token("read:**"), "in LARDER_TOKEN"
 		home := t.TempDir()
 		for _, name := range []string{".tofurc", ".terraformrc"} {
 			text := credentials(d.Host, name) + installation("https://"+d.Host+"/v1/mirror/", "*/*", "*/*")
@@ -1329,9 +1206,7 @@ func TestEcho(t *testing.T) {
 					a.Header().Set("Content-Type",
 						strings.Repeat("x", before)+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 				}),
-				prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-					d.Token, d.TokenFrom = token, "in LARDER_TOKEN"
-				},
+				prepare: func(d preparation) { d.Token, d.TokenFrom = token, "in LARDER_TOKEN" },
 			}).examine(t)
 		}
 	}
@@ -1366,9 +1241,7 @@ func TestFound(t *testing.T) {
 // Modules, providers and mirrors that are not named are skipped.
 func TestNothingNamed(t *testing.T) {
 	t.Parallel()
-	report := start(t, setUp{prepare: func(_ *testing.T, d *doctor.Doctor, _ func(string) string) {
-		d.Module, d.Provider, d.Mirror = nil, nil, nil
-	}}).examine(t)
+	report := start(t, setUp{prepare: examining()}).examine(t)
 	skipped := map[string]bool{}
 	for _, s := range report.Steps {
 		skipped[s.Name] = s.Outcome == doctor.Skipped
@@ -1396,9 +1269,7 @@ func TestCredentialStays(t *testing.T) {
 				next.ServeHTTP(w, r)
 			})
 		},
-		prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-			d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-		}}).examine(t)
+		prepare: given("read:**")}).examine(t)
 	if sent[true] > 0 || sent[false] == 0 || report.Count(doctor.Wrong) > 0 {
 		t.Errorf("sent %v\n%s", sent, text(report))
 	}
@@ -1438,9 +1309,7 @@ func TestNotOverHTTP(t *testing.T) {
 		t.Cleanup(plain.Close)
 		plainURL = plain.URL
 		return edit(wellKnown, `"/v1/modules/"`, `"`+plain.URL+`/v1/modules/"`)(host, next)
-	}, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-		d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-	}})
+	}, prepare: given("read:**")})
 	report := p.examine(t)
 	if sent.Load() {
 		t.Error("the credential was sent without https")

@@ -65,9 +65,9 @@ func TestCredentialForThirdHost(t *testing.T) {
 			body := `{"location":"` + third.URL + `/archive?key=a-secret","use_registry_credentials":true}`
 			s := setUp{closed: !test.noToken}
 			s.breaks = answer("aws/1.0.0/download", http.StatusOK, "application/json", body)
-			s.prepare = func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
+			s.prepare = func(d preparation) {
 				if !test.noToken {
-					d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
+					d.Token, d.TokenFrom = d.token("read:**"), "in LARDER_TOKEN"
 				}
 			}
 			p := start(t, s)
@@ -114,9 +114,7 @@ func TestCredentialForOwnHost(t *testing.T) {
 			s := setUp{closed: true, breaks: func(host string, next http.Handler) http.Handler {
 				absolute := strings.Replace(location, "HOST", host, 1)
 				return edit("aws/1.0.0/download", `"archive"`, `"`+absolute+`"`)(host, direct(host, next))
-			}, prepare: func(_ *testing.T, d *doctor.Doctor, token func(string) string) {
-				d.Token, d.TokenFrom = token("read:**"), "in LARDER_TOKEN"
-			}}
+			}, prepare: func(d preparation) { d.Token, d.TokenFrom = d.token("read:**"), "in LARDER_TOKEN" }}
 			report := start(t, s).examine(t)
 			if report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 {
 				t.Errorf("%s", text(report))

@@ -86,9 +86,7 @@ func TestPulled(t *testing.T) {
 			}
 			handlers[name] = next
 		}
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			handlers[r.UserAgent()].ServeHTTP(w, r)
-		})
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handlers[r.UserAgent()].ServeHTTP(w, r) })
 	}})
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

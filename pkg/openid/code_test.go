@@ -160,9 +160,7 @@ func TestExchangeFails(t *testing.T) {
 				http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 			}, registry.ErrIssuer,
 		},
-		"no response": {
-			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil,
-		},
+		"no response": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newTokenEndpoint(t, test.serve)

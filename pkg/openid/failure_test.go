@@ -50,10 +50,7 @@ func TestFailures(t *testing.T) {
 		transport http.RoundTripper // if nil, that of the server's client
 		unusable  bool
 	}{
-		"not trusted": {
-			start: quiet(httptest.NewTLSServer), transport: new(http.Transport),
-			unusable: true,
-		},
+		"not trusted": {start: quiet(httptest.NewTLSServer), transport: new(http.Transport), unusable: true},
 		"another host": {
 			transport: failing{
 				&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate), Host: "x"}},
@@ -68,46 +65,23 @@ func TestFailures(t *testing.T) {
 			transport: failing{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}},
 			unusable:  true,
 		},
-		"no such page": {
-			answer: answer(http.StatusNotFound, ""),
-		},
-		"no permission": {
-			answer: answer(http.StatusForbidden, ""),
-		},
-		"no credential": {
-			answer: answer(http.StatusUnauthorized, ""),
-		},
-		"a page of HTML": {
-			answer: answer(http.StatusOK, "<html>"),
-		},
-		"another issuer": {
-			answer:   answer(http.StatusOK, `{"issuer": "https://b.example.com/"}`),
-			unusable: true,
-		},
-		"a fault of its own": {
-			answer: answer(http.StatusBadGateway, ""),
-		},
-		"too many requests": {
-			answer: answer(http.StatusTooManyRequests, ""),
-		},
+		"no such page":       {answer: answer(http.StatusNotFound, "")},
+		"no permission":      {answer: answer(http.StatusForbidden, "")},
+		"no credential":      {answer: answer(http.StatusUnauthorized, "")},
+		"a page of HTML":     {answer: answer(http.StatusOK, "<html>")},
+		"another issuer":     {answer: answer(http.StatusOK, `{"issuer": "https://b.example.com/"}`), unusable: true},
+		"a fault of its own": {answer: answer(http.StatusBadGateway, "")},
+		"too many requests":  {answer: answer(http.StatusTooManyRequests, "")},
 		"no such host": {
 			transport: down(&net.DNSError{Err: "no such host", Name: "login.example.com", IsNotFound: true}),
 		},
 		"no answer from the resolver": {
 			transport: down(&net.DNSError{Err: "server misbehaving", Name: "login.example.com", IsTemporary: true}),
 		},
-		"nobody listens": {
-			transport: down(os.NewSyscallError("connect", syscall.ECONNREFUSED)),
-		},
-		"no answer": {
-			transport: down(os.ErrDeadlineExceeded),
-		},
-		"a connection that ends": {
-			transport: failing{io.ErrUnexpectedEOF},
-		},
-		"anything else": {
-			transport: failing{errors.New("a proxy refuses it")},
-		},
+		"nobody listens":         {transport: down(os.NewSyscallError("connect", syscall.ECONNREFUSED))},
+		"no answer":              {transport: down(os.ErrDeadlineExceeded)},
+		"a connection that ends": {transport: failing{io.ErrUnexpectedEOF}},
+		"anything else":          {transport: failing{errors.New("a proxy refuses it")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -79,16 +79,12 @@ func TestWhereIssuersLead(t *testing.T) {
 		"redirects within": {
 			start: httptest.NewTLSServer, redirects: map[string]string{configuration: "/other", "/keys": "/other"},
 		},
-		"redirects": {
-			httptest.NewTLSServer, nil, map[string]string{configuration: here.URL}, true, true,
-		},
+		"redirects":                {httptest.NewTLSServer, nil, map[string]string{configuration: here.URL}, true, true},
 		"redirects for the keys":   {httptest.NewTLSServer, nil, map[string]string{"/keys": here.URL}, true, false},
 		"redirects without an end": {httptest.NewTLSServer, nil, map[string]string{"/keys": "/keys"}, true, false},
 		"keys on this machine":     {httptest.NewTLSServer, set("jwks_uri", here.URL), nil, true, false},
-		"keys without TLS": {
-			httptest.NewServer, set("jwks_uri", "http://keys.example.com"), nil, true, false,
-		},
-		"keys nowhere": {httptest.NewServer, set("jwks_uri", ""), nil, true, false},
+		"keys without TLS":         {httptest.NewServer, set("jwks_uri", "http://keys.example.com"), nil, true, false},
+		"keys nowhere":             {httptest.NewServer, set("jwks_uri", ""), nil, true, false},
 		"a redirect without TLS": {
 			httptest.NewServer, nil, map[string]string{configuration: "http://keys.example.com"}, true, true,
 		},
@@ -99,9 +95,7 @@ func TestWhereIssuersLead(t *testing.T) {
 		"token endpoint with a fragment": {
 			httptest.NewServer, set("token_endpoint", "https://a.example.com#a"), nil, false, true,
 		},
-		"sign-in on this machine": {
-			httptest.NewTLSServer, set("authorization_endpoint", here.URL), nil, false, true,
-		},
+		"sign-in on this machine": {httptest.NewTLSServer, set("authorization_endpoint", here.URL), nil, false, true},
 		"sign-in without TLS": {
 			httptest.NewServer, set("authorization_endpoint", "http://a.example.com"), nil, false, true,
 		},
@@ -115,9 +109,7 @@ func TestWhereIssuersLead(t *testing.T) {
 			start: httptest.NewServer, change: set("token_endpoint", "https://a.example.com/token"),
 		},
 		"another issuer's": {httptest.NewServer, set("issuer", "https://a.example.com"), nil, true, true},
-		"too long": {
-			httptest.NewServer, set("x", strings.Repeat("a", openid.MaxDocument)), nil, true, true,
-		},
+		"too long":         {httptest.NewServer, set("x", strings.Repeat("a", openid.MaxDocument)), nil, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			i := newIssuer(t, test.start)
@@ -223,29 +215,17 @@ func TestLogin(t *testing.T) {
 func TestParseLogin(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	login := func(more string) string {
-		return `{"issuer": "https://a.example.com", "client": "c"` + more + `}`
-	}
+	login := func(more string) string { return `{"issuer": "https://a.example.com", "client": "c"` + more + `}` }
 	for _, text := range []string{
-		"{", "[]", "{} {}", "{}",
-		`{"issuer": "http://a.example.com", "client": "c"}`,
-		`{"issuer": "https://a.example.com?p=1", "client": "c"}`,
-		`{"issuer": "https://u:p@a.example.com", "client": "c"}`,
-		`{"issuer": "http://10.0.0.1", "client": "c"}`,
-		`{"issuer": "https://a.example.com"}`,
-		login(`, "ports": [10000]`),
-		login(`, "ports": [10000, 10009]`),
-		login(`, "ports": [80, 10009]`),
-		login(`, "ports": [10000, 65536]`),
-		login(`, "authorize": {"redirect_uri": "http://x"}`),
-		login(`, "authorize": {"audience": "x", "client_id": "y"}`),
-		login(`, "authorize": {"audience": "x", "response_type": ""}`),
-		login(`, "web": {}`),
-		login(`, "web": {"client": "w\n"}`),
-		login(`, "web": {"client": "w", "secretFile": ""}`),
+		"{", "[]", "{} {}", "{}", `{"issuer": "http://a.example.com", "client": "c"}`,
+		`{"issuer": "https://a.example.com?p=1", "client": "c"}`, `{"issuer": "https://u:p@a.example.com", "client": "c"}`,
+		`{"issuer": "http://10.0.0.1", "client": "c"}`, `{"issuer": "https://a.example.com"}`, login(`, "ports": [10000]`),
+		login(`, "ports": [10000, 10009]`), login(`, "ports": [80, 10009]`), login(`, "ports": [10000, 65536]`),
+		login(`, "authorize": {"redirect_uri": "http://x"}`), login(`, "authorize": {"audience": "x", "client_id": "y"}`),
+		login(`, "authorize": {"audience": "x", "response_type": ""}`), login(`, "web": {}`),
+		login(`, "web": {"client": "w\n"}`), login(`, "web": {"client": "w", "secretFile": ""}`),
 		login(`, "web": {"client": "w", "secretParameter": "/a", "secretFile": "b"}`),
-		login(`, "web": {"client": "w", "secretParameter": "a"}`),
-		login(`, "web": {"client": "w", "secretParameter": "/"}`),
+		login(`, "web": {"client": "w", "secretParameter": "a"}`), login(`, "web": {"client": "w", "secretParameter": "/"}`),
 		login(`, "web": {"client": "w", "secretParameter": "/a*"}`),
 		login(`, "web": {"client": "w", "secretParameter": "/a\u0000"}`),
 	} {

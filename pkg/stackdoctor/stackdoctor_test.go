@@ -107,10 +107,7 @@ func healthy() *account {
 				{AttributeName: aws.String("sk"), KeyType: tabletypes.KeyTypeRange},
 			},
 			AttributeDefinitions: []tabletypes.AttributeDefinition{
-				{
-					AttributeName: aws.String("pk"),
-					AttributeType: tabletypes.ScalarAttributeTypeS,
-				},
+				{AttributeName: aws.String("pk"), AttributeType: tabletypes.ScalarAttributeTypeS},
 				{AttributeName: aws.String("sk"), AttributeType: tabletypes.ScalarAttributeTypeS},
 			},
 		},
@@ -375,184 +372,170 @@ func TestFaults(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		do   func(*account)
-		want []string
+		want string
 	}{
-		"a failed deploy": {func(a *account) {
-			a.stack.Status = "UPDATE_ROLLBACK_COMPLETE"
-		}, []string{"warning stack"}},
-		"a failed first deploy":        {undeployed("ROLLBACK_COMPLETE"), []string{"wrong stack"}},
-		"a first deploy that is stuck": {undeployed("ROLLBACK_FAILED"), []string{"wrong stack"}},
-		"a first deploy under way":     {undeployed("CREATE_IN_PROGRESS"), []string{"unknown stack"}},
-		"a stack of a change set":      {undeployed("REVIEW_IN_PROGRESS"), []string{"unknown stack"}},
-		"a failed rollback": {func(a *account) {
-			a.stack.Status = "UPDATE_ROLLBACK_FAILED"
-		}, []string{"wrong stack"}},
-		"a deploy under way": {func(a *account) {
-			a.stack.Status = "UPDATE_IN_PROGRESS"
-		}, []string{"warning stack"}},
-		"a stack of another kind": {func(a *account) { a.stack.Outputs = nil }, []string{"wrong stack"}},
-		"another release": {func(a *account) {
-			a.stack.Outputs[settings.OutputRelease] = "v1.1.0"
-		}, []string{"warning release"}},
-		"no names of functions": {func(a *account) { a.stack.Outputs[settings.OutputFunctions] = "" }, []string{"wrong stack"}},
-
-		"no table": {func(a *account) { a.table = nil }, []string{"wrong table"}},
+		"a failed deploy":              {func(a *account) { a.stack.Status = "UPDATE_ROLLBACK_COMPLETE" }, "warning stack"},
+		"a failed first deploy":        {undeployed("ROLLBACK_COMPLETE"), "wrong stack"},
+		"a first deploy that is stuck": {undeployed("ROLLBACK_FAILED"), "wrong stack"},
+		"a first deploy under way":     {undeployed("CREATE_IN_PROGRESS"), "unknown stack"},
+		"a stack of a change set":      {undeployed("REVIEW_IN_PROGRESS"), "unknown stack"},
+		"a failed rollback":            {func(a *account) { a.stack.Status = "UPDATE_ROLLBACK_FAILED" }, "wrong stack"},
+		"a deploy under way":           {func(a *account) { a.stack.Status = "UPDATE_IN_PROGRESS" }, "warning stack"},
+		"a stack of another kind":      {func(a *account) { a.stack.Outputs = nil }, "wrong stack"},
+		"another release": {
+			func(a *account) { a.stack.Outputs[settings.OutputRelease] = "v1.1.0" }, "warning release",
+		},
+		"no names of functions": {func(a *account) { a.stack.Outputs[settings.OutputFunctions] = "" }, "wrong stack"},
+		"no table":              {func(a *account) { a.table = nil }, "wrong table"},
 		"another key": {func(a *account) {
 			a.table.KeySchema[1].AttributeName = aws.String("range")
 			a.table.AttributeDefinitions[1].AttributeName = aws.String("range")
-		}, []string{"wrong table keys"}},
+		}, "wrong table keys"},
 		"a key of numbers": {func(a *account) {
 			a.table.AttributeDefinitions[1].AttributeType = tabletypes.ScalarAttributeTypeN
-		}, []string{"wrong table keys"}},
-		"no sort key": {func(a *account) { a.table.KeySchema = a.table.KeySchema[:1] }, []string{
-			"wrong table keys"}},
-		"a table without its key": {func(a *account) {
-			a.table.TableStatus = tabletypes.TableStatusInaccessibleEncryptionCredentials
-		}, []string{"wrong table"}},
+		}, "wrong table keys"},
+		"no sort key": {func(a *account) { a.table.KeySchema = a.table.KeySchema[:1] }, "wrong table keys"},
+		"a table without its key": {
+			func(a *account) { a.table.TableStatus = tabletypes.TableStatusInaccessibleEncryptionCredentials }, "wrong table",
+		},
 		"a table with a key": {func(a *account) {
 			a.table.SSEDescription = &tabletypes.SSEDescription{KMSMasterKeyArn: aws.String("arn:key")}
-		}, []string{"warning table"}},
-		"no deletion protection": {func(a *account) {
-			a.table.DeletionProtectionEnabled = aws.Bool(false)
-		}, []string{"wrong table deletion protection"}},
-		"another attribute": {func(a *account) { a.ttl.AttributeName = aws.String("ttl") }, []string{
-			"wrong table expiry"}},
+		}, "warning table"},
+		"no deletion protection": {
+			func(a *account) { a.table.DeletionProtectionEnabled = aws.Bool(false) }, "wrong table deletion protection",
+		},
+		"another attribute": {func(a *account) { a.ttl.AttributeName = aws.String("ttl") }, "wrong table expiry"},
 		"no expiry": {func(a *account) {
 			a.ttl = &tabletypes.TimeToLiveDescription{TimeToLiveStatus: tabletypes.TimeToLiveStatusDisabled}
-		}, []string{"wrong table expiry"}},
-		"no recovery": {func(a *account) {
-			a.recovery = tabletypes.PointInTimeRecoveryStatusDisabled
-		}, []string{"wrong table recovery"}},
-
-		"no bucket": {func(a *account) { a.bucket = false }, []string{"wrong bucket"}},
-		"no versions": {func(a *account) {
-			a.versions = s3types.BucketVersioningStatusSuspended
-		}, []string{"wrong bucket versions"}},
-		"no policy": {func(a *account) { a.policy = "" }, []string{"wrong bucket policy"}},
+		}, "wrong table expiry"},
+		"no recovery": {
+			func(a *account) { a.recovery = tabletypes.PointInTimeRecoveryStatusDisabled }, "wrong table recovery",
+		},
+		"no bucket":   {func(a *account) { a.bucket = false }, "wrong bucket"},
+		"no versions": {func(a *account) { a.versions = s3types.BucketVersioningStatusSuspended }, "wrong bucket versions"},
+		"no policy":   {func(a *account) { a.policy = "" }, "wrong bucket policy"},
 		"a policy of only TLS": {func(a *account) {
 			a.policy = strings.Replace(goodPolicy, `"s3:PutObject"`, `"s3:PutObjectAcl"`, 1)
-		}, []string{"wrong bucket policy"}},
+		}, "wrong bucket policy"},
 		"a policy for some": {func(a *account) {
 			a.policy = strings.ReplaceAll(goodPolicy, `{"AWS": "*"}`, `{"AWS": "arn:aws:iam::000000000000:root"}`)
-		}, []string{"wrong bucket policy"}},
+		}, "wrong bucket policy"},
 		"a policy with a condition more": {func(a *account) {
 			a.policy = strings.Replace(goodPolicy, `"Null": {`, `"StringLike": {"aws:PrincipalArn": "x"}, "Null": {`, 1)
-		}, []string{"wrong bucket policy"}},
+		}, "wrong bucket policy"},
 		"a policy for some objects": {func(a *account) {
 			a.policy = strings.Replace(goodPolicy, `"Resource": "arn:aws:s3:::larder-bucket/*"`,
 				`"Resource": "arn:aws:s3:::larder-bucket/modules/*"`, 1)
-		}, []string{"wrong bucket policy"}},
+		}, "wrong bucket policy"},
 		"a policy of another bucket": {func(a *account) {
 			a.policy = strings.ReplaceAll(goodPolicy, "larder-bucket", "other-bucket")
-		}, []string{"wrong bucket policy"}},
+		}, "wrong bucket policy"},
 		"a policy with a number": {func(a *account) {
 			a.policy = strings.Replace(goodPolicy, `"Statement": [`,
 				`"Statement": [{"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*", `+
 					`"Condition": {"NumericLessThan": {"s3:TlsVersion": 1.2}}},`, 1)
-		}, nil},
-		"a policy with a boolean": {func(a *account) { a.policy = strings.ReplaceAll(goodPolicy, `"false"`, `false`) }, nil},
+		}, ""},
+		"a policy with a boolean": {func(a *account) { a.policy = strings.ReplaceAll(goodPolicy, `"false"`, `false`) }, ""},
 		"a policy of one statement": {func(a *account) {
 			a.policy = `{"Statement": {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*", ` +
 				`"Condition": {"Bool": {"aws:SecureTransport": [false]}}}}`
-		}, []string{"wrong bucket policy"}},
+		}, "wrong bucket policy"},
 		"a policy with a strange statement": {func(a *account) {
-			a.policy = strings.Replace(goodPolicy, `"Statement": [`,
-				`"Statement": [{"Effect": 1, "Action": {}}, `, 1)
-		}, nil},
-		"a public bucket": {func(a *account) { a.public = nil }, []string{"wrong bucket public access"}},
-		"a bucket that may be public": {func(a *account) {
-			a.public.RestrictPublicBuckets = aws.Bool(false)
-		}, []string{"wrong bucket public access"}},
-		"no lifecycle": {func(a *account) { a.rules = nil }, []string{"wrong bucket lifecycle"}},
-		"a rule that is off": {func(a *account) {
-			a.rules[1].Status = s3types.ExpirationStatusDisabled
-		}, []string{"wrong bucket lifecycle"}},
-		"a rule that waits": {func(a *account) {
-			a.rules[1].Expiration.Days = aws.Int32(20)
-		}, []string{"wrong bucket lifecycle"}},
-		"no rule for leftovers": {func(a *account) { a.rules = a.rules[1:] }, []string{"warning bucket lifecycle"}},
+			a.policy = strings.Replace(goodPolicy, `"Statement": [`, `"Statement": [{"Effect": 1, "Action": {}}, `, 1)
+		}, ""},
+		"a public bucket": {func(a *account) { a.public = nil }, "wrong bucket public access"},
+		"a bucket that may be public": {
+			func(a *account) { a.public.RestrictPublicBuckets = aws.Bool(false) }, "wrong bucket public access",
+		},
+		"no lifecycle": {func(a *account) { a.rules = nil }, "wrong bucket lifecycle"},
+		"a rule that is off": {
+			func(a *account) { a.rules[1].Status = s3types.ExpirationStatusDisabled }, "wrong bucket lifecycle",
+		},
+		"a rule that waits":     {func(a *account) { a.rules[1].Expiration.Days = aws.Int32(20) }, "wrong bucket lifecycle"},
+		"no rule for leftovers": {func(a *account) { a.rules = a.rules[1:] }, "warning bucket lifecycle"},
 		"a rule for archives": {func(a *account) {
 			a.rules = append(a.rules, s3types.LifecycleRule{
 				ID:         aws.String("old"),
 				Status:     s3types.ExpirationStatusEnabled,
 				Expiration: &s3types.LifecycleExpiration{Days: aws.Int32(365)},
 			})
-		}, []string{"wrong bucket lifecycle"}},
+		}, "wrong bucket lifecycle"},
 		"a rule that freezes archives": {func(a *account) {
 			a.rules = append(a.rules, s3types.LifecycleRule{
 				ID: aws.String("cold"), Status: s3types.ExpirationStatusEnabled,
 				Filter:      &s3types.LifecycleRuleFilter{Prefix: aws.String("modules/acme/")},
 				Transitions: []s3types.Transition{{StorageClass: s3types.TransitionStorageClassDeepArchive, Days: aws.Int32(90)}},
 			})
-		}, []string{"wrong bucket lifecycle"}},
-		"a bucket with a key": {func(a *account) { a.key = "arn:key" }, []string{"warning bucket encryption"}},
-
-		"no function": {func(a *account) { delete(a.functions, "larder-modules-1") }, []string{"wrong function " +
-			"modules"}},
+		}, "wrong bucket lifecycle"},
+		"a bucket with a key": {func(a *account) { a.key = "arn:key" }, "warning bucket encryption"},
+		"no function":         {func(a *account) { delete(a.functions, "larder-modules-1") }, "wrong function modules"},
 		"a function that failed": {modules(func(f *signedcall.Function) {
 			f.State, f.StateReason = "Failed", "the image is gone"
-		}), []string{"wrong function modules"}},
+		}), "wrong function modules"},
 		"an update that failed": {modules(func(f *signedcall.Function) {
 			f.LastUpdateStatus, f.LastUpdateStatusReason = "Failed", "no role"
-		}), []string{"wrong function modules"}},
-		"a function under way": {modules(func(f *signedcall.Function) {
-			f.LastUpdateStatus = "InProgress"
-		}), []string{"warning function modules"}},
-		"a function that is idle": {modules(func(f *signedcall.Function) {
-			f.State = "Inactive"
-		}), nil},
+		}), "wrong function modules"},
+		"a function under way": {
+			modules(func(f *signedcall.Function) { f.LastUpdateStatus = "InProgress" }), "warning function modules",
+		},
+		"a function that is idle": {modules(func(f *signedcall.Function) { f.State = "Inactive" }), ""},
 		"a function changed later": {modules(func(f *signedcall.Function) {
 			f.LastModified = "2026-11-20T09:00:00.000+0000"
-		}), []string{"warning function modules"}},
-
-		"no alarm": {func(a *account) { delete(a.alarms, "larder-slow") }, []string{"wrong alarm larder-slow"}},
+		}), "warning function modules"},
+		"no alarm": {func(a *account) { delete(a.alarms, "larder-slow") }, "wrong alarm larder-slow"},
 		"an alarm without action": {func(a *account) {
 			a.alarms["larder-slow"] = signedcall.Alarm{Name: "larder-slow", ActionsEnabled: true}
-		}, []string{"wrong alarm larder-slow"}},
+		}, "wrong alarm larder-slow"},
 		"an alarm that is muted": {func(a *account) {
 			a.alarms["larder-slow"] = signedcall.Alarm{Name: "larder-slow", Actions: []string{topicARN}}
-		}, []string{"wrong alarm larder-slow"}},
+		}, "wrong alarm larder-slow"},
 		"an alarm of another topic": {func(a *account) {
 			a.alarms["larder-slow"] = signedcall.Alarm{
 				Name: "larder-slow", ActionsEnabled: true, Actions: []string{topicARN + "-old"},
 			}
-		}, []string{"wrong alarm larder-slow"}},
-		"no topic":      {func(a *account) { a.topic = nil }, []string{"wrong alarm subscribers"}},
-		"no subscriber": {func(a *account) { a.topic = a.topic[:0] }, []string{"warning alarm subscribers"}},
-		"an unconfirmed subscriber": {func(a *account) {
-			a.topic[0].ARN = "PendingConfirmation"
-		}, []string{"wrong alarm subscribers"}},
+		}, "wrong alarm larder-slow"},
+		"no topic":                  {func(a *account) { a.topic = nil }, "wrong alarm subscribers"},
+		"no subscriber":             {func(a *account) { a.topic = a.topic[:0] }, "warning alarm subscribers"},
+		"an unconfirmed subscriber": {func(a *account) { a.topic[0].ARN = "PendingConfirmation" }, "wrong alarm subscribers"},
 		"an unconfirmed one more": {func(a *account) {
 			a.topic = append(a.topic, signedcall.Subscription{ARN: "PendingConfirmation", Endpoint: "other@example.com"})
-		}, []string{"warning alarm subscribers"}},
-
-		"no certificate": {func(a *account) { a.cert = nil }, []string{"wrong certificate"}},
+		}, "warning alarm subscribers"},
+		"no certificate": {func(a *account) { a.cert = nil }, "wrong certificate"},
 		"a certificate of another host": {func(a *account) {
 			a.cert.SubjectAlternativeNames = []string{"example.com", "*.registry.example.com"}
-		}, []string{"wrong certificate"}},
-		"a certificate of the host": {func(a *account) {
-			a.cert.DomainName, a.cert.SubjectAlternativeNames = "registry.example.com", nil
-		}, nil},
-		"a certificate about to expire":  {expires(13*24*time.Hour + time.Hour), []string{"warning certificate"}},
-		"a certificate with 14 days":     {expires(14 * 24 * time.Hour), nil},
-		"a certificate that has expired": {expires(-time.Hour), []string{"wrong certificate"}},
-		"a certificate that is not there yet": {func(a *account) {
-			a.cert.Status, a.cert.NotAfter = "PENDING_VALIDATION", 0
-		}, []string{"wrong certificate"}},
+		}, "wrong certificate"},
+		"a certificate of the host": {
+			func(a *account) { a.cert.DomainName, a.cert.SubjectAlternativeNames = "registry.example.com", nil }, "",
+		},
+		"a certificate about to expire":  {expires(13*24*time.Hour + time.Hour), "warning certificate"},
+		"a certificate with 14 days":     {expires(14 * 24 * time.Hour), ""},
+		"a certificate that has expired": {expires(-time.Hour), "wrong certificate"},
+		"a certificate that is not there yet": {
+			func(a *account) { a.cert.Status, a.cert.NotAfter = "PENDING_VALIDATION", 0 }, "wrong certificate",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := healthy()
-			test.do(a)
-			report := a.examine(t)
-			if diff := cmp.Diff(test.want, found(report)); diff != "" {
-				t.Error(diff)
-			}
-			if text := problems(t, report); text != "" {
-				texts.Text(t, text)
-			}
+			check(t, texts, test.do, test.want)
 		})
 	}
+}
+
+// check changes a healthy account and checks the findings, which are joined by
+// commas. It returns the texts of the problems.
+func check(t *testing.T, texts *golden.Texts, do func(*account), want string) string {
+	t.Helper()
+	a := healthy()
+	do(a)
+	report := a.examine(t)
+	if diff := cmp.Diff(want, strings.Join(found(report), ", ")); diff != "" {
+		t.Error(diff)
+	}
+	text := problems(t, report)
+	if text != "" {
+		texts.Text(t, text)
+	}
+	return text
 }
 
 // The outcome is unknown if the credentials may not read something, or if a
@@ -731,10 +714,8 @@ func TestAdviceOnStaleCode(t *testing.T) {
 			continue
 		}
 		for _, want := range []string{
-			"release v1.2.3",
-			"aws lambda update-function-code --function-name larder-modules-1 ",
-			"fileb://../dist/arm64-packages/modules.zip",
-			"digest-of-modules=",
+			"release v1.2.3", "aws lambda update-function-code --function-name larder-modules-1 ",
+			"fileb://../dist/arm64-packages/modules.zip", "digest-of-modules=",
 		} {
 			if !strings.Contains(s.Fix, want) {
 				t.Errorf("%q is not in %s", want, s.Fix)
