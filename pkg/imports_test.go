@@ -85,8 +85,7 @@ var rules = []rule{
 	{"pkg/modules", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/openid"}, []string{"github.com/aws/", "database/sql"}},
 	{
-		"pkg/session",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/openid", "pkg/access", "pkg/catalog"},
+		"pkg/session", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/openid", "pkg/access", "pkg/catalog"},
 		[]string{"github.com/aws/", "database/sql", "html/template"},
 	},
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
@@ -130,8 +129,7 @@ var rules = []rule{
 	{
 		"pkg/releases",
 		[]string{
-			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
-			"pkg/docs/extract", "pkg/docs/render",
+			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets", "pkg/docs/extract", "pkg/docs/render",
 			"pkg/protocol", "pkg/signing",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
@@ -139,26 +137,21 @@ var rules = []rule{
 	{
 		"pkg/publish",
 		[]string{
-			"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
-			"pkg/objects", "pkg/protocol",
-			"pkg/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/inspection",
+			"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets", "pkg/objects",
+			"pkg/protocol", "pkg/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/inspection",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/protocol", "pkg/catalog"}, []string{"github.com/aws/"}},
 	{
-		"pkg/objects/disk",
-		[]string{"pkg/registry", "pkg/httpapi", "pkg/objects"},
+		"pkg/objects/disk", []string{"pkg/registry", "pkg/httpapi", "pkg/objects"},
 		[]string{"github.com/aws/", "database/sql"},
 	},
 	{
-		"pkg/providers",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/httpapi"},
-		[]string{"github.com/aws/", "database/sql"},
+		"pkg/providers", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"},
 	},
 	{
-		"pkg/mirror",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/admission"},
+		"pkg/mirror", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/admission"},
 		[]string{"github.com/aws/", "database/sql"},
 	},
 	{
@@ -185,8 +178,7 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark"},
 	},
 	{
-		"pkg/client",
-		[]string{"pkg/registry", "pkg/safehcl"},
+		"pkg/client", []string{"pkg/registry", "pkg/safehcl"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
 	},
 	{
@@ -200,53 +192,21 @@ var rules = []rule{
 	{
 		"pkg/stackdoctor",
 		[]string{
-			"pkg/registry",
-			"pkg/protocol",
-			"pkg/safehcl",
-			"pkg/client",
-			"pkg/progress",
-			"pkg/archive",
-			"pkg/secrets",
-			"pkg/signing",
-			"pkg/admission",
-			"pkg/location",
-			"pkg/doctor",
-			"pkg/httpapi",
-			"pkg/openid",
-			"pkg/access",
-			"pkg/objects",
-			"pkg/settings",
-			"pkg/signedcall",
+			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/secrets",
+			"pkg/signing", "pkg/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/openid", "pkg/access",
+			"pkg/objects", "pkg/settings", "pkg/signedcall",
 		},
 		[]string{
-			"github.com/aws/aws-lambda-go",
-			"github.com/aws/aws-cdk-go",
-			"database/sql",
-			"github.com/spf13/",
+			"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/",
 			"golang.org/x/term",
 		},
 	},
 	{
 		"pkg/mirroring",
 		[]string{
-			"pkg/registry",
-			"pkg/admission",
-			"pkg/safehcl",
-			"pkg/protocol",
-			"pkg/httpapi",
-			"pkg/providers",
-			"pkg/client",
-			"pkg/signing",
-			"pkg/progress",
-			"pkg/archive",
-			"pkg/secrets",
-			"pkg/objects",
-			"pkg/catalog",
-			"pkg/docs/extract",
-			"pkg/docs/render",
-			"pkg/inspection",
-			"pkg/releases",
-			"pkg/publish",
+			"pkg/registry", "pkg/admission", "pkg/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
+			"pkg/signing", "pkg/progress", "pkg/archive", "pkg/secrets", "pkg/objects", "pkg/catalog", "pkg/docs/extract",
+			"pkg/docs/render", "pkg/inspection", "pkg/releases", "pkg/publish",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -261,19 +221,8 @@ var rules = []rule{
 	{
 		"pkg/verify",
 		[]string{
-			"pkg/registry",
-			"pkg/safehcl",
-			"pkg/admission/policyfile",
-			"pkg/protocol",
-			"pkg/catalog",
-			"pkg/progress",
-			"pkg/archive",
-			"pkg/secrets",
-			"pkg/docs/extract",
-			"pkg/docs/render",
-			"pkg/objects",
-			"pkg/releases",
-			"pkg/signing",
+			"pkg/registry", "pkg/safehcl", "pkg/admission/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
+			"pkg/archive", "pkg/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/releases", "pkg/signing",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -414,17 +363,13 @@ var rules = []rule{
 	{testkit + "progresstest", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
 	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
 	{testkit + "nodejs", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{
-		testkit + "issuers", []string{testkit + "programs", testkit + "nodejs"},
-		withoutEmulators("github.com/aws/"),
-	},
+	{testkit + "issuers", []string{testkit + "programs", testkit + "nodejs"}, withoutEmulators("github.com/aws/")},
 	{
 		testkit + "browser", []string{testkit + "programs", testkit + "nodejs"},
 		withoutEmulators("github.com/aws/", "database/sql"),
 	},
 	{
-		testkit + "cloudwatch",
-		[]string{"pkg/metrics"},
+		testkit + "cloudwatch", []string{"pkg/metrics"},
 		withoutEmulators("github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"),
 	},
 	{testkit + "showcase", nil, withoutEmulators("github.com/aws/")},
@@ -511,9 +456,7 @@ func TestLambdaHasOneImporter(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
 		for _, i := range p.Imports {
-			if strings.HasPrefix(
-				i, "github.com/aws/aws-lambda-go",
-			) && name != "pkg/lambdahttp" && name != testkit+"lambda" {
+			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != testkit+"lambda" {
 				t.Errorf("%s imports %s", name, i)
 			}
 		}

@@ -176,12 +176,9 @@ func TestCopyOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{
-		"acme/vpc/aws 2.0.0-rc.1 copied",
-		"acme/vpc/aws 1.3.0 copied",
-		"acme/vpc/aws 1.2.0 skipped: withdrawn in dev.example.com",
-		"acme/vpc/aws 1.1.0 copied, deprecated: it is broken",
-		"acme/vpc/aws 1.0.0 copied, deprecated: use 1.3.0",
-		"acme/inventory 1.1.0 copied",
+		"acme/vpc/aws 2.0.0-rc.1 copied", "acme/vpc/aws 1.3.0 copied",
+		"acme/vpc/aws 1.2.0 skipped: withdrawn in dev.example.com", "acme/vpc/aws 1.1.0 copied, deprecated: it is broken",
+		"acme/vpc/aws 1.0.0 copied, deprecated: use 1.3.0", "acme/inventory 1.1.0 copied",
 		"acme/inventory 1.0.0 copied, deprecated: use 1.1.0",
 	}, shown(report)); diff != "" {
 		t.Errorf("the report (-want +got):\n%s", diff)
@@ -302,8 +299,7 @@ func TestSelection(t *testing.T) {
 	}{
 		"constraint": {copying.Wanted{Address: vpc, As: vpc, Constraint: "~> 1.0"},
 			[]string{"acme/vpc/aws 1.1.0 skipped: withdrawn in dev.example.com", "acme/vpc/aws 1.0.0 copied"}, nil},
-		"version": {copying.Wanted{Address: vpc, As: vpc, Exact: exact("2.0.0")},
-			[]string{"acme/vpc/aws 2.0.0 copied"}, nil},
+		"version": {copying.Wanted{Address: vpc, As: vpc, Exact: exact("2.0.0")}, []string{"acme/vpc/aws 2.0.0 copied"}, nil},
 		"pre-release": {copying.Wanted{Address: vpc, As: vpc, Exact: exact("3.0.0-rc.1")},
 			[]string{"acme/vpc/aws 3.0.0-rc.1 copied"}, nil},
 		"another name": {copying.Wanted{Address: vpc, As: net, Exact: exact("2.0.0")},
@@ -422,8 +418,7 @@ func TestWithdrawn(t *testing.T) {
 				continue
 			}
 			if diff := cmp.Diff([]string{
-				"acme/vpc/aws 1.2.0 unchanged",
-				"acme/vpc/aws 1.1.0 skipped: withdrawn in prod.example.com",
+				"acme/vpc/aws 1.2.0 unchanged", "acme/vpc/aws 1.1.0 skipped: withdrawn in prod.example.com",
 				"acme/vpc/aws 1.0.0 skipped: withdrawn in dev.example.com, but not in prod.example.com",
 			}, shown(report)); diff != "" || err != nil {
 				t.Errorf("the report with the error %v (-want +got):\n%s", err, diff)

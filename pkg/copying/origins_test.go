@@ -76,8 +76,7 @@ var imitations = map[string]imitation{
 	},
 	"Terralist": {
 		source: "https://github.com/terralist/terralist, internal/server/controllers/module.go at 1193a34",
-		status: http.StatusNoContent, header: "ORIGIN/next/VERSION/archive?token=1",
-		next: "ORIGIN/files/VERSION/module.zip",
+		status: http.StatusNoContent, header: "ORIGIN/next/VERSION/archive?token=1", next: "ORIGIN/files/VERSION/module.zip",
 	},
 	"terrareg": {
 		source: "https://github.com/MatthewJohn/terrareg/issues/64",
@@ -101,13 +100,11 @@ var imitations = map[string]imitation{
 	},
 	"services on another host": {
 		source:   "Spacelift: https://github.com/infracost/docs, docs/integrations/spacelift.md",
-		services: "OTHER/api/modules/",
-		status:   http.StatusNoContent, header: "ORIGIN/files/VERSION/module.tar.gz",
+		services: "OTHER/api/modules/", status: http.StatusNoContent, header: "ORIGIN/files/VERSION/module.tar.gz",
 	},
 	"services with a full URL": {
-		source:   "Artifactory: https://github.com/bridgecrewio/checkov/issues/5154",
-		services: "ORIGIN/api/modules/",
-		status:   http.StatusNoContent, header: "ORIGIN/files/VERSION/module.zip",
+		source: "Artifactory: https://github.com/bridgecrewio/checkov/issues/5154", services: "ORIGIN/api/modules/",
+		status: http.StatusNoContent, header: "ORIGIN/files/VERSION/module.zip",
 	},
 	"nrkno/terraform-registry": {
 		source: "https://github.com/nrkno/terraform-registry, pkg/registry/registry.go at 00f4b01 " +
@@ -124,9 +121,8 @@ var imitations = map[string]imitation{
 		status: http.StatusOK, header: "ORIGIN/files/VERSION/module.zip", body: `{"errors": []}`,
 	},
 	"credential at a plain URL, and a header for Terraform": {
-		source: "OpenTofu 1.12, internal/registry/client.go: use_registry_credentials",
-		status: http.StatusOK, body: `{"location": "/nowhere", "use_registry_credentials": true}`,
-		header: "/files/VERSION/module.tar.gz",
+		source: "OpenTofu 1.12, internal/registry/client.go: use_registry_credentials", status: http.StatusOK,
+		body: `{"location": "/nowhere", "use_registry_credentials": true}`, header: "/files/VERSION/module.tar.gz",
 	},
 	"credential at a plain URL": {
 		source: "OpenTofu 1.12, internal/registry/client.go: use_registry_credentials",
@@ -534,9 +530,9 @@ func TestProviderOrigin(t *testing.T) {
 						"download_url": "/release/" + file, "shasum": sumOf(t, release, file),
 						"shasums_url":           "/release/" + release.Name + "_SHA256SUMS",
 						"shasums_signature_url": "/release/" + release.Name + "_SHA256SUMS.sig",
-						"signing_keys": map[string]any{"gpg_public_keys": []any{
-							map[string]any{"ascii_armor": string(key.Public)},
-						}},
+						"signing_keys": map[string]any{
+							"gpg_public_keys": []any{map[string]any{"ascii_armor": string(key.Public)}},
+						},
 					}
 					if c.change != nil {
 						c.change(d)

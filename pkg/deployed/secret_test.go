@@ -130,9 +130,7 @@ func TestWebSecret(t *testing.T) {
 // A client without a secret needs no request.
 func TestNoWebSecret(t *testing.T) {
 	t.Parallel()
-	for _, settings := range []string{
-		`{}`, strings.Replace(withWeb, `, "secretParameter": "/larder/web"`, "", 1),
-	} {
+	for _, settings := range []string{`{}`, strings.Replace(withWeb, `, "secretParameter": "/larder/web"`, "", 1)} {
 		if openWith(t, map[string]string{"LARDER_ACCESS": settings}).WebSecret() != nil {
 			t.Errorf("a secret for %s", settings)
 		}

@@ -226,9 +226,7 @@ func TestExplain(t *testing.T) {
 		told   string
 		code   string
 	}{
-		"malformed": {
-			httpapi.Explain(registry.ErrInvalid, "file 2 has no name"), 400, "file 2 has no name", "invalid",
-		},
+		"malformed": {httpapi.Explain(registry.ErrInvalid, "file 2 has no name"), 400, "file 2 has no name", "invalid"},
 		"what caused it": {
 			httpapi.Explain(fmt.Errorf("%w module: %w", registry.ErrInvalid, cause), "it does not parse"), 400,
 			"it does not parse", "invalid",
@@ -262,10 +260,8 @@ func TestExplain(t *testing.T) {
 			httpapi.Explain(fmt.Errorf("%w: %w", registry.ErrUnavailable, cause), "it does not parse"), 503,
 			"temporarily unavailable, try again", "unavailable",
 		},
-		"a fault": {httpapi.Explain(cause, "it does not parse"), 500, "internal error", "internal"},
-		"damaged": {
-			httpapi.Explain(errors.Join(registry.ErrCorrupt, cause), "x is bad"), 500, "x is bad", "corrupt",
-		},
+		"a fault":         {httpapi.Explain(cause, "it does not parse"), 500, "internal error", "internal"},
+		"damaged":         {httpapi.Explain(errors.Join(registry.ErrCorrupt, cause), "x is bad"), 500, "x is bad", "corrupt"},
 		"damaged, unsaid": {fmt.Errorf("%w: %w", registry.ErrCorrupt, cause), 500, "internal error", "internal"},
 		"an issuer's fault": {
 			httpapi.Explain(fmt.Errorf("%w: %w: %w", registry.ErrUnavailable, registry.ErrIssuer, cause), "x is not trusted"),
@@ -322,12 +318,10 @@ func TestHint(t *testing.T) {
 		"hint around it": {
 			registry.WithHint(httpapi.Explain(registry.ErrConflict, "it is gone"), "Publish it again."), "Publish it again.",
 		},
-		"not explained": {hinted, ""},
-		"no hint":       {httpapi.Explain(registry.ErrInvalid, "it is not signed"), ""},
-		"the store's fault": {
-			httpapi.Explain(registry.WithHint(registry.ErrUnavailable, "Look at the bucket."), "x"), "",
-		},
-		"a credential's": {httpapi.Explain(registry.WithHint(registry.ErrBadCredential, "It is Eve's."), "x"), ""},
+		"not explained":     {hinted, ""},
+		"no hint":           {httpapi.Explain(registry.ErrInvalid, "it is not signed"), ""},
+		"the store's fault": {httpapi.Explain(registry.WithHint(registry.ErrUnavailable, "Look at the bucket."), "x"), ""},
+		"a credential's":    {httpapi.Explain(registry.WithHint(registry.ErrBadCredential, "It is Eve's."), "x"), ""},
 	} {
 		h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error { return test.err }))
 		_, body, _ := serve(t, h, http.MethodGet, "/x")

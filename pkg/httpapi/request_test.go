@@ -70,12 +70,10 @@ func TestReadJSON(t *testing.T) {
 		body   string
 		status int
 	}{
-		"good":             {good, 200},
-		"spaces around it": {" " + good + " \r\n", 200},
-		"no fields":        {"{}", 200},
-		"the maximum length": {
-			good + strings.Repeat(" ", 100-len(good)), 200,
-		},
+		"good":                          {good, 200},
+		"spaces around it":              {" " + good + " \r\n", 200},
+		"no fields":                     {"{}", 200},
+		"the maximum length":            {good + strings.Repeat(" ", 100-len(good)), 200},
 		"a byte too long":               {good + strings.Repeat(" ", 101-len(good)), 400},
 		"far too long":                  {strings.Repeat("[", 1<<20), 400},
 		"empty":                         {"", 400},

@@ -174,14 +174,10 @@ func TestBody(t *testing.T) {
 			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "AP+AAA==", true }, "\x00\xff\x80\x00", 4,
 			false,
 		},
-		"none": {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "" }, "", 0, false},
-		"none, in base64": {
-			func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "", true }, "", 0, false,
-		},
+		"none":              {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "" }, "", 0, false},
+		"none, in base64":   {func(e *events.APIGatewayV2HTTPRequest) { e.Body, e.IsBase64Encoded = "", true }, "", 0, false},
 		"looks like base64": {func(e *events.APIGatewayV2HTTPRequest) { e.Body = "YWJj" }, "YWJj", 4, false},
-		"another length": {
-			func(e *events.APIGatewayV2HTTPRequest) { e.Headers["content-length"] = "7" }, text, 21, false,
-		},
+		"another length":    {func(e *events.APIGatewayV2HTTPRequest) { e.Headers["content-length"] = "7" }, text, 21, false},
 		"of another method": {
 			func(e *events.APIGatewayV2HTTPRequest) { e.RequestContext.HTTP.Method = "DELETE" }, text, 21, false,
 		},

@@ -35,9 +35,7 @@ func TestAccessFile(t *testing.T) {
 		lines, later int
 	}{
 		"unchanged": {func(*testing.T, string) {}, "modules/acme/*", true, 0, 0},
-		"changed": {func(t *testing.T, path string) {
-			writeFile(t, path, []byte(second))
-		}, "modules/acme/vpc", true, 3, 0},
+		"changed":   {func(t *testing.T, path string) { writeFile(t, path, []byte(second)) }, "modules/acme/vpc", true, 3, 0},
 		"other white space": {func(t *testing.T, path string) {
 			writeFile(t, path, []byte(first+"\n"))
 		}, "modules/acme/*", true, 1, 0},

@@ -90,6 +90,14 @@ func TestCertificateFiles(t *testing.T) {
 	const host = "registry.example.com"
 	texts := golden.New(t)
 	const info, failure = "level=INFO ", "level=ERROR "
+	in90Days := func(t *testing.T) certified { return certify(t, 2, host, time.Now().Add(90*day)) }
+	both := func(make func(*testing.T) certified) func(*testing.T, *certificateFiles) {
+		return func(t *testing.T, f *certificateFiles) {
+			c := make(t)
+			writeFile(t, f.cert, c.cert)
+			writeFile(t, f.key, c.key)
+		}
+	}
 	for name, test := range map[string]struct {
 		change func(t *testing.T, f *certificateFiles)
 		serial int64
@@ -98,13 +106,9 @@ func TestCertificateFiles(t *testing.T) {
 		logged string
 	}{
 		"unchanged": {func(*testing.T, *certificateFiles) {}, 1, ""},
-		"renewed": {func(t *testing.T, f *certificateFiles) {
-			c := certify(t, 2, host, time.Now().Add(90*day))
-			writeFile(t, f.cert, c.cert)
-			writeFile(t, f.key, c.key)
-		}, 2, info},
+		"renewed":   {both(in90Days), 2, info},
 		"renamed into place": {func(t *testing.T, f *certificateFiles) {
-			c := certify(t, 2, host, time.Now().Add(90*day))
+			c := in90Days(t)
 			for path, text := range map[string][]byte{f.cert: c.cert, f.key: c.key} {
 				writeFile(t, path+".new", text)
 				if err := os.Rename(path+".new", path); err != nil {
@@ -113,50 +117,33 @@ func TestCertificateFiles(t *testing.T) {
 			}
 		}, 2, info},
 		"written in two steps": {func(t *testing.T, f *certificateFiles) {
-			c := certify(t, 2, host, time.Now().Add(90*day))
+			c := in90Days(t)
 			writeFile(t, f.cert, c.cert)
 			time.Sleep(reloadInterval * 3 / 2)
 			writeFile(t, f.key, c.key)
 		}, 2, info},
-		"written before its key": {func(t *testing.T, f *certificateFiles) {
-			writeFile(t, f.cert, certify(t, 2, host, time.Now().Add(90*day)).cert)
-		}, 1, failure},
-		"for another host": {func(t *testing.T, f *certificateFiles) {
-			c := certify(t, 2, "other.example.com", time.Now().Add(90*day))
-			writeFile(t, f.cert, c.cert)
-			writeFile(t, f.key, c.key)
-		}, 1, failure},
-		"expired": {func(t *testing.T, f *certificateFiles) {
-			c := certify(t, 2, host, time.Now().Add(-day))
-			writeFile(t, f.cert, c.cert)
-			writeFile(t, f.key, c.key)
-		}, 1, failure},
-		"not valid yet": {func(t *testing.T, f *certificateFiles) {
-			c := certifyFrom(t, 2, host, time.Now().Add(day), time.Now().Add(90*day))
-			writeFile(t, f.cert, c.cert)
-			writeFile(t, f.key, c.key)
-		}, 1, failure},
-		"followed by an expired root": {func(t *testing.T, f *certificateFiles) {
-			c := certify(t, 2, host, time.Now().Add(90*day), time.Now().Add(-2*day))
-			writeFile(t, f.cert, c.cert)
-			writeFile(t, f.key, c.key)
-		}, 2, info},
+		"written before its key": {
+			func(t *testing.T, f *certificateFiles) { writeFile(t, f.cert, in90Days(t).cert) }, 1, failure,
+		},
+		"for another host": {both(func(t *testing.T) certified {
+			return certify(t, 2, "other.example.com", time.Now().Add(90*day))
+		}), 1, failure},
+		"expired": {both(func(t *testing.T) certified { return certify(t, 2, host, time.Now().Add(-day)) }), 1, failure},
+		"not valid yet": {both(func(t *testing.T) certified {
+			return certifyFrom(t, 2, host, time.Now().Add(day), time.Now().Add(90*day))
+		}), 1, failure},
+		"followed by an expired root": {both(func(t *testing.T) certified {
+			return certify(t, 2, host, time.Now().Add(90*day), time.Now().Add(-2*day))
+		}), 2, info},
 		"removed": {func(t *testing.T, f *certificateFiles) {
 			if err := os.Remove(f.key); err != nil {
 				t.Fatal(err)
 			}
 		}, 1, failure},
-		"not PEM": {func(t *testing.T, f *certificateFiles) {
-			writeFile(t, f.cert, []byte("x"))
-		}, 1, failure},
-		"too large": {func(t *testing.T, f *certificateFiles) {
-			writeFile(t, f.cert, make([]byte, maxFile+1))
-		}, 1, failure},
+		"not PEM":   {func(t *testing.T, f *certificateFiles) { writeFile(t, f.cert, []byte("x")) }, 1, failure},
+		"too large": {func(t *testing.T, f *certificateFiles) { writeFile(t, f.cert, make([]byte, maxFile+1)) }, 1, failure},
 		"a folder": {func(t *testing.T, f *certificateFiles) {
-			if err := os.Remove(f.cert); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(f.cert, 0o700); err != nil {
+			if err := errors.Join(os.Remove(f.cert), os.Mkdir(f.cert, 0o700)); err != nil {
 				t.Fatal(err)
 			}
 		}, 1, failure},
@@ -343,10 +330,8 @@ func TestOwnAuthorityErrors(t *testing.T) {
 	}{
 		"no certificate": {func(dir string) error { return os.Remove(filepath.Join(dir, caCertificateFile)) },
 			caCertificateFile},
-		"no key": {func(dir string) error { return os.Remove(filepath.Join(dir, caKeyFile)) }, caKeyFile},
-		"not PEM": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, caKeyFile), []byte("x"), 0o600)
-		}, ""},
+		"no key":  {func(dir string) error { return os.Remove(filepath.Join(dir, caKeyFile)) }, caKeyFile},
+		"not PEM": {func(dir string) error { return os.WriteFile(filepath.Join(dir, caKeyFile), []byte("x"), 0o600) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,10 +47,7 @@ func expired(t *testing.T, dir string) (n int) {
 func TestServerRemovesExpired(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	addExpired(t, dir, "a")
 	server, err := data.Listen(t.Context(), local.Options{Address: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -74,10 +71,7 @@ func TestServerRemovesExpired(t *testing.T) {
 func TestRemoveExpired(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	defer data.Close()
 	addExpired(t, dir, "first")
 	var log lockedBuffer

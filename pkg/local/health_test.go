@@ -67,10 +67,7 @@ func TestNotReady(t *testing.T) {
 	for _, lost := range []string{"larder.db", "objects"} {
 		t.Run(lost, func(t *testing.T) {
 			t.Parallel()
-			data, _, err := local.Create(t.Context(), t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := create(t, t.TempDir())
 			t.Cleanup(func() { _ = data.Close() })
 			publishModule(t, data)
 			if err := data.CheckReady(t.Context()); err != nil {
@@ -177,10 +174,7 @@ func TestStoppingIsNotReady(t *testing.T) {
 // A server is not ready any more when Serve ends.
 func TestStoppedServerIsNotReady(t *testing.T) {
 	t.Parallel()
-	data, _, err := local.Create(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, t.TempDir())
 	t.Cleanup(func() { _ = data.Close() })
 	server, err := data.Listen(t.Context(), local.Options{Address: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -19,10 +19,7 @@ import (
 func TestHost(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	defer func() { _ = data.Close() }()
 	if data.Host != "" {
 		t.Errorf("never served: %q", data.Host)
@@ -88,6 +85,7 @@ func TestHost(t *testing.T) {
 	if err := data.Close(); err != nil {
 		t.Fatal(err)
 	}
+	var err error
 	if data, err = local.Open(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
@@ -156,10 +154,7 @@ func TestNoAuthorityWithoutPort(t *testing.T) {
 	}
 	defer taken.Close()
 	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	defer data.Close()
 	options := local.Options{Address: taken.Addr().String()}
 	if _, err := data.Listen(t.Context(), options, slog.New(slog.DiscardHandler)); err == nil {
@@ -176,10 +171,7 @@ func TestNoAuthorityWithoutPort(t *testing.T) {
 func TestHostDamaged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	if err := data.Close(); err != nil {
 		t.Fatal(err)
 	}

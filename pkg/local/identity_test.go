@@ -24,10 +24,7 @@ import (
 // makeRegistry makes a registry with a module in a folder, and closes it.
 func makeRegistry(t *testing.T, dir string, published bool) {
 	t.Helper()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	if published {
 		publishModule(t, data)
 	}
@@ -296,10 +293,7 @@ func TestRestoredDatabase(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	defer data.Close()
 	var log lockedBuffer
 	ctx, cancel := context.WithCancel(t.Context())

@@ -51,12 +51,19 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-func start(t *testing.T) running {
+// create creates or opens the registry in a folder.
+func create(t *testing.T, dir string) *local.Data {
 	t.Helper()
-	data, _, err := local.Create(t.Context(), t.TempDir())
+	data, _, err := local.Create(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return data
+}
+
+func start(t *testing.T) running {
+	t.Helper()
+	data := create(t, t.TempDir())
 	log := &lockedBuffer{}
 	server, err := data.Listen(t.Context(), local.Options{Address: "127.0.0.1:0"}, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
@@ -131,96 +138,76 @@ func TestBadRequests(t *testing.T) {
 	publishModule(t, r.data)
 	const good = "/v1/modules/acme/vpc/aws/versions"
 	for _, test := range []struct {
-		method, target string
-		want           int
+		method  string
+		want    int
+		targets []string
 	}{
-		{"GET", good, 200},
-		{"HEAD", good, 200},
-		{"GET", "/v1/modules/acme/vpc/aws/1.0.0/download", 204},
-		{"HEAD", "/v1/modules/acme/vpc/aws/1.0.0/download", 204},
-		{"GET", "/v1/modules/acme/vpc/aws/1%2E0.0/download", 204},
-		{"GET", "/.well-known/terraform.json", 200},
-		{"GET", "/v1/modules/acme/other/aws/versions", 404},
-		{"GET", "/v1/modules/acme/vpc/azurerm/versions", 404},
-		{"GET", "/v1/modules/ACME/vpc/aws/versions", 404},
-		{"GET", "/v1/modules/acme/vpc/aws/2.0.0/download", 404},
-		{"GET", "/v1/modules/acme/vpc/aws/1.0.0-rc.1/download", 404},
-		{"GET", "/v1/modules/acme/vpc/aws/v1.0.0/download", 204},
-		{"GET", "/v1/modules/acme/vpc/aws/v2.0.0/download", 404},
-		{"GET", "/v1/modules/acme/vpc/aws/vv1.0.0/download", 400},
-		{"GET", "/v1/modules/acme/vpc/aws/latest/download", 400},
-		{"GET", "/v1/modules/acme/vpc/aws/99999999999999999999999.0.0/download", 400},
-		{"GET", "/v1/modules/acme/vpc/AWS/versions", 400},
-		{"GET", "/v1/modules/-/vpc/aws/versions", 400},
-		{"GET", "/v1/modules/" + strings.Repeat("a", 65) + "/vpc/aws/versions", 400},
-		{"GET", "/v1/modules/acme/none/aws", 404},
-		{"GET", "/v1/modules/acme/vpc/aws/", 404},
-		{"GET", good + "/", 404},
-		{"GET", "/v1/modules/", 404},
-		{"GET", "/v1/providers/acme/x/versions", 404},
-		{"GET", "/favicon.ico", 404},
-		{"GET", "/.well-known/terraform.json/", 404},
-		{"GET", "/v1/modules/acme/../acme/vpc/aws/versions", 400},
-		{"GET", "/v1/modules/acme/%2e%2e/aws/versions", 400},
-		{"GET", "/v1/modules/acme/..%2f..%2fetc/aws/versions", 400},
-		{"GET", "/v1/modules/acme%2Fnone/aws/versions", 404}, // a slash, as behind API Gateway
-		{"GET", "/v1/modules/acme/vpc%2Faws/versions/download", 400},
-		{"GET", "/v1/modules/a%2Fb/vpc/aws/versions", 404},
-		{"GET", "/v1/modules/acme/vpc%25/aws/versions", 400},
-		{"GET", "/v1/modules/acme/vpc%252Faws/versions", 400},
-		{"GET", "/v1/modules/acme/vpc%00/aws/versions", 400},
-		{"GET", "/v1/modules/acme/vpc%0a/aws/versions", 400},
-		{"GET", "/v1/modules/acme/vpc%3Fx/aws/versions", 400},
-		{"GET", "/v1/modules/acme/v%C3%A4c/aws/versions", 400},
-		{"GET", "//v1/modules/acme/vpc/aws/versions", 400},
-		{"GET", "/v1//modules/acme/vpc/aws/versions", 400},
-		{"GET", "/v1/modules/acme/vpc/aws//versions", 400},
-		{"GET", "/./v1/modules/acme/vpc/aws/versions", 400},
-		{"GET", "/v1/modules/" + strings.Repeat("a/", 2000), 400},
-		{"GET", "/" + strings.Repeat("a", 40_000), 400},
-		{"OPTIONS", "*", 400},
-		{"POST", good, 405},
-		{"PUT", good, 405},
-		{"DELETE", good, 405},
-		{"PATCH", "/v1/modules/acme/vpc/aws/1.0.0/download", 405},
-		{"OPTIONS", good, 405},
-		{"TRACE", good, 405},
-		{"POST", "/.well-known/terraform.json", 405},
-		{"POST", "/nothing", 404},
-		{"GET", "/objects", 404},
-		{"GET", "/objects/", 403},
-		{"GET", "/objects/modules/acme/vpc/aws/1.0.0/x.tar.gz", 403},
-		{"GET", "/objects/../larder.db", 400},
-		{"GET", "/objects/..%2flarder.db", 400},
-		{"GET", "/objects/%2e%2e/url.key?expires=1&signature=00", 400},
-		{"PUT", "/objects/modules/x", 405},
+		{"GET", 200, []string{good, "/.well-known/terraform.json"}},
+		{"HEAD", 200, []string{good}},
+		{"GET", 204, []string{
+			"/v1/modules/acme/vpc/aws/1.0.0/download", "/v1/modules/acme/vpc/aws/1%2E0.0/download",
+			"/v1/modules/acme/vpc/aws/v1.0.0/download",
+		}},
+		{"HEAD", 204, []string{"/v1/modules/acme/vpc/aws/1.0.0/download"}},
+		{"GET", 404, []string{
+			"/v1/modules/acme/other/aws/versions", "/v1/modules/acme/vpc/azurerm/versions", "/v1/modules/ACME/vpc/aws/versions",
+			"/v1/modules/acme/vpc/aws/2.0.0/download", "/v1/modules/acme/vpc/aws/1.0.0-rc.1/download",
+			"/v1/modules/acme/vpc/aws/v2.0.0/download", "/v1/modules/acme/none/aws", "/v1/modules/acme/vpc/aws/", good + "/",
+			"/v1/modules/", "/v1/providers/acme/x/versions", "/favicon.ico", "/.well-known/terraform.json/",
+			"/v1/modules/acme%2Fnone/aws/versions", "/v1/modules/a%2Fb/vpc/aws/versions", "/objects",
+		}},
+		{"GET", 400, []string{
+			"/v1/modules/acme/vpc/aws/vv1.0.0/download", "/v1/modules/acme/vpc/aws/latest/download",
+			"/v1/modules/acme/vpc/aws/99999999999999999999999.0.0/download", "/v1/modules/acme/vpc/AWS/versions",
+			"/v1/modules/-/vpc/aws/versions", "/v1/modules/" + strings.Repeat("a", 65) + "/vpc/aws/versions",
+			"/v1/modules/acme/../acme/vpc/aws/versions", "/v1/modules/acme/%2e%2e/aws/versions",
+			"/v1/modules/acme/..%2f..%2fetc/aws/versions", "/v1/modules/acme/vpc%2Faws/versions/download",
+			"/v1/modules/acme/vpc%25/aws/versions", "/v1/modules/acme/vpc%252Faws/versions",
+			"/v1/modules/acme/vpc%00/aws/versions", "/v1/modules/acme/vpc%0a/aws/versions",
+			"/v1/modules/acme/vpc%3Fx/aws/versions", "/v1/modules/acme/v%C3%A4c/aws/versions",
+			"//v1/modules/acme/vpc/aws/versions", "/v1//modules/acme/vpc/aws/versions", "/v1/modules/acme/vpc/aws//versions",
+			"/./v1/modules/acme/vpc/aws/versions", "/v1/modules/" + strings.Repeat("a/", 2000),
+			"/" + strings.Repeat("a", 40_000), "/objects/../larder.db", "/objects/..%2flarder.db",
+			"/objects/%2e%2e/url.key?expires=1&signature=00",
+		}},
+		{"OPTIONS", 400, []string{"*"}},
+		{"POST", 405, []string{good, "/.well-known/terraform.json"}},
+		{"PUT", 405, []string{good, "/objects/modules/x"}},
+		{"DELETE", 405, []string{good}},
+		{"PATCH", 405, []string{"/v1/modules/acme/vpc/aws/1.0.0/download"}},
+		{"OPTIONS", 405, []string{good}},
+		{"TRACE", 405, []string{good}},
+		{"POST", 404, []string{"/nothing"}},
+		{"GET", 403, []string{"/objects/", "/objects/modules/acme/vpc/aws/1.0.0/x.tar.gz"}},
 	} {
-		response, body := r.raw(t, test.method, test.target)
-		name := fmt.Sprintf("%s %.60s", test.method, test.target)
-		if response.StatusCode != test.want {
-			t.Errorf("%s: %s, want %d", name, response.Status, test.want)
-		}
-		if response.Header.Get("Content-Type") != "application/json" || response.Header.Get("Cache-Control") == "" {
-			t.Errorf("%s: %v", name, response.Header)
-		}
-		if allow := response.Header.Get("Allow"); (test.want == 405) != (allow == "GET, HEAD") {
-			t.Errorf("%s: Allow is %q", name, allow)
-		}
-		if test.method == "HEAD" && body != "" {
-			t.Errorf("%s has a body: %s", name, body)
-		}
-		if test.want >= 400 {
-			var e struct {
-				Errors []string
-				Code   string
+		for _, target := range test.targets {
+			response, body := r.raw(t, test.method, target)
+			name := fmt.Sprintf("%s %.60s", test.method, target)
+			if response.StatusCode != test.want {
+				t.Errorf("%s: %s, want %d", name, response.Status, test.want)
 			}
-			decoder := json.NewDecoder(strings.NewReader(body))
-			decoder.DisallowUnknownFields()
-			if err := decoder.Decode(&e); err != nil || len(e.Errors) != 1 || len(e.Errors[0]) > 45 {
-				t.Errorf("%s: body %s", name, body)
+			if response.Header.Get("Content-Type") != "application/json" || response.Header.Get("Cache-Control") == "" {
+				t.Errorf("%s: %v", name, response.Header)
 			}
-			if len(e.Code) == 0 || len(e.Code) > 20 || len(body) > 80 {
-				t.Errorf("%s: body %s", name, body)
+			if allow := response.Header.Get("Allow"); (test.want == 405) != (allow == "GET, HEAD") {
+				t.Errorf("%s: Allow is %q", name, allow)
+			}
+			if test.method == "HEAD" && body != "" {
+				t.Errorf("%s has a body: %s", name, body)
+			}
+			if test.want >= 400 {
+				var e struct {
+					Errors []string
+					Code   string
+				}
+				decoder := json.NewDecoder(strings.NewReader(body))
+				decoder.DisallowUnknownFields()
+				if err := decoder.Decode(&e); err != nil || len(e.Errors) != 1 || len(e.Errors[0]) > 45 {
+					t.Errorf("%s: body %s", name, body)
+				}
+				if len(e.Code) == 0 || len(e.Code) > 20 || len(body) > 80 {
+					t.Errorf("%s: body %s", name, body)
+				}
 			}
 		}
 	}
@@ -280,10 +267,7 @@ func TestCredentialsAreIgnored(t *testing.T) {
 	r := start(t)
 	publishModule(t, r.data)
 	for _, header := range []string{
-		"Authorization: Bearer",
-		"Authorization: Bearer ",
-		"Authorization: Basic eDp5",
-		"Authorization: nonsense",
+		"Authorization: Bearer", "Authorization: Bearer ", "Authorization: Basic eDp5", "Authorization: nonsense",
 		"X-Terraform-Version: 1.12.6",
 	} {
 		if response, _ := r.raw(t, "GET", "/v1/modules/acme/vpc/aws/versions", header); response.StatusCode != 200 {

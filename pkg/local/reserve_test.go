@@ -37,10 +37,7 @@ func use(t *testing.T, dir string, open func(context.Context, string) (*local.Da
 func created(t *testing.T) (dir string, reserved int64) {
 	t.Helper()
 	dir = t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	if err := data.Close(); err != nil {
 		t.Fatal(err)
 	}

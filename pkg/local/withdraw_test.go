@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
@@ -37,10 +36,7 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := create(t, dir)
 	t.Cleanup(func() { _ = data.Close() })
 	source := t.TempDir()
 	const secret = "hunter2"

@@ -212,10 +212,9 @@ func TestBadRequests(t *testing.T) {
 	for _, path := range []string{
 		"/v1/modules?limit=0", "/v1/modules?limit=x", "/v1/modules?limit=-99999999999999999999", "/v1/modules?offset=-1",
 		"/v1/modules?q=" + strings.Repeat("x", 201), "/v1/modules?q=" + strings.Repeat("x+", 9), "/v1/modules/search",
-		"/v1/modules/search?q=+", "/v1/modules?namespace=acme%2F", "/v1/modules/-acme/vpc",
-		"/v1/providers?namespace=a--b", "/v1/mirror?namespace=%1b%5B31m", "/v1/providers?limit=0", "/v1/mirror?limit=0",
-		"/v1/modules/acme/vpc/aws/x.y", "/v1/modules/acme/v..c/aws", "/v1/providers/acme/x--",
-		"/v1/providers/acme/inventory/x.y", "/v1/modules?q=%zz",
+		"/v1/modules/search?q=+", "/v1/modules?namespace=acme%2F", "/v1/modules/-acme/vpc", "/v1/providers?namespace=a--b",
+		"/v1/mirror?namespace=%1b%5B31m", "/v1/providers?limit=0", "/v1/mirror?limit=0", "/v1/modules/acme/vpc/aws/x.y",
+		"/v1/modules/acme/v..c/aws", "/v1/providers/acme/x--", "/v1/providers/acme/inventory/x.y", "/v1/modules?q=%zz",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -317,13 +316,11 @@ func TestDamagedDocumentation(t *testing.T) {
 		documented bool
 		logged     string
 	}{
-		"complete":  {func(*store, string) {}, 200, true, "level=INFO"},
-		"missing":   {func(s *store, key string) { delete(s.objects.content, key) }, 200, false, "level=ERROR"},
-		"changed":   {func(s *store, key string) { s.objects.content[key][30] ^= 1 }, 200, false, "level=ERROR"},
-		"truncated": {func(s *store, key string) { s.objects.content[key] = nil }, 200, false, "level=ERROR"},
-		"unreadable": {
-			func(s *store, _ string) { s.objects.err = fmt.Errorf("disk error") }, 503, false, "level=ERROR",
-		},
+		"complete":   {func(*store, string) {}, 200, true, "level=INFO"},
+		"missing":    {func(s *store, key string) { delete(s.objects.content, key) }, 200, false, "level=ERROR"},
+		"changed":    {func(s *store, key string) { s.objects.content[key][30] ^= 1 }, 200, false, "level=ERROR"},
+		"truncated":  {func(s *store, key string) { s.objects.content[key] = nil }, 200, false, "level=ERROR"},
+		"unreadable": {func(s *store, _ string) { s.objects.err = fmt.Errorf("disk error") }, 503, false, "level=ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -76,8 +76,7 @@ func TestMirroredProviderPull(t *testing.T) {
 			},
 		},
 		"a version that became too new": {
-			open, registry.PulledProvider{CheckedAt: published}, []string{"3.3.0"},
-			[]string{"3.3.0 too new", "3.2.0 available"},
+			open, registry.PulledProvider{CheckedAt: published}, []string{"3.3.0"}, []string{"3.3.0 too new", "3.2.0 available"},
 			&protocol.MirroredPull{Mode: "open", CheckedAt: published, Pending: none},
 		},
 		"a policy without pull": {

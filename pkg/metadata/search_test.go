@@ -114,9 +114,8 @@ func BenchmarkSearch(b *testing.B) {
 		address := fmt.Sprintf("acme/module-%05d/aws", i)
 		words := strings.Repeat(fmt.Sprintf("input_%05d_with_a_name ", i), registry.MaxWords/23)
 		changes = append(changes, catalog.Change{
-			Key: catalog.Key{Partition: "catalog/acme", Sort: "modules/" + address},
-			Data: fmt.Appendf(nil, `{"address":%q,"latest":"1.0.0","description":"Module %d","words":%q}`,
-				address, i, words),
+			Key:  catalog.Key{Partition: "catalog/acme", Sort: "modules/" + address},
+			Data: fmt.Appendf(nil, `{"address":%q,"latest":"1.0.0","description":"Module %d","words":%q}`, address, i, words),
 		})
 		if len(changes) == batch {
 			if err := s.table.Write(b.Context(), changes...); err != nil {

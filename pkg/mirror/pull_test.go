@@ -539,17 +539,13 @@ func TestPullClosed(t *testing.T) {
 			calls: append(slices.Clone(first), "known version", "record")},
 		"the origin lacks another platform": {prepare: func(t testing.TB, p *puller) {
 			p.records = []registry.MirrorVersion{record(t, "linux_amd64")}
-			p.version = &registry.PulledVersion{
-				Version: version(t, "1.0.0"), Problem: "the origin lacks it",
-			}
+			p.version = &registry.PulledVersion{Version: version(t, "1.0.0"), Problem: "the origin lacks it"}
 		}, status: 200, body: "linux_amd64 from mirror with 2 hashes", logged: "the origin lacks it", calls: first},
 		"the copy fails meanwhile": {prepare: func(t testing.TB, p *puller) {
 			p.version = atOrigin(t)
 			p.polled = func(n int) {
 				if n == 2 {
-					p.version = &registry.PulledVersion{
-						Version: version(t, "1.0.0"), Problem: "it is too large",
-					}
+					p.version = &registry.PulledVersion{Version: version(t, "1.0.0"), Problem: "it is too large"}
 				}
 			}
 		}, status: 200, logged: "it is too large", calls: append(slices.Clone(first), "known version", "record")},

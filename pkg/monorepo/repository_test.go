@@ -18,6 +18,16 @@ import (
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
+// open opens the repository of a folder.
+func open(t *testing.T, dir string) *monorepo.Repository {
+	t.Helper()
+	r, err := monorepo.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // git runs git in a folder. It skips the test if git is not installed.
 func git(t *testing.T, dir string, args ...string) {
 	t.Helper()
@@ -66,10 +76,7 @@ func newRepository(t *testing.T, files map[string]string) *monorepo.Repository {
 	git(t, dir, "init", "--quiet", "--initial-branch=main")
 	write(t, dir, files)
 	commit(t, dir)
-	r, err := monorepo.Open(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, dir)
 	return r
 }
 
@@ -105,15 +112,11 @@ func TestChangedSince(t *testing.T) {
 		"a new file with spaces": {func(t *testing.T, dir string) {
 			write(t, dir, map[string]string{"a/näw file.tf": ""})
 		}, []string{"a"}},
-		"an ignored file": {func(t *testing.T, dir string) {
-			write(t, dir, map[string]string{"a/x.log": ""})
-		}, nil},
+		"an ignored file": {func(t *testing.T, dir string) { write(t, dir, map[string]string{"a/x.log": ""}) }, nil},
 		"a file that moved": {func(t *testing.T, dir string) {
 			git(t, dir, "mv", "a/main.tf", "b/moved.tf")
 		}, []string{"a", "b"}},
-		"a folder that is gone": {func(t *testing.T, dir string) {
-			git(t, dir, "rm", "-r", "--quiet", "c")
-		}, []string{"c"}},
+		"a folder that is gone": {func(t *testing.T, dir string) { git(t, dir, "rm", "-r", "--quiet", "c") }, []string{"c"}},
 		"a folder with the same beginning": {func(t *testing.T, dir string) {
 			write(t, dir, map[string]string{"ab/main.tf": ""})
 		}, nil},
@@ -353,10 +356,7 @@ func TestExtractWithoutFilters(t *testing.T) {
 	write(t, dir, map[string]string{"a/.gitattributes": attributes})
 	git(t, dir, "add", "a/.gitattributes", "a/main.tf")
 	git(t, dir, "commit", "--quiet", "--message=test")
-	r, err := monorepo.Open(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, dir)
 	git(t, r.Root, "tag", "v1.0.0")
 	ran := filepath.Join(t.TempDir(), "ran")
 	config := filepath.Join(t.TempDir(), "config")
@@ -364,11 +364,8 @@ func TestExtractWithoutFilters(t *testing.T) {
 	git(t, r.Root, "config", "filter.own.smudge", "touch "+ran)
 	git(t, r.Root, "config", "filter.own.required", "true")
 	t.Setenv("GIT_CONFIG_GLOBAL", config)
-	reopened, err := monorepo.Open(t.Context(), r.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err = extract(t, worktree(t, reopened), "a", "v1.0.0")
+	reopened := open(t, r.Root)
+	dir, err := extract(t, worktree(t, reopened), "a", "v1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,10 +418,7 @@ func TestExtractOddPath(t *testing.T) {
 	git(t, dir, "init", "--quiet")
 	commit(t, dir)
 	git(t, dir, "tag", "v1.0.0")
-	r, err := monorepo.Open(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, dir)
 	got, err := extract(t, worktree(t, r), "a", "v1.0.0")
 	if err != nil {
 		t.Fatal(err)
@@ -440,10 +434,7 @@ func TestOpenInHook(t *testing.T) {
 	git(t, other.Root, "tag", "v9.0.0")
 	t.Setenv("GIT_DIR", filepath.Join(other.Root, ".git"))
 	t.Setenv("GIT_INDEX_FILE", filepath.Join(other.Root, ".git", "index"))
-	found, err := monorepo.Open(t.Context(), filepath.Join(r.Root, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := open(t, filepath.Join(r.Root, "a"))
 	if found.Root != r.Root {
 		t.Errorf("the root is %s, want %s", found.Root, r.Root)
 	}
@@ -461,10 +452,7 @@ func TestNoCommits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	git(t, dir, "init", "--quiet")
-	r, err := monorepo.Open(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := open(t, dir)
 	modules := []monorepo.Module{{Path: "a"}}
 	changed, err := r.ChangedSince(t.Context(), "HEAD", modules)
 	if diff := cmp.Diff(modules, changed); err != nil || diff != "" {

@@ -64,8 +64,7 @@ func TestAsTheSDKResolves(t *testing.T) {
 	for region := range regions {
 		for want, resolve := range map[string]func(context.Context) (smithyendpoints.Endpoint, error){
 			partition.Host("s3", region): func(ctx context.Context) (smithyendpoints.Endpoint, error) {
-				return s3.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx,
-					s3.EndpointParameters{Region: &region}.WithDefaults())
+				return s3.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, s3.EndpointParameters{Region: &region}.WithDefaults())
 			},
 			partition.Host("dynamodb", region): func(ctx context.Context) (smithyendpoints.Endpoint, error) {
 				return dynamodb.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx,

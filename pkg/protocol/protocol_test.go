@@ -25,10 +25,7 @@ func TestModuleListing(t *testing.T) {
 		listing protocol.ModuleListing
 		text    string
 	}{
-		"without versions": {
-			protocol.ModuleListing{Versions: []protocol.ListedModule{}},
-			`{"modules":[{"versions":[]}]}`,
-		},
+		"without versions": {protocol.ModuleListing{Versions: []protocol.ListedModule{}}, `{"modules":[{"versions":[]}]}`},
 		"with all fields": {
 			protocol.ModuleListing{Source: "https://example.com/net", Versions: []protocol.ListedModule{newest}},
 			`{"modules":[{"source":"https://example.com/net",` +
@@ -88,16 +85,8 @@ func TestProviderListing(t *testing.T) {
 	linux, mac := registry.Platform{OS: "linux", Arch: "amd64"}, registry.Platform{OS: "darwin", Arch: "arm64"}
 	want := protocol.ProviderListing{
 		Versions: []protocol.ListedProvider{
-			{
-				Version:   version(t, "2.0.0-beta.1"),
-				Protocols: []string{"6.0"},
-				Platforms: []registry.Platform{linux},
-			},
-			{
-				Version:   version(t, "1.0.0"),
-				Protocols: []string{"5.0", "6.0"},
-				Platforms: []registry.Platform{mac, linux},
-			},
+			{Version: version(t, "2.0.0-beta.1"), Protocols: []string{"6.0"}, Platforms: []registry.Platform{linux}},
+			{Version: version(t, "1.0.0"), Protocols: []string{"5.0", "6.0"}, Platforms: []registry.Platform{mac, linux}},
 		},
 		Warnings: []string{"a", "b"},
 	}
@@ -141,8 +130,7 @@ func TestMirrorListing(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	for _, bad := range []any{
-		map[string]any{"versions": map[string]any{"x": map[string]any{}}},
-		map[string]any{"versions": []string{"1.0.0"}},
+		map[string]any{"versions": map[string]any{"x": map[string]any{}}}, map[string]any{"versions": []string{"1.0.0"}},
 		"1.0.0",
 	} {
 		data, err := protocol.Compress(bad)

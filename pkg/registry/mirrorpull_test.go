@@ -18,31 +18,21 @@ func TestPulledProviderCurrent(t *testing.T) {
 		found registry.PulledProvider
 		want  bool
 	}{
-		"nothing": {registry.PulledProvider{}, false},
-		"a look just now": {
-			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now}, true,
-		},
+		"nothing":         {registry.PulledProvider{}, false},
+		"a look just now": {registry.PulledProvider{PolicySetAt: policy, CheckedAt: now}, true},
 		"a look almost ten minutes ago": {
 			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now.Add(-10*time.Minute + 1)}, true,
 		},
 		"a look ten minutes ago": {
 			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now.Add(-10 * time.Minute)}, false,
 		},
-		"a failure that may be repeated": {
-			registry.PulledProvider{PolicySetAt: policy, RetryAt: now}, false,
-		},
-		"a failure that may not be repeated yet": {
-			registry.PulledProvider{PolicySetAt: policy, RetryAt: now.Add(1)}, true,
-		},
+		"a failure that may be repeated":         {registry.PulledProvider{PolicySetAt: policy, RetryAt: now}, false},
+		"a failure that may not be repeated yet": {registry.PulledProvider{PolicySetAt: policy, RetryAt: now.Add(1)}, true},
 		"a failure after an old look": {
 			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now.Add(-time.Hour), RetryAt: now.Add(1)}, true,
 		},
-		"a look by another policy": {
-			registry.PulledProvider{PolicySetAt: policy.Add(-1), CheckedAt: now}, false,
-		},
-		"a failure by another policy": {
-			registry.PulledProvider{PolicySetAt: policy.Add(-1), RetryAt: now.Add(1)}, false,
-		},
+		"a look by another policy":    {registry.PulledProvider{PolicySetAt: policy.Add(-1), CheckedAt: now}, false},
+		"a failure by another policy": {registry.PulledProvider{PolicySetAt: policy.Add(-1), RetryAt: now.Add(1)}, false},
 		"a look by the policy in another time zone": {
 			registry.PulledProvider{PolicySetAt: policy.In(time.FixedZone("", 3600)), CheckedAt: now}, true,
 		},

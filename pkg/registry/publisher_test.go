@@ -17,29 +17,20 @@ func TestPublisher(t *testing.T) {
 		text, json string
 	}{
 		"nobody": {registry.Publisher{}, "", `{}`},
-		"a user": {
-			registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
-			"ada",
-			`{"kind":"user","name":"ada"}`,
-		},
+		"a user": {registry.Publisher{Kind: registry.PublisherUser, Name: "ada"}, "ada", `{"kind":"user","name":"ada"}`},
 		"AWS credentials": {
 			registry.Publisher{Kind: registry.PublisherAWS, Name: "arn:aws:iam::111122223333:user/ada"},
-			"arn:aws:iam::111122223333:user/ada",
-			`{"kind":"aws","name":"arn:aws:iam::111122223333:user/ada"}`,
+			"arn:aws:iam::111122223333:user/ada", `{"kind":"aws","name":"arn:aws:iam::111122223333:user/ada"}`,
 		},
 		"a registry token": {
-			registry.Publisher{Kind: registry.PublisherToken, Name: "ci"},
-			"token ci",
-			`{"kind":"token","name":"ci"}`,
+			registry.Publisher{Kind: registry.PublisherToken, Name: "ci"}, "token ci", `{"kind":"token","name":"ci"}`,
 		},
 		"a person": {
 			registry.Publisher{Kind: registry.PublisherOIDC, Name: "ada", Issuer: issuer, Subject: "7"},
-			issuer + ` 7 (name "ada")`,
-			`{"kind":"oidc","name":"ada","issuer":"` + issuer + `","subject":"7"}`,
+			issuer + ` 7 (name "ada")`, `{"kind":"oidc","name":"ada","issuer":"` + issuer + `","subject":"7"}`,
 		},
 		"a person without a name": {
-			registry.Publisher{Kind: registry.PublisherOIDC, Issuer: issuer, Subject: "7"},
-			issuer + " 7",
+			registry.Publisher{Kind: registry.PublisherOIDC, Issuer: issuer, Subject: "7"}, issuer + " 7",
 			`{"kind":"oidc","issuer":"` + issuer + `","subject":"7"}`,
 		},
 		"a CI job": {

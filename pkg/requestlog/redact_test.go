@@ -135,8 +135,7 @@ func TestLogHasNoSecretOfError(t *testing.T) {
 		{"nothing secret", `cannot read "modules/acme/vpc": no such item`, `cannot read "modules/acme/vpc": no such item`},
 		{"digest", "object " + someDigest + " is missing", "object " + someDigest + " is missing"},
 		{
-			"names like secrets",
-			"module acme/moneyJar-production/larder_network, signature: 7 bytes",
+			"names like secrets", "module acme/moneyJar-production/larder_network, signature: 7 bytes",
 			"module acme/moneyJar-production/larder_network, signature: 7 bytes",
 		},
 		{"token", "invalid name " + someToken + ": too long", "invalid name larder_…: too long"},

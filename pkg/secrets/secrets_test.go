@@ -159,9 +159,7 @@ var files = []struct {
 		quoted := strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`).Replace(text)
 		return "# A module\nvariable \"a\" {\n  default = \"" + quoted + "\"\n}\n"
 	}},
-	{"heredoc.tf", func(text string) string {
-		return "locals {\n  a = <<-EOT\n" + indent(text, "    ") + "\n  EOT\n}\n"
-	}},
+	{"heredoc.tf", func(text string) string { return "locals {\n  a = <<-EOT\n" + indent(text, "    ") + "\n  EOT\n}\n" }},
 	{"list.tf", func(text string) string {
 		return "locals {\n  a = join(\"\\n\", [\n    \"" + strings.ReplaceAll(strings.ReplaceAll(text, `"`, `\"`),
 			"\n", "\",\n    \"") + "\",\n  ])\n}\n"

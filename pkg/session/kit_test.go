@@ -65,9 +65,7 @@ func newIssuer(t testing.TB, secret string) *issuer {
 	}
 	mux := http.NewServeMux()
 	document := func(path string, value func() any) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(value())
-		})
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(value()) })
 	}
 	document("/.well-known/openid-configuration", func() any {
 		return map[string]string{

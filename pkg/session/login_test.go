@@ -67,9 +67,7 @@ func TestStateOfAnotherBrowser(t *testing.T) {
 		"with a damaged login": func(*testing.T) *browser {
 			return &browser{cookies: map[string]string{session.LoginCookie: "e30"}}
 		},
-		"with nonsense": func(*testing.T) *browser {
-			return &browser{cookies: map[string]string{session.LoginCookie: "%"}}
-		},
+		"with nonsense": func(*testing.T) *browser { return &browser{cookies: map[string]string{session.LoginCookie: "%"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			attacker := &browser{}

@@ -152,14 +152,12 @@ func TestLogoutByOthers(t *testing.T) {
 		method string
 		header map[string]string
 	}{
-		"GET":        {http.MethodGet, nil},
-		"HEAD":       {http.MethodHead, nil},
-		"other site": {http.MethodPost, map[string]string{"Sec-Fetch-Site": "cross-site"}},
-		"sibling":    {http.MethodPost, map[string]string{"Sec-Fetch-Site": "same-site"}},
-		"old browser": {
-			http.MethodPost, map[string]string{"Sec-Fetch-Site": "", "Origin": "https://evil.example.com"},
-		},
-		"no browser": {http.MethodPost, map[string]string{"Sec-Fetch-Site": ""}},
+		"GET":         {http.MethodGet, nil},
+		"HEAD":        {http.MethodHead, nil},
+		"other site":  {http.MethodPost, map[string]string{"Sec-Fetch-Site": "cross-site"}},
+		"sibling":     {http.MethodPost, map[string]string{"Sec-Fetch-Site": "same-site"}},
+		"old browser": {http.MethodPost, map[string]string{"Sec-Fetch-Site": "", "Origin": "https://evil.example.com"}},
+		"no browser":  {http.MethodPost, map[string]string{"Sec-Fetch-Site": ""}},
 	} {
 		err := b.visit(t, test.method, "/logout", func(w http.ResponseWriter, r *http.Request) error {
 			for name, value := range test.header {

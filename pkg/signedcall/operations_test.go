@@ -110,9 +110,7 @@ var operations = map[string]func(*testing.T, aws.Config) (any, error){
 		status, rows, err := signedcall.GetQueryResults(t.Context(), c, query)
 		return map[string]any{"Status": status, "Rows": rows}, err
 	},
-	"StopQuery": func(t *testing.T, c aws.Config) (any, error) {
-		return nil, signedcall.StopQuery(t.Context(), c, query)
-	},
+	"StopQuery": func(t *testing.T, c aws.Config) (any, error) { return nil, signedcall.StopQuery(t.Context(), c, query) },
 }
 
 // Operations send the requests of the AWS SDK, and read the responses of AWS.

@@ -481,8 +481,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"a private key that is called public", enclose(t, openpgp.PublicKeyType, privatePackets(t, plain())), nil},
 		{"a signature", enclose(t, openpgp.SignatureType, detached(t, plain(), at(ed25519, now, 0))), nil},
 		{
-			"a signature that is called a key",
-			enclose(t, openpgp.PublicKeyType, detached(t, plain(), at(ed25519, now, 0))),
+			"a signature that is called a key", enclose(t, openpgp.PublicKeyType, detached(t, plain(), at(ed25519, now, 0))),
 			nil,
 		},
 		{"two blocks", append(slices.Clone(text), public(t, other())...), nil},
@@ -497,8 +496,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"compromised", public(t, revoked), []string{revoked.PrimaryKey.KeyIdString()}},
 		{"superseded", public(t, superseded), nil},
 		{
-			"expired",
-			public(t, generate(t, at(ed25519, born, time.Hour))),
+			"expired", public(t, generate(t, at(ed25519, born, time.Hour))),
 			[]string{born.Add(time.Hour).UTC().Format("2006-01-02")},
 		},
 		{"of tomorrow", public(t, generate(t, at(ed25519, now.Add(24*time.Hour), 0))), nil},
@@ -510,8 +508,7 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"nobody's", public(t, noOwner), nil},
 		{
 			"of version 6",
-			public(t, generate(t, at(packet.Config{Algorithm: packet.PubKeyAlgoEd25519, V6Keys: true}, born, 0))),
-			nil,
+			public(t, generate(t, at(packet.Config{Algorithm: packet.PubKeyAlgoEd25519, V6Keys: true}, born, 0))), nil,
 		},
 		{"of a new algorithm", public(t, generate(t, at(packet.Config{Algorithm: packet.PubKeyAlgoEd25519}, born, 0))), nil},
 	}
@@ -648,9 +645,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"a key", []signing.Key{key}, packetsOf(t, e.PrimaryKey.Serialize), nil},
 		{"altered", []signing.Key{key}, flipped, []string{key.ID}},
 		{
-			"another's",
-			[]signing.Key{key},
-			detached(t, other(), at(p256, now, 0)),
+			"another's", []signing.Key{key}, detached(t, other(), at(p256, now, 0)),
 			[]string{other().PrimaryKey.KeyIdString(), key.ID},
 		},
 		{"no keys", nil, good, []string{key.ID}},
@@ -664,9 +659,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"over MD5", []signing.Key{key}, withHash(good, 1), nil},
 		{"over RIPEMD-160", []signing.Key{key}, withHash(good, 3), nil},
 		{
-			"a key that is not for signing",
-			[]signing.Key{unableKey},
-			detached(t, unable, at(ed25519, now, 0)),
+			"a key that is not for signing", []signing.Key{unableKey}, detached(t, unable, at(ed25519, now, 0)),
 			[]string{unableKey.ID},
 		},
 	}

@@ -84,10 +84,8 @@ func TestCompareLines(t *testing.T) {
 		"other space before an equal sign": {
 			"a = 1\nb = 2", "a   = 1\nb   = 2\nlong = 3", []string{" a   = 1", " b   = 2", "+ long = 3"},
 		},
-		"only other space": {`"a b"`, `"a  b"`, []string{`- "a b"`, `+ "a  b"`}},
-		"far from a change": {
-			ten + "a", ten + "b", []string{"… 7 lines without changes", " x", " x", " x", "- a", "+ b"},
-		},
+		"only other space":  {`"a b"`, `"a  b"`, []string{`- "a b"`, `+ "a  b"`}},
+		"far from a change": {ten + "a", ten + "b", []string{"… 7 lines without changes", " x", " x", " x", "- a", "+ b"}},
 	} {
 		got := diffOf(test.before, test.after)
 		if diff := cmp.Diff(test.want, got); diff != "" {

@@ -249,9 +249,7 @@ func TestCompareStates(t *testing.T) {
 		status int
 		parts  []string
 	}{
-		"one version": {
-			"from=2.0.0&to=2.0.0", 200, []string{"No differences.", "!Swap", "!banner"},
-		},
+		"one version": {"from=2.0.0&to=2.0.0", 200, []string{"No differences.", "!Swap", "!banner"}},
 		"a hidden version": {
 			"from=4.0.0&to=5.0.0", 200,
 			[]string{"No breaking changes found.", "<option selected>4.0.0</option>", "/compare/", "Swap"},
@@ -266,9 +264,7 @@ func TestCompareStates(t *testing.T) {
 		"no version":                       {"from=x&to=2.0.0", 404, []string{"Not found"}},
 		"a version with markup":            {"from=%3Cb%3E&to=2.0.0", 404, []string{"!<b>"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			contains(t, web.text(t, test.status, comparePath+"?"+test.query), test.parts...)
-		})
+		t.Run(name, func(t *testing.T) { contains(t, web.text(t, test.status, comparePath+"?"+test.query), test.parts...) })
 	}
 }
 

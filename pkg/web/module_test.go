@@ -348,9 +348,8 @@ func TestLargeInputs(t *testing.T) {
 	for _, want := range []string{
 		"Show default · 40,964 characters", "&lt;b2&gt;x", "Cut at 16 KiB. The rest is in the Markdown and API.",
 		"Show default · 13 lines",
-		`<p class="note">Default</p><code class="block">` + strings.Repeat("y\n", 11) + "y</code>",
-		`<code>…</code>`, `<code class="block">` + strings.Repeat("x", 61) + "</code>",
-		"<code>" + strings.Repeat("z", 60) + "</code>",
+		`<p class="note">Default</p><code class="block">` + strings.Repeat("y\n", 11) + "y</code>", `<code>…</code>`,
+		`<code class="block">` + strings.Repeat("x", 61) + "</code>", "<code>" + strings.Repeat("z", 60) + "</code>",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %.100q", want)

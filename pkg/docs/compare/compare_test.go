@@ -222,15 +222,11 @@ func TestTypes(t *testing.T) {
 			written{"b", strings.Repeat(`["list",`, 200) + `"string"` + strings.Repeat("]", 200)},
 			breaking("the type changed and cannot be compared"),
 		},
-		"unknown type": {
-			written{"string", ""}, number, breaking("the type changed and cannot be compared"),
-		},
+		"unknown type": {written{"string", ""}, number, breaking("the type changed and cannot be compared")},
 		"unknown types": {
 			written{"mystery(1)", ""}, written{"mystery(2)", ""}, breaking("the type changed and cannot be compared"),
 		},
-		"unreadable type": {
-			str, written{"any", ""}, breaking("the type changed and cannot be compared"),
-		},
+		"unreadable type":   {str, written{"any", ""}, breaking("the type changed and cannot be compared")},
 		"same unknown type": {before: written{"mystery", ""}, after: written{"mystery", ""}},
 		"constraint is new": {before: written{"string", ""}, after: str},
 		"written differently": {
@@ -371,22 +367,19 @@ func TestOrder(t *testing.T) {
 		Inputs: compare.Section{Unchanged: 1, Changes: []compare.Change{
 			change("must", compare.Added, compare.Breaking, "it is required"),
 			change("gone", compare.Removed, compare.Breaking, "it was removed"),
-			change("plans", compare.Changed, compare.ChangesPlans, "the default changed"),
-			change("fresh", compare.Added, ""),
+			change("plans", compare.Changed, compare.ChangesPlans, "the default changed"), change("fresh", compare.Added, ""),
 			change("text", compare.Changed, "", "the description changed"),
 		}},
 		Outputs:      compare.Section{Changes: []compare.Change{}},
 		Requirements: compare.Section{Changes: []compare.Change{}},
 		Resources: compare.Section{Unchanged: 1, Changes: []compare.Change{
-			change("ephemeral.aws_vpc.main", compare.Added, ""),
-			change("aws_vpc.old", compare.Removed, ""),
+			change("ephemeral.aws_vpc.main", compare.Added, ""), change("aws_vpc.old", compare.Removed, ""),
 			change("data.aws_vpc.main", compare.Removed, ""),
 		}},
 		Modules: compare.Section{Changes: []compare.Change{}},
 		Submodules: compare.Section{Unchanged: 1, Changes: []compare.Change{
 			change("modules/a", compare.Removed, compare.Breaking, "it was removed"),
-			change("modules/b", compare.Changed, compare.Breaking, "1 breaking change"),
-			change("modules/d", compare.Added, ""),
+			change("modules/b", compare.Changed, compare.Breaking, "1 breaking change"), change("modules/d", compare.Added, ""),
 		}},
 	}
 	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(compare.Change{}, "Fields"), cmpopts.EquateEmpty()); d != "" {

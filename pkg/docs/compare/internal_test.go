@@ -55,9 +55,9 @@ func FuzzCompare(f *testing.F) {
 	f.Add(`optional(((`, `[[]]`, "~>")
 	f.Fuzz(func(t *testing.T, text, constraint, version string) {
 		folder := docs.Folder{
-			Inputs: []docs.Input{{
-				Name: "x", Type: text, TypeConstraint: json.RawMessage(constraint), Default: constraint,
-			}},
+			Inputs: []docs.Input{
+				{Name: "x", Type: text, TypeConstraint: json.RawMessage(constraint), Default: constraint},
+			},
 			RequiredVersion: version,
 		}
 		if d := Folders(folder, folder); d.changed() {

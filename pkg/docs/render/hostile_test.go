@@ -90,12 +90,10 @@ func slow() map[string]string {
 		">", "> ", "[", "[a][", "[a](", "[[a]](b) ", "![[", "!", "*a ", "*a_ ", "**a *b ", "a**b", "*a **a ", "_a __a ",
 		"***", "*a**", "~a ", "~~a~~", "` `` ", "[`", "<", "<a", "a <a b", "a <!-- ", "<!-- ", "a <? ", "a <![CDATA[ ",
 		"a <!A ", "- ", "1) ", "&", "&amp;", "&#0;", "\\", "\\\n", "[a]: b\n", "[a]: b \"\n", "[a\n", "[a]: b\n\n",
-		"a|b\n-|-\n",
-		"[a](b) ", "http://a.b ", "www.a.b/;", "a@a.", " a@", "<div>\n", "<div>\n\n", "<table><tr><td>\n\n", "<b>\n\n",
-		"<p><b>\n\na\n\n", "<script>\n\n", "```\n", "```hcl\n/*\n```\n", "* * * * ", "a\n=\n", "a\n", "\n",
-		"\t", " ", "a  \n", "> a\nb\n",
-		"- a\n\n\n", "<!-- BEGIN_TF_DOCS -->\n", "\x00", "\xff", "\u202e", "`\u202e` ", "\"", "<details><summary>", "<h1>",
-		"<ul><li>", "<br>", "<a name=a></a>\n", "> [!NOTE]\n\n",
+		"a|b\n-|-\n", "[a](b) ", "http://a.b ", "www.a.b/;", "a@a.", " a@", "<div>\n", "<div>\n\n", "<table><tr><td>\n\n",
+		"<b>\n\n", "<p><b>\n\na\n\n", "<script>\n\n", "```\n", "```hcl\n/*\n```\n", "* * * * ", "a\n=\n", "a\n", "\n", "\t",
+		" ", "a  \n", "> a\nb\n", "- a\n\n\n", "<!-- BEGIN_TF_DOCS -->\n", "\x00", "\xff", "\u202e", "`\u202e` ", "\"",
+		"<details><summary>", "<h1>", "<ul><li>", "<br>", "<a name=a></a>\n", "> [!NOTE]\n\n",
 	} {
 		texts["many "+part] = fill(part)
 	}

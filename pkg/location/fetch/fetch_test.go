@@ -122,6 +122,16 @@ func handle(t *testing.T, h http.HandlerFunc) string {
 }
 
 // fetcher returns a fetcher for an origin that the operator named.
+// fetched fetches the folder at a location.
+func fetched(t *testing.T, l client.ModuleLocation) string {
+	t.Helper()
+	dir, err := fetcher(t).Folder(t.Context(), l, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func fetcher(t *testing.T) *fetch.Fetcher {
 	t.Helper()
 	config := served.Client().Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // of httptest
@@ -274,10 +284,7 @@ func TestArchives(t *testing.T) {
 			t.Parallel()
 			l := at(t, put(t, c.file, []byte(c.content))+c.suffix)
 			l.Direct = c.direct
-			dir, err := fetcher(t).Folder(t.Context(), l, t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir := fetched(t, l)
 			if diff := cmp.Diff(c.want, tree(t, dir)); diff != "" {
 				t.Error(diff)
 			}
@@ -295,10 +302,7 @@ func TestElsewhere(t *testing.T) {
 		}
 		w.Header().Set("X-Terraform-Get", packed)
 	})
-	dir, err := fetcher(t).Folder(t.Context(), at(t, "ORIGIN"+path+"vpc//modules/vpc"), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := fetched(t, at(t, "ORIGIN"+path+"vpc//modules/vpc"))
 	if diff := cmp.Diff(vpc, tree(t, dir)); diff != "" {
 		t.Error(diff)
 	}
@@ -360,22 +364,26 @@ func TestHostileArchives(t *testing.T) {
 		"backslashes in a zip":         {"x.zip", zipOf(t, entry{name: `..\out.tf`})},
 		"link that leads out": {"x.tar.gz", gzipped(t, tarOf(t,
 			entry{name: "l", content: "../../etc", kind: tar.TypeSymlink}))},
-		"absolute link": {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "l", content: "/etc/passwd", kind: tar.TypeSymlink}))},
-		"link that leads out of a zip": {"x.zip", zipOf(t,
-			entry{name: "l", content: "../../etc", mode: fs.ModeSymlink})},
+		"absolute link": {
+			"x.tar.gz", gzipped(t, tarOf(t, entry{name: "l", content: "/etc/passwd", kind: tar.TypeSymlink})),
+		},
+		"link that leads out of a zip": {"x.zip", zipOf(t, entry{name: "l", content: "../../etc", mode: fs.ModeSymlink})},
 		"file through a link": {"x.tar.gz", gzipped(t, tarOf(t,
 			entry{name: "a/b/l", content: "../..", kind: tar.TypeSymlink},
 			entry{name: "a/b/l/../../../out.tf"}))},
-		"hard link":      {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "l", content: "/etc/passwd", kind: tar.TypeLink}))},
+		"hard link": {
+			"x.tar.gz", gzipped(t, tarOf(t, entry{name: "l", content: "/etc/passwd", kind: tar.TypeLink})),
+		},
 		"device":         {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "d", kind: tar.TypeChar}))},
 		"pipe":           {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "p", kind: tar.TypeFifo}))},
 		"no files":       {"x.tar.gz", gzipped(t, tarOf(t))},
 		"too many files": {"x.tar.gz", gzipped(t, tarOf(t, many...))},
-		"bomb":           {"x.tar.gz", gzipped(t, tarOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)}))},
-		"bomb of a zip":  {"x.zip", zipOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)})},
-		"too large":      {"x.tar.gz", make([]byte, testBytes+1)},
-		"deep folders": {"x.tar.gz", gzipped(t, tarOf(t,
-			entry{name: strings.Repeat("a/", 10*testFiles) + "f"}))},
+		"bomb": {
+			"x.tar.gz", gzipped(t, tarOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)})),
+		},
+		"bomb of a zip":          {"x.zip", zipOf(t, entry{name: "f", content: strings.Repeat("0", testBytes+1)})},
+		"too large":              {"x.tar.gz", make([]byte, testBytes+1)},
+		"deep folders":           {"x.tar.gz", gzipped(t, tarOf(t, entry{name: strings.Repeat("a/", 10*testFiles) + "f"}))},
 		"wrong checksum of gzip": {"x.tar.gz", wrongChecksum},
 		"text":                   {"x.tar.gz", []byte("<html>sign in</html>")},
 		"broken off":             {"x.tar.gz", gzipped(t, tarOf(t, module...))[:60]},
@@ -521,10 +529,7 @@ func TestGit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git"+c.suffix), t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir := fetched(t, at(t, "git::ORIGIN"+path+".git"+c.suffix))
 			if diff := cmp.Diff(c.want, tree(t, dir)); diff != "" {
 				t.Error(diff)
 			}
@@ -544,10 +549,7 @@ func TestGitWithoutServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+"repo.git"+suffix), t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir := fetched(t, at(t, "git::ORIGIN"+path+"repo.git"+suffix))
 			if diff := cmp.Diff(whole, tree(t, dir)); diff != "" {
 				t.Error(diff)
 			}
@@ -696,10 +698,7 @@ func TestGitOfThisMachine(t *testing.T) {
 		}
 	})
 	t.Setenv("GIT_CONFIG_GLOBAL", config)
-	dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git//modules/vpc"), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := fetched(t, at(t, "git::ORIGIN"+path+".git//modules/vpc"))
 	want := maps.Clone(vpc)
 	want[".gitattributes"] = "*.sh filter=own\n"
 	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
@@ -728,10 +727,7 @@ func TestGitEmbedded(t *testing.T) {
 			}
 		}
 	})
-	dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git//modules/vpc"), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := fetched(t, at(t, "git::ORIGIN"+path+".git//modules/vpc"))
 	if diff := cmp.Diff(want, tree(t, dir)); diff != "" {
 		t.Error(diff)
 	}
@@ -772,10 +768,7 @@ func TestGitInHook(t *testing.T) {
 	t.Setenv("GIT_CONFIG_COUNT", "1")
 	t.Setenv("GIT_CONFIG_KEY_0", "http.userAgent")
 	t.Setenv("GIT_CONFIG_VALUE_0", "settings of CI")
-	dir, err := fetcher(t).Folder(t.Context(), at(t, "git::ORIGIN"+path+".git?ref=v1.0.0"), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := fetched(t, at(t, "git::ORIGIN"+path+".git?ref=v1.0.0"))
 	if diff := cmp.Diff(whole, tree(t, dir)); diff != "" {
 		t.Error(diff)
 	}

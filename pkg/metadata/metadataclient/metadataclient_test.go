@@ -84,8 +84,7 @@ func opened(t *testing.T, a http.Handler) *metadataclient.Client {
 func page(from, to, total int, next string) string {
 	var modules []string
 	for i := from; i < to; i++ {
-		modules = append(modules,
-			fmt.Sprintf(`{"namespace":"acme","name":"m%d","provider":"aws","version":"1.0.0"}`, i))
+		modules = append(modules, fmt.Sprintf(`{"namespace":"acme","name":"m%d","provider":"aws","version":"1.0.0"}`, i))
 	}
 	return fmt.Sprintf(`{"meta":{"total":%d%s},"modules":[%s]}`, total, next, strings.Join(modules, ","))
 }
@@ -225,10 +224,7 @@ func TestMirroredProvider(t *testing.T) {
 		t.Errorf("the latest version is %s, want 1.0.0", got.Version)
 	}
 	want := []protocol.MirroredVersion{
-		{
-			Version: registry.Version{Major: 2}, State: "too new",
-			AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		},
+		{Version: registry.Version{Major: 2}, State: "too new", AvailableAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 		{Version: registry.Version{Major: 1}, State: "available"},
 	}
 	if diff := cmp.Diff(want, got.Versions); diff != "" {

@@ -46,8 +46,7 @@ func TestOpenErrors(t *testing.T) {
 		prepare func(dir string) error
 		file    string
 	}{
-		"key is a folder": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "url.key"), 0o700) },
-			"url.key"},
+		"key is a folder": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "url.key"), 0o700) }, "url.key"},
 		"lock is a folder": {func(dir string) error { return os.Mkdir(filepath.Join(dir, "objects.lock"), 0o700) },
 			"objects.lock"},
 		"objects is a file": {func(dir string) error {

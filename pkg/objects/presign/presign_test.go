@@ -158,10 +158,8 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("no credentials")
 	s, err := presign.New(aws.Config{
-		Region: "us-east-1",
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-			return someone, broken
-		}),
+		Region:      "us-east-1",
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return someone, broken }),
 	}, "b", presign.Options{})
 	if err != nil {
 		t.Fatal(err)

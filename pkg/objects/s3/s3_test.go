@@ -115,43 +115,61 @@ func (e *expiring) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// TestSignedHeaders checks that a presigned URL only signs the host, so that
-// any client can use it, and expires after an hour.
-func TestSignedHeaders(t *testing.T) {
-	t.Parallel()
+const signedKey = "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz"
+
+// onAWS is the configuration for S3 itself.
+func onAWS() aws.Config {
 	config := awstest.Config("https://unused.example.com")
 	config.BaseEndpoint = nil
-	signed, err := s3.New(config, "bucket", s3.Options{}).
-		SignGet(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return config
+}
+
+// query returns the query of a URL for signedKey, after checking the rest of
+// the URL, and that the query has nothing else than a signature and names.
+func query(t *testing.T, signed string, names ...string) url.Values {
+	t.Helper()
 	u, err := url.Parse(signed)
 	if err != nil {
 		t.Fatal(err)
-	}
-	q := u.Query()
-	if q.Get("X-Amz-SignedHeaders") != "host" || q.Get("X-Amz-Expires") != "3600" {
-		t.Errorf("signed headers %q, expires %q", q.Get("X-Amz-SignedHeaders"), q.Get("X-Amz-Expires"))
-	}
-	for name := range q {
-		switch name {
-		case "X-Amz-Algorithm",
-			"X-Amz-Credential",
-			"X-Amz-Date",
-			"X-Amz-Expires",
-			"X-Amz-SignedHeaders",
-			"X-Amz-Signature",
-			"x-id":
-		default:
-			t.Errorf("the query has %s", name)
-		}
 	}
 	// Go reads a plus sign in a path as a plus sign, and other programs as a
 	// space.
 	if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" ||
 		!strings.Contains(signed, "/1.0.0%2Bbuild.5/") {
 		t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
+	}
+	names = append(names, "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders",
+		"X-Amz-Signature", "x-id")
+	for name := range u.Query() {
+		if !slices.Contains(names, name) {
+			t.Errorf("the query has %s", name)
+		}
+	}
+	return u.Query()
+}
+
+// TestSignedHeaders checks that a presigned URL only signs the host, so that
+// any client can use it, and expires after an hour. The query has the session
+// token of a function's credentials, and the URL fits into a header.
+func TestSignedHeaders(t *testing.T) {
+	t.Parallel()
+	for _, token := range []string{"", strings.Repeat("IQoJb3JpZ2luX2VjEA", 60)} {
+		config := onAWS()
+		config.Credentials = credentials.NewStaticCredentialsProvider("AKID", "secret", token)
+		signed, err := s3.New(config, "bucket", s3.Options{}).SignGet(t.Context(), signedKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := query(t, signed, "X-Amz-Security-Token")
+		if q.Get("X-Amz-SignedHeaders") != "host" || q.Get("X-Amz-Expires") != "3600" {
+			t.Errorf("signed headers %q, expires %q", q.Get("X-Amz-SignedHeaders"), q.Get("X-Amz-Expires"))
+		}
+		if got := q.Get("X-Amz-Security-Token"); got != token || q.Has("X-Amz-Security-Token") != (token != "") {
+			t.Errorf("token %q", got)
+		}
+		if len(signed) > 4<<10 {
+			t.Errorf("the URL has %d bytes", len(signed))
+		}
 	}
 }
 
@@ -180,21 +198,14 @@ func TestSignedEndpoint(t *testing.T) {
 // where S3 would ignore it.
 func TestSignedUpload(t *testing.T) {
 	t.Parallel()
-	config := awstest.Config("https://unused.example.com")
-	config.BaseEndpoint = nil
 	const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 	for lifetime, want := range map[time.Duration]string{0: "3600", 10 * time.Minute: "600"} {
-		store := s3.New(config, "bucket", s3.Options{PutLifetime: lifetime, Lifetime: time.Minute})
-		upload, err := store.SignPut(t.Context(), "modules/acme/vpc/aws/1.0.0+build.5/00.tar.gz",
-			objects.Digest{SHA256: sum, Size: 4})
+		store := s3.New(onAWS(), "bucket", s3.Options{PutLifetime: lifetime, Lifetime: time.Minute})
+		upload, err := store.SignPut(t.Context(), signedKey, objects.Digest{SHA256: sum, Size: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
-		u, err := url.Parse(upload.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q := u.Query()
+		q := query(t, upload.URL, "X-Amz-Content-Sha256")
 		const headers = "content-length;content-type;host;if-none-match;x-amz-checksum-sha256;x-amz-tagging"
 		if got := q.Get("X-Amz-SignedHeaders"); got != headers {
 			t.Errorf("signed headers %q", got)
@@ -202,32 +213,11 @@ func TestSignedUpload(t *testing.T) {
 		if q.Get("X-Amz-Expires") != want {
 			t.Errorf("expires %q, want %q", q.Get("X-Amz-Expires"), want)
 		}
-		for name := range q {
-			switch name {
-			case "X-Amz-Algorithm",
-				"X-Amz-Credential",
-				"X-Amz-Date",
-				"X-Amz-Expires",
-				"X-Amz-SignedHeaders",
-				"X-Amz-Signature",
-				"X-Amz-Content-Sha256",
-				"x-id":
-			default:
-				t.Errorf("the query has %s", name)
-			}
-		}
 		if want := map[string]string{
-			"Content-Length":        "4",
-			"Content-Type":          "application/octet-stream",
-			"If-None-Match":         "*",
-			"X-Amz-Tagging":         "larder=staged",
-			"X-Amz-Checksum-Sha256": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=",
+			"Content-Length": "4", "Content-Type": "application/octet-stream", "If-None-Match": "*",
+			"X-Amz-Tagging": "larder=staged", "X-Amz-Checksum-Sha256": "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=",
 		}; !maps.Equal(upload.Header, want) {
 			t.Errorf("headers %v", upload.Header)
-		}
-		if u.Scheme != "https" || u.Host != "bucket.s3.eu-central-1.amazonaws.com" ||
-			!strings.Contains(upload.URL, "/1.0.0%2Bbuild.5/") {
-			t.Errorf("the URL is %s://%s%s", u.Scheme, u.Host, u.EscapedPath())
 		}
 	}
 }
@@ -370,34 +360,6 @@ func TestPutOnceOfStaged(t *testing.T) {
 		if got := strings.Join(test.bucket.requests, ", "); got != test.requests {
 			t.Errorf("%s: requests: %s", name, got)
 		}
-	}
-}
-
-// TestSessionToken checks that the query has the session token of a function's
-// credentials, and that the URL fits into a header.
-func TestSessionToken(t *testing.T) {
-	t.Parallel()
-	config := awstest.Config("https://unused.example.com")
-	config.BaseEndpoint = nil
-	token := strings.Repeat("IQoJb3JpZ2luX2VjEA", 60)
-	config.Credentials = credentials.NewStaticCredentialsProvider("AKID", "secret", token)
-	signed, err := s3.New(config, "bucket", s3.Options{}).SignGet(t.Context(), "modules/acme/vpc/aws/1.0.0/00.tar.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(signed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	if got := q.Get("X-Amz-Security-Token"); got != token {
-		t.Errorf("token %q", got)
-	}
-	if got := q.Get("X-Amz-SignedHeaders"); got != "host" {
-		t.Errorf("signed headers %q", got)
-	}
-	if len(signed) > 4<<10 {
-		t.Errorf("the URL has %d bytes", len(signed))
 	}
 }
 

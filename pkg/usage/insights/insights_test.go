@@ -254,9 +254,7 @@ func TestFailures(t *testing.T) {
 			what: "no permission to read", action: "GetQueryResults", code: "AccessDeniedException",
 			want: registry.ErrForbidden, named: "logs:GetQueryResults", stopped: 1,
 		},
-		{
-			what: "too many queries", action: "StartQuery", code: "LimitExceededException", want: registry.ErrUnavailable,
-		},
+		{what: "too many queries", action: "StartQuery", code: "LimitExceededException", want: registry.ErrUnavailable},
 		{
 			what: "a missing log group", action: "StartQuery", code: "ResourceNotFoundException",
 			want: registry.ErrNotFound, named: "log group",
