@@ -65,6 +65,7 @@ func use(t *testing.T, host string) string {
 // print 401, and with a token for another namespace 403.
 func TestToken(t *testing.T) {
 	t.Parallel()
+	clients.Need(t)
 	s := serve(t, t.TempDir(), "--require-token")
 	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("acme/vpc/aws"))
 	good, other := token(
@@ -111,6 +112,7 @@ func TestToken(t *testing.T) {
 // modules.
 func TestLogin(t *testing.T) {
 	t.Parallel()
+	clients.Need(t)
 	issuer, err := issuers.StartIssuer(t.Context())
 	if errors.Is(err, nodejs.ErrMissing) && !nodejs.Required() {
 		t.Skip("LEFT OUT:", err)

@@ -26,6 +26,9 @@ func TestPullThroughMemory(t *testing.T) {
 		listSize = 8<<20 - 100     // bytes; the longest list that the mirror reads has 8 MiB
 		most     = 512 << 20 >> 10 // KiB
 	)
+	if testing.Short() {
+		t.Skip("LEFT OUT: it takes half a minute of processor time, and tests are short")
+	}
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("LEFT OUT: the peak of the memory is only known on Linux")
 	}

@@ -7,6 +7,14 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
+// Need skips a test if there is no client.
+func Need(t *testing.T) {
+	t.Helper()
+	if found, missing := Find(); len(found) == 0 {
+		t.Skip("LEFT OUT:", missing)
+	}
+}
+
 // Each runs a test with each real client, and logs the missing ones. Under
 // scripts/test, OpenTofu must be present.
 func Each(t *testing.T, test func(*testing.T, Client)) {
