@@ -29,18 +29,34 @@ func TestMain(m *testing.M) {
 	inspection.RunIfChild()
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
 	silence = time.Hour                          // output does not depend on the time that a test takes
-	// Tests do not use the user's contexts, registries, credentials and CLI
-	// configuration. Scripts have their own contexts.
+	// Tests do not use the user's contexts, registries, AWS account, credentials
+	// and CLI configuration. Scripts have their own contexts.
 	if strings.HasSuffix(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), ".test") {
 		_ = os.Setenv("XDG_CONFIG_HOME", "/nonexistent")
 		_ = os.Setenv("TF_CLI_CONFIG_FILE", os.DevNull)
 		for _, name := range []string{"CONTEXT", "STORE", "REGISTRY", "TOKEN", "ID_TOKEN"} {
 			_ = os.Unsetenv("LARDER_" + name)
 		}
+		for _, variable := range os.Environ() {
+			if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
+				_ = os.Unsetenv(name)
+			}
+		}
 	}
 	testscript.Main(m, map[string]func(){
 		"larder": main, "larder-in-8-days": mainIn8Days, "larder-killed": mainKilled, "uploader": uploader,
 	})
+}
+
+// closedEnv returns an environment with nothing of the developer's but the
+// programs. Its home folder is empty.
+func closedEnv(t *testing.T) []string {
+	t.Helper()
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GORACE=" + os.Getenv("GORACE")}
+	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
+		env = append(env, "GOCOVERDIR="+dir)
+	}
+	return env
 }
 
 // mainIn8Days is main with a clock that is 8 days ahead.

@@ -138,10 +138,8 @@ func emulate(t *testing.T) emulated {
 		fmt.Fprint(w, `{"modules.v1": "/v1/modules/"}`)
 	}))
 	t.Cleanup(other.Close)
-	return emulated{e, server.URL, strings.TrimPrefix(server.URL, "https://"), other.URL, []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0",
-		"SSL_CERT_FILE=" + trust(t, authority(t, server), authority(t, other)),
-	}, golden.New(t)}
+	env := append(closedEnv(t), "SSL_CERT_FILE="+trust(t, authority(t, server), authority(t, other)))
+	return emulated{e, server.URL, strings.TrimPrefix(server.URL, "https://"), other.URL, env, golden.New(t)}
 }
 
 // config returns a variable that names a configuration with a token.

@@ -106,12 +106,11 @@ func downloaded(ago time.Duration, version, caller string) string {
 		`"version":%q,"download":"module","caller":%q}`, time.Now().UTC().Add(-ago).Format(time.RFC3339), version, caller)
 }
 
-// withEnv returns a command with variables of the environment. Later ones take
-// precedence.
+// withEnv returns a command with variables beside those of closedEnv.
 func withEnv(t *testing.T, env map[string]string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "larder", args...)
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	cmd.Env = closedEnv(t)
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -193,11 +192,6 @@ func TestEndpoints(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, variable := range os.Environ() {
-				if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
-					t.Setenv(name, "")
-				}
-			}
 			t.Setenv("AWS_CONFIG_FILE", file)
 			t.Setenv("AWS_ACCESS_KEY_ID", awstest.AccessKey)
 			t.Setenv("AWS_SECRET_ACCESS_KEY", awstest.SecretKey)
