@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,6 +17,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/s3test"
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
@@ -117,6 +121,22 @@ func withEnv(t *testing.T, env map[string]string, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// newerTable returns the URL of a table that a newer release wrote.
+func newerTable(t *testing.T) string {
+	t.Helper()
+	dynamo, err := dynamodbtest.Start(t.Context(), "larder-table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dynamo.Close)
+	c := catalog.New(dynamodb.New(awstest.Config(dynamo.URL), "larder-table"))
+	if err := errors.Join(c.AddToken(t.Context(), "digest", registry.Token{}),
+		dynamo.SetSchema(t.Context(), 2, func(string) bool { return true })); err != nil {
+		t.Fatal(err)
+	}
+	return dynamo.URL
+}
+
 // Commands find a deployed registry by the name of its stack.
 func TestStack(t *testing.T) {
 	t.Parallel()
@@ -143,6 +163,10 @@ func TestStack(t *testing.T) {
 			"stack other in region eu-central-1: not found\n", exitNotFound,
 		},
 		{"no registry", map[string]string{"AWS_ENDPOINT_URL": account(t, nil)}, list, "TableName", exitFailed},
+		{
+			"a newer release", map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": newerTable(t)},
+			append(publish, "--dry-run"), "schema version 2", exitFailed,
+		},
 		{"no region", map[string]string{"AWS_REGION": ""}, list, "AWS_REGION", exitUsage},
 		{
 			"no credentials", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, list,
