@@ -235,6 +235,54 @@ func TestMirrorChangedKey(t *testing.T) {
 	})
 }
 
+// Every command needs --allow-unsigned for an origin without keys. If other
+// versions are signed, an operator must accept that the origin does not sign.
+func TestMirrorUnsignedOrigin(t *testing.T) {
+	t.Parallel()
+	o, here, address := serveOrigin(t), platforms()[0], originHost+"/acme/note"
+	var zips string
+	for _, version := range []string{"1.0.0", "1.1.0", "1.2.0", "2.0.0", "2.1.0"} {
+		folder := o.publish(t, "acme/note", version, here)
+		if version == "1.2.0" {
+			zips = folder
+		}
+	}
+	unsigned := o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+		if !strings.Contains(r.URL.Path, "/2.0.0/") {
+			body = bytes.Replace(body, []byte(`"signing_keys"`), []byte(`"other_keys"`), 1)
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write(body)
+	})
+	f := o.fill(t, t.TempDir(), strings.ReplaceAll(o.block(), o.upstream(), unsigned.URL))
+	f.env = append(f.env, "SSL_CERT_FILE="+trust(t, o.CAFile, authority(t, unsigned)))
+	h1, _ := hashes(t, filepath.Join(zips, "terraform-provider-note_1.2.0_"+here+".zip"))
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{
+		"lock.hcl": fmt.Sprintf("provider %q {\n  version = \"1.2.0\"\n  hashes  = [%q]\n}\n", address, h1),
+	})
+	fill := func(code int, text string, args ...string) {
+		t.Helper()
+		f.run(t, code, []string{text}, append([]string{"mirror"}, args...)...)
+	}
+	add := func(version string) []string {
+		return []string{"add", address, "--version", version, "--platform", here}
+	}
+	for version, args := range map[string][]string{
+		"1.0.0": add("1.0.0"),
+		"1.1.0": {"admit", address, "1.1.0", "--reason", "urgent", "--platform", here},
+		"1.2.0": {"lock", filepath.Join(dir, "lock.hcl"), "--platform", here},
+	} {
+		fill(exitInvalid, "--allow-unsigned", args...)
+		fill(0, "Mirrored "+address+" "+version+"\n", append(args, "--allow-unsigned")...)
+	}
+	fill(0, "signed by ", add("2.0.0")...)
+	again := append(add("2.1.0"), "--allow-unsigned")
+	fill(exitNotAdmitted, "mirror trust "+address+" unsigned", again...)
+	fill(0, "The mirror now accepts versions of "+address+" without a signature.", "trust", address, "unsigned")
+	fill(0, "Mirrored "+address+" 2.1.0\n", again...)
+}
+
 // The policy's refusal has an exit code and a code of its own. An operator can
 // overrule the policy with a reason, which is recorded.
 func TestMirrorPolicyApplies(t *testing.T) {
