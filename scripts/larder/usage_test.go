@@ -78,15 +78,16 @@ func TestUsageOfStack(t *testing.T) {
 	env["LARDER_STORE"] = "stack:larder"
 	dir := t.TempDir()
 	writeFiles(t, dir, output("x"))
-	for _, version := range []string{"1.0.0", "1.1.0"} {
-		if out, err := withEnv(t, env, "publish", "module", dir, "acme/vpc/aws", version).CombinedOutput(); err != nil {
+	for _, version := range []string{"acme/vpc/aws 1.0.0", "acme/vpc/aws 1.1.0", "acme/dns/aws 1.0.0"} {
+		args := append([]string{"publish", "module", dir}, strings.Fields(version)...)
+		if out, err := withEnv(t, env, args...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
 	texts := golden.New(t)
 	for _, args := range [][]string{
 		{"usage"}, {"usage", "acme/vpc/aws", "1.0.0", "--since", "90d"}, {"usage", "acme/vpc/aws", "1.2.0"},
-		{"usage", "acme/vpc/azure"}, {"usage", "registry.example.com/acme/dns"},
+		{"usage", "acme/dns/aws"}, {"usage", "acme/vpc/azure"}, {"usage", "registry.example.com/acme/dns"},
 	} {
 		out, _ := withEnv(t, env, args...).CombinedOutput() // some fail
 		texts.Text(t, "$ larder "+quotedAll(args)+"\n"+steady(string(out)))
