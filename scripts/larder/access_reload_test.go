@@ -58,15 +58,17 @@ func TestAccessReload(t *testing.T) {
 	for _, stage := range []struct {
 		text, logged string
 		code         int
+		printed      []string
 		valid        string
 	}{
-		{settings, "", 0, "1"},
-		{strings.Replace(settings, `"rules"`, `"rule"`, 1), "cannot use the changed access settings", 0, "0"},
-		{`{}`, `change="issuer removed" issuer=` + j.url, exitFailed, "1"},
+		{settings, "", 0, nil, "1"},
+		{strings.Replace(settings, `"rules"`, `"rule"`, 1), "cannot use the changed access settings", 0, nil, "0"},
+		{`{}`, `change="issuer removed" issuer=` + j.url, exitFailed, []string{"401"}, "1"},
 	} {
 		write(stage.text)
 		s.log.waitFor(t, stage.logged)
-		job.run(t, stage.code, nil, "publish", "module", module, "acme/vpc/aws", "1.0.0", "--ci-identity", "--audience", audience)
+		job.run(t, stage.code, stage.printed,
+			"publish", "module", module, "acme/vpc/aws", "1.0.0", "--ci-identity", "--audience", audience)
 		if got := s.metric(t, "larder_access_file_valid"); got != stage.valid {
 			t.Errorf("%s: larder_access_file_valid is %s, want %s", stage.text, got, stage.valid)
 		}
