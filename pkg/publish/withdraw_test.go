@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -72,6 +73,7 @@ func (b backend) keys(t *testing.T) (all []string) {
 // can be completed.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
+	texts := golden.New(t)
 	onBoth(t, func(t *testing.T, empty func(*testing.T) backend) {
 		b := empty(t)
 		c, store := catalog.New(b.table), b.remover(t)
@@ -114,9 +116,7 @@ func TestWithdraw(t *testing.T) {
 		if remains.Removed != 1 {
 			t.Errorf("halfway: %d objects are removed, want 1", remains.Removed)
 		}
-		if registry.Hint(err) == "" {
-			t.Error("halfway: the error has no hint")
-		}
+		texts.Error(t, err)
 		if _, err := c.Modules.Get(t.Context(), address, one); !errors.Is(err, registry.ErrNotFound) || b.objects(t) != 5 {
 			t.Errorf("halfway: %v, %q", err, b.keys(t))
 		}
