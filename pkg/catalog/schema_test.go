@@ -106,6 +106,9 @@ func TestSchema(t *testing.T) {
 			texts.Error(t, err)
 		})
 	}
+	t.Run("older item", func(t *testing.T) {
+		texts.Error(t, catalog.CheckSchema(catalog.Key{Partition: vpc.Path(), Sort: "listing"}, 0))
+	})
 	if diff := cmp.Diff(before, rows(t, db)); diff != "" {
 		t.Errorf("the table changes: %s", diff)
 	}
