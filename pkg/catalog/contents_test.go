@@ -207,7 +207,7 @@ func TestSignedRecords(t *testing.T) {
 	table := &tabletest.Faulty{Table: sqlite}
 	c := catalog.New(table)
 	key := registry.SigningKey{ID: "A", Owner: "Acme", ASCIIArmor: "-----BEGIN PGP PUBLIC KEY BLOCK-----"}
-	for _, k := range []registry.SigningKey{key, {ID: "B"}} {
+	for _, k := range []registry.SigningKey{key, {ID: "B"}, {ID: "D"}} {
 		if _, err := c.AddSigningKey(t.Context(), "acme", k); err != nil {
 			t.Fatal(err)
 		}
@@ -229,6 +229,7 @@ func TestSignedRecords(t *testing.T) {
 		{"C", []string{"1.1.0"}, []string{"1.1.0"}, nil, nil},
 		{"A", []string{"1.0.0", "1.1.0"}, []string{"1.1.0"}, &key, registry.ErrCorrupt},
 		{"B", []string{"1.1.0"}, []string{"1.1.0"}, nil, registry.ErrCorrupt},
+		{"D", []string{"1.1.0"}, []string{"1.1.0"}, nil, registry.ErrCorrupt},
 		{"B", []string{"1.0.0", "1.1.0"}, []string{"1.1.0"}, nil, registry.ErrCorrupt},
 	} {
 		name := fmt.Sprintf("key %q and %v", test.id, test.ask)
