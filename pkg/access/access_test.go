@@ -210,6 +210,8 @@ func TestDecisionsAreCached(t *testing.T) {
 	store.err = nil
 	store.tokens[digest] = registry.Token{Name: "other", Scopes: []string{"read:**"}}
 	p.want(t, 200, path, "Bearer "+other)
+	// An invalid record is not the caller's mistake.
+	p.want(t, 500, path, "Bearer "+store.add("invalid", "read"))
 	// A clock that is set back does not extend a decision.
 	wall.Pass(-time.Hour)
 	delete(store.tokens, digest)
