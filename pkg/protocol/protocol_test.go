@@ -3,10 +3,12 @@ package protocol_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,10 +101,16 @@ func TestProviderListing(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	wrongSum := append(bytes.Clone(data[:len(data)-8]), make([]byte, 8)...)
-	for _, bad := range [][]byte{nil, []byte("{}"), data[:len(data)-1], wrongSum} {
+	twice := append(bytes.Clone(data), data...)
+	for _, bad := range [][]byte{nil, []byte("{}"), data[:len(data)-1], wrongSum, twice} {
 		if _, err := protocol.Decode[protocol.ProviderListing](bad); err == nil {
 			t.Errorf("Decode accepts %d bytes", len(bad))
 		}
+	}
+	tooLarge := binary.LittleEndian.AppendUint32(bytes.Clone(data[:len(data)-4]), 64<<20+1)
+	_, err = protocol.Decode[protocol.ProviderListing](tooLarge)
+	if want := "67108865 bytes, more than 67108864"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Decode of a document that is too large: %v, want an error with %q", err, want)
 	}
 }
 
