@@ -7,6 +7,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
+// ParseAddress recognizes the kind of an address by its form. Errors are
+// ErrInvalid.
 func ExampleParseAddress() {
 	for _, text := range []string{"acme/vpc/aws", "acme/cloud", "registry.opentofu.org/hashicorp/random", "acme"} {
 		switch a, err := registry.ParseAddress(text); a := a.(type) {
@@ -27,12 +29,13 @@ func ExampleParseAddress() {
 	// true
 }
 
+// A version may omit the minor and patch numbers. Errors are ErrInvalid.
 func ExampleParseVersion() {
 	v, err := registry.ParseVersion("1.2")
 	fmt.Println(v, err)
 	_, err = registry.ParseVersion("latest")
-	fmt.Println(err)
+	fmt.Println(errors.Is(err, registry.ErrInvalid))
 	// Output:
 	// 1.2.0 <nil>
-	// invalid version "latest": it is not a semantic version such as 1.4.0 or 2.0.0-rc.1
+	// true
 }
