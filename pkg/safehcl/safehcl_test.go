@@ -158,6 +158,9 @@ func TestHostile(t *testing.T) {
 				parse = parser.ParseJSON
 			}
 			source, begun := input.Make(size), time.Now()
+			if len(source) < size*3/4 || len(source) > size {
+				t.Errorf("%s: %d bytes, want almost %d", input.Name, len(source), size)
+			}
 			_, err := parse(t.Context(), "main.tf", source)
 			took := time.Since(begun)
 			slowest = max(slowest, took)
