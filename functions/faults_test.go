@@ -120,14 +120,14 @@ func (f *faulty) up(t *testing.T) {
 
 // begin begins a fault, for only one request if its name ends with "once". If the
 // fault is nil, nobody listens.
-func (f *faulty) begin(name string, met fault) {
+func (f *faulty) begin(name string, fault fault) {
 	switch {
-	case met == nil:
+	case fault == nil:
 		f.down()
 	case strings.HasSuffix(name, ", once"):
-		f.have(first(met))
+		f.have(first(fault))
 	default:
-		f.have(met)
+		f.have(fault)
 	}
 }
 
@@ -140,21 +140,21 @@ func (f *faulty) end(t *testing.T) {
 }
 
 // have applies a fault to every request. A nil fault forwards the requests.
-func (f *faulty) have(met fault) {
+func (f *faulty) have(fault fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fault = met
+	f.fault = fault
 }
 
 func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	met := f.fault
+	fault := f.fault
 	f.mu.Unlock()
-	if met == nil {
+	if fault == nil {
 		f.service.ServeHTTP(w, r)
 		return
 	}
-	met(w, r, f.service)
+	fault(w, r, f.service)
 }
 
 // refuses returns a fault that responds with a DynamoDB error.
@@ -171,9 +171,9 @@ func refuses(name string) fault {
 
 // first applies a fault only to the first request.
 func first(f fault) fault {
-	var met atomic.Bool
+	var applied atomic.Bool
 	return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
-		if met.Swap(true) {
+		if applied.Swap(true) {
 			service.ServeHTTP(w, r)
 			return
 		}
@@ -534,10 +534,11 @@ func (p published) env(table string) map[string]string {
 	return env
 }
 
-// tableFaults are faults of DynamoDB. Only the first reader meets each of them.
+// tableFaults are faults of DynamoDB. All readers have the first fault. Only the
+// first reader has the others.
 var tableFaults = []struct {
 	name  string
-	meets fault // nil: nobody listens
+	fault fault // nil: nobody listens
 	want  outcome
 }{
 	{"throttled", refuses("ThrottlingException"), unavailable("ThrottlingException")},
@@ -569,28 +570,31 @@ func faultsOfTheTable(t *testing.T) {
 	var rows []exchange
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for i, fault := range tableFaults {
-		meeting := readers
+	for i, f := range tableFaults {
+		affected := readers
 		if i > 0 {
-			meeting = readers[:1]
+			affected = readers[:1]
 		}
-		for _, r := range meeting {
+		for _, r := range affected {
 			known, unknown := p.token(t, "read:**"), p.token(t, "read:**")
 			before := before(t, p.dynamo.URL)
 			x := &examined{
 				t: t, f: start(t, r.function, p.env(before.URL)), secrets: []string{known, unknown}, mu: &mu, rows: &rows,
 			}
 			all.Go(func() {
-				x.sendRequest("", r.warm, request(t, "GET", r.warm, known, ""), fine) // from here on the token is known
-				token, met := known, fault.meets
+				warm := x.sendRequest("", r.warm, request(t, "GET", r.warm, known, ""), fine) // from here on the token is known
+				token, fault := known, f.fault
 				if r.token {
 					token = unknown
 				}
 				if r.only != "" {
-					met = only(r.only, met)
+					fault = only(r.only, fault)
 				}
-				before.begin(fault.name, met)
-				x.sendRequest(fault.name, cmp.Or(r.what, r.path), request(t, "GET", r.path, token, ""), fault.want)
+				before.begin(f.name, fault)
+				got := x.sendRequest(f.name, cmp.Or(r.what, r.path), request(t, "GET", r.path, token, ""), f.want)
+				if f.want == fine && got.Body != warm.Body {
+					t.Errorf("%s: body %s, want %s", f.name, got.Body, warm.Body)
+				}
 				before.end(t)
 				x.sendRequest("", r.path, request(t, "GET", r.path, token, ""), fine)
 			})
@@ -613,9 +617,9 @@ func half(a attributes) {
 	}
 }
 
-// hurt changes an item of the table, or deletes it if change is nil. It returns
+// damage changes an item of the table, or deletes it if change is nil. It returns
 // a function that restores the item.
-func (p published) hurt(t *testing.T, partition, sort string, change func(attributes)) (restore func()) {
+func (p published) damage(t *testing.T, partition, sort string, change func(attributes)) (restore func()) {
 	t.Helper()
 	client, table := ddb.NewFromConfig(awstest.Config(p.dynamo.URL)), "larder"
 	key := attributes{
@@ -644,8 +648,9 @@ func (p published) hurt(t *testing.T, partition, sort string, change func(attrib
 }
 
 // damagedItems tests that functions do not return damaged items, do not treat
-// them as missing, and name them in the log. Missing items are not found. Tests
-// of the catalog have each kind of damage.
+// them as missing, and name them in the log. A module without its listing or
+// record is not found. A mirrored version without its record has no archives.
+// Tests of pkg/catalog, its tables and pkg/protocol have more kinds of damage.
 func damagedItems(t *testing.T) {
 	p := publishAll(t)
 	token := p.token(t, "read:**")
@@ -687,7 +692,7 @@ func damagedItems(t *testing.T) {
 		{"missing record", "modules", archive, token, vpc.Path(), "version/1.0.0", nil, outcome{404, vpc.String()}},
 		{"missing record", "mirror", mirrored, token, far.Path(), "version/1.0.0", nil, fine}, // it has no archives
 	} {
-		restore := p.hurt(t, test.partition, test.sort, test.change)
+		restore := p.damage(t, test.partition, test.sort, test.change)
 		functions[test.function].sendRequest(test.name, test.path, request(t, "GET", test.path, test.token, ""), test.want)
 		restore()
 	}
@@ -795,7 +800,7 @@ const onTable, onBucket = "AWS_ENDPOINT_URL_DYNAMODB", "AWS_ENDPOINT_URL_S3"
 // the response to each step.
 var publishFaults = []struct {
 	name, service          string
-	meets                  fault // nil: nobody listens
+	fault                  fault // nil: nobody listens
 	begin, inspect, commit outcome
 }{
 	{"S3: access denied", onBucket, s3Says(403, "AccessDenied"), broken("403"), broken("403"), broken("AccessDenied")},
@@ -867,7 +872,7 @@ func faultsOfPublishing(t *testing.T) {
 				do := func(is int, name, path, body string) events.APIGatewayV2HTTPResponse {
 					e := request(t, "POST", path, token, body)
 					if is == step {
-						front.begin(f.name, f.meets)
+						front.begin(f.name, f.fault)
 						x.sendRequest(f.name, name, e, want)
 						front.end(t)
 						_, err := p.catalog.Modules.Listing(t.Context(), m)
