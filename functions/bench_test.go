@@ -243,8 +243,9 @@ func (p publishing) withCredentials(t *testing.T, dir string) (upload float64) {
 	return objects.upload.seconds()
 }
 
-// plainly only uploads zips, as many at once as the other ways.
-func (p publishing) plainly(t *testing.T, dir string) (upload float64) {
+// uploadOnly uploads zips, as many at once as the other ways, and publishes
+// nothing.
+func (p publishing) uploadOnly(t *testing.T, dir string) (upload float64) {
 	t.Helper()
 	defer p.clear(t)
 	release := p.prepared(t, dir)
@@ -269,9 +270,9 @@ func (p publishing) plainly(t *testing.T, dir string) (upload float64) {
 	return upload
 }
 
-// through publishes through the registry. It checks the memory of the function
+// withRegistry publishes through the registry. It checks the memory of the function
 // and of its children.
-func (p publishing) through(t *testing.T, dir string) (upload float64) {
+func (p publishing) withRegistry(t *testing.T, dir string) (upload float64) {
 	t.Helper()
 	const memory = publishMemory << 20
 	defer p.clear(t)
@@ -339,11 +340,11 @@ func TestPublishAPI(t *testing.T) {
 	p.env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = fmt.Sprint(publishMemory)
 	large := writeRelease(t, p.key, "1.0.0", map[string]int64{"linux_amd64": 500 * mb})
 	t.Logf("one zip of 500 MB")
-	p.through(t, large)
+	p.withRegistry(t, large)
 	t.Logf("the same; the function is killed in the inspection, and this is publishing again")
 	large = again(t, p.key, large, "1.0.1")
 	p.killed(t, large)
-	p.through(t, large)
+	p.withRegistry(t, large)
 	mixed := writeRelease(t, p.key, "1.0.0", map[string]int64{
 		"linux_amd64": 500 * mb, "linux_arm64": 64 * mb, "darwin_amd64": 64 * mb, "darwin_arm64": 64 * mb,
 		"windows_amd64": 64 * mb,
@@ -351,7 +352,7 @@ func TestPublishAPI(t *testing.T) {
 	toOperator, toUpload := make([]float64, runs), make([]float64, runs)
 	for run := range runs {
 		t.Logf("run %d, a zip of 500 MB and four of 64", run+1)
-		ways := []func(*testing.T, string) float64{p.withCredentials, p.through, p.plainly}
+		ways := []func(*testing.T, string) float64{p.withCredentials, p.withRegistry, p.uploadOnly}
 		took := make([]float64, len(ways))
 		for i := range ways {
 			at := (i + run) % len(ways) // they take turns at being first

@@ -174,7 +174,7 @@ func (k *killer) watch(t *testing.T, target string) string {
 	t.Helper()
 	proxy := proxyTo(t, target)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		kill := k.meets(r)
+		kill := k.kills(r)
 		if kill && !k.after {
 			k.f.Close()
 			return
@@ -191,10 +191,10 @@ func (k *killer) watch(t *testing.T, target string) string {
 	return server.URL
 }
 
-// meets counts the changes and the first reads of an archive. Changes are
-// requests of the function that are neither reads nor uploads by a presigned
-// URL.
-func (k *killer) meets(r *http.Request) bool {
+// kills counts the changes and the first reads of an archive, and reports whether
+// a request is the one at which the function is killed. Changes are requests of
+// the function that are neither reads nor uploads by a presigned URL.
+func (k *killer) kills(r *http.Request) bool {
 	change := strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems") ||
 		r.Header.Get("Authorization") != "" &&
 			(r.URL.Query().Has("tagging") && r.Method == http.MethodPut || r.Header.Get("Range") != "")
