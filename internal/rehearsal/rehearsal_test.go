@@ -158,10 +158,12 @@ func testUse(t *testing.T, d *deployment, stack *Stack) {
 	use := func(t *testing.T, name string, faults map[string]fault) error {
 		t.Helper()
 		broken := *stack
-		broken.Routes, broken.Functions = maps.Clone(stack.Routes), maps.Clone(stack.Functions)
-		modules := *stack.Functions["modules"]
-		modules.Environment, modules.Policies = maps.Clone(modules.Environment), slices.Clone(modules.Policies)
-		broken.Functions["modules"] = &modules
+		broken.Routes, broken.Functions = maps.Clone(stack.Routes), make(map[string]*StackFunction)
+		for name, f := range stack.Functions {
+			function := *f
+			function.Environment, function.Policies = maps.Clone(f.Environment), slices.Clone(f.Policies)
+			broken.Functions[name] = &function
+		}
 		for name, f := range faults {
 			if !f.do(&broken) {
 				t.Fatalf("the stack lacks what %q changes", name)
@@ -213,8 +215,9 @@ func replaced(policy func(*Stack) *string, old, now string) func(*Stack) bool {
 	}
 }
 
-func ofModules(s *Stack) *string  { return &s.Functions["modules"].Policies[0] }
-func ofOperator(s *Stack) *string { return &s.OperatorPolicy }
+func ofModules(s *Stack) *string    { return &s.Functions["modules"].Policies[0] }
+func ofOperator(s *Stack) *string   { return &s.OperatorPolicy }
+func ofWithdrawer(s *Stack) *string { return &s.WithdrawPolicy }
 
 // useFaults are faults that end the use of a stack.
 var useFaults = map[string]fault{
@@ -253,6 +256,10 @@ var lateFaults = map[string]fault{
 	"unneeded permission of the operator": {
 		replaced(ofOperator, `"dynamodb:DescribeTable"`, `"dynamodb:DescribeTable","dynamodb:ListTables"`),
 		"the operator's policy: statement InspectTable: no call needs action dynamodb:ListTables",
+	},
+	"unneeded permission of the withdrawer": {
+		replaced(ofWithdrawer, `"s3:DeleteObjectVersion"`, `["s3:DeleteObjectVersion","s3:GetObjectVersion"]`),
+		"the withdraw policy: statement RemoveArchives: no call needs action s3:GetObjectVersion",
 	},
 	"unneeded route": {
 		func(s *Stack) bool { s.Routes["ANY /v2"] = "modules"; return true }, "route ANY /v2: no request needs it",
