@@ -181,8 +181,8 @@ func testStackFaults(t *testing.T, d *deployment, stack *Stack, modules []byte) 
 	}
 }
 
-// faults returns one fault of each service, and of each thing that the rehearsal
-// itself emulates. Tests of pkg/stackdoctor have all faults.
+// faults returns faults of the bucket, the alarms and their subscribers, a
+// function, a route and the table. The tests of pkg/stackdoctor cover all faults.
 func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 	t.Helper()
 	ctx := t.Context()
