@@ -97,6 +97,23 @@ type setUp struct {
 	prepare func(preparation)
 }
 
+// dial connects to this machine, and refuses other hosts. It looks up nothing,
+// because the resolver has channels that bubbles cannot share.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if net.ParseIP(host) == nil {
+		err := &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(host, port))
+}
+
 func start(t *testing.T, s setUp) fixture {
 	t.Helper()
 	data, _, err := local.Create(t.Context(), t.TempDir())
@@ -130,6 +147,7 @@ func start(t *testing.T, s setUp) fixture {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	transport := server.Client().Transport.(*http.Transport).Clone()
+	transport.DialContext = dial
 	if trusted != nil {
 		transport.TLSClientConfig.RootCAs = trusted
 	}
