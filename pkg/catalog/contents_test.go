@@ -268,6 +268,14 @@ func TestContentsFaults(t *testing.T) {
 			got, err := c.Modules.Records(ctx, vpc, one)
 			return len(got), err
 		},
+		"listing": func(ctx context.Context, c *catalog.Catalog) (int, error) {
+			got, err := c.Modules.Listing(ctx, vpc)
+			return len(got), err
+		},
+		"record": func(ctx context.Context, c *catalog.Catalog) (int, error) {
+			_, err := c.Modules.Get(ctx, vpc, one)
+			return 0, err
+		},
 		"signed records": func(ctx context.Context, c *catalog.Catalog) (int, error) {
 			got, _, err := c.SignedRecords(ctx, inventory, "A", one)
 			return len(got), err
