@@ -23,13 +23,13 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/internal/testkit/patient"
+	"github.com/larder-registry/larder/internal/testkit/notimeout"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-func TestMain(m *testing.M) { patient.Run(m) }
+func TestMain(m *testing.M) { notimeout.Run(m) }
 
 // testIssuer is an issuer for which tests sign tokens.
 type testIssuer struct {
@@ -462,7 +462,7 @@ func TestWhereKeysAre(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := elsewhere(t, test.start, test.change, test.redirects)
 			control := access.New(parse(t, anySubject(s.URL)), &records{})
-			access.SetTransport(control, patient.Transport{RoundTripper: s.Client().Transport})
+			access.SetTransport(control, notimeout.Transport{RoundTripper: s.Client().Transport})
 			p := protect(control)
 			// The key is not published. If the keys are found, the token is
 			// rejected for that reason.

@@ -12,14 +12,14 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/internal/testkit/patient"
+	"github.com/larder-registry/larder/internal/testkit/notimeout"
 	"github.com/larder-registry/larder/pkg/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 const configuration = "/.well-known/openid-configuration"
 
-func TestMain(m *testing.M) { patient.Run(m) }
+func TestMain(m *testing.M) { notimeout.Run(m) }
 
 // testIssuer is an issuer whose documents a test changes.
 type testIssuer struct {
@@ -120,7 +120,10 @@ func TestWhereIssuersLead(t *testing.T) {
 			}
 			i.change, i.redirects = test.change, test.redirects
 			p := openid.NewProvider(i.URL)
-			p.Client.Transport = patient.Transport{RoundTripper: i.Client().Transport}
+			if p.Client.Timeout != 2*time.Second { // keys take two fetches, and clients wait for ten seconds in total
+				t.Errorf("a fetch may take %s", p.Client.Timeout)
+			}
+			p.Client.Transport = notimeout.Transport{RoundTripper: i.Client().Transport}
 			c, err := p.Configuration(t.Context())
 			if err == nil {
 				err = p.Get(t.Context(), "jwks_uri", c.Keys, &struct{}{})

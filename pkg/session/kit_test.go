@@ -25,7 +25,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/larder-registry/larder/internal/testkit/patient"
+	"github.com/larder-registry/larder/internal/testkit/notimeout"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -33,7 +33,7 @@ import (
 	"github.com/larder-registry/larder/pkg/session"
 )
 
-func TestMain(m *testing.M) { patient.Run(m) }
+func TestMain(m *testing.M) { notimeout.Run(m) }
 
 // issuer is an OpenID Connect provider with one person, who signs in at once.
 type issuer struct {

@@ -1,5 +1,5 @@
-// Package patient lets clients wait for the servers of a test on any machine.
-package patient
+// Package notimeout lets clients wait for the servers of a test on any machine.
+package notimeout
 
 import (
 	"context"
@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Transport ignores the timeouts of requests, which a slow machine would exceed.
+// Transport ignores that requests are canceled or exceed their timeouts, as they
+// would on a slow machine. Handlers must not wait for the end of their request.
 type Transport struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -19,8 +20,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(sent.WithContext(context.WithoutCancel(r.Context())))
 }
 
-// Run runs the tests of a package, whose clients have a patient
-// [http.DefaultTransport].
+// Run runs the tests of a package. [http.DefaultTransport] ignores timeouts.
 func Run(m *testing.M) {
 	http.DefaultTransport = Transport{http.DefaultTransport}
 	m.Run()
