@@ -10,9 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// ofUsers is silence before TestMain changes it.
+var ofUsers = silence
+
 // waiting prints one line after a while if there is no terminal.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
+	if ofUsers != time.Second {
+		t.Errorf("a command shows what it waits for after %s", ofUsers)
+	}
 	for name, test := range map[string]struct {
 		c     cli
 		takes time.Duration
