@@ -16,7 +16,7 @@ func Need(t *testing.T) {
 }
 
 // Each runs a test with each real client, and logs the missing ones. Under
-// scripts/test, OpenTofu must be present.
+// scripts/test --all, OpenTofu must be present.
 func Each(t *testing.T, test func(*testing.T, Client)) {
 	t.Helper()
 	found, missing := Find()

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// Required reports whether all programs that scripts/test builds must be
+// Required reports whether all programs that scripts/tools builds must be
 // present. Otherwise a test without its program is skipped.
 func Required() bool { return os.Getenv("LARDER_REQUIRE_CLIENTS") != "" }
 

@@ -28,7 +28,7 @@ type Server struct {
 }
 
 // ErrNotBuilt means that the S3 server has not been built.
-var ErrNotBuilt = errors.New("found no S3 server, which scripts/test builds")
+var ErrNotBuilt = errors.New("found no S3 server, which scripts/tools builds")
 
 // Start starts a server with one empty bucket, whose objects are files below
 // dir. If versioning is enabled, it stores versions. The caller closes the
@@ -74,7 +74,7 @@ func Start(ctx context.Context, dir, bucket string) (*Server, error) {
 }
 
 // ForTest starts an S3 server that stops with the test. If the server has not
-// been built, the test is skipped, or fails under scripts/test.
+// been built, the test is skipped, or fails under scripts/test --all.
 func ForTest(t *testing.T, bucket string) *Server {
 	t.Helper()
 	s, err := Start(t.Context(), t.TempDir(), bucket)
