@@ -21,7 +21,6 @@ const (
 	BudgetTime     = budgetTime
 	DefaultLease   = defaultLease
 	DocumentLease  = documentLease
-	OfferTime      = offerTime
 	MaxCopies      = maxCopies
 	NamespaceQueue = namespaceQueue
 	MaxIndex       = maxIndex

@@ -280,7 +280,8 @@ type setup struct {
 // stops while anything runs.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	// Signing keys are not younger, and the time until the nightly check is the same on each run.
+	// Signing keys are not younger. The time until the nightly check is always
+	// the same.
 	year, month, day := time.Now().Date()
 	begin := time.Date(year, month, day+1, 12, 0, 0, int(time.Second/2), time.Local) // leases end at whole seconds
 	synctest.Test(t, func(t *testing.T) {
