@@ -131,6 +131,8 @@ func (r rule) match(p string) bool {
 // ignore is a list of rules in order of increasing precedence.
 type ignore []rule
 
+// excludes reports whether a path is excluded, and returns the rule that
+// excludes it.
 func (rules ignore) excludes(p string, isDir bool) (rule, bool) {
 	var last rule
 	excluded := false

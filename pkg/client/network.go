@@ -208,6 +208,7 @@ func (c *Client) dialable() (transport *http.Transport, ok bool) {
 	return t, true
 }
 
+// confinedTo returns the confined client, which has connections of its own.
 func (c *Client) confinedTo(to confinement, transport *http.Transport) *Client {
 	c.confining.Lock()
 	defer c.confining.Unlock()

@@ -120,6 +120,8 @@ type Version struct {
 	CopiedFrom *registry.CopiedFrom
 }
 
+// sameContent reports whether two versions are known to be the same, and
+// whether that is known at all.
 func (v Version) sameContent(other Version) (same, known bool) {
 	switch {
 	case v.SHA256 != "" && v.SHA256 == other.SHA256:

@@ -104,6 +104,8 @@ func (h *Host) Versions(ctx context.Context, a registry.Address) (l Listing, err
 	return l, err
 }
 
+// lifecycle returns the withdrawn versions of an address of a Larder, and why all
+// versions are deprecated.
 func lifecycle(
 	ctx context.Context, from *metadataclient.Client, a registry.Address,
 ) (withdrawn []registry.Version, deprecated string, err error) {

@@ -177,6 +177,7 @@ func Init(ctx context.Context, dir string, from *Repository) (*Repository, error
 	return r, err
 }
 
+// quoted returns a path in a list of paths of git.
 func quoted(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
 }

@@ -221,7 +221,7 @@ func (s *store) adds(t testing.TB, o *origin, version string) {
 	}
 }
 
-// mirrors mirrors what is wanted.
+// mirrors mirrors the wanted versions.
 func (s *store) mirrors(t testing.TB, o *origin, want mirroring.Wanted) {
 	t.Helper()
 	if _, err := s.mirror(o).Add(t.Context(), want); err != nil {

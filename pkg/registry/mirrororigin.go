@@ -127,7 +127,7 @@ func (o *MirrorOrigin) See(published map[Version]time.Time, now time.Time) (chan
 		})
 		changed = changed || len(all) < len(o.Versions)
 	}
-	text := textOf(all)
+	text := textLength(all)
 	added = added[:max(0, min(len(added), maxSeen-len(all)))]
 	added = slices.DeleteFunc(added, func(v SeenVersion) bool {
 		length := len(v.Version.String())
@@ -175,7 +175,7 @@ func inSeconds(at time.Time) time.Time {
 
 func newest(a, b SeenVersion) int { return CompareVersions(b.Version, a.Version) }
 
-func textOf(all []SeenVersion) (length int) {
+func textLength(all []SeenVersion) (length int) {
 	for _, v := range all {
 		length += len(v.Version.String())
 	}
@@ -183,7 +183,7 @@ func textOf(all []SeenVersion) (length int) {
 }
 
 // fit reports whether versions fit into a [MirrorOrigin].
-func fit(all []SeenVersion) bool { return len(all) <= maxSeen && textOf(all) <= maxSeenText }
+func fit(all []SeenVersion) bool { return len(all) <= maxSeen && textLength(all) <= maxSeenText }
 
 // Seen returns the data about a version. ok reports whether the mirror has
 // seen it, or an operator has admitted it.

@@ -471,7 +471,7 @@ func compressed(t *testing.T, listing any) func([]byte) []byte {
 	return with(data)
 }
 
-// outcome has the findings of a corruption, and whether a repair mends it.
+// outcome has the findings of a corruption, and whether a repair corrects it.
 type outcome struct {
 	want   []string
 	mended bool

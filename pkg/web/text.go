@@ -94,6 +94,7 @@ func breakable(name string) template.HTML {
 
 var breaks = strings.NewReplacer("_", "_<wbr>", ".", ".<wbr>")
 
+// finished returns HTML that package render made at publish.
 func finished(text string) template.HTML { return template.HTML(text) } //nolint:gosec // package render is safe
 
 // date returns a day such as 2 Nov 2026, or an empty string for the zero time.

@@ -141,6 +141,7 @@ func (r *reader) variable(d declaration) variable {
 	return merged
 }
 
+// literal returns the value of a default, or cty.NilVal.
 func (r *reader) literal(expr hcl.Expression) cty.Value {
 	place := expr.Range()
 	if place.End.Byte-place.Start.Byte > maxDefault {

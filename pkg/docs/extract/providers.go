@@ -101,6 +101,8 @@ func providerOf(d declaration) string {
 	return name
 }
 
+// source returns the source of a provider as the documentation has it, and its
+// namespace, which is empty if clients reject the source.
 func source(p docs.ProviderDependency) (string, string) {
 	written := p.Source
 	switch {

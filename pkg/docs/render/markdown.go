@@ -214,6 +214,7 @@ func (w *walker) plain(n ast.Node) string {
 	return out.String()
 }
 
+// codeSpan returns the code in a text, as HTML and as text.
 func (w *walker) codeSpan(n *ast.CodeSpan) (source, text string) {
 	var out strings.Builder
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {

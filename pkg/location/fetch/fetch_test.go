@@ -121,7 +121,6 @@ func handle(t *testing.T, h http.HandlerFunc) string {
 	return path
 }
 
-// fetcher returns a fetcher for an origin that the operator named.
 // fetched fetches the folder at a location.
 func fetched(t *testing.T, l client.ModuleLocation) string {
 	t.Helper()
@@ -132,6 +131,7 @@ func fetched(t *testing.T, l client.ModuleLocation) string {
 	return dir
 }
 
+// fetcher returns a fetcher for an origin that the operator named.
 func fetcher(t *testing.T) *fetch.Fetcher {
 	t.Helper()
 	config := served.Client().Transport.(*http.Transport).TLSClientConfig //nolint:forcetypeassert // of httptest

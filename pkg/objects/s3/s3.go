@@ -159,6 +159,7 @@ func (s *Store) store(ctx context.Context, key string, body io.ReadSeeker, diges
 	}
 }
 
+// putOnce returns the request to store an object with a valid digest.
 func (s *Store) putOnce(key string, digest objects.Digest) *s3.PutObjectInput {
 	sum, _ := hex.DecodeString(digest.SHA256)
 	return &s3.PutObjectInput{

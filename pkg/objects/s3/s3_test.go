@@ -124,8 +124,8 @@ func onAWS() aws.Config {
 	return config
 }
 
-// query returns the query of a URL for signedKey, after checking the rest of
-// the URL, and that the query has nothing else than a signature and names.
+// query returns the query of a URL for signedKey. It checks the rest of the URL,
+// and that the query has only a signature and names.
 func query(t *testing.T, signed string, names ...string) url.Values {
 	t.Helper()
 	u, err := url.Parse(signed)
