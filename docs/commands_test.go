@@ -185,20 +185,14 @@ func installed(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("LEFT OUT: the commands of pages, because tests are short")
 	}
+	clients.OpenTofu(t)
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "larder"), "./scripts/larder")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	found, missing := clients.Find()
-	if len(found) == 0 || found[0].Name != "tofu" {
-		if programs.Required() {
-			t.Fatal(missing)
-		}
-		t.Skip("LEFT OUT:", missing)
-	}
-	for _, client := range found {
+	for _, client := range clients.Need(t) {
 		if err := os.Symlink(client.Path, filepath.Join(dir, client.Name)); err != nil {
 			t.Fatal(err)
 		}

@@ -36,10 +36,7 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 		t.Fatal(err)
 	}
 	t.Cleanup(moto.Close)
-	found, missing := clients.Find()
-	if len(found) == 0 {
-		t.Skip("LEFT OUT:", missing)
-	}
+	found := clients.Need(t)
 	checkout, err := programs.InCheckout(".")
 	if err != nil {
 		t.Fatal(err)

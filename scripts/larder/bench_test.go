@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
-	"github.com/larder-registry/larder/internal/testkit/programs"
 	"github.com/larder-registry/larder/pkg/access"
 )
 
@@ -90,13 +89,7 @@ func TestGibibyte(t *testing.T) {
 // take turns.
 func BenchmarkInit(b *testing.B) {
 	const most = 1.15 // times the time from the other server
-	found, missing := clients.Find()
-	if len(found) == 0 && programs.Required() {
-		b.Fatal(missing)
-	}
-	if len(found) == 0 {
-		b.Skip("LEFT OUT:", missing)
-	}
+	found := clients.Need(b)
 	data, key := newData(b), signingKey(b, "Ed25519")
 	publishModule(b, data, "acme/hello/null", "1.0.0", output("x"))
 	addKey(b, data, "acme", key)

@@ -30,7 +30,7 @@ type Client struct {
 }
 
 // Find returns the clients on this machine: OpenTofu if scripts/tools has built
-// it, and Terraform if it is on PATH. Short tests do not use Terraform. missing
+// it, then Terraform if it is on PATH. Short tests do not use Terraform. missing
 // has the reason for each missing client.
 func Find() (found []Client, missing []string) {
 	if path, err := programs.InCheckout(tofu); err == nil {

@@ -7,12 +7,33 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// Need skips a test if there is no client.
-func Need(t *testing.T) {
+// Need returns the clients on this machine. If there is none, it skips the test,
+// or fails it under scripts/test --all.
+func Need(t testing.TB) []Client {
 	t.Helper()
-	if found, missing := Find(); len(found) == 0 {
-		t.Skip("LEFT OUT:", missing)
+	found, missing := Find()
+	if len(found) == 0 {
+		leaveOut(t, missing)
 	}
+	return found
+}
+
+// OpenTofu is like [Need] for OpenTofu.
+func OpenTofu(t testing.TB) Client {
+	t.Helper()
+	found, missing := Find()
+	if len(found) == 0 || found[0].Name != "tofu" {
+		leaveOut(t, missing)
+	}
+	return found[0]
+}
+
+func leaveOut(t testing.TB, missing []string) {
+	t.Helper()
+	if programs.Required() {
+		t.Fatal(missing)
+	}
+	t.Skip("LEFT OUT:", missing)
 }
 
 // Each runs a test with each real client, and logs the missing ones. Under

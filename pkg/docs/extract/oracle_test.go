@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
-	"github.com/larder-registry/larder/internal/testkit/programs"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 )
@@ -81,22 +80,6 @@ type shown struct {
 //	resources.provisioners, depends_on     missing: they do not describe an interface
 //	outputs, module_calls: depends_on      missing for the same reason
 
-// tofu returns OpenTofu's program, or skips the test.
-func tofu(t *testing.T) string {
-	t.Helper()
-	found, missing := clients.Find()
-	for _, client := range found {
-		if client.Name == "tofu" {
-			return client.Path
-		}
-	}
-	if programs.Required() {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
-	return ""
-}
-
 // show writes a module to a folder, and returns what OpenTofu shows of it.
 func show(t *testing.T, tofu string, files map[string]string) shown {
 	t.Helper()
@@ -132,7 +115,7 @@ func show(t *testing.T, tofu string, files map[string]string) shown {
 // shows of them.
 func TestAgainstOpenTofu(t *testing.T) {
 	t.Parallel()
-	program := tofu(t)
+	program := clients.OpenTofu(t).Path
 	for _, test := range modules {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
