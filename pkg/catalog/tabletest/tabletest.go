@@ -294,6 +294,9 @@ func limits(t *testing.T, table catalog.Table) {
 
 func expiry(t *testing.T, table catalog.Table) {
 	past, future := time.Now().Add(-2*time.Second), time.Now().Add(time.Hour).Truncate(time.Second)
+	// An item expires at the beginning of the second of its expiry.
+	write(t, table, catalog.Change{Key: key("p", "now"), Data: []byte("x"), Expires: time.Now()})
+	absent(t, table, "p", "now")
 	write(t, table,
 		catalog.Change{Key: key("p", "gone"), Data: []byte("x"), Expires: past},
 		catalog.Change{Key: key("p", "here"), Data: []byte("x"), Expires: future})
