@@ -57,30 +57,30 @@ type rule struct {
 }
 
 var rules = []rule{
-	{"pkg/registry/core", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/registry/errs", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
-	{"pkg/regularfile", []string{"pkg/registry/core"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/monorepo", publishing("pkg/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
 	{"pkg/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{
-		"pkg/jsonfile", []string{"pkg/registry/core", "pkg/suggest"},
+		"pkg/jsonfile", []string{"pkg/registry/errs", "pkg/suggest"},
 		notInDiscovery("net/http", "log/slog", "github.com/aws/"),
 	},
 	{"pkg/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
-	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/core", "pkg/regularfile", "pkg/suggest"},
+	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/regularfile", "pkg/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/registry", []string{"pkg/registry/core"}, []string{"net/http", "database/sql", "github.com/aws/"}},
-	{"pkg/requestlog", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
-	{"pkg/httpapi", []string{"pkg/registry/core", "pkg/requestlog"}, notInDiscovery("github.com/aws/")},
-	{"pkg/discovery", []string{"pkg/registry/core", "pkg/httpapi", "pkg/openid"}, notInDiscovery("github.com/aws/")},
-	{"pkg/openid", []string{"pkg/registry/core"}, notInDiscovery("github.com/aws/")},
+	{"pkg/registry", []string{"pkg/registry/errs"}, []string{"net/http", "database/sql", "github.com/aws/"}},
+	{"pkg/requestlog", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
+	{"pkg/httpapi", []string{"pkg/registry/errs", "pkg/requestlog"}, notInDiscovery("github.com/aws/")},
+	{"pkg/discovery", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/openid"}, notInDiscovery("github.com/aws/")},
+	{"pkg/openid", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
 	{"pkg/protocol", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/modules", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/openid"}, []string{"github.com/aws/", "database/sql"}},
@@ -240,7 +240,7 @@ var rules = []rule{
 	},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
 	{
-		"pkg/signedcall", []string{"pkg/registry/core"},
+		"pkg/signedcall", []string{"pkg/registry/errs"},
 		notInDiscovery(sdk+"service", sdk+"config", sdk+"credentials", "github.com/aws/aws-lambda-go"),
 	},
 	{
@@ -257,13 +257,13 @@ var rules = []rule{
 	},
 	{"pkg/metrics", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{
-		"pkg/lambdahttp", []string{"pkg/registry/core", "pkg/httpapi", "pkg/metrics", "pkg/settings"},
+		"pkg/lambdahttp", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/metrics", "pkg/settings"},
 		notInDiscovery("github.com/aws/aws-sdk-go-v2"),
 	},
 	{
 		"functions/discovery",
 		[]string{
-			"pkg/registry/core", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics",
+			"pkg/registry/errs", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics",
 		},
 		notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...),
 	},
@@ -356,7 +356,7 @@ var rules = []rule{
 	},
 	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
 	{
-		testkit + "golden", []string{"pkg/registry", "pkg/registry/core"},
+		testkit + "golden", []string{"pkg/registry", "pkg/registry/errs"},
 		withoutEmulators("github.com/aws/", "net/http", "database/sql"),
 	},
 	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
@@ -391,7 +391,7 @@ const (
 	minidyn = "github.com/truora/minidyn"
 )
 
-// leaves link nothing of this project but pkg/registry/core and each other. Every
+// leaves link nothing of this project but pkg/registry/errs and each other. Every
 // package may link them.
 var leaves = []string{
 	"pkg/connerror", "pkg/docs", "pkg/ipclass", "pkg/jsonfile", "pkg/partition", "pkg/printable", "pkg/prompt",
@@ -593,7 +593,7 @@ func TestImports(t *testing.T) {
 		for _, dep := range p.Deps {
 			// A package that links pkg/registry also links its core. One that
 			// links pkg/httpapi also links the request log.
-			if dep == modulePath+"pkg/registry/core" && slices.Contains(rule.own, "pkg/registry") ||
+			if dep == modulePath+"pkg/registry/errs" && slices.Contains(rule.own, "pkg/registry") ||
 				dep == modulePath+"pkg/requestlog" && slices.Contains(rule.own, "pkg/httpapi") {
 				continue
 			}

@@ -21,7 +21,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // publishAPI is access control in front of a handler that stands for the
@@ -497,7 +497,7 @@ func TestCallersOfAnIssuer(t *testing.T) {
 			t.Errorf("%.20q and %.20q are one", test.sub, other)
 		}
 		ids[d.last.ID] = test.sub
-		if len(d.last.ID) != 68 || !core.IsPlain(d.last.ID) {
+		if len(d.last.ID) != 68 || !errs.IsPlain(d.last.ID) {
 			t.Error(d.last.ID)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
@@ -61,7 +61,7 @@ func (m Module) CheckCalls() error {
 			folders = append(folders, folder)
 		}
 	}
-	var problems core.Problems
+	var problems errs.Problems
 	called := make(map[string]bool)
 	for i := 0; i < len(folders); i++ {
 		for _, c := range m.Calls[folders[i]] {

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/safehcl"
 	"github.com/larder-registry/larder/pkg/secrets"
 )
@@ -227,7 +227,7 @@ func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) 
 	}
 	found := make(map[string][]Call)
 	var parser safehcl.Parser
-	var problems core.Problems
+	var problems errs.Problems
 	for _, name := range names {
 		// OpenTofu reads a .tofu file instead of the .tf file of the same name.
 		if _, hidden := configs[tofuTwin(name)]; hidden {

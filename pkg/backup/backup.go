@@ -26,7 +26,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -108,7 +108,7 @@ type Writer struct {
 func (w Writer) Write(ctx context.Context, path string) (m Manifest, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("cannot write the backup %s: %w", path, core.DiskFull(err))
+			err = fmt.Errorf("cannot write the backup %s: %w", path, errs.DiskFull(err))
 		}
 	}()
 	w.Progress = progress.Or(w.Progress)

@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -37,7 +37,7 @@ func restore(
 ) (m Manifest, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("cannot restore %s: %w", file, core.DiskFull(err))
+			err = fmt.Errorf("cannot restore %s: %w", file, errs.DiskFull(err))
 		}
 	}()
 	if dir, err = filepath.Abs(dir); err != nil {

@@ -31,7 +31,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 const (
@@ -300,7 +300,7 @@ func (s *Service) do(ctx context.Context, method, path string, body, into any, a
 	if a.status < 200 || a.status > 299 {
 		c := a.complaint()
 		if a.status == http.StatusConflict && a.header.Get("Retry-After") != "" {
-			c.code = core.Code(registry.ErrConflict) // proxies leave this header unchanged
+			c.code = errs.Code(registry.ErrConflict) // proxies leave this header unchanged
 			c.text = cmp.Or(c.text, "another request was faster")
 		}
 		return a.status, a.info.statusError(a.status, c)

@@ -20,7 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/connerror"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -147,7 +147,7 @@ func (a requestInfo) statusError(status int, c complaint) error {
 		kind, hint = registry.ErrNotFound, "Check the address and the version."
 	case http.StatusConflict, http.StatusPreconditionFailed:
 		kind, verb = registry.ErrExists, "rejected it"
-		if c.code == core.Code(registry.ErrConflict) {
+		if c.code == errs.Code(registry.ErrConflict) {
 			kind, hint = registry.ErrConflict, "Try again."
 		}
 	case http.StatusBadRequest:
@@ -157,11 +157,11 @@ func (a requestInfo) statusError(status int, c complaint) error {
 	case http.StatusTooManyRequests:
 		kind, hint = registry.ErrUnavailable, TryLater
 	default:
-		if status >= 500 && c.code == core.CodeCorrupt {
+		if status >= 500 && c.code == errs.CodeCorrupt {
 			kind = registry.ErrCorrupt
-		} else if status >= 500 && c.code == core.CodePermission {
+		} else if status >= 500 && c.code == errs.CodePermission {
 			kind, hint = fs.ErrPermission, "The registry's operator can run `larder verify`, which names the file."
-		} else if status == http.StatusServiceUnavailable && c.code == core.CodeIssuer {
+		} else if status == http.StatusServiceUnavailable && c.code == errs.CodeIssuer {
 			kind = registry.ErrUnavailable
 		} else if status >= 500 {
 			kind, hint = registry.ErrUnavailable, TryLater
@@ -173,10 +173,10 @@ func (a requestInfo) statusError(status int, c complaint) error {
 	}
 	text := cmp.Or(c.text, strings.ToLower(http.StatusText(status)), "an unknown status")
 	err := registry.Errorf(kind, "cannot %s: the %s %s: %s (%d)", a, who, verb, text, status)
-	if c.code == core.Code(registry.ErrWithdrawn) {
+	if c.code == errs.Code(registry.ErrWithdrawn) {
 		err = registry.Errorf(registry.ErrWithdrawn, "%w", err)
 	}
-	if c.code == core.CodeIssuer && status == http.StatusServiceUnavailable {
+	if c.code == errs.CodeIssuer && status == http.StatusServiceUnavailable {
 		err = registry.Errorf(registry.ErrIssuer, "%w", err)
 	}
 	if hint = cmp.Or(c.hint, hint); hint != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/opentofu/svchost"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 const (
@@ -175,7 +175,7 @@ func isAboutIssuer(response *http.Response) bool {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
 	peeked := &peekedBody{
 		Reader: io.MultiReader(bytes.NewReader(text), response.Body), Closer: response.Body,
-		isAboutIssuer: parseErrorBody(response.Header, text).Code == core.CodeIssuer,
+		isAboutIssuer: parseErrorBody(response.Header, text).Code == errs.CodeIssuer,
 	}
 	response.Body = peeked
 	return peeked.isAboutIssuer

@@ -18,7 +18,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/jsonfile"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -197,7 +197,7 @@ func (f File) Write(path string) error {
 		err = failed.Err
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write the contexts to %s: %w", path, core.DiskFull(err))
+		return fmt.Errorf("cannot write the contexts to %s: %w", path, errs.DiskFull(err))
 	}
 	return nil
 }

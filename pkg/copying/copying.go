@@ -25,7 +25,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
@@ -476,7 +476,7 @@ func (c *Copier) publish(ctx context.Context, j *job, from registry.CopiedFrom) 
 	}
 	dir, err := os.MkdirTemp("", "larder-copy-*")
 	if err != nil {
-		return core.DiskFull(err)
+		return errs.DiskFull(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	progress.Or(c.Progress).Step(fmt.Sprintf("fetching %s %s", j.Address, j.Version))

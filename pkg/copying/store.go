@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 )
 
@@ -239,12 +239,12 @@ var errDigest = fmt.Errorf("%w file: its bytes do not have the announced digest"
 func write(to, sha256 string, send func(io.Writer) error) (err error) {
 	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return core.DiskFull(err)
+		return errs.DiskFull(err)
 	}
-	defer func() { err = errors.Join(err, core.DiskFull(f.Close())) }()
+	defer func() { err = errors.Join(err, errs.DiskFull(f.Close())) }()
 	digest := newDigest()
 	if err := send(io.MultiWriter(f, digest)); err != nil {
-		return core.DiskFull(err)
+		return errs.DiskFull(err)
 	}
 	if sha256 != "" && digest.sum() != sha256 {
 		return errDigest

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 const (
@@ -208,7 +208,7 @@ func isDenied(body []byte) bool {
 	var failed struct {
 		Code string `json:"code"`
 	}
-	return json.Unmarshal(body, &failed) == nil && failed.Code == core.CodePermission
+	return json.Unmarshal(body, &failed) == nil && failed.Code == errs.CodePermission
 }
 
 // decode reads the JSON body of an answer. If that fails, it adds a step and

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/printable"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // maxExplanation bounds the text and the hint for a caller, in bytes.
@@ -36,8 +36,8 @@ func (e *explained) Unwrap() error { return e.cause }
 // in the query of a request. The text for a query describes nothing but the
 // query. Endpoints that read use it for nothing else, so that their errors
 // reveal nothing. A 401 always has its fixed
-// message. So does a failure of the registry, except core.ErrCorrupt and
-// core.ErrIssuer, which another attempt does not fix.
+// message. So does a failure of the registry, except errs.ErrCorrupt and
+// errs.ErrIssuer, which another attempt does not fix.
 func Explain(err error, text string) error {
 	return &explained{err, printable.Line(text, maxExplanation)}
 }
@@ -46,9 +46,9 @@ func Explain(err error, text string) error {
 func explains(err error, status int) bool {
 	switch status {
 	case http.StatusInternalServerError:
-		return errors.Is(err, core.ErrCorrupt)
+		return errors.Is(err, errs.ErrCorrupt)
 	case http.StatusServiceUnavailable:
-		return errors.Is(err, core.ErrIssuer)
+		return errors.Is(err, errs.ErrIssuer)
 	}
 	return status >= http.StatusBadRequest && status < http.StatusInternalServerError && status != http.StatusUnauthorized
 }

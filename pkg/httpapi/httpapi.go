@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/printable"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
@@ -209,7 +209,7 @@ func handle(mux *http.ServeMux, path string, h, others http.Handler) {
 	}
 }
 
-func notFound(w http.ResponseWriter, r *http.Request) { Error(w, r, core.ErrNotFound) }
+func notFound(w http.ResponseWriter, r *http.Request) { Error(w, r, errs.ErrNotFound) }
 
 var errMethod = errors.New("method not allowed")
 
@@ -226,17 +226,17 @@ var statuses = []struct {
 	status  int
 	message string
 }{
-	{core.ErrDiskFull, http.StatusInsufficientStorage, "the registry's disk is full"},
+	{errs.ErrDiskFull, http.StatusInsufficientStorage, "the registry's disk is full"},
 	{fs.ErrPermission, http.StatusInternalServerError, "permission denied for a file in the registry's folder"},
-	{core.ErrInvalid, http.StatusBadRequest, "malformed request"},
-	{core.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
-	{core.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},
-	{core.ErrForbidden, http.StatusForbidden, "forbidden"},
-	{core.ErrNotAdmitted, http.StatusForbidden, "not admitted"},
-	{core.ErrNotFound, http.StatusNotFound, "not found"},
-	{core.ErrExists, http.StatusConflict, "already exists"},
-	{core.ErrConflict, http.StatusConflict, "conflicting write, try again"},
-	{core.ErrUnavailable, http.StatusServiceUnavailable, "temporarily unavailable, try again"},
+	{errs.ErrInvalid, http.StatusBadRequest, "malformed request"},
+	{errs.ErrUnauthenticated, http.StatusUnauthorized, "authentication required"},
+	{errs.ErrBadCredential, http.StatusUnauthorized, "invalid credential"},
+	{errs.ErrForbidden, http.StatusForbidden, "forbidden"},
+	{errs.ErrNotAdmitted, http.StatusForbidden, "not admitted"},
+	{errs.ErrNotFound, http.StatusNotFound, "not found"},
+	{errs.ErrExists, http.StatusConflict, "already exists"},
+	{errs.ErrConflict, http.StatusConflict, "conflicting write, try again"},
+	{errs.ErrUnavailable, http.StatusServiceUnavailable, "temporarily unavailable, try again"},
 	{errMethod, http.StatusMethodNotAllowed, "method not allowed"},
 }
 
@@ -257,8 +257,8 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	requestlog.From(r.Context()).Err = err
 	status, body := answerTo(err)
 	switch {
-	case status == http.StatusServiceUnavailable && body.Code != core.CodeIssuer,
-		status == http.StatusConflict && errors.Is(err, core.ErrConflict):
+	case status == http.StatusServiceUnavailable && body.Code != errs.CodeIssuer,
+		status == http.StatusConflict && errors.Is(err, errs.ErrConflict):
 		// Clients wait for this time, without a limit of their own. The header
 		// also marks conflicts that may end.
 		w.Header().Set("Retry-After", "1")
@@ -270,12 +270,12 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 
 func answerTo(err error) (status int, body errorBody) {
 	status, body = http.StatusInternalServerError, errorBody{Errors: []string{"internal error"}, Code: codeInternal}
-	mapped := core.DiskFull(err)
+	mapped := errs.DiskFull(err)
 	for _, s := range statuses {
 		if errors.Is(mapped, s.err) {
 			// The code is that of the status, so that readers cannot
 			// distinguish a withdrawn version from one that never existed.
-			status, body.Errors[0], body.Code = s.status, s.message, cmp.Or(core.Code(s.err), codeMethod)
+			status, body.Errors[0], body.Code = s.status, s.message, cmp.Or(errs.Code(s.err), codeMethod)
 			break
 		}
 	}
@@ -283,14 +283,14 @@ func answerTo(err error) (status int, body errorBody) {
 	if !ok || !explains(err, status) {
 		return status, body
 	}
-	body.Errors[0], body.Hint = e.text, printable.Line(core.Hint(err), maxExplanation)
+	body.Errors[0], body.Hint = e.text, printable.Line(errs.Hint(err), maxExplanation)
 	switch {
 	case status == http.StatusInternalServerError:
-		body.Code = core.CodeCorrupt
+		body.Code = errs.CodeCorrupt
 	case status == http.StatusServiceUnavailable:
-		body.Code = core.CodeIssuer
-	case errors.Is(err, core.ErrWithdrawn):
-		body.Code = core.Code(core.ErrWithdrawn)
+		body.Code = errs.CodeIssuer
+	case errors.Is(err, errs.ErrWithdrawn):
+		body.Code = errs.Code(errs.ErrWithdrawn)
 	}
 	return status, body
 }
@@ -307,7 +307,7 @@ func StatusError(w http.ResponseWriter, status int) {
 //
 // Source: RFC 6750, section 3.
 func challenge(err error) string {
-	if errors.Is(err, core.ErrBadCredential) {
+	if errors.Is(err, errs.ErrBadCredential) {
 		return `Bearer realm="larder", error="invalid_token"`
 	}
 	return `Bearer realm="larder"`

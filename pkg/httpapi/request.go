@@ -13,12 +13,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/larder-registry/larder/pkg/printable"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // ReadJSON decodes the body of a request into `into`. The body must be one JSON
 // value of at most limit bytes, without unknown fields. Its type, if there is
-// one, must be application/json. Errors are core.ErrInvalid with an [Explain]
+// one, must be application/json. Errors are errs.ErrInvalid with an [Explain]
 // text for the caller. After an error, `into` may be partly set.
 func ReadJSON(r *http.Request, limit int64, into any) error {
 	for _, contentType := range r.Header.Values("Content-Type") {
@@ -62,7 +62,7 @@ func tooLong(limit int64) error {
 }
 
 func unreadable(cause error, text string) error {
-	err := fmt.Errorf("%w body", core.ErrInvalid)
+	err := fmt.Errorf("%w body", errs.ErrInvalid)
 	if cause != nil {
 		// It may quote the complete body.
 		err = fmt.Errorf("%w: %s", err, printable.Line(cause.Error(), 200))

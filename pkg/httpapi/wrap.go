@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
@@ -29,7 +29,7 @@ func Wrap(log *slog.Logger, next http.Handler, observers ...func(*requestlog.Ent
 		defer recoverPanic(response, r)
 		r = inDecodedForm(r)
 		if !plainPath(r.URL.Path) {
-			Error(response, r, fmt.Errorf("%w path", core.ErrInvalid))
+			Error(response, r, fmt.Errorf("%w path", errs.ErrInvalid))
 			return
 		}
 		next.ServeHTTP(response, r)
@@ -73,7 +73,7 @@ func recoverPanic(w *response, r *http.Request) {
 
 // plainPath reports whether a decoded path may belong to an endpoint.
 func plainPath(p string) bool {
-	if len(p) > maxPath || !strings.HasPrefix(p, "/") || !core.IsPlain(p) {
+	if len(p) > maxPath || !strings.HasPrefix(p, "/") || !errs.IsPlain(p) {
 		return false
 	}
 	clean := path.Clean(p)

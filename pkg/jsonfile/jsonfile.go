@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // File is the parsed text of a file that contains one JSON object.
@@ -43,7 +43,7 @@ type Fault struct {
 	Text   string
 }
 
-// Error is a fault with its line and column. It is [core.ErrInvalid].
+// Error is a fault with its line and column. It is [errs.ErrInvalid].
 type Error struct {
 	// Name is the name of the file. It is empty if the text is not from a file.
 	Name string
@@ -59,8 +59,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Name, e.Line, e.Column, e.Text)
 }
 
-// Unwrap returns [core.ErrInvalid].
-func (*Error) Unwrap() error { return core.ErrInvalid }
+// Unwrap returns [errs.ErrInvalid].
+func (*Error) Unwrap() error { return errs.ErrInvalid }
 
 // Parse parses the text of a file. The name appears in errors and can be empty.
 // Errors are of type [*Error].

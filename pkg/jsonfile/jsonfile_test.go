@@ -11,7 +11,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/jsonfile"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // word is a text of letters.
@@ -112,8 +112,8 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := read("pantry.json", test.text)
-			if !errors.Is(err, core.ErrInvalid) {
-				t.Fatalf("%v is not core.ErrInvalid", err)
+			if !errors.Is(err, errs.ErrInvalid) {
+				t.Fatalf("%v is not errs.ErrInvalid", err)
 			}
 			if want := fmt.Sprintf("pantry.json:%d:%d: ", test.line, test.column); !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%v, want the place %s", err, want)
@@ -172,8 +172,8 @@ func FuzzFile(f *testing.F) {
 		if !strings.HasPrefix(err.Error(), "a:") {
 			t.Errorf("%v, want an error with the name a", err)
 		}
-		if !errors.Is(err, core.ErrInvalid) {
-			t.Errorf("%v is not core.ErrInvalid", err)
+		if !errors.Is(err, errs.ErrInvalid) {
+			t.Errorf("%v is not errs.ErrInvalid", err)
 		}
 	})
 }

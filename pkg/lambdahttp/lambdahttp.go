@@ -35,7 +35,7 @@ import (
 	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -157,7 +157,7 @@ func body(event *events.APIGatewayV2HTTPRequest) (io.ReadCloser, int64) {
 	decoded, err := base64.StdEncoding.DecodeString(event.Body)
 	if err != nil {
 		// Only a handler that reads the body returns an error for it.
-		return unreadable{fmt.Errorf("%w body of an event: %w", core.ErrInvalid, err)}, -1
+		return unreadable{fmt.Errorf("%w body of an event: %w", errs.ErrInvalid, err)}, -1
 	}
 	return io.NopCloser(bytes.NewReader(decoded)), int64(len(decoded))
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/usage/daily"
 )
@@ -160,7 +160,7 @@ func open(ctx context.Context, dir string, adopt bool) (*Data, error) {
 
 // plain removes the name of the system call from a file error.
 func plain(dir string, err error) error {
-	if err = core.DiskFull(err); errors.Is(err, registry.ErrDiskFull) {
+	if err = errs.DiskFull(err); errors.Is(err, registry.ErrDiskFull) {
 		return err
 	}
 	failed, ok := errors.AsType[*fs.PathError](err)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -94,7 +94,7 @@ func denied(dir string, err error) error {
 	} else if !errors.Is(err, fs.ErrPermission) {
 		// SQLite does not report why it cannot open its files.
 		_, isMismatch := errors.AsType[*MismatchError](err)
-		if name = deniedDatabase(dir); name == "" || core.Code(err) != "" || isMismatch {
+		if name = deniedDatabase(dir); name == "" || errs.Code(err) != "" || isMismatch {
 			return err
 		}
 		err = registry.Errorf(fs.ErrPermission, "%s: permission denied", name)

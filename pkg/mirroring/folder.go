@@ -21,7 +21,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -385,7 +385,7 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 		}
 		a := version.Archives[name]
 		// Base does not change ".", ".." and "/", which are not file names.
-		if a.URL != filepath.Base(a.URL) || slices.Contains([]string{".", "..", "/"}, a.URL) || !core.IsPlain(a.URL) {
+		if a.URL != filepath.Base(a.URL) || slices.Contains([]string{".", "..", "/"}, a.URL) || !errs.IsPlain(a.URL) {
 			return nil, fmt.Errorf(
 				"%w folder: the url of %s must be the name of a file in the same folder, not %.200q", registry.ErrInvalid,
 				platform, a.URL)

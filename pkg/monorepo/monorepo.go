@@ -27,7 +27,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/safehcl"
 	"github.com/larder-registry/larder/pkg/secrets"
@@ -89,7 +89,7 @@ type block struct {
 // order of the file, and there is at least one. No tag names versions of two of
 // them.
 //
-// The error is a [*core.ProblemsError] of registry.ErrInvalid for an
+// The error is a [*errs.ProblemsError] of registry.ErrInvalid for an
 // invalid file. Otherwise it is the error of ctx.
 func Parse(ctx context.Context, name string, text []byte) ([]Module, error) {
 	p := parser{name: name}
@@ -165,7 +165,7 @@ func (p *parser) err() error {
 	slices.SortStableFunc(p.problems, func(a, b safehcl.Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	failed := &core.ProblemsError{What: "read " + p.name}
+	failed := &errs.ProblemsError{What: "read " + p.name}
 	for _, problem := range p.problems {
 		err := registry.Errorf(registry.ErrInvalid, "%w", &problem)
 		if problem.Hint != "" {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Store stores objects under keys. Keys are slash-separated paths without
@@ -147,7 +147,7 @@ const maxKey = 1000
 // CheckKey returns registry.ErrInvalid unless every backend can store and serve
 // the key. It must be a plain path without special parts or characters.
 func CheckKey(key string) error {
-	if !fs.ValidPath(key) || key == "." || len(key) > maxKey || !core.IsPlain(key) {
+	if !fs.ValidPath(key) || key == "." || len(key) > maxKey || !errs.IsPlain(key) {
 		return fmt.Errorf("%w object key %q", registry.ErrInvalid, key)
 	}
 	return nil

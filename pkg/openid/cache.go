@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 const (
@@ -88,11 +88,11 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%v: %s: %v", core.ErrUnavailable, e.What, e.Err)
+	return fmt.Sprintf("%v: %s: %v", errs.ErrUnavailable, e.What, e.Err)
 }
 
 // Unwrap returns registry.ErrUnavailable and the reason.
-func (e *MissingError) Unwrap() []error { return []error{core.ErrUnavailable, e.Err} }
+func (e *MissingError) Unwrap() []error { return []error{errs.ErrUnavailable, e.Err} }
 
 // Use calls suits with the cached value. If the value is not fresh or does not
 // suit, it fetches the value and calls suits once more. It returns the last

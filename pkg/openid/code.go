@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // CodeFlow logs people in with the client of [Login.Web], by OAuth's
@@ -104,7 +104,7 @@ type Tokens struct {
 
 // ErrCode means that the issuer rejects a code, because it has expired or was
 // already used. It is registry.ErrBadCredential.
-var ErrCode = fmt.Errorf("%w: the issuer rejects the code", core.ErrBadCredential)
+var ErrCode = fmt.Errorf("%w: the issuer rejects the code", errs.ErrBadCredential)
 
 // Exchange returns the tokens for a code. secret is the client's secret, which
 // is empty for a public client. The error is [ErrCode], or registry.ErrIssuer if

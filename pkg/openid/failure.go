@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/connerror"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // unusable is a failure that another attempt cannot fix.
 type unusable struct{ error }
 
-func (u unusable) Unwrap() []error { return []error{u.error, core.ErrIssuer} }
+func (u unusable) Unwrap() []error { return []error{u.error, errs.ErrIssuer} }
 
 func permanent(err error, hint string) error {
-	return core.WithHint(unusable{err}, "%s", hint)
+	return errs.WithHint(unusable{err}, "%s", hint)
 }
 
 // retries is about failed fetches, which [Cached] caches for the time in retry.
@@ -46,7 +46,7 @@ func failureWithin(err error, timeout time.Duration) error {
 		return permanent(errors.New(reason), trustHint(runtime.GOOS))
 	}
 	const network = "Check the issuer's URL, and whether this machine can reach it. " + retries
-	return core.WithHint(unavailable(err, kind, reason), "%s", network)
+	return errs.WithHint(unavailable(err, kind, reason), "%s", network)
 }
 
 // unavailable returns the error for a failure that another attempt may fix. Unlike
@@ -80,9 +80,9 @@ func statusError(response *http.Response) error {
 	err := fmt.Errorf("the response is %d %s", response.StatusCode, http.StatusText(response.StatusCode))
 	switch s := response.StatusCode; {
 	case s >= 500, s == http.StatusRequestTimeout, s == http.StatusTooManyRequests:
-		return core.WithHint(err, "Contact the issuer's operator if this continues. "+retries)
+		return errs.WithHint(err, "Contact the issuer's operator if this continues. "+retries)
 	}
-	return core.WithHint(err, "Check the issuer's URL in the access settings: "+
+	return errs.WithHint(err, "Check the issuer's URL in the access settings: "+
 		"its configuration must be at that URL followed by /.well-known/openid-configuration. "+
 		retries)
 }

@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Login configures how people log in with an issuer. It is the source of the
@@ -86,7 +86,7 @@ func ParseLogin(text string) (*Login, error) {
 		err = l.Complete()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w login: %w", core.ErrInvalid, err)
+		return nil, fmt.Errorf("%w login: %w", errs.ErrInvalid, err)
 	}
 	return l, nil
 }

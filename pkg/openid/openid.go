@@ -21,7 +21,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Provider reads the documents of an issuer. Create one with [NewProvider].
@@ -116,10 +116,10 @@ func (p *Provider) get(ctx context.Context, url string, v any) error {
 		return failure(err)
 	}
 	if len(body) > MaxDocument {
-		return core.WithHint(fmt.Errorf("the response has more than %d bytes", MaxDocument), operator)
+		return errs.WithHint(fmt.Errorf("the response has more than %d bytes", MaxDocument), operator)
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return core.WithHint(fmt.Errorf("the response is not the JSON document of an issuer: %w", err), operator)
+		return errs.WithHint(fmt.Errorf("the response is not the JSON document of an issuer: %w", err), operator)
 	}
 	return nil
 }

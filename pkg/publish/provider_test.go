@@ -25,7 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -299,7 +299,7 @@ func TestReleaseRefused(t *testing.T) {
 				t.Fatalf("got error %v, want ErrInvalid", err)
 			}
 			record(t, texts, err)
-			if all, ok := errors.AsType[*core.ProblemsError](err); !ok || len(all.Problems) != 1 {
+			if all, ok := errors.AsType[*errs.ProblemsError](err); !ok || len(all.Problems) != 1 {
 				t.Errorf("got error %v, want one problem", err)
 			}
 		})

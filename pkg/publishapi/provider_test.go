@@ -16,7 +16,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 func serve(t testing.TB, h http.Handler, method, path, body string) *httptest.ResponseRecorder {
@@ -208,7 +208,7 @@ func TestRejectedReleases(t *testing.T) {
 			if step != test.step {
 				t.Errorf("rejected at step %q, want %q", step, test.step)
 			}
-			if code, want := last.code(t), core.Code(registry.ErrInvalid); code != want {
+			if code, want := last.code(t), errs.Code(registry.ErrInvalid); code != want {
 				t.Errorf("code %q, want %q", code, want)
 			}
 			if !strings.Contains(last.text(), test.named) {

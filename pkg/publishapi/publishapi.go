@@ -39,7 +39,7 @@ import (
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/secrets"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -401,7 +401,7 @@ func (h *handler) check(a protocol.Announcement) error {
 				"%w file %.200q: it has %d bytes, but this registry accepts 1 to %d", registry.ErrInvalid, f.Name, f.Size,
 				h.limits.FileBytes,
 			)
-		case f.Name == "" || len(f.Name) > 250 || strings.ContainsAny(f.Name, `/\`) || !core.IsPlain(f.Name) ||
+		case f.Name == "" || len(f.Name) > 250 || strings.ContainsAny(f.Name, `/\`) || !errs.IsPlain(f.Name) ||
 			seen[f.Name]:
 			return fmt.Errorf(
 				"%w file name %.200q: a file needs a plain and unique name", registry.ErrInvalid, f.Name,

@@ -20,7 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // compare compares a response with a golden file, without the parts that vary.
@@ -267,7 +267,7 @@ func TestRejectedModules(t *testing.T) {
 			if step != "inspect vpc.tar.gz" {
 				t.Errorf("rejected at step %q, want the inspection", step)
 			}
-			if code, want := a.code(t), core.Code(registry.ErrInvalid); code != want {
+			if code, want := a.code(t), errs.Code(registry.ErrInvalid); code != want {
 				t.Errorf("code %q, want %q", code, want)
 			}
 			if !strings.HasPrefix(a.text(), "vpc.tar.gz: ") {
@@ -724,7 +724,7 @@ func TestTakenNamespace(t *testing.T) {
 	} {
 		t.Run(scope, func(t *testing.T) {
 			refused := d.send(t, d.token(t, scope), http.MethodPost, protocol.PublishPath+path+"/uploads", announce(vpc(t, 1)))
-			if code, want := refused.code(t), core.Code(registry.ErrInvalid); code != want {
+			if code, want := refused.code(t), errs.Code(registry.ErrInvalid); code != want {
 				t.Errorf("code %q, want %q", code, want)
 			}
 			refused.refused(t, texts, http.StatusBadRequest)

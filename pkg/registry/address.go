@@ -7,7 +7,7 @@ import (
 	regaddr "github.com/opentofu/registry-address/v2"
 	"github.com/opentofu/svchost"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // The forms of addresses, for errors.
@@ -59,7 +59,7 @@ func invalidAddress(s, form string, parts ...part) error {
 // something else, and "" otherwise.
 func otherThanAddress(s string) string {
 	if before, version, found := strings.Cut(s, "@"); found {
-		if _, err := ParseTag(version); err == nil && core.IsPlain(before) {
+		if _, err := ParseTag(version); err == nil && errs.IsPlain(before) {
 			return fmt.Sprintf("Pass the version as a separate argument: %s %s.", before, version)
 		}
 	}
@@ -110,7 +110,7 @@ func providerParts(namespace, kind string) []part {
 
 func isProviderPart(s string) bool {
 	as, err := regaddr.ParseProviderPart(s)
-	return err == nil && core.IsPlain(as)
+	return err == nil && errs.IsPlain(as)
 }
 
 func mirrorParts(hostname, rest string) []part {

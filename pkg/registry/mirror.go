@@ -9,7 +9,7 @@ import (
 	regaddr "github.com/opentofu/registry-address/v2"
 	"github.com/opentofu/svchost"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // MirrorProvider is the address of a provider of any registry:
@@ -42,7 +42,7 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 	}
 	// Only for punycode: ForDisplay changes some other letters, which clients
 	// do not.
-	if core.IsPlain(hostname) {
+	if errs.IsPlain(hostname) {
 		hostname = svchost.ForDisplay(hostname)
 	}
 	source, err := regaddr.ParseProviderSource(hostname + "/" + rest)
@@ -56,7 +56,7 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 		Hostname: string(source.Hostname),
 		Provider: Provider{Namespace: source.Namespace, Type: source.Type},
 	}
-	if !core.IsPlain(p.String()) {
+	if !errs.IsPlain(p.String()) {
 		return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
 	}
 	// The clients' parser accepts such a hostname and does not remove the dot. It

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	regaddr "github.com/opentofu/registry-address/v2"
 )
 
@@ -188,7 +188,7 @@ func FuzzParseMirrorProvider(f *testing.F) {
 		}
 		for property, ok := range map[string]bool{
 			"valid":           fs.ValidPath(p.Path()),
-			"plain":           core.IsPlain(p.Path()),
+			"plain":           errs.IsPlain(p.Path()),
 			"of four parts":   strings.Count(p.Path(), "/") == 3,
 			"lower-case only": p.String() == strings.ToLower(p.String()),
 		} {

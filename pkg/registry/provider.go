@@ -7,7 +7,7 @@ import (
 
 	regaddr "github.com/opentofu/registry-address/v2"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Provider is the address of a provider in this registry: NAMESPACE/TYPE, in
@@ -43,7 +43,7 @@ func ParseProvider(s string) (Provider, error) {
 	p := Provider{Namespace: source.Namespace, Type: source.Type}
 	// Clients send the address in their parser's form. Requiring that form here
 	// makes it impossible to mean another address.
-	if p.String() != s || p.Namespace == "-" || !core.IsPlain(s) {
+	if p.String() != s || p.Namespace == "-" || !errs.IsPlain(s) {
 		return Provider{}, invalidAddress(s, "it must have lower-case letters, digits and hyphens, as clients send it")
 	}
 	return p, nil

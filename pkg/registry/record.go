@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Record is the record of one version of a module, a provider or a mirrored
@@ -136,7 +136,7 @@ func validate[R Record](v R, path string, packages []ProviderPackage) error {
 func (f StoredFile) validate(prefix string) error {
 	rest, below := strings.CutPrefix(f.Object, prefix)
 	switch {
-	case !below || path.Clean(f.Object) != f.Object || !core.IsPlain(f.Object):
+	case !below || path.Clean(f.Object) != f.Object || !errs.IsPlain(f.Object):
 		return fmt.Errorf("its object %.300q does not belong to this version", f.Object)
 	case f.SHA256 == "" || !strings.Contains(rest, f.SHA256):
 		return fmt.Errorf("its object %s does not have the recorded sha256:%.80q", f.Object, f.SHA256)

@@ -5,36 +5,36 @@
 // accepts the same ones as their command lines.
 package registry
 
-import "github.com/larder-registry/larder/pkg/registry/core"
+import "github.com/larder-registry/larder/pkg/registry/errs"
 
 // The errors that packages wrap and pkg/httpapi turns into statuses. See
 // package core.
 var (
-	ErrInvalid         = core.ErrInvalid
-	ErrUnauthenticated = core.ErrUnauthenticated
-	ErrBadCredential   = core.ErrBadCredential
-	ErrForbidden       = core.ErrForbidden
-	ErrNotAdmitted     = core.ErrNotAdmitted
-	ErrNotFound        = core.ErrNotFound
-	ErrExists          = core.ErrExists
-	ErrWithdrawn       = core.ErrWithdrawn
-	ErrConflict        = core.ErrConflict
-	ErrCorrupt         = core.ErrCorrupt
-	ErrSchema          = core.ErrSchema
-	ErrUnavailable     = core.ErrUnavailable
-	ErrIssuer          = core.ErrIssuer
-	ErrDiskFull        = core.ErrDiskFull
+	ErrInvalid         = errs.ErrInvalid
+	ErrUnauthenticated = errs.ErrUnauthenticated
+	ErrBadCredential   = errs.ErrBadCredential
+	ErrForbidden       = errs.ErrForbidden
+	ErrNotAdmitted     = errs.ErrNotAdmitted
+	ErrNotFound        = errs.ErrNotFound
+	ErrExists          = errs.ErrExists
+	ErrWithdrawn       = errs.ErrWithdrawn
+	ErrConflict        = errs.ErrConflict
+	ErrCorrupt         = errs.ErrCorrupt
+	ErrSchema          = errs.ErrSchema
+	ErrUnavailable     = errs.ErrUnavailable
+	ErrIssuer          = errs.ErrIssuer
+	ErrDiskFull        = errs.ErrDiskFull
 )
 
-// Errorf is [core.Errorf].
+// Errorf is [errs.Errorf].
 func Errorf(kind error, format string, args ...any) error {
-	return core.Errorf(kind, format, args...)
+	return errs.Errorf(kind, format, args...)
 }
 
-// WithHint is [core.WithHint].
+// WithHint is [errs.WithHint].
 func WithHint(err error, format string, args ...any) error {
-	return core.WithHint(err, format, args...)
+	return errs.WithHint(err, format, args...)
 }
 
-// Hint is [core.Hint].
-func Hint(err error) string { return core.Hint(err) }
+// Hint is [errs.Hint].
+func Hint(err error) string { return errs.Hint(err) }

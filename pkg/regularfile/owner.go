@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Owner is the user who owns a file.
@@ -85,17 +85,17 @@ func Denied(dir, name string, err error) error {
 		denied.Owner, _ = OwnerOf(below)
 	}
 	on := "` on the registry's folder"
-	if core.IsPlain(dir) {
+	if errs.IsPlain(dir) {
 		on = " " + dir + "`"
 	}
 	me := Me()
 	switch {
 	case folder.UID != me.UID && folder.UID != 0: // a folder of root can be for a group, as a volume of Kubernetes
-		return core.WithHint(denied, "Run the command as %s, the owner of the folder.", folder)
+		return errs.WithHint(denied, "Run the command as %s, the owner of the folder.", folder)
 	case denied.Owner.UID == me.UID:
-		return core.WithHint(denied, "Run `chmod -R u+rwX%s.", on)
+		return errs.WithHint(denied, "Run `chmod -R u+rwX%s.", on)
 	}
 	to := cmp.Or(me.Name, strconv.Itoa(me.UID))
-	return core.WithHint(denied, "Another user ran a command on the registry's folder. "+
+	return errs.WithHint(denied, "Another user ran a command on the registry's folder. "+
 		"Stop the server, run `sudo chown -R %s%s, and start the server.", to, on)
 }

@@ -10,19 +10,19 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Open opens a file for reading. If the file is missing or not regular, the
-// error is [core.ErrInvalid]. For a missing file it is also [fs.ErrNotExist].
+// error is [errs.ErrInvalid]. For a missing file it is also [fs.ErrNotExist].
 // The error text names the file without its folder. The caller closes the file.
 func Open(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, core.Errorf(core.ErrInvalid, "cannot read %s: it is not a regular file", filepath.Base(path))
+		return nil, errs.Errorf(errs.ErrInvalid, "cannot read %s: it is not a regular file", filepath.Base(path))
 	}
 	if err != nil {
-		return nil, core.Errorf(core.ErrInvalid, "%w", Unreadable(filepath.Base(path), err))
+		return nil, errs.Errorf(errs.ErrInvalid, "%w", Unreadable(filepath.Base(path), err))
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -32,7 +32,7 @@ func Open(path string) (*os.File, error) {
 }
 
 // Read returns the content of a file that [Open] opens. If it has more than
-// limit bytes, the error is [core.ErrInvalid].
+// limit bytes, the error is [errs.ErrInvalid].
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, Unreadable(filepath.Base(path), err)
 	}
 	if int64(len(data)) > limit {
-		return nil, core.Errorf(core.ErrInvalid, "cannot read %s: it has more than %d bytes", filepath.Base(path), limit)
+		return nil, errs.Errorf(errs.ErrInvalid, "cannot read %s: it has more than %d bytes", filepath.Base(path), limit)
 	}
 	return data, nil
 }
@@ -55,7 +55,7 @@ func Unreadable(path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return core.Errorf(err, "cannot read %s: %s", path, Reason(err))
+	return errs.Errorf(err, "cannot read %s: %s", path, Reason(err))
 }
 
 // Unwritable is like [Unreadable], for a file or folder that cannot be written.
@@ -63,7 +63,7 @@ func Unwritable(path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return core.Errorf(err, "cannot write %s: %s", path, Reason(err))
+	return errs.Errorf(err, "cannot write %s: %s", path, Reason(err))
 }
 
 // Reason returns the reason why a file operation failed, in plain words. It

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	_, err := regularfile.Read(file, 4)
-	if !errors.Is(err, core.ErrInvalid) {
+	if !errors.Is(err, errs.ErrInvalid) {
 		t.Errorf("a file that is too long: %v", err)
 	}
 	golden.New(t).Error(t, err)
@@ -58,8 +58,8 @@ func TestOpenRejects(t *testing.T) {
 			if err == nil {
 				_ = f.Close()
 			}
-			if !errors.Is(err, core.ErrInvalid) {
-				t.Fatalf("%v is not core.ErrInvalid", err)
+			if !errors.Is(err, errs.ErrInvalid) {
+				t.Fatalf("%v is not errs.ErrInvalid", err)
 			}
 			if errors.Is(err, fs.ErrNotExist) != test.missing {
 				t.Errorf("%v is fs.ErrNotExist: %t, want %t", err, !test.missing, test.missing)
@@ -87,7 +87,7 @@ func TestReason(t *testing.T) {
 		"other":        &fs.PathError{Op: "read", Path: "/secret", Err: os.NewSyscallError("read", other)},
 		"EvalSymlinks": errors.New("EvalSymlinks: too many links"),
 		"without file": errors.New("it is too long"),
-		"wrapped":      fmt.Errorf("no source: %w", core.Errorf(fs.ErrNotExist, "it is gone")),
+		"wrapped":      fmt.Errorf("no source: %w", errs.Errorf(fs.ErrNotExist, "it is gone")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := regularfile.Reason(err)

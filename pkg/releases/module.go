@@ -15,7 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/secrets"
 )
@@ -86,7 +86,7 @@ type PreparedModule struct {
 func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
 
 // Module verifies and packs a module. It returns the problems of the module as
-// a [*core.ProblemsError]. The caller closes the result, and calls
+// a [*errs.ProblemsError]. The caller closes the result, and calls
 // [PreparedModule.CheckContent] before it publishes a new version.
 func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
 	if err := CheckNamespace(m.Address.Namespace); err != nil {
@@ -96,11 +96,11 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 }
 
 // CheckContent returns the secrets of the module, and the files without their
-// content, as a [*core.ProblemsError]. It returns nil if there are none, or if
+// content, as a [*errs.ProblemsError]. It returns nil if there are none, or if
 // the module is a copy. They make no difference if the same content is published
 // already.
 func (m *PreparedModule) CheckContent() error {
-	var problems core.Problems
+	var problems errs.Problems
 	for _, problem := range m.incomplete {
 		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, problem),
 			"Commit the files themselves, or name them in .terraformignore.")) // any error is ErrInvalid
@@ -140,7 +140,7 @@ func (p Preparer) CheckFolder(ctx context.Context, dir string, allowSecrets []st
 
 // module verifies and packs a module. what is the What of its problems.
 func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedModule, error) {
-	var problems core.Problems
+	var problems errs.Problems
 	_ = problems.Add(CheckDescription(m.Description)) // any error is ErrInvalid
 	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
 	if err != nil {

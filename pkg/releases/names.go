@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Names has the files of a provider's release, found by their names.
@@ -43,7 +43,7 @@ const maxPlatforms = 200
 
 // ParseNames finds the files of a release by their names, which must all have
 // the same version. It ignores other files. It returns all problems as a
-// [*core.ProblemsError]. If the names do not identify one version, it
+// [*errs.ProblemsError]. If the names do not identify one version, it
 // leaves Names.Sums empty.
 func ParseNames(providerType string, names []string) (Names, error) {
 	prefix := "terraform-provider-" + providerType + "_"
@@ -118,7 +118,7 @@ func ParseNames(providerType string, names []string) (Names, error) {
 		add(invalidRelease("it has %d platforms, and at most %d are allowed", len(found.Zips), maxPlatforms))
 	}
 	if len(problems) > 0 {
-		return found, &core.ProblemsError{Problems: problems}
+		return found, &errs.ProblemsError{Problems: problems}
 	}
 	return found, nil
 }

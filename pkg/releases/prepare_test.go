@@ -21,7 +21,7 @@ import (
 	"github.com/larder-registry/larder/pkg/archive"
 	documentation "github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -76,7 +76,7 @@ func TestCheckFolder(t *testing.T) {
 		t.Errorf("excluded (-want +got):\n%s", diff)
 	}
 	_, err = releases.Preparer{}.CheckFolder(t.Context(), invalid, nil)
-	problems, ok := errors.AsType[*core.ProblemsError](err)
+	problems, ok := errors.AsType[*errs.ProblemsError](err)
 	if !ok {
 		t.Fatalf("got error %v, want a ProblemsError", err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/archive"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -115,7 +115,7 @@ func TestProviderProblems(t *testing.T) {
 				has = namespaceKeys(t)
 			}
 			_, err := releases.Preparer{}.ProviderFor(t.Context(), provider(r), has, true)
-			all, ok := errors.AsType[*core.ProblemsError](err)
+			all, ok := errors.AsType[*errs.ProblemsError](err)
 			if !ok || !errors.Is(err, registry.ErrInvalid) {
 				t.Fatalf("got error %v, want a ProblemsError of ErrInvalid", err)
 			}
@@ -195,7 +195,7 @@ func TestProviderInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := releases.Preparer{}.Provider(ctx, provider(r))
-	if _, ok := errors.AsType[*core.ProblemsError](err); ok || !errors.Is(err, context.Canceled) {
+	if _, ok := errors.AsType[*errs.ProblemsError](err); ok || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -216,7 +216,7 @@ func TestModuleProblems(t *testing.T) {
 		}
 	}
 	_, err := releases.Preparer{}.Module(t.Context(), m)
-	all, ok := errors.AsType[*core.ProblemsError](err)
+	all, ok := errors.AsType[*errs.ProblemsError](err)
 	if !ok || !errors.Is(err, registry.ErrInvalid) {
 		t.Fatalf("got error %v, want a ProblemsError of ErrInvalid", err)
 	}
@@ -269,12 +269,12 @@ func TestPassphraseProblem(t *testing.T) {
 	m := provider(r)
 	m.SignKey = encryptedKey(t)
 	_, err := releases.Preparer{}.Provider(t.Context(), m)
-	if _, ok := errors.AsType[*core.ProblemsError](err); ok || !errors.Is(err, signing.ErrPassphrase) {
+	if _, ok := errors.AsType[*errs.ProblemsError](err); ok || !errors.Is(err, signing.ErrPassphrase) {
 		t.Errorf("nothing else is wrong: %v", err)
 	}
 	remove(t, r, "_manifest.json")
 	_, err = releases.Preparer{}.Provider(t.Context(), m)
-	if all, ok := errors.AsType[*core.ProblemsError](err); !ok || errors.Is(err, signing.ErrPassphrase) {
+	if all, ok := errors.AsType[*errs.ProblemsError](err); !ok || errors.Is(err, signing.ErrPassphrase) {
 		t.Errorf("the manifest is missing: %v", err)
 	} else {
 		recordProblems(t, golden.New(t), all.Problems, m.Dir)
@@ -296,7 +296,7 @@ func TestPassphraseOfAKeyOfNoUse(t *testing.T) {
 	texts := golden.New(t)
 	for _, keys := range [][]registry.SigningKey{nil, namespaceKeys(t)} {
 		_, err := releases.Preparer{}.ProviderFor(t.Context(), m, keys, true)
-		if all, ok := errors.AsType[*core.ProblemsError](err); !ok || errors.Is(err, signing.ErrPassphrase) {
+		if all, ok := errors.AsType[*errs.ProblemsError](err); !ok || errors.Is(err, signing.ErrPassphrase) {
 			t.Errorf("%d keys: %v", len(keys), err)
 		} else {
 			recordProblems(t, texts, all.Problems, m.Dir)

@@ -18,7 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/signing"
 )
@@ -75,7 +75,7 @@ type PreparedProvider struct {
 	names           Names
 	manifest        []byte // nil if there is none
 	sums, signature []byte // nil if they are missing or cannot be read
-	problems        core.Problems
+	problems        errs.Problems
 	// rejected has the names of the zips with problems.
 	rejected map[string]bool
 	// noManifest reports whether the problems include a missing or unreadable
@@ -84,7 +84,7 @@ type PreparedProvider struct {
 }
 
 // Provider verifies a release and signs it if m has a SignKey. It returns all
-// problems as a [*core.ProblemsError]. It does not check whether the
+// problems as a [*errs.ProblemsError]. It does not check whether the
 // signature is by a key of the namespace.
 func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, error) {
 	r, err := p.prepare(m)

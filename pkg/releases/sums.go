@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/signing"
 )
 
@@ -36,7 +36,7 @@ func DropManifest(listed map[string]string) {
 // CheckSums compares a SHA256SUMS with the files of a release. files and listed
 // are SHA256 sums by file name. manifest is the sum of the manifest, or empty
 // if there is none. CheckSums returns all problems as a
-// [*core.ProblemsError].
+// [*errs.ProblemsError].
 //
 // SHA256SUMS must list exactly the zips of the release. A listed manifest must
 // exist too, because the signature covers its protocols. Other listed files may
@@ -69,7 +69,7 @@ func CheckSums(files map[string]string, manifest string, listed map[string]strin
 	if len(problems) == 0 {
 		return nil
 	}
-	return &core.ProblemsError{Problems: problems}
+	return &errs.ProblemsError{Problems: problems}
 }
 
 func isZip(name string) bool { return strings.HasSuffix(name, ".zip") }

@@ -3,7 +3,7 @@ package requestlog
 import (
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 const (
@@ -57,7 +57,7 @@ func safeSegment(segment string, routed bool) string {
 	if cut, _ := findSecret(segment); cut >= 0 {
 		segment = segment[:cut]
 	}
-	if i := strings.IndexFunc(segment, func(r rune) bool { return !core.IsPlain(string(r)) }); i >= 0 {
+	if i := strings.IndexFunc(segment, func(r rune) bool { return !errs.IsPlain(string(r)) }); i >= 0 {
 		segment = segment[:i]
 	}
 	if strings.HasPrefix(segment, jwtPrefix) {

@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Entry is the log entry of one request. All fields are optional.
@@ -182,7 +182,7 @@ func (e *Entry) attrs(r *http.Request) []slog.Attr {
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error", redact(e.Err.Error())))
 	}
-	if hint := cmp.Or(e.Hint, core.Hint(e.Err)); hint != "" && e.Status >= http.StatusInternalServerError {
+	if hint := cmp.Or(e.Hint, errs.Hint(e.Err)); hint != "" && e.Status >= http.StatusInternalServerError {
 		attrs = append(attrs, slog.String("hint", redact(hint)))
 	}
 	if e.Stack != nil {

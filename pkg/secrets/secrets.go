@@ -17,7 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Finding is a secret in a file. It does not contain the secret.
@@ -35,10 +35,10 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d contains a secret (%s)", f.Path, f.Line, f.Kind)
 }
 
-// Check returns the findings as a [*core.ProblemsError] of
+// Check returns the findings as a [*errs.ProblemsError] of
 // registry.ErrInvalid, or nil if there are none.
 func Check(found []Finding) error {
-	var problems core.Problems
+	var problems errs.Problems
 	for _, f := range found {
 		// Any error is ErrInvalid.
 		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, f),

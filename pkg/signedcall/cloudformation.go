@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Stack is a stack of CloudFormation.
@@ -28,7 +28,7 @@ type Stack struct {
 }
 
 // DescribeStack returns the stack with a name or an ID. It returns
-// [core.ErrNotFound] if there is none. Only the ID finds a deleted stack.
+// [errs.ErrNotFound] if there is none. Only the ID finds a deleted stack.
 func DescribeStack(ctx context.Context, config aws.Config, name string) (Stack, error) {
 	var out struct {
 		Stacks []struct {
@@ -41,7 +41,7 @@ func DescribeStack(ctx context.Context, config aws.Config, name string) (Stack, 
 	// There is no special code for that.
 	missing := ok && failed.ErrorCode() == "ValidationError" && strings.Contains(failed.ErrorMessage(), "does not exist")
 	if missing || err == nil && len(out.Stacks) != 1 {
-		return Stack{}, fmt.Errorf("cannot find stack %s: %w", name, core.ErrNotFound)
+		return Stack{}, fmt.Errorf("cannot find stack %s: %w", name, errs.ErrNotFound)
 	}
 	if err != nil {
 		return Stack{}, err

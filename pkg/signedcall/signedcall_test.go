@@ -16,7 +16,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
@@ -275,7 +275,7 @@ func TestNoStack(t *testing.T) {
 	} {
 		config := to(func(*http.Request) (*http.Response, error) { return answer(test.status, test.body), nil })
 		_, err := signedcall.DescribeStack(t.Context(), config, "larder")
-		if err == nil || errors.Is(err, core.ErrNotFound) != test.want {
+		if err == nil || errors.Is(err, errs.ErrNotFound) != test.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Sum is a line of a SHA256SUMS file.
@@ -107,7 +107,7 @@ func parseSum(line string, crlf bool) (Sum, error) {
 			"Use the format of `sha256sum`, and sign the file again.")
 	}
 	reserved := name == "" || name == "." || name == ".."
-	if reserved || len(name) > maxFilename || strings.Contains(name, "/") || !core.IsPlain(name) {
+	if reserved || len(name) > maxFilename || strings.Contains(name, "/") || !errs.IsPlain(name) {
 		return Sum{}, registry.WithHint(
 			fmt.Errorf("%.80q is not a file name of letters, digits and . _ ~ + - without a folder", name),
 			"Run `sha256sum` within the folder, and sign the file again.")

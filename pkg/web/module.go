@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
@@ -222,7 +222,7 @@ func (m *moduleVersion) links(folders []docs.Folder) (links []folderLink) {
 // its name has characters that no request may have. A name that ends in .md would
 // be that of another page.
 func (m *moduleVersion) pathOfFolder(folder string) string {
-	if !core.IsPlain(folder) || strings.HasSuffix(folder, ".md") {
+	if !errs.IsPlain(folder) || strings.HasSuffix(folder, ".md") {
 		return ""
 	}
 	return m.Path + "/" + m.Number.String() + "/" + folder

@@ -23,7 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
@@ -335,7 +335,7 @@ func (c *cli) copyStore(ctx context.Context, p place, reporter *steps) (copying.
 	host := cmp.Or(s.host, p.name)
 	if s.host == "" && p.dir != "" {
 		host = "folder:" + strings.Map(func(r rune) rune {
-			if core.IsPlain(string(r)) {
+			if errs.IsPlain(string(r)) {
 				return r
 			}
 			return '_'

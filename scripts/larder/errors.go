@@ -17,7 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
@@ -64,7 +64,7 @@ type failure struct {
 // fail prints the error of a command and returns the exit code. It first prints
 // found, the partial result of the command, which may be nil.
 func (c *cli) fail(ctx context.Context, found view, cmd *cobra.Command, err error) int {
-	err = explainCredentials(ctx, core.DiskFull(explainInterrupt(ctx, err)))
+	err = explainCredentials(ctx, errs.DiskFull(explainInterrupt(ctx, err)))
 	f := failure{Error: err.Error(), Hint: c.hintOf(err), Problems: problemsOf(err)}
 	f.Code, f.ExitCode = classify(err)
 	if e, ok := errors.AsType[*releases.ExistsError](err); ok {
@@ -235,7 +235,7 @@ func isA[E error](err error) bool {
 }
 
 func classify(err error) (code string, exit int) {
-	code, exit = cmp.Or(core.Code(err), "failed"), exitFailed
+	code, exit = cmp.Or(errs.Code(err), "failed"), exitFailed
 	switch {
 	case errors.Is(err, registry.ErrInvalid):
 		exit = exitInvalid

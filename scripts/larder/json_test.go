@@ -35,7 +35,7 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // viewsOf are the views that each command returns.
@@ -480,7 +480,7 @@ func TestCodes(t *testing.T) {
 		usagef("x"), errInterrupted, errors.New("x"), uncheckedError{errors.New("x")}, breakingError{errors.New("x")},
 		&local.NoRegistryError{}, &local.MismatchError{}, &local.OwnerError{}, &publish.RemainsError{},
 	}
-	for _, err := range slices.AppendSeq(others, maps.Values(core.Codes())) {
+	for _, err := range slices.AppendSeq(others, maps.Values(errs.Codes())) {
 		if code, exit := classify(err); want[code] == "" {
 			want[code] = strconv.Itoa(exit)
 		}
@@ -489,7 +489,7 @@ func TestCodes(t *testing.T) {
 		t.Errorf("the table of docs/json.md (-want +got):\n%s", changed)
 	}
 	want = map[string]string{"method_not_allowed": "405", "internal": "500"} // defined only in package httpapi
-	for code, err := range core.Codes() {
+	for code, err := range errs.Codes() {
 		switch code {
 		case "withdrawn":
 			err = fmt.Errorf("%w: %w", registry.ErrExists, err)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/local"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
 
@@ -86,7 +86,7 @@ func runAt(ctx context.Context, now func() time.Time, args []string, stdout, std
 		return c.fail(ctx, c.result, cmd, err)
 	}
 	if err := cmp.Or(c.show(c.result, nil), out.err); err != nil {
-		return c.fail(ctx, nil, nil, fmt.Errorf("cannot print the result: %w", core.DiskFull(err)))
+		return c.fail(ctx, nil, nil, fmt.Errorf("cannot print the result: %w", errs.DiskFull(err)))
 	}
 	return 0
 }

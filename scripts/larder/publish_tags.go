@@ -18,7 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/terminal"
 )
@@ -370,7 +370,7 @@ func (v publishedTagsView) text(p page) {
 	}
 	p.println("%s: %s in %s", english.Plural(len(v.Versions), "version", "versions"), strings.Join(counts, ", "), v.to)
 	for i, ignored := range v.Ignored {
-		if i == core.ShownProblems {
+		if i == errs.ShownProblems {
 			p.println("  and %d more; --json lists them all", len(v.Ignored)-i)
 			break
 		}

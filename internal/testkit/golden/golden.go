@@ -16,7 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
@@ -82,7 +82,7 @@ func (g *Texts) Error(t testing.TB, err error, replace ...string) {
 	if hint := registry.Hint(err); hint != "" {
 		text += "hint: " + hint + "\n"
 	}
-	if code := core.Code(err); code != "" {
+	if code := errs.Code(err); code != "" {
 		text += "code: " + code + "\n"
 	}
 	g.Text(t, text, replace...)

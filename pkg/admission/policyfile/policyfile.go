@@ -42,7 +42,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/safehcl"
 	"github.com/larder-registry/larder/pkg/suggest"
 )
@@ -78,7 +78,7 @@ func (*Error) Unwrap() error { return registry.ErrInvalid }
 // the rules and the budget. The rules are in the order of the file, and there is
 // at least one. No rule hides a later one completely.
 //
-// The error is a [*core.ProblemsError] of [*Error] for an invalid file, in
+// The error is a [*errs.ProblemsError] of [*Error] for an invalid file, in
 // the order of the file. Otherwise it is the error of ctx. After a syntax
 // error, Parse looks for no further mistakes.
 func Parse(ctx context.Context, name string, text []byte) (registry.MirrorPolicy, error) {
@@ -92,7 +92,7 @@ func Parse(ctx context.Context, name string, text []byte) (registry.MirrorPolicy
 	slices.SortStableFunc(p.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	failed := &core.ProblemsError{What: "read the mirror policy"}
+	failed := &errs.ProblemsError{What: "read the mirror policy"}
 	for _, found := range p.problems {
 		var err error = found.Error
 		if found.hint != "" {

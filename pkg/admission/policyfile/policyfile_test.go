@@ -17,7 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/admission/policyfile"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 const policy = `# What we use.
@@ -346,7 +346,7 @@ var upstreams = map[string]string{
 
 // problems returns the problems of an error with their hints.
 func problems(err error) (found []string) {
-	all, ok := errors.AsType[*core.ProblemsError](err)
+	all, ok := errors.AsType[*errs.ProblemsError](err)
 	if !ok {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -258,5 +258,5 @@ func isFull(dir string) bool {
 		_, err = f.Write(make([]byte, 64<<10))
 		err = errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 	}
-	return errors.Is(core.DiskFull(err), registry.ErrDiskFull)
+	return errors.Is(errs.DiskFull(err), registry.ErrDiskFull)
 }

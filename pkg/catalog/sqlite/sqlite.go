@@ -28,7 +28,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Table is a [catalog.Table] in a file. A process can have only one Table of a
@@ -237,7 +237,7 @@ var errReadOnly = errors.New("the folder is read-only")
 func translate(err error, dir string) error {
 	failed, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
-		return core.DiskFull(err)
+		return errs.DiskFull(err)
 	}
 	switch failed.Code() & 0xff { // the primary code, without the details above it
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:

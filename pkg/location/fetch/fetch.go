@@ -29,7 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/location"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -213,7 +213,7 @@ func (f *Fetcher) unpack(
 ) (err error) {
 	packed, err := os.CreateTemp("", "larder-archive-*")
 	if err != nil {
-		return core.DiskFull(err)
+		return errs.DiskFull(err)
 	}
 	_ = os.Remove(packed.Name()) // Windows removes it below
 	defer func() {
@@ -221,7 +221,7 @@ func (f *Fetcher) unpack(
 		_ = os.Remove(packed.Name())
 	}()
 	if err := f.download(ctx, from, at, packed); err != nil {
-		return core.DiskFull(err)
+		return errs.DiskFull(err)
 	}
 	kind := at.Type
 	if kind == "" {
@@ -234,7 +234,7 @@ func (f *Fetcher) unpack(
 	defer root.Close()
 	u := unpacker{ctx: ctx, root: root}
 	if err := u.unpack(kind, packed); err != nil {
-		return fmt.Errorf("cannot unpack the archive of %s: %w", at.URL.Host, core.DiskFull(err))
+		return fmt.Errorf("cannot unpack the archive of %s: %w", at.URL.Host, errs.DiskFull(err))
 	}
 	return nil
 }

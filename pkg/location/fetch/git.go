@@ -29,7 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // gitTimeout bounds the time for one repository.
@@ -79,7 +79,7 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	defer p.close()
 	repository, err := os.MkdirTemp("", "larder-git-*")
 	if err != nil {
-		return core.DiskFull(err)
+		return errs.DiskFull(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(repository)) }()
 	_, end := progress.Or(f.Progress).Transfer("fetching "+shown(at.URL), 0)

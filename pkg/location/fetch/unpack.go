@@ -20,7 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // unpacker writes the entries of an archive below a root. The root refuses
@@ -80,7 +80,7 @@ func (u *unpacker) unpack(kind string, packed *os.File) error {
 // isLocal reports whether an error is of this machine's disk.
 func isLocal(err error) bool {
 	_, isPath := errors.AsType[*fs.PathError](err)
-	return isPath || errors.Is(core.DiskFull(err), registry.ErrDiskFull)
+	return isPath || errors.Is(errs.DiskFull(err), registry.ErrDiskFull)
 }
 
 func invalid(format string, args ...any) error {
@@ -244,7 +244,7 @@ func (u *unpacker) link(name, target string) error {
 // the fault of the disk, the entry leads out of the root or conflicts with
 // another one.
 func (u *unpacker) outside(name string, err error) error {
-	if err == nil || errors.Is(core.DiskFull(err), registry.ErrDiskFull) || errors.Is(err, fs.ErrPermission) {
+	if err == nil || errors.Is(errs.DiskFull(err), registry.ErrDiskFull) || errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return invalid("%s leads out of it, or conflicts with another entry", printable.Mark(name, 200))

@@ -34,7 +34,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
@@ -98,7 +98,7 @@ func Open(dir string) (*Store, error) {
 	}
 	s := &Store{root: root, swept: new(atomic.Int64)}
 	if err := s.prepare(); err != nil {
-		err = fmt.Errorf("cannot open the object store %s: %w", dir, core.DiskFull(err))
+		err = fmt.Errorf("cannot open the object store %s: %w", dir, errs.DiskFull(err))
 		return nil, errors.Join(err, root.Close())
 	}
 	return s, nil
@@ -228,7 +228,7 @@ func HasObjects(dir string, permanent bool) (bool, error) {
 // gets its name.
 func (s *Store) add(body io.Reader, digest objects.Digest, key string, prepare func(key string) error) (err error) {
 	name := path.Join(stored, key)
-	defer func() { err = s.denied(name, core.DiskFull(err)) }()
+	defer func() { err = s.denied(name, errs.DiskFull(err)) }()
 	if err := CheckRoom(s.root.Name(), digest.Size); err != nil {
 		if info, err := s.root.Lstat(name); err == nil && info.Mode().IsRegular() {
 			return fmt.Errorf("object %s: %w", key, registry.ErrExists)

@@ -22,7 +22,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/usage"
 )
@@ -242,7 +242,7 @@ func explain(do string, err error) error {
 	} else if errors.Is(err, sql.ErrNoRows) {
 		err = ErrDamaged
 	}
-	if full := core.DiskFull(err); errors.Is(full, registry.ErrDiskFull) {
+	if full := errs.DiskFull(err); errors.Is(full, registry.ErrDiskFull) {
 		err = registry.ErrDiskFull
 	}
 	err = registry.Errorf(err, "cannot %s %s: %s", do, Name, regularfile.Reason(err))

@@ -1,4 +1,4 @@
-package core_test
+package errs_test
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 func TestDiskFull(t *testing.T) {
@@ -29,11 +29,11 @@ func TestDiskFull(t *testing.T) {
 		"within":   {fmt.Errorf("packing: %w", &fs.PathError{Op: "open", Path: "/tmp/x", Err: quota}), true, "/tmp/x"},
 		"joined":   {errors.Join(other, os.NewSyscallError("fsync", full)), true, ""},
 		"no file":  {full, true, ""},
-		"sentinel": {fmt.Errorf("cannot commit: %w", core.ErrDiskFull), true, ""},
+		"sentinel": {fmt.Errorf("cannot commit: %w", errs.ErrDiskFull), true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := core.DiskFull(test.err)
-			if errors.Is(got, core.ErrDiskFull) != test.full {
+			got := errs.DiskFull(test.err)
+			if errors.Is(got, errs.ErrDiskFull) != test.full {
 				t.Errorf("ErrDiskFull: %t, want %t", !test.full, test.full)
 			}
 			if !test.full && !errors.Is(got, test.err) {

@@ -1,9 +1,9 @@
-package core_test
+package errs_test
 
 import (
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 func TestIsPlain(t *testing.T) {
@@ -13,7 +13,7 @@ func TestIsPlain(t *testing.T) {
 		"a b": false, "a%2Fb": false, "\u00e4": false, "a\x00": false,
 		"a:b": false, "a@b": false, "[": false, "`": false, "{": false,
 	} {
-		if got := core.IsPlain(path); got != want {
+		if got := errs.IsPlain(path); got != want {
 			t.Errorf("IsPlain(%q) = %t, want %t", path, got, want)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build !windows
 
-package core_test
+package errs_test
 
 import "syscall"
 

@@ -1,18 +1,18 @@
-package core_test
+package errs_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/registry/core"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 func TestProblems(t *testing.T) {
 	t.Parallel()
-	bad := func(name string) error { return fmt.Errorf("%w file %s", core.ErrInvalid, name) }
+	bad := func(name string) error { return fmt.Errorf("%w file %s", errs.ErrInvalid, name) }
 	errBroken := errors.New("the disk is broken")
-	var all core.Problems
+	var all errs.Problems
 	if err := all.Err("publish acme/note"); err != nil || all.Any() {
 		t.Errorf("without a problem: %v", err)
 	}
@@ -33,31 +33,31 @@ func TestProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	add(core.WithHint(bad("a"), "Replace %s.", "a"))
+	add(errs.WithHint(bad("a"), "Replace %s.", "a"))
 	check("cannot publish acme/note: invalid file a")
-	one := &core.ProblemsError{What: "publish acme/note", Problems: []error{bad("a")}}
+	one := &errs.ProblemsError{What: "publish acme/note", Problems: []error{bad("a")}}
 	if got, want := one.Summary(), "cannot publish acme/note: 1 problem"; got != want {
 		t.Errorf("summary %q, want %q", got, want)
 	}
-	add(&core.ProblemsError{Problems: []error{bad("b"), bad("c")}})
+	add(&errs.ProblemsError{Problems: []error{bad("b"), bad("c")}})
 	check("cannot publish acme/note: 3 problems: invalid file a; invalid file b; invalid file c")
 	err := all.Err("publish acme/note")
-	if !errors.Is(err, core.ErrInvalid) {
+	if !errors.Is(err, errs.ErrInvalid) {
 		t.Errorf("%v is not ErrInvalid", err)
 	}
-	if code := core.Code(err); code != "invalid" {
+	if code := errs.Code(err); code != "invalid" {
 		t.Errorf("code %q, want invalid", code)
 	}
-	if hint := core.Hint(err); hint != "Replace a." {
+	if hint := errs.Hint(err); hint != "Replace a." {
 		t.Errorf("hint %q, want %q", hint, "Replace a.")
 	}
 	for _, hint := range []string{"Sign it.", "Sign it.", "Replace a."} {
-		add(core.WithHint(bad("d"), "%s", hint))
+		add(errs.WithHint(bad("d"), "%s", hint))
 	}
-	if got := core.Hint(fmt.Errorf("here: %w", all.Err(""))); got != "Replace a. Sign it." {
+	if got := errs.Hint(fmt.Errorf("here: %w", all.Err(""))); got != "Replace a. Sign it." {
 		t.Errorf("hints: %q", got)
 	}
-	if got := core.Hint(core.WithHint(all.Err(""), "Start again.")); got != "Start again." {
+	if got := errs.Hint(errs.WithHint(all.Err(""), "Start again.")); got != "Start again." {
 		t.Errorf("the outermost hint: %q", got)
 	}
 	for i := range 6 {

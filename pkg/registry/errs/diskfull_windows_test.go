@@ -1,4 +1,4 @@
-package core_test
+package errs_test
 
 import "syscall"
 

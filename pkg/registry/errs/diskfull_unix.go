@@ -1,6 +1,6 @@
 //go:build !windows
 
-package core
+package errs
 
 import "syscall"
 

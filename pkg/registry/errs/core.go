@@ -1,11 +1,11 @@
-// Package core has the errors of all packages, and the characters of paths.
+// Package errs has the errors of all packages, and the characters of paths.
 // These are the parts of package registry that need no parser of addresses and
 // versions.
 //
 // Most packages use the errors, [Errorf], [WithHint] and [Hint] through package
 // registry. Programs that must be small and start fast use only this package.
 // They do without the clients' parsers and their Unicode tables.
-package core
+package errs
 
 import (
 	"errors"
