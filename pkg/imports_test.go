@@ -61,19 +61,19 @@ var rules = []rule{
 	{"pkg/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
-	{"pkg/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
+	{"pkg/text/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/text/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/monorepo", publishing("pkg/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
 	{"pkg/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/text/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{
-		"pkg/jsonfile", []string{"pkg/registry/errs", "pkg/suggest"},
+		"pkg/jsonfile", []string{"pkg/registry/errs", "pkg/text/suggest"},
 		notInDiscovery("net/http", "log/slog", "github.com/aws/"),
 	},
-	{"pkg/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
-	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/regularfile", "pkg/suggest"},
+	{"pkg/text/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
+	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/regularfile", "pkg/text/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/registry", []string{"pkg/registry/errs"}, []string{"net/http", "database/sql", "github.com/aws/"}},
@@ -394,8 +394,8 @@ const (
 // leaves link nothing of this project but pkg/registry/errs and each other. Every
 // package may link them.
 var leaves = []string{
-	"pkg/connerror", "pkg/docs", "pkg/ipclass", "pkg/jsonfile", "pkg/partition", "pkg/printable", "pkg/prompt",
-	"pkg/regularfile", "pkg/suggest", "pkg/ttlcache",
+	"pkg/connerror", "pkg/docs", "pkg/ipclass", "pkg/jsonfile", "pkg/partition", "pkg/text/printable", "pkg/text/prompt",
+	"pkg/regularfile", "pkg/text/suggest", "pkg/ttlcache",
 }
 
 // publishing returns the packages that both ends of the publish API link, and

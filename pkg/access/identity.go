@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Identity is a verified credential, without the credential itself. It can be

@@ -20,10 +20,10 @@ import (
 	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/regularfile"
 	"github.com/larder-registry/larder/pkg/safehcl"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // maxConfig bounds a configuration file, in bytes.

@@ -18,10 +18,10 @@ import (
 	"github.com/opentofu/svchost"
 
 	"github.com/larder-registry/larder/pkg/connerror"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // failed is an error of this package on its way through other packages, which

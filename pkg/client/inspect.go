@@ -9,7 +9,7 @@ import (
 
 	"github.com/opentofu/svchost"
 
-	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Credential is the credential for a host and its source.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // ModuleVersions returns the versions of a module, highest first. It skips the

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/ipclass"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // ErrRefusedAddress means that a confined client does not connect to an

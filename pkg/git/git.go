@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // maxOutput bounds the output of git, in bytes.

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Repository is a Git repository. Get one with [Open] or [Init].

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // maxExplanation bounds the text and the hint for a caller, in bytes.

@@ -17,9 +17,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/requestlog"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Values of Cache-Control.

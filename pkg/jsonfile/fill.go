@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
-	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
 // Fill stores a value in the variable that into points to, or returns the first

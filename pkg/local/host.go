@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/regularfile"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // hostFile contains the servers that serve a folder, or the last one that did.

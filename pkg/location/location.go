@@ -17,8 +17,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Location is where a module is: in an archive, or in a Git repository.

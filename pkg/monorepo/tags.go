@@ -4,8 +4,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // defaultPattern returns the pattern of the tags of a module in a folder.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // CopiedFrom describes where a version was copied from. The publisher of the

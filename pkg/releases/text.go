@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // The limits of texts about a version, in bytes. Clients print a deprecation at

@@ -15,9 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Finding is a secret in a file. It does not contain the secret.

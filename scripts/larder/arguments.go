@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
 // argument is an argument of a command, as in its usage line.

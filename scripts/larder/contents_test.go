@@ -18,7 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 // network is the documentation of a module with everything that a page can

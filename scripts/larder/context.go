@@ -14,7 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/contexts"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func (c *cli) contextCommand() *cobra.Command {

@@ -19,12 +19,12 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/location/fetch"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publishapi/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 // copyFlags are the flags of larder copy.

@@ -11,7 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/compare"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func (c *cli) diffCommand() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 	"unicode"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func shortTime(at string, width int) string {

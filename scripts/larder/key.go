@@ -16,8 +16,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/signing"
-	"github.com/larder-registry/larder/pkg/suggest"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/suggest"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func (c *cli) keyCommand() *cobra.Command {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/suggest"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/suggest"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func (c *cli) listCommand() *cobra.Command {

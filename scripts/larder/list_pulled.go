@@ -6,9 +6,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/larder-registry/larder/pkg/admission"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // pulled prints how clients make the mirror fetch versions that it lacks, and

@@ -11,7 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 // list lists a namespace, a hostname, an address, or everything if what is

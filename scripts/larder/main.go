@@ -23,7 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func main() {

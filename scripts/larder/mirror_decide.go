@@ -10,9 +10,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/mirroring"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 func (c *cli) mirrorAdmitCommand() *cobra.Command {

@@ -16,9 +16,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/admission/policyfile"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func (c *cli) mirrorPolicyCommand() *cobra.Command {

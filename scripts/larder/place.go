@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/contexts"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/larder-registry/larder/pkg/printable"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 // steps shows progress on standard error. A terminal gets one line, which stop

@@ -12,7 +12,7 @@ import (
 	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
 // readThroughRegistry is part of the help of commands that can read through a

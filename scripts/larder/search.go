@@ -9,7 +9,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func (c *cli) searchCommand() *cobra.Command {

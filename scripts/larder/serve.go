@@ -29,7 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage/daily"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/text/suggest"
 	"github.com/larder-registry/larder/pkg/usage"
 	"github.com/larder-registry/larder/pkg/usage/daily"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/monorepo"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // useTag sets the version of a module to the one that a tag of the checked out

@@ -15,8 +15,8 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/suggest"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/suggest"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func (c *cli) tokenCommand() *cobra.Command {

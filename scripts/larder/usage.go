@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage"
 )
 

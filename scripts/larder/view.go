@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 // view is the result of a command. With --json the command prints its fields.

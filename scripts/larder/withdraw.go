@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/larder-registry/larder/pkg/prompt"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/prompt"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/rehearsal"
 	"github.com/larder-registry/larder/internal/testkit/awstest"
-	"github.com/larder-registry/larder/pkg/prompt"
+	"github.com/larder-registry/larder/pkg/text/prompt"
 )
 
 const usage = "usage: scripts/rehearse [--moto | --destroy] [--aws [--throttle]] [--from COMMIT] [--restore] [--yes]; " +

@@ -40,11 +40,11 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/safehcl"
-	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
 // MaxText is the maximum size of a policy file in bytes. A policy is stored as

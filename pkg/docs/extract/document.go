@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/docs"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Document is the documentation of a module, ready to be stored.

@@ -26,10 +26,10 @@ import (
 
 	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/location"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // gitTimeout bounds the time for one repository.

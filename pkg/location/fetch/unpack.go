@@ -18,9 +18,9 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/objects"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // unpacker writes the entries of an archive below a root. The root refuses

@@ -25,11 +25,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/printable"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/releases"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 // Untrusted text cannot control the terminal, and stays in its cell.

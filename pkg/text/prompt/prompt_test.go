@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/prompt"
+	"github.com/larder-registry/larder/pkg/text/prompt"
 )
 
 func TestConfirm(t *testing.T) {

@@ -3,7 +3,7 @@ package suggest_test
 import (
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/suggest"
+	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
 // Nearest finds the intended word for a mistyped one, and nothing for other

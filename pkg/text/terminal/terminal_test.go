@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/larder-registry/larder/pkg/terminal"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func paint(cell string) terminal.Color {

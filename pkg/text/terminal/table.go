@@ -8,7 +8,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Column is one column of a table.

@@ -16,7 +16,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
-	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Output is the output of a command. If its width is zero, it is not a

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/printable"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 func TestReplacing(t *testing.T) {
