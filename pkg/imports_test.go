@@ -58,8 +58,8 @@ type rule struct {
 
 var rules = []rule{
 	{"pkg/registry/errs", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
-	{"pkg/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/network/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
+	{"pkg/network/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/text/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/text/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
@@ -394,7 +394,7 @@ const (
 // leaves link nothing of this project but pkg/registry/errs and each other. Every
 // package may link them.
 var leaves = []string{
-	"pkg/connerror", "pkg/docs", "pkg/ipclass", "pkg/jsonfile", "pkg/partition", "pkg/text/printable", "pkg/text/prompt",
+	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/jsonfile", "pkg/partition", "pkg/text/printable", "pkg/text/prompt",
 	"pkg/regularfile", "pkg/text/suggest", "pkg/ttlcache",
 }
 

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/connerror"
-	"github.com/larder-registry/larder/pkg/ipclass"
+	"github.com/larder-registry/larder/pkg/network/connerror"
+	"github.com/larder-registry/larder/pkg/network/ipclass"
 )
 
 // Backoff returns the wait after the first attempt.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/opentofu/svchost"
 
-	"github.com/larder-registry/larder/pkg/connerror"
+	"github.com/larder-registry/larder/pkg/network/connerror"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/regularfile"

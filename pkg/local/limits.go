@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/ipclass"
+	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

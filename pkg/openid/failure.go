@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/connerror"
+	"github.com/larder-registry/larder/pkg/network/connerror"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 

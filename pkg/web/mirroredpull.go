@@ -2,7 +2,7 @@ package web
 
 import (
 	"github.com/larder-registry/larder/pkg/admission"
-	"github.com/larder-registry/larder/pkg/ipclass"
+	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/ipclass"
+	"github.com/larder-registry/larder/pkg/network/ipclass"
 )
 
 func TestOf(t *testing.T) {

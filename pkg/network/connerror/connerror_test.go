@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/connerror"
+	"github.com/larder-registry/larder/pkg/network/connerror"
 )
 
 func TestExplain(t *testing.T) {
