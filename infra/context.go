@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/jsonfile"
+	"github.com/larder-registry/larder/pkg/files/jsonfile"
 )
 
 // The keys of CDK context that this app reads. All others belong to the CDK.

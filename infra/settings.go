@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
-	"github.com/larder-registry/larder/pkg/jsonfile"
+	"github.com/larder-registry/larder/pkg/files/jsonfile"
 	"github.com/larder-registry/larder/pkg/partition"
 	"github.com/larder-registry/larder/pkg/settings"
 )

@@ -63,17 +63,17 @@ var rules = []rule{
 	{"pkg/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/text/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/text/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
-	{"pkg/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
+	{"pkg/files/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/monorepo", publishing("pkg/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
 	{"pkg/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/text/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{
-		"pkg/jsonfile", []string{"pkg/registry/errs", "pkg/text/suggest"},
+		"pkg/files/jsonfile", []string{"pkg/registry/errs", "pkg/text/suggest"},
 		notInDiscovery("net/http", "log/slog", "github.com/aws/"),
 	},
 	{"pkg/text/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
-	{"pkg/contexts", []string{"pkg/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/regularfile", "pkg/text/suggest"},
+	{"pkg/contexts", []string{"pkg/files/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/files/regularfile", "pkg/text/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/registry", []string{"pkg/registry/errs"}, []string{"net/http", "database/sql", "github.com/aws/"}},
@@ -231,7 +231,7 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
 	},
 	{
-		"pkg/usage/daily", []string{"pkg/registry", "pkg/requestlog", "pkg/regularfile", "pkg/usage"},
+		"pkg/usage/daily", []string{"pkg/registry", "pkg/requestlog", "pkg/files/regularfile", "pkg/usage"},
 		[]string{"github.com/aws/", "github.com/spf13/"},
 	},
 	{
@@ -394,8 +394,8 @@ const (
 // leaves link nothing of this project but pkg/registry/errs and each other. Every
 // package may link them.
 var leaves = []string{
-	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/jsonfile", "pkg/partition", "pkg/text/printable", "pkg/text/prompt",
-	"pkg/regularfile", "pkg/text/suggest", "pkg/ttlcache",
+	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/files/jsonfile", "pkg/partition", "pkg/text/printable", "pkg/text/prompt",
+	"pkg/files/regularfile", "pkg/text/suggest", "pkg/ttlcache",
 }
 
 // publishing returns the packages that both ends of the publish API link, and

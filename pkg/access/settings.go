@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/jsonfile"
+	"github.com/larder-registry/larder/pkg/files/jsonfile"
 	"github.com/larder-registry/larder/pkg/openid"
 )
 

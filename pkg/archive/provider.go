@@ -23,9 +23,9 @@ import (
 
 	"github.com/klauspost/compress/flate"
 
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Provider is the result of [ReadProvider].

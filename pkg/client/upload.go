@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Upload is a file to upload to a URL that itself grants the permission.

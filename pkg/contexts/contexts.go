@@ -16,10 +16,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/jsonfile"
+	"github.com/larder-registry/larder/pkg/files/jsonfile"
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Context is a registry, given by its store or its URL.

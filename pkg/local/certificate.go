@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/regularfile"
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 )
 
 // The files in a registry's tls folder.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/regularfile"
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 )
 
 const (

@@ -31,11 +31,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // The names in the store's folder.

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/regularfile"
 )
 
 // Remove removes all objects below a prefix, staged or permanent. It returns
