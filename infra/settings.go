@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
 	"github.com/larder-registry/larder/pkg/files/jsonfile"
-	"github.com/larder-registry/larder/pkg/partition"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 

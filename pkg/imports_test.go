@@ -60,7 +60,7 @@ var rules = []rule{
 	{"pkg/registry/errs", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/network/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/network/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
+	{"pkg/cloud/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/text/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/text/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/files/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
@@ -194,7 +194,7 @@ var rules = []rule{
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/secrets",
 			"pkg/signing", "pkg/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/openid", "pkg/access",
-			"pkg/objects", "pkg/settings", "pkg/signedcall",
+			"pkg/objects", "pkg/settings", "pkg/cloud/signedcall",
 		},
 		[]string{
 			"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/",
@@ -235,12 +235,12 @@ var rules = []rule{
 		[]string{"github.com/aws/", "github.com/spf13/"},
 	},
 	{
-		"pkg/usage/insights", []string{"pkg/registry", "pkg/requestlog", "pkg/signedcall", "pkg/usage"},
+		"pkg/usage/insights", []string{"pkg/registry", "pkg/requestlog", "pkg/cloud/signedcall", "pkg/usage"},
 		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"},
 	},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
 	{
-		"pkg/signedcall", []string{"pkg/registry/errs"},
+		"pkg/cloud/signedcall", []string{"pkg/registry/errs"},
 		notInDiscovery(sdk+"service", sdk+"config", sdk+"credentials", "github.com/aws/aws-lambda-go"),
 	},
 	{
@@ -334,7 +334,7 @@ var rules = []rule{
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
 			"pkg/session", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics", "pkg/admission", "pkg/git",
-			"pkg/signedcall",
+			"pkg/cloud/signedcall",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
 	},
@@ -394,7 +394,7 @@ const (
 // leaves link nothing of this project but pkg/registry/errs and each other. Every
 // package may link them.
 var leaves = []string{
-	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/files/jsonfile", "pkg/partition", "pkg/text/printable", "pkg/text/prompt",
+	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/files/jsonfile", "pkg/cloud/partition", "pkg/text/printable", "pkg/text/prompt",
 	"pkg/files/regularfile", "pkg/text/suggest", "pkg/ttlcache",
 }
 

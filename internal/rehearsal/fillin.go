@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 
-	"github.com/larder-registry/larder/pkg/signedcall"
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 )
 
 // fillIn sets the properties of resources that moto's CloudFormation ignores.

@@ -14,9 +14,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
-	"github.com/larder-registry/larder/pkg/partition"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // The roles that operators assume. They exist while a stack is used.

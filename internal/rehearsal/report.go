@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/larder-registry/larder/pkg/partition"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
 )
 
 // report is what a rehearsal has found, for others to read. Its Markdown names

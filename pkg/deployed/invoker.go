@@ -21,7 +21,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
 
-	"github.com/larder-registry/larder/pkg/partition"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // accountLimits compares the account's limits with what the stack needs.

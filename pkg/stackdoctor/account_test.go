@@ -13,7 +13,7 @@ import (
 
 	"github.com/aws/smithy-go"
 
-	"github.com/larder-registry/larder/pkg/signedcall"
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 )
 
 // Do answers the requests to all services except DynamoDB and S3.

@@ -8,8 +8,8 @@ import (
 
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // alarms examines the alarms and their subscribers. A stack may have no alarms.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/signedcall"
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 )
 
 // api compares the throttle and the routes of the API with the stack's

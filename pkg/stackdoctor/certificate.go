@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // notice is how long before the expiry of a certificate a warning begins. ACM

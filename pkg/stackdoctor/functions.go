@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // deployLimit is longer than any deploy takes. A function that changed later

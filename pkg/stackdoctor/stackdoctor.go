@@ -16,10 +16,10 @@ import (
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/smithy-go"
 
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/doctor"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // Doctor defines which stack to examine.

@@ -9,8 +9,8 @@ import (
 
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 
-	"github.com/larder-registry/larder/pkg/partition"
-	"github.com/larder-registry/larder/pkg/signedcall"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 )
 
 // template is the deployed template of a stack.

@@ -23,8 +23,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
+	"github.com/larder-registry/larder/pkg/cloud/partition"
 	"github.com/larder-registry/larder/pkg/objects"
-	"github.com/larder-registry/larder/pkg/partition"
 )
 
 // Options are the options of [New].

@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/larder-registry/larder/pkg/partition"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
 )
 
 // Service is a service of AWS.

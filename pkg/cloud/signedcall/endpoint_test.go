@@ -10,7 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/larder-registry/larder/pkg/signedcall"
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 )
 
 // source is a source of the AWS SDK's configuration.

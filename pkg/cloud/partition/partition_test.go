@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	smithyendpoints "github.com/aws/smithy-go/endpoints"
 
-	"github.com/larder-registry/larder/pkg/partition"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
 )
 
 // regions has a region or more of each partition.

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/signedcall"
 )
 
 // call sends a request with a body.

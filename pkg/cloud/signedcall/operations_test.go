@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/larder-registry/larder/pkg/signedcall"
+	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 )
 
 // client answers requests instead of a service.
