@@ -77,8 +77,8 @@ var rules = []rule{
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/registry", []string{"pkg/registry/errs"}, []string{"net/http", "database/sql", "github.com/aws/"}},
-	{"pkg/requestlog", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
-	{"pkg/httpapi", []string{"pkg/registry/errs", "pkg/requestlog"}, notInDiscovery("github.com/aws/")},
+	{"pkg/httpapi/requestlog", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
+	{"pkg/httpapi", []string{"pkg/registry/errs", "pkg/httpapi/requestlog"}, notInDiscovery("github.com/aws/")},
 	{"pkg/discovery", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/openid"}, notInDiscovery("github.com/aws/")},
 	{"pkg/openid", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
 	{"pkg/protocol", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
@@ -155,7 +155,7 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql"},
 	},
 	{
-		"pkg/search", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/requestlog"},
+		"pkg/search", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/httpapi/requestlog"},
 		[]string{"github.com/aws/", "database/sql", "html/template"},
 	},
 	{"pkg/docs/stored", []string{"pkg/registry", "pkg/objects"}, []string{"net/http", "github.com/aws/", "database/sql"}},
@@ -227,15 +227,15 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
-		"pkg/usage", []string{"pkg/registry", "pkg/requestlog"},
+		"pkg/usage", []string{"pkg/registry", "pkg/httpapi/requestlog"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
 	},
 	{
-		"pkg/usage/daily", []string{"pkg/registry", "pkg/requestlog", "pkg/files/regularfile", "pkg/usage"},
+		"pkg/usage/daily", []string{"pkg/registry", "pkg/httpapi/requestlog", "pkg/files/regularfile", "pkg/usage"},
 		[]string{"github.com/aws/", "github.com/spf13/"},
 	},
 	{
-		"pkg/usage/insights", []string{"pkg/registry", "pkg/requestlog", "pkg/cloud/signedcall", "pkg/usage"},
+		"pkg/usage/insights", []string{"pkg/registry", "pkg/httpapi/requestlog", "pkg/cloud/signedcall", "pkg/usage"},
 		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"},
 	},
 	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
@@ -319,13 +319,13 @@ var rules = []rule{
 		"pkg/copying",
 		publishing(
 			"pkg/client", "pkg/publish", "pkg/catalog", "pkg/objects", "pkg/inspection", "pkg/publishapi/publishclient",
-			"pkg/metadata/metadataclient", "pkg/requestlog",
+			"pkg/metadata/metadataclient", "pkg/httpapi/requestlog",
 		),
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
 		"pkg/metadata/metadataclient",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/requestlog"},
+		[]string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/httpapi/requestlog"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
@@ -594,7 +594,7 @@ func TestImports(t *testing.T) {
 			// A package that links pkg/registry also links its core. One that
 			// links pkg/httpapi also links the request log.
 			if dep == modulePath+"pkg/registry/errs" && slices.Contains(rule.own, "pkg/registry") ||
-				dep == modulePath+"pkg/requestlog" && slices.Contains(rule.own, "pkg/httpapi") {
+				dep == modulePath+"pkg/httpapi/requestlog" && slices.Contains(rule.own, "pkg/httpapi") {
 				continue
 			}
 			own, ok := strings.CutPrefix(dep, modulePath)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
-	"github.com/larder-registry/larder/pkg/requestlog"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 )
 
 // reader is a caller who may read some resources.

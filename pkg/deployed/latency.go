@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/larder-registry/larder/pkg/requestlog"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 )
 
 // measuredClient adds the time until each response begins to the log entry of

@@ -15,8 +15,8 @@ import (
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/openid"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Document maps service identifiers, such as modules.v1, to the paths of their

@@ -9,8 +9,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // maxPath bounds a path, in bytes. The longest valid path has three names of 64

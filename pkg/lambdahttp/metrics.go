@@ -4,8 +4,8 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/metrics"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Count returns an observer that counts each request in a CloudWatch namespace,

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Worker fetches providers from origins. Its results are in [Pulled].

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 var vpc = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}

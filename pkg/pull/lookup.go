@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/requestlog"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 )
 
 // The limits of a process. Many readers can make it look up many providers at

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/ttlcache"
 )
 

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // MaxRows is the maximum number of rows of a report.

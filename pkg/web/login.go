@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 	"github.com/larder-registry/larder/pkg/session"
 )
 

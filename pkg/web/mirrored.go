@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // mirroredEdition is a version of a mirrored provider, with what the mirror has

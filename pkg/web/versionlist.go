@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // versionsPerPage is the number of versions on one page. Their records are one

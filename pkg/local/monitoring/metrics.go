@@ -19,8 +19,8 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/local"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // Metrics are the metrics of one server. Create them with [New].

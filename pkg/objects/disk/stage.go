@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/requestlog"
 )
 
 // A staged object has a marker, which is a file with its key in the folder
