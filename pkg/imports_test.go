@@ -79,13 +79,13 @@ var rules = []rule{
 	{"pkg/registry", []string{"pkg/registry/errs"}, []string{"net/http", "database/sql", "github.com/aws/"}},
 	{"pkg/httpapi/requestlog", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
 	{"pkg/httpapi", []string{"pkg/registry/errs", "pkg/httpapi/requestlog"}, notInDiscovery("github.com/aws/")},
-	{"pkg/discovery", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/openid"}, notInDiscovery("github.com/aws/")},
-	{"pkg/openid", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
+	{"pkg/discovery", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/access/openid"}, notInDiscovery("github.com/aws/")},
+	{"pkg/access/openid", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
 	{"pkg/protocol", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/modules", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/openid"}, []string{"github.com/aws/", "database/sql"}},
+	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/access/openid"}, []string{"github.com/aws/", "database/sql"}},
 	{
-		"pkg/session", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/openid", "pkg/access", "pkg/catalog"},
+		"pkg/session", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access/openid", "pkg/access", "pkg/catalog"},
 		[]string{"github.com/aws/", "database/sql", "html/template"},
 	},
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
@@ -162,7 +162,7 @@ var rules = []rule{
 	{
 		"pkg/metadata",
 		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects",
+			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects",
 			"pkg/docs/stored", "pkg/search", "pkg/admission",
 		},
 		[]string{
@@ -172,7 +172,7 @@ var rules = []rule{
 	{
 		"pkg/web",
 		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects",
+			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects",
 			"pkg/docs/stored", "pkg/docs/compare", "pkg/search", "pkg/session", "pkg/admission",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark"},
@@ -193,7 +193,7 @@ var rules = []rule{
 		"pkg/stackdoctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/secrets",
-			"pkg/signing", "pkg/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/openid", "pkg/access",
+			"pkg/signing", "pkg/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
 			"pkg/objects", "pkg/settings", "pkg/cloud/signedcall",
 		},
 		[]string{
@@ -263,7 +263,7 @@ var rules = []rule{
 	{
 		"functions/discovery",
 		[]string{
-			"pkg/registry/errs", "pkg/httpapi", "pkg/discovery", "pkg/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics",
+			"pkg/registry/errs", "pkg/httpapi", "pkg/discovery", "pkg/access/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics",
 		},
 		notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...),
 	},
@@ -301,7 +301,7 @@ var rules = []rule{
 	{
 		"pkg/publishapi",
 		publishing(
-			"pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/openid", "pkg/catalog", "pkg/objects", "pkg/discovery",
+			"pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects", "pkg/discovery",
 			"pkg/settings",
 		),
 		[]string{"github.com/aws/", "database/sql"},
@@ -333,7 +333,7 @@ var rules = []rule{
 		publishing(
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
-			"pkg/session", "pkg/access", "pkg/openid", "pkg/settings", "pkg/metrics", "pkg/admission", "pkg/git",
+			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/metrics", "pkg/admission", "pkg/git",
 			"pkg/cloud/signedcall",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
@@ -412,7 +412,7 @@ func publishing(more ...string) []string {
 func onDeployed(more ...string) []string {
 	return append(
 		more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/metrics", "pkg/lambdahttp", "pkg/discovery", "pkg/access",
-		"pkg/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign",
+		"pkg/access/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign",
 	)
 }
 

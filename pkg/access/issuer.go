@@ -11,7 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/access/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/access/openid"
 	"github.com/larder-registry/larder/pkg/files/jsonfile"
-	"github.com/larder-registry/larder/pkg/openid"
 )
 
 // Settings define who may read and publish, apart from the holders of the

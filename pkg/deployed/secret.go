@@ -15,7 +15,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/access/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

@@ -14,9 +14,9 @@ import (
 	"maps"
 	"net/http"
 
+	"github.com/larder-registry/larder/pkg/access/openid"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
-	"github.com/larder-registry/larder/pkg/openid"
 )
 
 // Document maps service identifiers, such as modules.v1, to the paths of their

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/access/openid"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
-	"github.com/larder-registry/larder/pkg/openid"
 )
 
 // maxSecret bounds the file with a secret, in bytes.

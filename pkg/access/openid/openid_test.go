@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clock"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/notimeout"
-	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/access/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/openid"
+	"github.com/larder-registry/larder/pkg/access/openid"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
