@@ -17,7 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
-	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

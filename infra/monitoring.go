@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 )
 
 // The bounds of the alarms.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 

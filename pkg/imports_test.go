@@ -255,15 +255,15 @@ var rules = []rule{
 		"pkg/objects/s3", []string{"pkg/registry", "pkg/objects", "pkg/objects/presign"},
 		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"},
 	},
-	{"pkg/metrics", []string{}, notInDiscovery("net/http", "github.com/aws/")},
+	{"pkg/deployed/metrics", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{
-		"pkg/lambdahttp", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/metrics", "pkg/settings"},
+		"pkg/deployed/lambdahttp", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/deployed/metrics", "pkg/settings"},
 		notInDiscovery("github.com/aws/aws-sdk-go-v2"),
 	},
 	{
 		"functions/discovery",
 		[]string{
-			"pkg/registry/errs", "pkg/httpapi", "pkg/discovery", "pkg/access/openid", "pkg/settings", "pkg/lambdahttp", "pkg/metrics",
+			"pkg/registry/errs", "pkg/httpapi", "pkg/discovery", "pkg/access/openid", "pkg/settings", "pkg/deployed/lambdahttp", "pkg/deployed/metrics",
 		},
 		notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...),
 	},
@@ -333,7 +333,7 @@ var rules = []rule{
 		publishing(
 			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
-			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/metrics", "pkg/admission", "pkg/git",
+			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/admission", "pkg/git",
 			"pkg/cloud/signedcall",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
@@ -369,7 +369,7 @@ var rules = []rule{
 		withoutEmulators("github.com/aws/", "database/sql"),
 	},
 	{
-		testkit + "cloudwatch", []string{"pkg/metrics"},
+		testkit + "cloudwatch", []string{"pkg/deployed/metrics"},
 		withoutEmulators("github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"),
 	},
 	{testkit + "showcase", nil, withoutEmulators("github.com/aws/")},
@@ -411,7 +411,7 @@ func publishing(more ...string) []string {
 // and more.
 func onDeployed(more ...string) []string {
 	return append(
-		more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/metrics", "pkg/lambdahttp", "pkg/discovery", "pkg/access",
+		more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/deployed/metrics", "pkg/deployed/lambdahttp", "pkg/discovery", "pkg/access",
 		"pkg/access/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign",
 	)
 }
@@ -451,12 +451,12 @@ func notInDiscovery(more ...string) []string {
 	)
 }
 
-// Only pkg/lambdahttp imports the Lambda library, apart from tests.
+// Only pkg/deployed/lambdahttp imports the Lambda library, apart from tests.
 func TestLambdaHasOneImporter(t *testing.T) {
 	t.Parallel()
 	for name, p := range list(t) {
 		for _, i := range p.Imports {
-			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/lambdahttp" && name != testkit+"lambda" {
+			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/deployed/lambdahttp" && name != testkit+"lambda" {
 				t.Errorf("%s imports %s", name, i)
 			}
 		}

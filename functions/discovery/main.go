@@ -8,8 +8,8 @@ import (
 	"os"
 
 	"github.com/larder-registry/larder/pkg/access/openid"
+	"github.com/larder-registry/larder/pkg/deployed/lambdahttp"
 	"github.com/larder-registry/larder/pkg/discovery"
-	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 

@@ -6,8 +6,8 @@ import (
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/deployed"
+	"github.com/larder-registry/larder/pkg/deployed/lambdahttp"
 	"github.com/larder-registry/larder/pkg/inspection"
-	"github.com/larder-registry/larder/pkg/lambdahttp"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 )
 
 // ReadMetrics returns the metric values that CloudWatch would read from a

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 )
 
 // Lines are read like CloudWatch reads them. Lines that it would ignore are

@@ -22,11 +22,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
+	"github.com/larder-registry/larder/pkg/deployed/lambdahttp"
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 	"github.com/larder-registry/larder/pkg/discovery"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
-	"github.com/larder-registry/larder/pkg/lambdahttp"
-	"github.com/larder-registry/larder/pkg/metrics"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/providers"

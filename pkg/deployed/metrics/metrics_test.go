@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/larder-registry/larder/pkg/metrics"
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 )
 
 func newWriter(t *testing.T, out io.Writer) *metrics.Writer {

@@ -4,8 +4,8 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/larder-registry/larder/pkg/deployed/metrics"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
-	"github.com/larder-registry/larder/pkg/metrics"
 )
 
 // Count returns an observer that counts each request in a CloudWatch namespace,

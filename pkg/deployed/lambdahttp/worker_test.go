@@ -11,7 +11,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/larder-registry/larder/pkg/lambdahttp"
+	"github.com/larder-registry/larder/pkg/deployed/lambdahttp"
 )
 
 type ping struct {
