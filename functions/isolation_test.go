@@ -35,7 +35,7 @@ func TestIsolation(t *testing.T) {
 	d := deploy(t)
 	dir := t.TempDir()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/",
-		"-ldflags", "-X github.com/larder-registry/larder/pkg/safehcl.unchecked=yes",
+		"-ldflags", "-X github.com/larder-registry/larder/pkg/content/safehcl.unchecked=yes",
 		"./scripts/larder", "./functions/publish")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {

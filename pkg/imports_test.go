@@ -94,7 +94,7 @@ var rules = []rule{
 		[]string{"net/http", "github.com/aws/", "github.com/hashicorp/hcl/", "database/sql"},
 	},
 	{
-		"pkg/admission/policyfile", []string{"pkg/registry", "pkg/safehcl"},
+		"pkg/admission/policyfile", []string{"pkg/registry", "pkg/content/safehcl"},
 		[]string{"net/http", "github.com/aws/", "database/sql"},
 	},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
@@ -104,41 +104,41 @@ var rules = []rule{
 	},
 	{"pkg/docs", []string{}, []string{"net/http", "github.com/", "golang.org/", "database/sql"}},
 	{
-		"pkg/docs/extract", []string{"pkg/registry", "pkg/safehcl", "pkg/docs/render"},
+		"pkg/docs/extract", []string{"pkg/registry", "pkg/content/safehcl", "pkg/docs/render"},
 		[]string{"net/http", "github.com/aws/", "database/sql"},
 	},
-	{"pkg/secrets", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/content/secrets", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/content/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
-		"pkg/docs/render", []string{"pkg/safehcl"},
+		"pkg/docs/render", []string{"pkg/content/safehcl"},
 		[]string{"net/http", "html/template", "github.com/aws/", "database/sql", "github.com/alecthomas/chroma"},
 	},
 	{
-		"pkg/archive", []string{"pkg/registry", "pkg/safehcl", "pkg/secrets", "pkg/progress"},
+		"pkg/content/archive", []string{"pkg/registry", "pkg/content/safehcl", "pkg/content/secrets", "pkg/progress"},
 		[]string{"github.com/aws/", "database/sql", "net/http"},
 	},
 	{
 		"pkg/inspection",
 		[]string{
-			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
+			"pkg/registry", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
 			"pkg/docs/extract", "pkg/docs/render",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql"},
 	},
-	{"pkg/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/content/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
 		"pkg/releases",
 		[]string{
-			"pkg/registry", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets", "pkg/docs/extract", "pkg/docs/render",
-			"pkg/protocol", "pkg/signing",
+			"pkg/registry", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render",
+			"pkg/protocol", "pkg/content/signing",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
 		"pkg/publish",
 		[]string{
-			"pkg/registry", "pkg/catalog", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets", "pkg/objects",
-			"pkg/protocol", "pkg/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/inspection",
+			"pkg/registry", "pkg/catalog", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects",
+			"pkg/protocol", "pkg/content/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/inspection",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -178,22 +178,22 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark"},
 	},
 	{
-		"pkg/client", []string{"pkg/registry", "pkg/safehcl"},
+		"pkg/client", []string{"pkg/registry", "pkg/content/safehcl"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
 	},
 	{
 		"pkg/doctor",
 		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/secrets",
-			"pkg/signing", "pkg/admission", "pkg/location",
+			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
+			"pkg/content/signing", "pkg/admission", "pkg/location",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
 		"pkg/stackdoctor",
 		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/progress", "pkg/archive", "pkg/secrets",
-			"pkg/signing", "pkg/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
+			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
+			"pkg/content/signing", "pkg/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
 			"pkg/objects", "pkg/settings", "pkg/cloud/signedcall",
 		},
 		[]string{
@@ -204,8 +204,8 @@ var rules = []rule{
 	{
 		"pkg/mirroring",
 		[]string{
-			"pkg/registry", "pkg/admission", "pkg/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
-			"pkg/signing", "pkg/progress", "pkg/archive", "pkg/secrets", "pkg/objects", "pkg/catalog", "pkg/docs/extract",
+			"pkg/registry", "pkg/admission", "pkg/content/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
+			"pkg/content/signing", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects", "pkg/catalog", "pkg/docs/extract",
 			"pkg/docs/render", "pkg/inspection", "pkg/releases", "pkg/publish",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
@@ -221,8 +221,8 @@ var rules = []rule{
 	{
 		"pkg/verify",
 		[]string{
-			"pkg/registry", "pkg/safehcl", "pkg/admission/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
-			"pkg/archive", "pkg/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/releases", "pkg/signing",
+			"pkg/registry", "pkg/content/safehcl", "pkg/admission/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
+			"pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/releases", "pkg/content/signing",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -293,8 +293,8 @@ var rules = []rule{
 	{
 		"functions/publish",
 		onDeployed(
-			"pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive",
-			"pkg/secrets", "pkg/inspection", "pkg/signing", "pkg/docs/extract", "pkg/docs/render",
+			"pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive",
+			"pkg/content/secrets", "pkg/inspection", "pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
 		),
 		notInFunctions(),
 	},
@@ -312,7 +312,7 @@ var rules = []rule{
 	},
 	{"pkg/location", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
-		"pkg/location/fetch", []string{"pkg/registry", "pkg/location", "pkg/git", "pkg/client", "pkg/progress", "pkg/safehcl", "pkg/objects"},
+		"pkg/location/fetch", []string{"pkg/registry", "pkg/location", "pkg/git", "pkg/client", "pkg/progress", "pkg/content/safehcl", "pkg/objects"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
 	},
 	{
@@ -325,7 +325,7 @@ var rules = []rule{
 	},
 	{
 		"pkg/metadata/metadataclient",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/safehcl", "pkg/client", "pkg/httpapi/requestlog"},
+		[]string{"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/httpapi/requestlog"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
@@ -402,8 +402,8 @@ var leaves = []string{
 // more.
 func publishing(more ...string) []string {
 	return append(
-		more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/safehcl", "pkg/progress", "pkg/archive", "pkg/secrets",
-		"pkg/signing", "pkg/docs/extract", "pkg/docs/render",
+		more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
+		"pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
 	)
 }
 
@@ -495,7 +495,7 @@ func TestHCLHasOneParser(t *testing.T) {
 			"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json",
 			"github.com/hashicorp/hcl/v2/hclparse",
 		} {
-			if !slices.Contains(p.Imports, parser) || name == "pkg/safehcl" || name == "pkg/admission/policyfile" {
+			if !slices.Contains(p.Imports, parser) || name == "pkg/content/safehcl" || name == "pkg/admission/policyfile" {
 				continue
 			}
 			t.Errorf("%s imports %s", name, parser)

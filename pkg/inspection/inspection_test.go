@@ -183,7 +183,7 @@ func unchecked(t *testing.T, test string) {
 		program += ".exe"
 	}
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program,
-		"-ldflags", "-X github.com/larder-registry/larder/pkg/safehcl.unchecked=yes", ".")
+		"-ldflags", "-X github.com/larder-registry/larder/pkg/content/safehcl.unchecked=yes", ".")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
 const header = "# This file is maintained automatically by \"tofu init\".\n# Manual edits may be lost in future " +

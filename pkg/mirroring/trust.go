@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // signature is who signed a version. The zero key means that nobody did.

@@ -25,11 +25,11 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
 
+	"github.com/larder-registry/larder/pkg/content/safehcl"
+	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
-	"github.com/larder-registry/larder/pkg/safehcl"
-	"github.com/larder-registry/larder/pkg/secrets"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 

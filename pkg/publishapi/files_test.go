@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // tarball packs headers with content. It is not compressed, so that its bytes

@@ -18,12 +18,12 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/progresstest"
-	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/content/signing"
 	documentation "github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/releases"
-	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // read returns the content of a prepared file, and checks its size and its sum.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/signing"
 )
 
 // ParseSums parses a SHA256SUMS file with [signing.ParseSums]. It returns the

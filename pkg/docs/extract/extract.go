@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/render"
-	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
 // The limits of documentation.

@@ -12,9 +12,9 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/render"
-	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
 // inputAttributes are the attributes of variable blocks that are read.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/safehcl"
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 )
 
 const (

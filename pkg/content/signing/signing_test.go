@@ -22,8 +22,8 @@ import (
 	oldopenpgp "golang.org/x/crypto/openpgp" //nolint:staticcheck // Terraform 1.5 uses it
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/signing"
 )
 
 var (

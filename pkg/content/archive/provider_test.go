@@ -24,7 +24,7 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

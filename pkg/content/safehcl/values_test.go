@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
-	"github.com/larder-registry/larder/pkg/safehcl"
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 )
 
 // expression parses an expression in HCL's native syntax.

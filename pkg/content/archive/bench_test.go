@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/archive"
+	"github.com/larder-registry/larder/pkg/content/archive"
 )
 
 // BenchmarkReadProvider reads zips of programs, which are the content of

@@ -17,7 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/corpus"
 	"github.com/larder-registry/larder/internal/testkit/hostile"
-	"github.com/larder-registry/larder/pkg/safehcl"
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 )
 
 func parse(t *testing.T, source string) error {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
-	"github.com/larder-registry/larder/pkg/safehcl"
 )
 
 // findNamed sets NamedBy of the excluded files. It finds literal paths after

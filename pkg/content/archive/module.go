@@ -14,10 +14,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/content/safehcl"
+	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/safehcl"
-	"github.com/larder-registry/larder/pkg/secrets"
 )
 
 // Module is the result of [ReadModule] and [ScanModule].
