@@ -118,7 +118,7 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "net/http"},
 	},
 	{
-		"pkg/inspection",
+		"pkg/publish/inspection",
 		[]string{
 			"pkg/registry", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
 			"pkg/docs/extract", "pkg/docs/render",
@@ -138,7 +138,7 @@ var rules = []rule{
 		"pkg/publish",
 		[]string{
 			"pkg/registry", "pkg/catalog", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects",
-			"pkg/protocol", "pkg/content/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/inspection",
+			"pkg/protocol", "pkg/content/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/publish/inspection",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -206,14 +206,14 @@ var rules = []rule{
 		[]string{
 			"pkg/registry", "pkg/admission", "pkg/content/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
 			"pkg/content/signing", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects", "pkg/catalog", "pkg/docs/extract",
-			"pkg/docs/render", "pkg/inspection", "pkg/releases", "pkg/publish",
+			"pkg/docs/render", "pkg/publish/inspection", "pkg/releases", "pkg/publish",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
 		"pkg/pull",
 		publishing(
-			"pkg/admission", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/objects", "pkg/catalog", "pkg/inspection",
+			"pkg/admission", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/objects", "pkg/catalog", "pkg/publish/inspection",
 			"pkg/publish", "pkg/mirroring",
 		),
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
@@ -273,7 +273,7 @@ var rules = []rule{
 	{
 		"functions/pull",
 		onDeployed(publishing(
-			"pkg/deployed", "pkg/objects/s3", "pkg/inspection", "pkg/admission", "pkg/providers", "pkg/client", "pkg/publish",
+			"pkg/deployed", "pkg/objects/s3", "pkg/publish/inspection", "pkg/admission", "pkg/providers", "pkg/client", "pkg/publish",
 			"pkg/mirroring", "pkg/pull",
 		)...),
 		notInFunctions(),
@@ -293,21 +293,21 @@ var rules = []rule{
 	{
 		"functions/publish",
 		onDeployed(
-			"pkg/deployed", "pkg/objects/s3", "pkg/publishapi", "pkg/releases", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive",
-			"pkg/content/secrets", "pkg/inspection", "pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
+			"pkg/deployed", "pkg/objects/s3", "pkg/publish/publishapi", "pkg/releases", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive",
+			"pkg/content/secrets", "pkg/publish/inspection", "pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
 		),
 		notInFunctions(),
 	},
 	{
-		"pkg/publishapi",
+		"pkg/publish/publishapi",
 		publishing(
-			"pkg/inspection", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects", "pkg/discovery",
+			"pkg/publish/inspection", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects", "pkg/discovery",
 			"pkg/settings",
 		),
 		[]string{"github.com/aws/", "database/sql"},
 	},
 	{
-		"pkg/publishapi/publishclient", publishing("pkg/client"),
+		"pkg/publish/publishclient", publishing("pkg/client"),
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{"pkg/location", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
@@ -318,7 +318,7 @@ var rules = []rule{
 	{
 		"pkg/copying",
 		publishing(
-			"pkg/client", "pkg/publish", "pkg/catalog", "pkg/objects", "pkg/inspection", "pkg/publishapi/publishclient",
+			"pkg/client", "pkg/publish", "pkg/catalog", "pkg/objects", "pkg/publish/inspection", "pkg/publish/publishclient",
 			"pkg/metadata/metadataclient", "pkg/httpapi/requestlog",
 		),
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
@@ -331,7 +331,7 @@ var rules = []rule{
 	{
 		"infra",
 		publishing(
-			"pkg/publishapi", "pkg/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
+			"pkg/publish/publishapi", "pkg/publish/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
 			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/admission", "pkg/git",
 			"pkg/cloud/signedcall",
@@ -344,7 +344,7 @@ var rules = []rule{
 	},
 	{
 		"pkg/local", nil,
-		[]string{modulePath + "pkg/mirroring", modulePath + "pkg/publishapi/publishclient", modulePath + "internal"},
+		[]string{modulePath + "pkg/mirroring", modulePath + "pkg/publish/publishclient", modulePath + "internal"},
 	},
 	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
 	{testkit + "clock", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},

@@ -7,9 +7,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/deployed/lambdahttp"
-	"github.com/larder-registry/larder/pkg/inspection"
 	"github.com/larder-registry/larder/pkg/objects/s3"
-	"github.com/larder-registry/larder/pkg/publishapi"
+	"github.com/larder-registry/larder/pkg/publish/inspection"
+	"github.com/larder-registry/larder/pkg/publish/publishapi"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 

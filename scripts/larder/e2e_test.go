@@ -21,7 +21,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/poll"
-	"github.com/larder-registry/larder/pkg/inspection"
+	"github.com/larder-registry/larder/pkg/publish/inspection"
 )
 
 // TestMain makes the test binary available as commands.
