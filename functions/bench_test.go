@@ -34,8 +34,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -219,9 +219,9 @@ func (p publishing) clear(t *testing.T) {
 }
 
 // prepared returns a release as the command line sends it.
-func (p publishing) prepared(t *testing.T, dir string) *releases.PreparedProvider {
+func (p publishing) prepared(t *testing.T, dir string) *rules.PreparedProvider {
 	t.Helper()
-	release, err := releases.Preparer{}.Provider(t.Context(), releases.Provider{Dir: dir, Address: p.address})
+	release, err := rules.Preparer{}.Provider(t.Context(), rules.Provider{Dir: dir, Address: p.address})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func (p publishing) withCredentials(t *testing.T, dir string) (upload float64) {
 	begun := time.Now()
 	by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
 	publisher := publish.Publisher{Catalog: p.catalog, Objects: objects, By: by}
-	if _, err := publisher.Provider(t.Context(), releases.Provider{Dir: dir, Address: p.address}); err != nil {
+	if _, err := publisher.Provider(t.Context(), rules.Provider{Dir: dir, Address: p.address}); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("  with AWS credentials: upload %6.2f s; all %6.2f s", objects.upload.seconds(), time.Since(begun).Seconds())

@@ -43,8 +43,8 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -728,7 +728,7 @@ func packFiles(t *testing.T, m registry.Module, files map[string]string) []byte 
 			t.Fatal(err)
 		}
 	}
-	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{Dir: dir, Address: m})
+	prepared, err := rules.Preparer{}.Module(t.Context(), rules.Module{Dir: dir, Address: m})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,8 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/web"
 )
@@ -178,7 +178,7 @@ func (d deployed) publish(t *testing.T, address, version, content string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.publisher.Module(t.Context(), releases.Module{Dir: dir, Address: m, Version: v}); err != nil {
+	if _, err := d.publisher.Module(t.Context(), rules.Module{Dir: dir, Address: m, Version: v}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // project publishes the modules and mirrors the providers of
@@ -32,7 +32,7 @@ func (d deployed) project(t *testing.T) (configuration string) {
 		name := fmt.Sprintf("p%d", i)
 		address := registry.Provider{Namespace: "acme", Type: name}
 		dir := writeReleaseOf(t, key, name, "1.0.0", map[string]int64{clients.Platform(): 1000})
-		published, err := d.publisher.Provider(t.Context(), releases.Provider{Dir: dir, Address: address})
+		published, err := d.publisher.Provider(t.Context(), rules.Provider{Dir: dir, Address: address})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,8 +29,8 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -281,8 +281,8 @@ func TestKilledPublish(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			release, err := releases.Preparer{}.Provider(t.Context(),
-				releases.Provider{Dir: writeRelease(t, key, text, map[string]int64{"linux_amd64": 1000}), Address: address})
+			release, err := rules.Preparer{}.Provider(t.Context(),
+				rules.Provider{Dir: writeRelease(t, key, text, map[string]int64{"linux_amd64": 1000}), Address: address})
 			if err != nil {
 				t.Fatal(err)
 			}

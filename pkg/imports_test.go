@@ -127,7 +127,7 @@ var rules = []rule{
 	},
 	{"pkg/content/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
-		"pkg/releases",
+		"pkg/publish/rules",
 		[]string{
 			"pkg/registry", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render",
 			"pkg/protocol", "pkg/content/signing",
@@ -138,7 +138,7 @@ var rules = []rule{
 		"pkg/publish",
 		[]string{
 			"pkg/registry", "pkg/catalog", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects",
-			"pkg/protocol", "pkg/content/signing", "pkg/releases", "pkg/docs/extract", "pkg/docs/render", "pkg/publish/inspection",
+			"pkg/protocol", "pkg/content/signing", "pkg/publish/rules", "pkg/docs/extract", "pkg/docs/render", "pkg/publish/inspection",
 		},
 		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -206,7 +206,7 @@ var rules = []rule{
 		[]string{
 			"pkg/registry", "pkg/admission", "pkg/content/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
 			"pkg/content/signing", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects", "pkg/catalog", "pkg/docs/extract",
-			"pkg/docs/render", "pkg/publish/inspection", "pkg/releases", "pkg/publish",
+			"pkg/docs/render", "pkg/publish/inspection", "pkg/publish/rules", "pkg/publish",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -222,7 +222,7 @@ var rules = []rule{
 		"pkg/verify",
 		[]string{
 			"pkg/registry", "pkg/content/safehcl", "pkg/admission/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
-			"pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/releases", "pkg/content/signing",
+			"pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/publish/rules", "pkg/content/signing",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -293,7 +293,7 @@ var rules = []rule{
 	{
 		"functions/publish",
 		onDeployed(
-			"pkg/deployed", "pkg/objects/s3", "pkg/publish/publishapi", "pkg/releases", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive",
+			"pkg/deployed", "pkg/objects/s3", "pkg/publish/publishapi", "pkg/publish/rules", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive",
 			"pkg/content/secrets", "pkg/publish/inspection", "pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
 		),
 		notInFunctions(),
@@ -402,7 +402,7 @@ var leaves = []string{
 // more.
 func publishing(more ...string) []string {
 	return append(
-		more, "pkg/registry", "pkg/protocol", "pkg/releases", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
+		more, "pkg/registry", "pkg/protocol", "pkg/publish/rules", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
 		"pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
 	)
 }

@@ -20,8 +20,8 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/stock"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // row has the counts of an operation.
@@ -130,7 +130,7 @@ func TestTwoAtOnce(t *testing.T) {
 					files := release(t, kind, stock.Version(n+1), 1)
 					address := registry.Provider{Namespace: provider.Namespace, Type: kind}
 					group.Go(func() error {
-						_, err := r.publisher().Provider(ctx, releases.Provider{Dir: files.Dir, Address: address})
+						_, err := r.publisher().Provider(ctx, rules.Provider{Dir: files.Dir, Address: address})
 						return err
 					})
 				}

@@ -23,8 +23,8 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // releasePlatforms is the number of zips of a release. It has three more files:
@@ -46,15 +46,15 @@ func (r *countedRegistry) publishing(t *testing.T) []operation {
 	if err := os.WriteFile(filepath.Join(source, "main.tf"), main, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	moduleOf := func(namespace string, n int) releases.Module {
+	moduleOf := func(namespace string, n int) rules.Module {
 		address := module
 		address.Namespace = namespace
-		return releases.Module{Dir: source, Address: address, Version: stock.Version(n)}
+		return rules.Module{Dir: source, Address: address, Version: stock.Version(n)}
 	}
-	var providerOf []releases.Provider // by the number of the version
+	var providerOf []rules.Provider // by the number of the version
 	for n := range 4 {
 		dir := release(t, provider.Type, stock.Version(max(n, 1)), releasePlatforms).Dir
-		providerOf = append(providerOf, releases.Provider{Dir: dir, Address: provider})
+		providerOf = append(providerOf, rules.Provider{Dir: dir, Address: provider})
 	}
 	scoped, wide := r.token(t, "publish:*/acme/**", "publish:*/through/**"), r.token(t, "publish:**")
 	return []operation{
@@ -81,17 +81,17 @@ func unchanged(got, want bool, err error) error {
 	return err
 }
 
-func (r *countedRegistry) moduleDirect(m releases.Module, same bool) func(*testing.T) error {
+func (r *countedRegistry) moduleDirect(m rules.Module, same bool) func(*testing.T) error {
 	return func(t *testing.T) error {
 		published, err := r.publisher().Module(t.Context(), m)
 		return unchanged(published.Unchanged, same, err)
 	}
 }
 
-func (r *countedRegistry) moduleThrough(token string, m releases.Module, same bool) func(*testing.T) error {
+func (r *countedRegistry) moduleThrough(token string, m rules.Module, same bool) func(*testing.T) error {
 	return func(t *testing.T) error {
 		return r.through(t, token, func(ctx context.Context, p *publishclient.Publisher) error {
-			prepared, err := releases.Preparer{}.Module(ctx, m)
+			prepared, err := rules.Preparer{}.Module(ctx, m)
 			if err != nil {
 				return err
 			}
@@ -102,17 +102,17 @@ func (r *countedRegistry) moduleThrough(token string, m releases.Module, same bo
 	}
 }
 
-func (r *countedRegistry) providerDirect(p releases.Provider, same bool) func(*testing.T) error {
+func (r *countedRegistry) providerDirect(p rules.Provider, same bool) func(*testing.T) error {
 	return func(t *testing.T) error {
 		published, err := r.publisher().Provider(t.Context(), p)
 		return unchanged(published.Unchanged, same, err)
 	}
 }
 
-func (r *countedRegistry) providerThrough(token string, from releases.Provider, same bool) func(*testing.T) error {
+func (r *countedRegistry) providerThrough(token string, from rules.Provider, same bool) func(*testing.T) error {
 	return func(t *testing.T) error {
 		return r.through(t, token, func(ctx context.Context, p *publishclient.Publisher) error {
-			prepared, err := releases.Preparer{}.Provider(ctx, from)
+			prepared, err := rules.Preparer{}.Provider(ctx, from)
 			if err != nil {
 				return err
 			}

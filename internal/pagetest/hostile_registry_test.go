@@ -22,8 +22,8 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 const (
@@ -122,7 +122,7 @@ func (a *attacked) publish(name string, v registry.Version, files map[string]str
 	}
 	path := filepath.Join(a.t.TempDir(), name+".tar.gz")
 	a.must(os.WriteFile(path, packed.Bytes(), 0o600))
-	_, err := p.Module(a.t.Context(), releases.Module{Archive: path, Address: module(name), Version: v})
+	_, err := p.Module(a.t.Context(), rules.Module{Archive: path, Address: module(name), Version: v})
 	return err
 }
 
@@ -312,14 +312,14 @@ func (a *attacked) publishDescriptions() {
 		m := module(fmt.Sprintf("description-%d", i))
 		for minor := range 3 {
 			record := moduleRecord(m, number(minor, 0))
-			if a.accepts("description: "+text.Name, releases.CheckDescription(text.Content)) {
+			if a.accepts("description: "+text.Name, rules.CheckDescription(text.Content)) {
 				record.Description = text.Content
 			}
 			a.addModule(m, record)
 		}
 		path := "/" + m.Path()
 		a.others = append(a.others, path, path+"/1.0.0", path+"/1.1.0", path+"/versions")
-		if a.accepts("deprecation: "+text.Name, releases.CheckDeprecation(text.Content)) {
+		if a.accepts("deprecation: "+text.Name, rules.CheckDeprecation(text.Content)) {
 			deprecated := number(1, 0)
 			_, err := modules.Deprecate(ctx, m, &deprecated, catalog.Deprecation{
 				Message: text.Content, By: text.Content, Hide: i%2 == 0,
@@ -330,7 +330,7 @@ func (a *attacked) publishDescriptions() {
 				a.must(err)
 			}
 		}
-		if a.accepts("reason: "+text.Name, releases.CheckReason(text.Content)) {
+		if a.accepts("reason: "+text.Name, rules.CheckReason(text.Content)) {
 			_, _, err := modules.Withdraw(ctx, m, number(0, 0), registry.Withdrawal{
 				At: published, By: text.Content, Reason: text.Content,
 			}, false)
@@ -416,11 +416,11 @@ func (a *attacked) publishProviders() {
 			PublishedBy: registry.Publisher{Kind: registry.PublisherToken, Name: text.Content},
 		}))
 		a.must(err)
-		if releases.CheckDeprecation(text.Content) == nil && i%2 == 0 {
+		if rules.CheckDeprecation(text.Content) == nil && i%2 == 0 {
 			_, err := a.data.Catalog.Providers.Deprecate(ctx, p, &v, catalog.Deprecation{Message: text.Content, By: "eve"})
 			a.must(err)
 		}
-		if releases.CheckReason(text.Content) == nil && i%3 == 0 {
+		if rules.CheckReason(text.Content) == nil && i%3 == 0 {
 			_, _, err := a.data.Catalog.Providers.Withdraw(ctx, p, v, registry.Withdrawal{
 				At: published, By: text.Content, Reason: text.Content,
 			}, false)

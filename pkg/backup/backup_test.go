@@ -24,8 +24,8 @@ import (
 	"github.com/larder-registry/larder/pkg/backup"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/verify"
 )
 
@@ -42,7 +42,7 @@ func publishVPC(ctx context.Context, data *local.Data, source string, minor uint
 		return err
 	}
 	p := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects}
-	_, err := p.Module(ctx, releases.Module{Dir: dir, Address: vpc, Version: registry.Version{Major: 1, Minor: minor}})
+	_, err := p.Module(ctx, rules.Module{Dir: dir, Address: vpc, Version: registry.Version{Major: 1, Minor: minor}})
 	return err
 }
 

@@ -24,9 +24,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // parallel is the number of versions that are copied at once.
@@ -43,7 +43,7 @@ type Origin interface {
 	Describe(ctx context.Context, a registry.Address, v Version) (Version, error)
 	// Module fetches a version of a module into an empty folder. The result has
 	// the Dir or the Archive to publish, and nothing else.
-	Module(ctx context.Context, m registry.Module, v Version, dir string) (releases.Module, error)
+	Module(ctx context.Context, m registry.Module, v Version, dir string) (rules.Module, error)
 	// Provider fetches the SHA256SUMS and the signature of a provider into an empty
 	// folder, and verifies the signature.
 	Provider(ctx context.Context, p registry.Provider, v Version, dir string) (Release, error)
@@ -76,8 +76,8 @@ type Target interface {
 	// the version is not published, or if the caller may not read it.
 	Published(ctx context.Context, a registry.Address, v registry.Version) (Version, error)
 	// Module and Provider publish a version.
-	Module(ctx context.Context, m releases.Module) (releases.ModuleResult, error)
-	Provider(ctx context.Context, p releases.Provider) (releases.ProviderResult, error)
+	Module(ctx context.Context, m rules.Module) (rules.ModuleResult, error)
+	Provider(ctx context.Context, p rules.Provider) (rules.ProviderResult, error)
 	// Trusts returns registry.ErrInvalid if the namespace of a provider lacks the
 	// key. It returns nil if the keys of the target cannot be listed.
 	Trusts(ctx context.Context, namespace string, key registry.SigningKey) error
@@ -496,7 +496,7 @@ func (c *Copier) publishModule(
 	}
 	fetched.Address, _ = j.As.(registry.Module)
 	fetched.Version, fetched.CopiedFrom = j.number, &from
-	if releases.CheckDescription(j.origin.Description) == nil {
+	if rules.CheckDescription(j.origin.Description) == nil {
 		fetched.Description = j.origin.Description
 	}
 	result, err := c.Target.Module(ctx, fetched)
@@ -550,7 +550,7 @@ func (c *Copier) publishProvider(
 			return err
 		}
 	}
-	result, err := c.Target.Provider(ctx, releases.Provider{
+	result, err := c.Target.Provider(ctx, rules.Provider{
 		Dir: dir, Address: as, Protocols: release.Protocols, CopiedFrom: &from,
 	})
 	if err != nil {

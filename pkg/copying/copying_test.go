@@ -18,8 +18,8 @@ import (
 	"github.com/larder-registry/larder/pkg/copying"
 	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // newStore returns an empty registry.
@@ -72,7 +72,7 @@ func publishModule(t *testing.T, s copying.Store, version, content string) {
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+content+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Publisher.Module(t.Context(), releases.Module{
+	_, err := s.Publisher.Module(t.Context(), rules.Module{
 		Dir: dir, Address: module(t, "acme/vpc/aws"), Version: number(t, version), Description: "The " + version,
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func publishProvider(t *testing.T, s copying.Store, version string) {
 		t.Fatal(err)
 	}
 	release := builds.NewRelease(t, version, "linux_amd64", "darwin_arm64")
-	if _, err := s.Publisher.Provider(t.Context(), releases.Provider{Dir: release.Dir, Address: inventory}); err != nil {
+	if _, err := s.Publisher.Provider(t.Context(), rules.Provider{Dir: release.Dir, Address: inventory}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -438,7 +438,7 @@ func TestUsesOfOrigin(t *testing.T) {
 		t.Fatal(err)
 	}
 	vpc := module(t, "acme/vpc/aws")
-	m := releases.Module{Dir: dir, Address: vpc, Version: number(t, "1.0.0")}
+	m := rules.Module{Dir: dir, Address: vpc, Version: number(t, "1.0.0")}
 	if _, err := from.Publisher.Module(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Host is a registry that is read through its protocols. Create one with
@@ -156,22 +156,22 @@ func describe(
 }
 
 // Module implements [Origin].
-func (h *Host) Module(ctx context.Context, m registry.Module, v Version, dir string) (releases.Module, error) {
+func (h *Host) Module(ctx context.Context, m registry.Module, v Version, dir string) (rules.Module, error) {
 	service, err := h.client.Service(ctx, h.host, "modules.v1")
 	if err != nil {
-		return releases.Module{}, err
+		return rules.Module{}, err
 	}
 	location, err := service.ModuleLocation(ctx, m, v.Number)
 	if err != nil {
-		return releases.Module{}, err
+		return rules.Module{}, err
 	}
 	if h.metadata == nil {
 		folder, err := h.fetch.Folder(ctx, location, dir)
-		return releases.Module{Dir: folder}, err
+		return rules.Module{Dir: folder}, err
 	}
-	to := filepath.Join(dir, releases.ArchiveName(m))
+	to := filepath.Join(dir, rules.ArchiveName(m))
 	err = write(to, v.SHA256, func(w io.Writer) error { return h.fetch.File(ctx, location, w) })
-	return releases.Module{Archive: to}, err
+	return rules.Module{Archive: to}, err
 }
 
 // Provider implements [Origin]. Packages fetches all packages of SHA256SUMS.
@@ -368,20 +368,20 @@ func (h *HostTarget) missing(ctx context.Context, a registry.Address, v registry
 }
 
 // Module implements [Target].
-func (h *HostTarget) Module(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
-	prepared, err := releases.Preparer{Progress: h.Progress}.Module(ctx, m)
+func (h *HostTarget) Module(ctx context.Context, m rules.Module) (rules.ModuleResult, error) {
+	prepared, err := rules.Preparer{Progress: h.Progress}.Module(ctx, m)
 	if err != nil {
-		return releases.ModuleResult{}, err
+		return rules.ModuleResult{}, err
 	}
 	defer prepared.Close()
 	return h.Publisher.Module(ctx, prepared)
 }
 
 // Provider implements [Target].
-func (h *HostTarget) Provider(ctx context.Context, p releases.Provider) (releases.ProviderResult, error) {
-	prepared, err := releases.Preparer{Progress: h.Progress}.Provider(ctx, p)
+func (h *HostTarget) Provider(ctx context.Context, p rules.Provider) (rules.ProviderResult, error) {
+	prepared, err := rules.Preparer{Progress: h.Progress}.Provider(ctx, p)
 	if err != nil {
-		return releases.ProviderResult{}, err
+		return rules.ProviderResult{}, err
 	}
 	return h.Publisher.Provider(ctx, prepared)
 }

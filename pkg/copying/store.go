@@ -14,9 +14,9 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Store is the store of a Larder, as an origin or as a target.
@@ -85,13 +85,13 @@ func (s Store) Describe(_ context.Context, _ registry.Address, v Version) (Versi
 }
 
 // Module implements [Origin].
-func (s Store) Module(ctx context.Context, m registry.Module, v Version, dir string) (releases.Module, error) {
+func (s Store) Module(ctx context.Context, m registry.Module, v Version, dir string) (rules.Module, error) {
 	record, err := s.Catalog.Modules.Get(ctx, m, v.Number)
 	if err != nil {
-		return releases.Module{}, err
+		return rules.Module{}, err
 	}
-	to := filepath.Join(dir, releases.ArchiveName(m))
-	return releases.Module{Archive: to}, s.fetch(ctx, record.Archive(), to)
+	to := filepath.Join(dir, rules.ArchiveName(m))
+	return rules.Module{Archive: to}, s.fetch(ctx, record.Archive(), to)
 }
 
 // Provider implements [Origin]. Publishing has verified the signature. Packages
@@ -168,12 +168,12 @@ func (s StoreTarget) Published(ctx context.Context, a registry.Address, v regist
 }
 
 // Module implements [Target].
-func (s StoreTarget) Module(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
+func (s StoreTarget) Module(ctx context.Context, m rules.Module) (rules.ModuleResult, error) {
 	return s.Publisher.Module(ctx, m)
 }
 
 // Provider implements [Target].
-func (s StoreTarget) Provider(ctx context.Context, p releases.Provider) (releases.ProviderResult, error) {
+func (s StoreTarget) Provider(ctx context.Context, p rules.Provider) (rules.ProviderResult, error) {
 	return s.Publisher.Provider(ctx, p)
 }
 

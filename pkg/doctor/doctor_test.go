@@ -47,8 +47,8 @@ import (
 	"github.com/larder-registry/larder/pkg/doctor"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 var (
@@ -194,7 +194,7 @@ func publishAll(t *testing.T, data *local.Data) {
 	v := registry.Version{Major: 1}
 	module, release := t.TempDir(), t.TempDir()
 	must(os.WriteFile(filepath.Join(module, "main.tf"), []byte("# nothing\n"), 0o600))
-	_, err := p.Module(t.Context(), releases.Module{Dir: module, Address: vpc, Version: v})
+	_, err := p.Module(t.Context(), rules.Module{Dir: module, Address: vpc, Version: v})
 	must(err)
 
 	const name = "terraform-provider-inventory_1.0.0"
@@ -212,7 +212,7 @@ func publishAll(t *testing.T, data *local.Data) {
 	_, err = data.Catalog.AddSigningKey(t.Context(), inventory.Namespace,
 		registry.SigningKey{ID: parsed.ID, ASCIIArmor: parsed.ASCIIArmor})
 	must(err)
-	_, err = p.Provider(t.Context(), releases.Provider{Dir: release, Address: inventory, Protocols: []string{"6.0"}})
+	_, err = p.Provider(t.Context(), rules.Provider{Dir: release, Address: inventory, Protocols: []string{"6.0"}})
 	must(err)
 
 	packed = zipped(t, "terraform-provider-random_v1.0.0")

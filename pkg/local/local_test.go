@@ -22,8 +22,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // running is a local registry that a test talks to.
@@ -126,7 +126,7 @@ func publishModule(t *testing.T, data *local.Data) {
 		t.Fatal(err)
 	}
 	p := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects}
-	if _, err := p.Module(t.Context(), releases.Module{Dir: dir, Address: m, Version: v}); err != nil {
+	if _, err := p.Module(t.Context(), rules.Module{Dir: dir, Address: m, Version: v}); err != nil {
 		t.Fatal(err)
 	}
 }

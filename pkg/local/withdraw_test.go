@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // filesWith returns the files in a folder that contain a text.
@@ -47,7 +47,7 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	p := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects}
 	m := registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 	for minor := range uint64(3) {
-		_, err := p.Module(t.Context(), releases.Module{
+		_, err := p.Module(t.Context(), rules.Module{
 			Dir: source, Address: m, Version: registry.Version{Major: 1, Minor: minor}, Description: "it has " + secret,
 		})
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Admit admits a version that is too new, and mirrors it. It records the
@@ -25,7 +25,7 @@ func (m *Mirror) Admit(ctx context.Context, w Wanted, v registry.Version, reason
 	w.exact, w.Constraint, w.All, w.admitting = &v, "", false, reason
 	policy, err := m.policy(ctx)
 	if err == nil {
-		err = releases.CheckReason(reason)
+		err = rules.CheckReason(reason)
 	}
 	if err == nil && len(w.Platforms) == 0 {
 		w.Platforms, err = m.usualPlatforms(ctx, w, policy)
@@ -87,7 +87,7 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 		}
 	}()
 	if reason != "" {
-		if err := releases.CheckReason(reason); err != nil {
+		if err := rules.CheckReason(reason); err != nil {
 			return trusted, false, err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // maxSkew is how much this machine's clock may differ from that of an origin.
@@ -65,7 +65,7 @@ func (m *Mirror) policy(ctx context.Context) (*registry.MirrorPolicy, error) {
 // which can take long. It returns an error if the policy cannot be read.
 func (m *Mirror) policies(ctx context.Context) (*admission.Policies, error) {
 	if m.Overrule != "" {
-		if err := releases.CheckReason(m.Overrule); err != nil {
+		if err := rules.CheckReason(m.Overrule); err != nil {
 			return nil, err
 		}
 	}

@@ -27,9 +27,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/content/secrets"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -182,10 +182,10 @@ func (p *parser) module(b block) {
 	var err error
 	if m.Address, err = registry.ParseModule(b.Address); err != nil {
 		p.add(b.AddressAt, registry.Hint(err), "%v", err)
-	} else if err := releases.CheckNamespace(m.Address.Namespace); err != nil {
+	} else if err := rules.CheckNamespace(m.Address.Namespace); err != nil {
 		p.add(b.AddressAt, registry.Hint(err), "%v", err)
 	}
-	if err := releases.CheckDescription(b.Description); err != nil {
+	if err := rules.CheckDescription(b.Description); err != nil {
 		p.add(b.DescriptionAt, "", "%v", err)
 	}
 	if err := secrets.CheckAllowed(b.AllowSecrets); err != nil {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/git"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Repository is a Git repository with a checkout. Create one with [Open].
@@ -255,7 +255,7 @@ func (w *Worktree) Close() error { return os.RemoveAll(w.dir) }
 // tag would without filters. It sets the folder of a module to that of the release,
 // and what the commit lacks of it. It returns registry.ErrInvalid if the tag has no
 // such folder, or is not that of a commit.
-func (w *Worktree) Extract(ctx context.Context, r Release, m *releases.Module) error {
+func (w *Worktree) Extract(ctx context.Context, r Release, m *rules.Module) error {
 	commit, err := w.repository.commit(ctx, tagPrefix+r.TagName)
 	if errors.Is(err, registry.ErrInvalid) {
 		return fmt.Errorf("%w tag: it does not name a commit", registry.ErrInvalid)

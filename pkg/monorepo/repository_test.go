@@ -14,8 +14,8 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/monorepo"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // open opens the repository of a folder.
@@ -249,7 +249,7 @@ func worktree(t *testing.T, r *monorepo.Repository) *monorepo.Worktree {
 // extract returns the folder with the files of a folder of a tag.
 func extract(t *testing.T, w *monorepo.Worktree, path, tag string) (string, error) {
 	t.Helper()
-	var m releases.Module
+	var m rules.Module
 	err := w.Extract(t.Context(), monorepo.Release{Module: monorepo.Module{Path: path}, TagName: tag}, &m)
 	return m.Dir, err
 }

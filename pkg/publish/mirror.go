@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // MirrorPackage is an inspected package to mirror.
@@ -31,7 +31,7 @@ func (p *Publisher) Mirror(
 			ProviderPackage: pkg.ProviderPackage, SigningKey: pkg.SigningKey,
 			MirroredAt: p.PublishedAt(), MirroredBy: p.By,
 		})
-		files = append(files, file{File: releases.FileAt(pkg.Path, pkg.Filename, pkg.StoredFile)})
+		files = append(files, file{File: rules.FileAt(pkg.Path, pkg.Filename, pkg.StoredFile)})
 	}
 	if _, err := p.uploadFiles(ctx, files); err != nil {
 		return stored, false, err

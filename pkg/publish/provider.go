@@ -12,8 +12,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // parallel is the number of files that are uploaded at once.
@@ -21,19 +21,19 @@ const parallel = 4
 
 // file is a file to store.
 type file struct {
-	releases.File
+	rules.File
 	h1 *string // receives the zip's H1; nil if it is not needed
 }
 
 // Provider publishes a provider. If the same SHA256SUMS is published already,
 // it changes nothing and succeeds. If another one is published under the
-// version, it returns a [*releases.ExistsError]. If the release is invalid, it
+// version, it returns a [*rules.ExistsError]. If the release is invalid, it
 // returns registry.ErrInvalid.
-func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases.ProviderResult, error) {
+func (p *Publisher) Provider(ctx context.Context, m rules.Provider) (rules.ProviderResult, error) {
 	// Zips are unpacked during the upload.
 	r, keys, err := p.inspectProvider(ctx, m, false)
 	if err != nil {
-		return releases.ProviderResult{}, err
+		return rules.ProviderResult{}, err
 	}
 	version := r.Record.Version
 	prepare := func(ctx context.Context, listed protocol.Document) (registry.ProviderVersion, error) {
@@ -47,7 +47,7 @@ func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases
 	}
 	stored, created, err := p.Catalog.Providers.Publish(ctx, m.Address, version, p.By.String(), prepare)
 	if err != nil {
-		return releases.ProviderResult{}, err
+		return rules.ProviderResult{}, err
 	}
 	result, err := providerResult(r, keys, stored, !created)
 	if err != nil || created {
@@ -60,10 +60,10 @@ func (p *Publisher) Provider(ctx context.Context, m releases.Provider) (releases
 
 // CheckProvider is like [Publisher.Provider] but stores nothing. It returns the
 // planned result. It needs no Objects.
-func (p *Publisher) CheckProvider(ctx context.Context, m releases.Provider) (releases.ProviderResult, error) {
+func (p *Publisher) CheckProvider(ctx context.Context, m rules.Provider) (rules.ProviderResult, error) {
 	r, keys, err := p.inspectProvider(ctx, m, true)
 	if err != nil {
-		return releases.ProviderResult{}, err
+		return rules.ProviderResult{}, err
 	}
 	stored, err := p.Catalog.Providers.Check(ctx, r.Address, r.Record.Version)
 	switch {
@@ -75,7 +75,7 @@ func (p *Publisher) CheckProvider(ctx context.Context, m releases.Provider) (rel
 		r.Dropped = protocol.FindDropped(listed, r.Record)
 		return r.ProviderResult, err
 	case err != nil:
-		return releases.ProviderResult{}, fmt.Errorf("cannot publish %s %s: %w", r.Address, r.Record.Version, err)
+		return rules.ProviderResult{}, fmt.Errorf("cannot publish %s %s: %w", r.Address, r.Record.Version, err)
 	}
 	return providerResult(r, keys, stored, true)
 }
@@ -83,24 +83,24 @@ func (p *Publisher) CheckProvider(ctx context.Context, m releases.Provider) (rel
 // providerResult returns the result for a stored version. It must have the same
 // content, and its signature must be by one of the namespace's keys.
 func providerResult(
-	r *releases.PreparedProvider, keys []registry.SigningKey, stored registry.ProviderVersion, unchanged bool,
-) (releases.ProviderResult, error) {
-	err := releases.CheckSameProvider(r.Address, stored, r.Record.Sums.SHA256, r.Record.Protocols)
+	r *rules.PreparedProvider, keys []registry.SigningKey, stored registry.ProviderVersion, unchanged bool,
+) (rules.ProviderResult, error) {
+	err := rules.CheckSameProvider(r.Address, stored, r.Record.Sums.SHA256, r.Record.Protocols)
 	if err == nil {
-		err = releases.CheckSigner(r.Address, stored, keys)
+		err = rules.CheckSigner(r.Address, stored, keys)
 	}
 	if err != nil {
-		return releases.ProviderResult{}, err
+		return rules.ProviderResult{}, err
 	}
 	shared := protocol.SharedHashes(stored.Packages)
-	return releases.ProviderResult{Record: stored, Unchanged: unchanged, Shared: shared, Dropped: r.Dropped}, nil
+	return rules.ProviderResult{Record: stored, Unchanged: unchanged, Shared: shared, Dropped: r.Dropped}, nil
 }
 
 // inspectProvider verifies a release with the namespace's keys, and returns
 // both.
 func (p *Publisher) inspectProvider(
-	ctx context.Context, m releases.Provider, unpack bool,
-) (*releases.PreparedProvider, []registry.SigningKey, error) {
+	ctx context.Context, m rules.Provider, unpack bool,
+) (*rules.PreparedProvider, []registry.SigningKey, error) {
 	keys, err := p.Catalog.SigningKeys(ctx, m.Address.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -116,7 +116,7 @@ func (p *Publisher) inspectProvider(
 // filesOf returns the files of a release that a record names. If hash is set,
 // the H1 of zips that are not unpacked yet is stored in the release's own
 // record.
-func filesOf(r *releases.PreparedProvider, record registry.ProviderVersion, hash bool) []file {
+func filesOf(r *rules.PreparedProvider, record registry.ProviderVersion, hash bool) []file {
 	var files []file
 	for i, f := range r.Files {
 		if !slices.Contains(record.Files(), f.StoredFile) {

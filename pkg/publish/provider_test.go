@@ -25,9 +25,9 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 var inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
@@ -64,8 +64,8 @@ func newRelease(t testing.TB, version string, platforms ...string) release {
 	return release{builds.NewRelease(t, version, platforms...)}
 }
 
-func (r release) provider() releases.Provider {
-	return releases.Provider{Dir: r.Dir, Address: inventory}
+func (r release) provider() rules.Provider {
+	return rules.Provider{Dir: r.Dir, Address: inventory}
 }
 
 func (b backend) providerVersions(t *testing.T) string {
@@ -304,15 +304,15 @@ func TestReleaseRefused(t *testing.T) {
 			}
 		})
 	}
-	for name, change := range map[string]func(*releases.Provider){
-		"v in file names": func(m *releases.Provider) { m.Dir = newRelease(t, "v1.0.0", "linux_amd64").Dir },
-		"version 0.0.0":   func(m *releases.Provider) { m.Dir = newRelease(t, "0.0.0", "linux_amd64").Dir },
-		"a zip by another name": func(m *releases.Provider) {
+	for name, change := range map[string]func(*rules.Provider){
+		"v in file names": func(m *rules.Provider) { m.Dir = newRelease(t, "v1.0.0", "linux_amd64").Dir },
+		"version 0.0.0":   func(m *rules.Provider) { m.Dir = newRelease(t, "0.0.0", "linux_amd64").Dir },
+		"a zip by another name": func(m *rules.Provider) {
 			r := newRelease(t, "1.0.0", "linux_amd64")
 			r.Zip(t, r.Name+".zip", nil)
 			m.Dir = r.Dir
 		},
-		"sums that are a folder": func(m *releases.Provider) {
+		"sums that are a folder": func(m *rules.Provider) {
 			r := newRelease(t, "1.0.0", "linux_amd64")
 			path := filepath.Join(r.Dir, r.Name+"_SHA256SUMS.sig")
 			if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
@@ -320,12 +320,12 @@ func TestReleaseRefused(t *testing.T) {
 			}
 			m.Dir = r.Dir
 		},
-		"a short version":          func(m *releases.Provider) { m.Dir = newRelease(t, "1.0", "linux_amd64").Dir },
-		"another type":             func(m *releases.Provider) { m.Address.Type = "other" },
-		"no folder":                func(m *releases.Provider) { m.Dir = filepath.Join(t.TempDir(), "nowhere") },
-		"signed already":           func(m *releases.Provider) { m.SignKey = key.Private },
-		"other protocols":          func(m *releases.Provider) { m.Protocols = []string{"6.0"} },
-		"a namespace without keys": func(m *releases.Provider) { m.Address.Namespace = "other" },
+		"a short version":          func(m *rules.Provider) { m.Dir = newRelease(t, "1.0", "linux_amd64").Dir },
+		"another type":             func(m *rules.Provider) { m.Address.Type = "other" },
+		"no folder":                func(m *rules.Provider) { m.Dir = filepath.Join(t.TempDir(), "nowhere") },
+		"signed already":           func(m *rules.Provider) { m.SignKey = key.Private },
+		"other protocols":          func(m *rules.Provider) { m.Protocols = []string{"6.0"} },
+		"a namespace without keys": func(m *rules.Provider) { m.Address.Namespace = "other" },
 	} {
 		m := newRelease(t, "1.0.0", "linux_amd64").provider()
 		change(&m)

@@ -27,8 +27,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Objects stores archives.
@@ -53,12 +53,12 @@ type Publisher struct {
 
 // Module publishes a module. If the same content is published already, it
 // changes nothing and succeeds. If other content is published under the
-// version, it returns a [*releases.ExistsError]. If the module is invalid, it
+// version, it returns a [*rules.ExistsError]. If the module is invalid, it
 // returns registry.ErrInvalid.
-func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
+func (p *Publisher) Module(ctx context.Context, m rules.Module) (rules.ModuleResult, error) {
 	packed, err := p.packModule(ctx, m)
 	if err != nil {
-		return releases.ModuleResult{}, err
+		return rules.ModuleResult{}, err
 	}
 	defer packed.Close()
 	prepare := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
@@ -74,7 +74,7 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 	}
 	stored, created, err := p.Catalog.Modules.Publish(ctx, m.Address, m.Version, p.By.String(), prepare)
 	if err != nil {
-		return releases.ModuleResult{}, err
+		return rules.ModuleResult{}, err
 	}
 	result, err := moduleResult(packed, stored, !created)
 	if err == nil && !created {
@@ -86,10 +86,10 @@ func (p *Publisher) Module(ctx context.Context, m releases.Module) (releases.Mod
 // CheckModule is like [Publisher.Module] but stores nothing. It returns the
 // planned result. It needs no Objects, and no Catalog if there is no registry
 // yet.
-func (p *Publisher) CheckModule(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
+func (p *Publisher) CheckModule(ctx context.Context, m rules.Module) (rules.ModuleResult, error) {
 	packed, err := p.packModule(ctx, m)
 	if err != nil {
-		return releases.ModuleResult{}, err
+		return rules.ModuleResult{}, err
 	}
 	defer packed.Close()
 	if p.Catalog == nil {
@@ -100,12 +100,12 @@ func (p *Publisher) CheckModule(ctx context.Context, m releases.Module) (release
 	case errors.Is(err, registry.ErrNotFound):
 		return packed.ModuleResult, packed.CheckContent()
 	case err != nil:
-		return releases.ModuleResult{}, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
+		return rules.ModuleResult{}, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
 	}
 	return moduleResult(packed, stored, true)
 }
 
-func (p *Publisher) packModule(ctx context.Context, m releases.Module) (*releases.PreparedModule, error) {
+func (p *Publisher) packModule(ctx context.Context, m rules.Module) (*rules.PreparedModule, error) {
 	packed, err := p.preparer().Module(ctx, m)
 	if err == nil {
 		packed.Place()
@@ -116,11 +116,11 @@ func (p *Publisher) packModule(ctx context.Context, m releases.Module) (*release
 // moduleResult returns the result for a stored version, which must have the
 // same content.
 func moduleResult(
-	m *releases.PreparedModule, stored registry.ModuleVersion, unchanged bool,
-) (releases.ModuleResult, error) {
+	m *rules.PreparedModule, stored registry.ModuleVersion, unchanged bool,
+) (rules.ModuleResult, error) {
 	content := m.Record.ContentSHA256
-	if err := releases.CheckSameModule(m.Address, stored, m.Record.SHA256, content); err != nil {
-		return releases.ModuleResult{}, err
+	if err := rules.CheckSameModule(m.Address, stored, m.Record.SHA256, content); err != nil {
+		return rules.ModuleResult{}, err
 	}
 	result := m.ModuleResult
 	result.Record, result.Unchanged = stored, unchanged
@@ -131,7 +131,7 @@ func moduleResult(
 // same bytes. It reports whether it did. It then also stores the documentation
 // again. It returns registry.ErrCorrupt if the stored archive is damaged.
 func (p *Publisher) restore(
-	ctx context.Context, m *releases.PreparedModule, stored registry.ModuleVersion,
+	ctx context.Context, m *rules.PreparedModule, stored registry.ModuleVersion,
 ) (bool, error) {
 	err := objects.CheckStored(ctx, p.Objects, stored.Archive())
 	if err == nil {
@@ -151,7 +151,7 @@ func (p *Publisher) restore(
 // upload stores the archive and the documentation of a module at once, under the
 // keys of a record. Keys identify their content, so an existing object is the
 // right one. Documentation that differs from that of the record is not stored.
-func (p *Publisher) upload(ctx context.Context, m *releases.PreparedModule, to registry.ModuleVersion) error {
+func (p *Publisher) upload(ctx context.Context, m *rules.PreparedModule, to registry.ModuleVersion) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.uploadArchive(ctx, m, to) })
 	if m.Docs != nil && to.Docs != nil && m.Docs.SHA256 == to.Docs.SHA256 {
@@ -160,7 +160,7 @@ func (p *Publisher) upload(ctx context.Context, m *releases.PreparedModule, to r
 	return group.Wait()
 }
 
-func (p *Publisher) uploadArchive(ctx context.Context, m *releases.PreparedModule, to registry.ModuleVersion) error {
+func (p *Publisher) uploadArchive(ctx context.Context, m *rules.PreparedModule, to registry.ModuleVersion) error {
 	body, err := m.Archive.Open()
 	if err != nil {
 		return fmt.Errorf("cannot upload the archive: %w", err)
@@ -170,7 +170,7 @@ func (p *Publisher) uploadArchive(ctx context.Context, m *releases.PreparedModul
 	return err
 }
 
-func (p *Publisher) uploadDocs(ctx context.Context, file releases.File, to registry.StoredFile) error {
+func (p *Publisher) uploadDocs(ctx context.Context, file rules.File, to registry.StoredFile) error {
 	body, err := file.Open()
 	if err == nil {
 		defer body.Close()
@@ -197,8 +197,8 @@ func (p *Publisher) put(
 	return false, err
 }
 
-func (p *Publisher) preparer() releases.Preparer {
-	return releases.Preparer{Progress: p.Progress, Now: p.Now}
+func (p *Publisher) preparer() rules.Preparer {
+	return rules.Preparer{Progress: p.Progress, Now: p.Now}
 }
 
 func (p *Publisher) now() time.Time {

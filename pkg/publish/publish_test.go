@@ -31,8 +31,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/storetest"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // backend is an empty registry.
@@ -95,7 +95,7 @@ func (b backend) publisher() *publish.Publisher {
 	return &publish.Publisher{Catalog: catalog.New(b.table), Objects: b.store, By: by}
 }
 
-func module(t *testing.T, version, content string) releases.Module {
+func module(t *testing.T, version, content string) rules.Module {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte("# "+content+"\n"), 0o600); err != nil {
@@ -105,7 +105,7 @@ func module(t *testing.T, version, content string) releases.Module {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return releases.Module{Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: v}
+	return rules.Module{Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: v}
 }
 
 func (b backend) versions(t *testing.T) string {
@@ -186,7 +186,7 @@ func TestModule(t *testing.T) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	_, err = p.Module(t.Context(), module(t, "1.0.0", "b"))
-	var different *releases.ExistsError
+	var different *rules.ExistsError
 	if !errors.As(err, &different) || !errors.Is(err, registry.ErrExists) {
 		t.Fatalf("other content: got error %v, want an ExistsError", err)
 	}
@@ -361,7 +361,7 @@ func TestTakenNamespace(t *testing.T) {
 	m.Address.Namespace = "search"
 	provider := newRelease(t, "1.0.0", "linux_amd64").provider()
 	provider.Address.Namespace = "search"
-	prepare := releases.Preparer{}
+	prepare := rules.Preparer{}
 	for name, try := range map[string]func(context.Context) error{
 		"module":             func(ctx context.Context) error { _, err := p.Module(ctx, m); return err },
 		"module, dry run":    func(ctx context.Context) error { _, err := p.CheckModule(ctx, m); return err },
@@ -520,24 +520,24 @@ func (s *interrupted) PutOnce(ctx context.Context, key string, body io.ReadSeeke
 func TestPublishInBetween(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		do        func(*testing.T, backend, releases.Module) error
+		do        func(*testing.T, backend, rules.Module) error
 		err       error
 		unchanged bool
 		versions  string
 	}{
-		"another version": {func(t *testing.T, b backend, _ releases.Module) error {
+		"another version": {func(t *testing.T, b backend, _ rules.Module) error {
 			_, err := b.publisher().Module(t.Context(), module(t, "1.1.0", "a"))
 			return err
 		}, nil, false, "[1.1.0 1.0.0]"},
-		"the same": {func(t *testing.T, b backend, m releases.Module) error {
+		"the same": {func(t *testing.T, b backend, m rules.Module) error {
 			_, err := b.publisher().Module(t.Context(), m)
 			return err
 		}, nil, true, "[1.0.0]"},
-		"other content": {func(t *testing.T, b backend, _ releases.Module) error {
+		"other content": {func(t *testing.T, b backend, _ rules.Module) error {
 			_, err := b.publisher().Module(t.Context(), module(t, "1.0.0", "b"))
 			return err
 		}, registry.ErrExists, false, "[1.0.0]"},
-		"a withdrawal": {func(t *testing.T, b backend, m releases.Module) error {
+		"a withdrawal": {func(t *testing.T, b backend, m rules.Module) error {
 			w := publish.Withdrawer{Catalog: catalog.New(b.table), Objects: b.remover(t), By: "wim", Missing: true}
 			_, err := w.Withdraw(t.Context(), m.Address, m.Version, "it has a key")
 			return err
@@ -595,7 +595,7 @@ func TestRefused(t *testing.T) {
 func TestSameAsPrepared(t *testing.T) {
 	t.Parallel()
 	m := module(t, "1.0.0", "a")
-	packed, err := new(releases.Preparer).Module(t.Context(), m)
+	packed, err := new(rules.Preparer).Module(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -608,7 +608,7 @@ func TestSameAsPrepared(t *testing.T) {
 	key := signer(t)
 	id := b.addKey(t, key)
 	r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
-	prepared, err := new(releases.Preparer).Provider(t.Context(), r.provider())
+	prepared, err := new(rules.Preparer).Provider(t.Context(), r.provider())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Withdrawer permanently removes versions from one registry, for example after
@@ -78,7 +78,7 @@ func (e *RemainsError) Unwrap() error { return e.err }
 func (w *Withdrawer) Withdraw(
 	ctx context.Context, a registry.Address, v registry.Version, reason string,
 ) (Withdrawn, error) {
-	if err := releases.CheckReason(reason); err != nil {
+	if err := rules.CheckReason(reason); err != nil {
 		return Withdrawn{}, err
 	}
 	p := Publisher{Progress: w.Progress, Now: w.Now}

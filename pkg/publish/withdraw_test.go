@@ -18,8 +18,8 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // remover is a store from which objects can be removed.
@@ -79,7 +79,7 @@ func TestWithdraw(t *testing.T) {
 		c, store := catalog.New(b.table), b.remover(t)
 		first := module(t, "1.0.0", "a secret")
 		address, one := first.Address, first.Version
-		for _, m := range []releases.Module{first, module(t, "1.1.0", "another")} {
+		for _, m := range []rules.Module{first, module(t, "1.1.0", "another")} {
 			if _, err := b.publisher().Module(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestWithdraw(t *testing.T) {
 		}
 
 		// A rejected publish stores nothing.
-		type publishFunc = func(context.Context, releases.Module) (releases.ModuleResult, error)
+		type publishFunc = func(context.Context, rules.Module) (rules.ModuleResult, error)
 		for _, do := range []publishFunc{b.publisher().Module, b.publisher().CheckModule} {
 			_, err := do(t.Context(), first)
 			if !errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn) {
@@ -176,7 +176,7 @@ func TestWithdrawProvider(t *testing.T) {
 	if err != nil || result.Removed != 4 {
 		t.Errorf("%+v, %v", result, err)
 	}
-	type publishFunc = func(context.Context, releases.Provider) (releases.ProviderResult, error)
+	type publishFunc = func(context.Context, rules.Provider) (rules.ProviderResult, error)
 	for _, do := range []publishFunc{b.publisher().Provider, b.publisher().CheckProvider} {
 		if _, err := do(t.Context(), r.provider()); !errors.Is(err, registry.ErrWithdrawn) {
 			t.Errorf("publishing again: got error %v, want ErrWithdrawn", err)

@@ -20,8 +20,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 func (r *run) module(m registry.Module) subject[registry.Module, registry.ModuleVersion] {
@@ -290,15 +290,15 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	if found = append(found, more...); len(found) > 0 {
 		return found, nil
 	}
-	listed, err := releases.ParseSums(sums)
+	listed, err := rules.ParseSums(sums)
 	if err == nil {
 		files := make(map[string]string, len(v.Packages))
 		for _, pkg := range v.Packages {
 			files[pkg.Filename] = pkg.SHA256
 		}
 		// The sums may list a manifest, which is not a file of the version.
-		maps.DeleteFunc(listed, func(name, _ string) bool { return releases.IsManifest(name) })
-		err = releases.CheckSums(files, "", listed)
+		maps.DeleteFunc(listed, func(name, _ string) bool { return rules.IsManifest(name) })
+		err = rules.CheckSums(files, "", listed)
 	}
 	if err != nil {
 		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})

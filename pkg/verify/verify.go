@@ -40,8 +40,8 @@ import (
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Objects is the part of the object store that a Verifier reads.
@@ -655,7 +655,7 @@ func orphan(path string, info objects.Info) Finding {
 // has its content.
 func isStagedManifest(a registry.Address, key string) bool {
 	_, provider := a.(registry.Provider)
-	return provider && isUploaded(a.Path(), key) && releases.IsManifest(key)
+	return provider && isUploaded(a.Path(), key) && rules.IsManifest(key)
 }
 
 func isDocumentation(a registry.Address, key string) bool {

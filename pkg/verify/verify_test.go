@@ -38,8 +38,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/verify"
 )
 
@@ -123,7 +123,7 @@ func (d data) publishModule(ctx context.Context, v string) error {
 		return err
 	}
 	_, err = d.publisher().Module(ctx,
-		releases.Module{Dir: dir, Address: vpc, Version: version(v), Description: "of " + v})
+		rules.Module{Dir: dir, Address: vpc, Version: version(v), Description: "of " + v})
 	return err
 }
 
@@ -166,7 +166,7 @@ func (d data) publishProvider(ctx context.Context, v string) error {
 	if err := release(dir, v); err != nil {
 		return err
 	}
-	_, err = d.publisher().Provider(ctx, releases.Provider{Dir: dir, Address: inventory, Protocols: []string{"6.0"}})
+	_, err = d.publisher().Provider(ctx, rules.Provider{Dir: dir, Address: inventory, Protocols: []string{"6.0"}})
 	return err
 }
 
@@ -853,7 +853,7 @@ func TestExpiredKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.publisher().Provider(t.Context(),
-		releases.Provider{Dir: released, Address: inventory, Protocols: []string{"6.0"}}); err != nil {
+		rules.Provider{Dir: released, Address: inventory, Protocols: []string{"6.0"}}); err != nil {
 		t.Fatal(err)
 	}
 	if report := d.verified(t, func(v *verify.Verifier) { v.Now = nil }); len(report.Findings) > 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/monorepo"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -192,7 +192,7 @@ func checkModule(
 	ctx context.Context, dir, shown string, allowSecrets []string,
 ) (_ checkedModule, unmatched []string, _ error) {
 	one := checkedModule{Path: filepath.ToSlash(filepath.Clean(shown)), Status: "ok"}
-	result, err := releases.Preparer{}.CheckFolder(ctx, dir, allowSecrets)
+	result, err := rules.Preparer{}.CheckFolder(ctx, dir, allowSecrets)
 	if err != nil {
 		one.Status, one.Problems = "invalid", allProblems(err)
 		return one, nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
@@ -103,7 +103,7 @@ func (d *deprecation) check() error {
 		return registry.WithHint(usagef("--hide is for one version, but VERSION is missing"),
 			"Give the version to hide after the address.")
 	}
-	if err := releases.CheckDeprecation(d.message); err != nil {
+	if err := rules.CheckDeprecation(d.message); err != nil {
 		return usageError{err}
 	}
 	return nil

@@ -16,9 +16,9 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
@@ -67,7 +67,7 @@ func (c *cli) fail(ctx context.Context, found view, cmd *cobra.Command, err erro
 	err = explainCredentials(ctx, errs.DiskFull(explainInterrupt(ctx, err)))
 	f := failure{Error: err.Error(), Hint: c.hintOf(err), Problems: problemsOf(err)}
 	f.Code, f.ExitCode = classify(err)
-	if e, ok := errors.AsType[*releases.ExistsError](err); ok {
+	if e, ok := errors.AsType[*rules.ExistsError](err); ok {
 		f.Stored, f.Offered = e.Stored, e.Offered
 	}
 	reported := c.json && found != nil && !c.printed // the result of doctor, for example, describes the failure

@@ -11,8 +11,8 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -271,7 +271,7 @@ func (c *cli) fillFlags(cmd *cobra.Command, fill *fillFlags) {
 		"mirror also what the policy does not allow, for a `REASON` of one line; the audit trail shows it for each version",
 		func(reason string) error {
 			fill.overrule = reason
-			return releases.CheckReason(reason)
+			return rules.CheckReason(reason)
 		})
 }
 

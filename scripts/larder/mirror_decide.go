@@ -10,8 +10,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -46,7 +46,7 @@ The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 				return nil, registry.WithHint(usagef("--reason is missing"),
 					"Give a reason, for example --reason 'it fixes a leak that affects us'.")
 			}
-			if err := releases.CheckReason(reason); err != nil {
+			if err := rules.CheckReason(reason); err != nil {
 				return nil, usageError{err}
 			}
 			if len(platforms) > 0 {
@@ -98,7 +98,7 @@ The audit trail shows who trusts a key, and the reason.`,
 				return nil, err
 			}
 			if reason != "" {
-				if err := releases.CheckReason(reason); err != nil {
+				if err := rules.CheckReason(reason); err != nil {
 					return nil, usageError{err}
 				}
 			}

@@ -33,8 +33,8 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/mirroring"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // The output of the most used commands fits the terminal. A pipe gets it in
@@ -222,7 +222,7 @@ func (f *fixture) fill(t *testing.T, data *local.Data) {
 		t.Helper()
 		dir := t.TempDir()
 		writeFiles(t, dir, map[string]string{"main.tf": "# " + address + " " + version + "\n"})
-		m := releases.Module{Dir: dir, Description: description}
+		m := rules.Module{Dir: dir, Description: description}
 		m.Address, m.Version = must(registry.ParseModule(address)), must(registry.ParseVersion(version))
 		_, err := publisher(by, day).Module(t.Context(), m)
 		check(err)
@@ -298,7 +298,7 @@ func (f *fixture) providers(
 		by := []registry.Publisher{publisherUser, publisherCI}[i]
 		p := publisher(by, 0)
 		p.Now = nil // the key must not be newer than the publish
-		result, err := p.Provider(t.Context(), releases.Provider{Dir: signer.dirs[version], Address: inventory})
+		result, err := p.Provider(t.Context(), rules.Provider{Dir: signer.dirs[version], Address: inventory})
 		check(err)
 		f.linux = result.Record.Packages[len(result.Record.Packages)-1].SHA256
 	}

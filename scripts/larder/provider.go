@@ -16,15 +16,15 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // passphraseFromEnv names the variable with what opens a private key.
 const passphraseFromEnv = "LARDER_SIGN_PASSPHRASE" //nolint:gosec // a name, not a secret
 
 func (c *cli) publishProviderCommand() *cobra.Command {
-	var m releases.Provider
+	var m rules.Provider
 	var dryRun bool
 	var signKey string
 	cmd := &cobra.Command{
@@ -93,14 +93,14 @@ interrupted publish leaves nothing visible. Run it again to upload the rest.` + 
 }
 
 func (c *cli) publishProvider(
-	ctx context.Context, s *store, m releases.Provider, v publishedProviderView, signKey string,
+	ctx context.Context, s *store, m rules.Provider, v publishedProviderView, signKey string,
 ) (view, error) {
 	publisher := publish.Publisher{Catalog: s.catalog, Objects: s.objects}
 	var err error
 	if publisher.By, err = s.by(ctx); err != nil {
 		return nil, err
 	}
-	var result releases.ProviderResult
+	var result rules.ProviderResult
 	err = c.withPassphrase(ctx, &m, signKey, func(progress *steps) (err error) {
 		publisher.Progress = progress
 		do := publisher.Provider
@@ -120,12 +120,12 @@ func (c *cli) publishProvider(
 // publishProviderThrough publishes a provider through a registry's own
 // endpoint. A dry run sends no request.
 func (c *cli) publishProviderThrough(
-	ctx context.Context, to place, m releases.Provider, v publishedProviderView, signKey string,
+	ctx context.Context, to place, m rules.Provider, v publishedProviderView, signKey string,
 ) (view, error) {
 	c.printRegistry()
-	var result releases.ProviderResult
+	var result rules.ProviderResult
 	err := c.withPassphrase(ctx, &m, signKey, func(progress *steps) error {
-		prepared, err := releases.Preparer{Progress: progress}.Provider(ctx, m)
+		prepared, err := rules.Preparer{Progress: progress}.Provider(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (c *cli) publishProviderThrough(
 
 // withPassphrase calls do to publish. If that needs a passphrase and there is a
 // terminal, it prompts for one and calls do again.
-func (c *cli) withPassphrase(ctx context.Context, m *releases.Provider, signKey string, do func(*steps) error) error {
+func (c *cli) withPassphrase(ctx context.Context, m *rules.Provider, signKey string, do func(*steps) error) error {
 	progress := newProgress(c)
 	err := do(progress)
 	progress.stop()
@@ -232,7 +232,7 @@ type publishedProviderView struct {
 	host   addressing
 }
 
-func (c *cli) providerResult(v publishedProviderView, result releases.ProviderResult) publishedProviderView {
+func (c *cli) providerResult(v publishedProviderView, result rules.ProviderResult) publishedProviderView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ProviderVersion, v.Shared, v.Dropped = result.Record, result.Shared, result.Dropped
 	v.NotCompared = result.NotCompared

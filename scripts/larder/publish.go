@@ -18,8 +18,8 @@ import (
 	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )
@@ -117,7 +117,7 @@ func completed(cmd *cobra.Command, word string, args []string) string {
 }
 
 func (c *cli) publishModuleCommand() *cobra.Command {
-	var m releases.Module
+	var m rules.Module
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "module DIR NAMESPACE/NAME/SYSTEM [VERSION]",
@@ -172,7 +172,7 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 			if err != nil {
 				return nil, err
 			}
-			if err := releases.CheckDescription(m.Description); err != nil {
+			if err := rules.CheckDescription(m.Description); err != nil {
 				return nil, usagef("--description: %w", err)
 			}
 			if err := checkAllowSecrets(m.AllowSecrets); err != nil {
@@ -195,7 +195,7 @@ publish leaves nothing visible. Run it again.` + throughRegistry + dryThroughReg
 }
 
 func (c *cli) publishModule(
-	ctx context.Context, s *store, m releases.Module, v publishedModuleView,
+	ctx context.Context, s *store, m rules.Module, v publishedModuleView,
 ) (view, error) {
 	m.Pack.Skip = c.about.dir
 	publisher := publish.Publisher{Catalog: s.catalog, Objects: s.objects}
@@ -221,12 +221,12 @@ func (c *cli) publishModule(
 // publishModuleThrough publishes a module through a registry's own endpoint. A
 // dry run sends no request.
 func (c *cli) publishModuleThrough(
-	ctx context.Context, to place, m releases.Module, v publishedModuleView,
+	ctx context.Context, to place, m rules.Module, v publishedModuleView,
 ) (view, error) {
 	c.printRegistry()
 	progress := newProgress(c)
 	defer progress.stop()
-	prepared, err := releases.Preparer{Progress: progress}.Module(ctx, m)
+	prepared, err := rules.Preparer{Progress: progress}.Module(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (c *cli) publishModuleThrough(
 func hintAtNext[A registry.Address, R registry.Record](
 	ctx context.Context, all func(context.Context, A) ([]R, error), address A, err error,
 ) error {
-	exists, isPublished := errors.AsType[*releases.ExistsError](err)
+	exists, isPublished := errors.AsType[*rules.ExistsError](err)
 	differs := isPublished && exists.Stored != ""
 	if !differs && (!errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn)) {
 		return err
@@ -310,12 +310,12 @@ type publishedModuleView struct {
 	dryRun bool
 	host   addressing
 	// wanted is the module to publish.
-	wanted releases.Module
+	wanted rules.Module
 	// unmatched are the paths where secrets are allowed, but no file is.
 	unmatched []string
 }
 
-func (c *cli) moduleResult(v publishedModuleView, result releases.ModuleResult) publishedModuleView {
+func (c *cli) moduleResult(v publishedModuleView, result rules.ModuleResult) publishedModuleView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files, v.unmatched = result.Record, result.Files, result.Unmatched
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)

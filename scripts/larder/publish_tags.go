@@ -16,9 +16,9 @@ import (
 	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )
@@ -112,15 +112,15 @@ func (c *cli) publishTags(ctx context.Context, flags tagFlags) (view, error) {
 	c.printRegistry()
 	if flags.dryRun {
 		v.NotChecked = to.host
-		return c.publishReleases(ctx, repository, found, flags, v, releases.Preparer{}.CheckNew)
+		return c.publishReleases(ctx, repository, found, flags, v, rules.Preparer{}.CheckNew)
 	}
 	var result view
 	err = c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) (err error) {
 		result, err = c.publishReleases(ctx, repository, found, flags, v,
-			func(ctx context.Context, m releases.Module) (releases.ModuleResult, error) {
-				prepared, err := releases.Preparer{}.Module(ctx, m)
+			func(ctx context.Context, m rules.Module) (rules.ModuleResult, error) {
+				prepared, err := rules.Preparer{}.Module(ctx, m)
 				if err != nil {
-					return releases.ModuleResult{}, err
+					return rules.ModuleResult{}, err
 				}
 				defer prepared.Close()
 				return p.Module(ctx, prepared)
@@ -264,7 +264,7 @@ func notesOf(
 // early, the view has the versions before that.
 func (c *cli) publishReleases(
 	ctx context.Context, repository *monorepo.Repository, found []monorepo.Release, flags tagFlags, v publishedTagsView,
-	do func(context.Context, releases.Module) (releases.ModuleResult, error),
+	do func(context.Context, rules.Module) (rules.ModuleResult, error),
 ) (_ view, err error) {
 	worktree, err := repository.Worktree(ctx)
 	if err != nil {
@@ -278,12 +278,12 @@ func (c *cli) publishReleases(
 	for i, r := range found {
 		progress.Step(fmt.Sprintf("%s, %d of %d", r, i+1, len(found)))
 		one := publishedTag{Address: r.Address.String(), Version: r.Version, Tag: r.TagName, Path: r.Path}
-		m := releases.Module{
+		m := rules.Module{
 			Address: r.Address, Version: r.Version, Description: r.Description,
 			AllowSecrets: slices.Concat(r.AllowSecrets, flags.allowSecrets),
 		}
 		err := worktree.Extract(ctx, r, &m)
-		var result releases.ModuleResult
+		var result rules.ModuleResult
 		if err == nil {
 			result, err = do(ctx, m)
 		} else if ctx.Err() == nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/monorepo"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -22,7 +22,7 @@ import (
 // If the repository's larder.hcl lists the module, the tag must match its
 // pattern, and the folder must be its own. Then the module gets its description
 // too. Otherwise the tag is v1.2.3 or 1.2.3.
-func useTag(ctx context.Context, m *releases.Module) (string, *monorepo.Worktree, error) {
+func useTag(ctx context.Context, m *rules.Module) (string, *monorepo.Worktree, error) {
 	fail := func(reason, hint string) (string, *monorepo.Worktree, error) {
 		return "", nil, registry.WithHint(usagef("VERSION is missing, and %s", reason), "%s", hint)
 	}

@@ -42,8 +42,8 @@ import (
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // measured has the medians of several runs, by what they do with a release:
@@ -408,7 +408,7 @@ func runUploader(ctx context.Context, how, dir, public, database, url, rate stri
 		p := publish.Publisher{Catalog: all, Objects: s3.New(config, "bench", s3.Options{PathStyle: true})}
 		_, err = p.Provider(
 			ctx,
-			releases.Provider{Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "note"}},
+			rules.Provider{Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "note"}},
 		)
 	case "upload":
 		err = uploadPlainly(ctx, config, dir)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/prompt"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage"
@@ -62,7 +62,7 @@ the record is missing, use --missing to withdraw the version without it.`,
 				return nil, registry.WithHint(usagef("--reason is missing"),
 					"Give a reason, for example --reason 'it contains a key'.")
 			}
-			if err := releases.CheckReason(w.reason); err != nil {
+			if err := rules.CheckReason(w.reason); err != nil {
 				return nil, usageError{err}
 			}
 			if _, err := c.storePlace(); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // Host is the host of the registry in READMEs and in the sources of module
@@ -117,7 +117,7 @@ func (f *filler) module(ctx context.Context, dir string, a registry.Module, v ve
 		Catalog: f.data.Catalog, Objects: f.data.Objects, Now: func() time.Time { return v.at },
 		By: publisher(v.publisher, a.Namespace, "terraform-"+a.System+"-"+a.Name, n),
 	}
-	m := releases.Module{Dir: dir, Address: a, Version: n, Description: description}
+	m := rules.Module{Dir: dir, Address: a, Version: n, Description: description}
 	result, err := p.Module(ctx, m)
 	if err == nil && len(result.Notes) > 0 {
 		err = fmt.Errorf("the documentation of %s %s has notes: %s", a, n, strings.Join(result.Notes, " "))

@@ -25,8 +25,8 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // docsObjects returns the states of the stored documentation by version.
@@ -433,7 +433,7 @@ func TestWithdrawSecret(t *testing.T) {
 		},
 		"through the store": func(t *testing.T, d *testAPI) {
 			t.Helper()
-			m := releases.Module{Dir: t.TempDir(), Address: vpcAddress, Version: v1, Description: "about " + secret}
+			m := rules.Module{Dir: t.TempDir(), Address: vpcAddress, Version: v1, Description: "about " + secret}
 			for _, name := range []string{"main.tf", "README.md"} {
 				if err := os.WriteFile(filepath.Join(m.Dir, name), []byte(secretText), 0o600); err != nil {
 					t.Fatal(err)

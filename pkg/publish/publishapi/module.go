@@ -15,8 +15,8 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // module has the rules for modules: one archive, which unpacks within its
@@ -27,7 +27,7 @@ type module struct {
 }
 
 func (m module) announced(_ context.Context, _ registry.Version, a protocol.Announcement) error {
-	name := releases.ArchiveName(m.address)
+	name := rules.ArchiveName(m.address)
 	switch {
 	case len(a.Files) != 1 || a.Files[0].Name != name:
 		return fmt.Errorf("%w publish: a module must be one file, %s", registry.ErrInvalid, name)
@@ -43,7 +43,7 @@ func (m module) check(ctx context.Context, v registry.Version) (protocol.Publish
 }
 
 func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.Announcement) error {
-	return releases.CheckSameModule(m.address, *p.Module, a.Files[0].SHA256, a.ContentSHA256)
+	return rules.CheckSameModule(m.address, *p.Module, a.Files[0].SHA256, a.ContentSHA256)
 }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {

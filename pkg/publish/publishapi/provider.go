@@ -11,8 +11,8 @@ import (
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // provider has the rules for providers. These are zips that clients can unpack
@@ -41,27 +41,27 @@ func (p provider) announced(ctx context.Context, v registry.Version, a protocol.
 			return fmt.Errorf("%w release: %s is not a file of a release", registry.ErrInvalid, f.Name)
 		}
 	}
-	if err := releases.CheckProtocols(a.Protocols); err != nil {
+	if err := rules.CheckProtocols(a.Protocols); err != nil {
 		return err
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err == nil {
-		err = releases.CheckKeys(p.address.Namespace, keys)
+		err = rules.CheckKeys(p.address.Namespace, keys)
 	}
 	return err
 }
 
-func (p provider) names(files []protocol.File) (releases.Names, error) {
+func (p provider) names(files []protocol.File) (rules.Names, error) {
 	names := make([]string, len(files))
 	for i, f := range files {
 		names[i] = f.Name
 	}
-	return releases.ParseNames(p.address.Type, names)
+	return rules.ParseNames(p.address.Type, names)
 }
 
 // namesOf is names for an upload, whose files were checked when they were
 // announced.
-func (p provider) namesOf(u registry.Upload) (releases.Names, error) {
+func (p provider) namesOf(u registry.Upload) (rules.Names, error) {
 	files := make([]protocol.File, len(u.Files))
 	for i, f := range u.Files {
 		files[i].Name = f.Name
@@ -81,14 +81,14 @@ func (p provider) checkSame(ctx context.Context, published protocol.Published, a
 			sums = f.SHA256
 		}
 	}
-	if err := releases.CheckSameProvider(p.address, stored, sums, a.Protocols); err != nil {
+	if err := rules.CheckSameProvider(p.address, stored, sums, a.Protocols); err != nil {
 		return err
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err != nil {
 		return err
 	}
-	return releases.CheckSigner(p.address, stored, keys)
+	return rules.CheckSigner(p.address, stored, keys)
 }
 
 func (p provider) read(ctx context.Context, u registry.Upload, file int) (found registry.Inspection, err error) {
@@ -114,11 +114,11 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (found 
 }
 
 func (p provider) readManifest(ctx context.Context, f registry.UploadFile) ([]string, error) {
-	text, err := p.h.readAll(ctx, f, releases.MaxManifest)
+	text, err := p.h.readAll(ctx, f, rules.MaxManifest)
 	if err != nil {
 		return nil, err
 	}
-	return releases.ParseManifest(text)
+	return rules.ParseManifest(text)
 }
 
 func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[string]string, error) {
@@ -126,12 +126,12 @@ func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[stri
 	if err != nil {
 		return nil, err
 	}
-	return releases.ParseSums(text)
+	return rules.ParseSums(text)
 }
 
 // verify returns the id of the key that has signed a release, with the current
 // keys of the namespace.
-func (p provider) verify(ctx context.Context, u registry.Upload, names releases.Names) (key string, err error) {
+func (p provider) verify(ctx context.Context, u registry.Upload, names rules.Names) (key string, err error) {
 	var text, sig []byte
 	for _, f := range u.Files {
 		switch f.Name {
@@ -178,7 +178,7 @@ func (p provider) assemble(
 		}
 		switch f.Name {
 		case names.Manifest:
-			if err := releases.CheckManifest(found[i].Protocols, u.Protocols); err != nil {
+			if err := rules.CheckManifest(found[i].Protocols, u.Protocols); err != nil {
 				return publication{}, err
 			}
 			manifest = f.SHA256
@@ -192,9 +192,9 @@ func (p provider) assemble(
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
 	if u.CopiedFrom != nil && names.Manifest == "" {
-		releases.DropManifest(sums)
+		rules.DropManifest(sums)
 	}
-	if err := releases.CheckSums(files, manifest, sums); err != nil {
+	if err := rules.CheckSums(files, manifest, sums); err != nil {
 		return publication{}, err
 	}
 	return publication{

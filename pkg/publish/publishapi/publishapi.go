@@ -38,9 +38,9 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
@@ -164,7 +164,7 @@ type kind interface {
 	// it can be published. Any other error is the reason why it cannot be
 	// published.
 	check(context.Context, registry.Version) (protocol.Published, error)
-	// checkSame returns a releases.ExistsError unless the published content
+	// checkSame returns a rules.ExistsError unless the published content
 	// equals the announced content.
 	checkSame(context.Context, protocol.Published, protocol.Announcement) error
 	// read inspects a stored file of an upload.
@@ -235,7 +235,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := releases.CheckNamespace(s.namespace); err != nil {
+	if err := rules.CheckNamespace(s.namespace); err != nil {
 		return explain(err)
 	}
 	if err := h.mayBegin(ctx, s, caller); err != nil {
@@ -377,7 +377,7 @@ func (h *handler) check(a protocol.Announcement) error {
 			"%w publish: it has %d files, but this registry accepts 1 to %d", registry.ErrInvalid, len(a.Files), h.limits.Files,
 		)
 	}
-	if err := releases.CheckDescription(a.Description); err != nil {
+	if err := rules.CheckDescription(a.Description); err != nil {
 		return err
 	}
 	if a.CopiedFrom != nil {
@@ -858,7 +858,7 @@ func (h *handler) deprecate(w http.ResponseWriter, r *http.Request) error {
 	if err := httpapi.ReadJSON(r, maxAnnouncement, &d); err != nil {
 		return err
 	}
-	if err := releases.CheckDeprecation(d.Message); err != nil {
+	if err := rules.CheckDeprecation(d.Message); err != nil {
 		return explain(err)
 	}
 	var version *registry.Version

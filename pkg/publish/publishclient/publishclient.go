@@ -27,8 +27,8 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -94,21 +94,21 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 
 // Module publishes a module. Errors are those of publish.Publisher with the
 // registry's texts, and errors about the credential.
-func (p *Publisher) Module(ctx context.Context, m *releases.PreparedModule) (releases.ModuleResult, error) {
+func (p *Publisher) Module(ctx context.Context, m *rules.PreparedModule) (rules.ModuleResult, error) {
 	ours := m.Record
 	published, err := p.publish(ctx, thing{
 		m.Address.String(), m.Address.Path(), ours.Version, m.CheckContent,
-	}, []releases.File{m.Archive}, protocol.Announcement{
+	}, []rules.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description, CopiedFrom: ours.CopiedFrom,
 		AllowSecrets: ours.AllowedSecrets,
 	})
 	if err != nil {
-		return releases.ModuleResult{}, err
+		return rules.ModuleResult{}, err
 	}
 	theirs := published.Module
 	if theirs == nil || theirs.Version != ours.Version || theirs.ContentSHA256 != ours.ContentSHA256 ||
 		!registry.IsSHA256(theirs.SHA256) || theirs.Size < 0 {
-		return releases.ModuleResult{}, p.errAnswer("the published record does not match the release")
+		return rules.ModuleResult{}, p.errAnswer("the published record does not match the release")
 	}
 	result := m.ModuleResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
@@ -127,20 +127,20 @@ const (
 )
 
 // Provider publishes a provider. Errors are those of [Publisher.Module].
-func (p *Publisher) Provider(ctx context.Context, m *releases.PreparedProvider) (releases.ProviderResult, error) {
+func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (rules.ProviderResult, error) {
 	ours := m.Record
 	published, err := p.publish(
 		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version, nil}, m.Files,
 		protocol.Announcement{Protocols: ours.Protocols, CopiedFrom: ours.CopiedFrom},
 	)
 	if err != nil {
-		return releases.ProviderResult{}, err
+		return rules.ProviderResult{}, err
 	}
 	theirs := published.Provider
 	if theirs == nil || theirs.Version != ours.Version || theirs.Sums.SHA256 != ours.Sums.SHA256 ||
 		!slices.Equal(theirs.Protocols, ours.Protocols) ||
 		!slices.EqualFunc(theirs.Packages, ours.Packages, samePackage) || !keyID.MatchString(theirs.SigningKey) {
-		return releases.ProviderResult{}, p.errAnswer("the published record does not match the release")
+		return rules.ProviderResult{}, p.errAnswer("the published record does not match the release")
 	}
 	result := m.ProviderResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
@@ -203,7 +203,7 @@ func (t thing) uploads() string { return t.path + "/" + t.version.String() + "/u
 type upload struct {
 	protocol.Begun
 	at    string
-	files []releases.File
+	files []rules.File
 	sent  atomic.Int32 // number of stored files
 }
 
@@ -223,7 +223,7 @@ func (u *upload) parts() [][]int {
 }
 
 func (p *Publisher) publish(
-	ctx context.Context, t thing, files []releases.File, a protocol.Announcement,
+	ctx context.Context, t thing, files []rules.File, a protocol.Announcement,
 ) (protocol.Published, error) {
 	for _, f := range files {
 		a.Files = append(a.Files, protocol.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
@@ -247,7 +247,7 @@ func (p *Publisher) publish(
 // publishes the same again continues the upload, and two concurrent publishes
 // of the same content share it.
 func (p *Publisher) begin(
-	ctx context.Context, t thing, files []releases.File, a protocol.Announcement,
+	ctx context.Context, t thing, files []rules.File, a protocol.Announcement,
 ) (protocol.Published, error) {
 	for expired, lost := false, false; ; {
 		u, err := p.announce(ctx, t, files, a)
@@ -307,7 +307,7 @@ func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (protocol.Pu
 }
 
 func (p *Publisher) announce(
-	ctx context.Context, t thing, files []releases.File, a protocol.Announcement,
+	ctx context.Context, t thing, files []rules.File, a protocol.Announcement,
 ) (*upload, error) {
 	u := &upload{files: files}
 	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
@@ -316,7 +316,7 @@ func (p *Publisher) announce(
 	if u.Published != nil {
 		return u, nil
 	}
-	same := slices.EqualFunc(u.Files, files, func(put protocol.Put, f releases.File) bool {
+	same := slices.EqualFunc(u.Files, files, func(put protocol.Put, f rules.File) bool {
 		return put.Name == f.Name && (put.Stored || put.URL != "")
 	})
 	if !same || !uploadID.MatchString(u.Upload) {

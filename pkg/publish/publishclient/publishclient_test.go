@@ -28,8 +28,8 @@ import (
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 const (
@@ -256,7 +256,7 @@ func sent(p *progresstest.Recorder, name string) (n int) {
 	return n
 }
 
-func module(t *testing.T) *releases.PreparedModule {
+func module(t *testing.T) *rules.PreparedModule {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"main.tf", "x.tfvars"} {
@@ -268,7 +268,7 @@ func module(t *testing.T) *releases.PreparedModule {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prepared, err := new(releases.Preparer).Module(t.Context(), releases.Module{
+	prepared, err := new(rules.Preparer).Module(t.Context(), rules.Module{
 		Dir: dir, Address: registry.Module{
 			Namespace: "acme", Name: "vpc", System: "aws",
 		}, Version: version, Description: "A network",
@@ -283,7 +283,7 @@ func module(t *testing.T) *releases.PreparedModule {
 var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
 // release returns a release for three platforms, with six files.
-func release(t *testing.T) *releases.PreparedProvider {
+func release(t *testing.T) *rules.PreparedProvider {
 	t.Helper()
 	dir := t.TempDir()
 	for _, platform := range []string{"linux_amd64", "linux_arm64", "darwin_arm64"} {
@@ -314,7 +314,7 @@ func release(t *testing.T) *releases.PreparedProvider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	prepared, err := new(releases.Preparer).Provider(t.Context(), releases.Provider{
+	prepared, err := new(rules.Preparer).Provider(t.Context(), rules.Provider{
 		Dir: dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"}, SignKey: key.Private,
 	})
 	if err != nil {
@@ -324,7 +324,7 @@ func release(t *testing.T) *releases.PreparedProvider {
 }
 
 // recorded returns the record that a registry would publish.
-func recorded(m *releases.PreparedProvider) protocol.Published {
+func recorded(m *rules.PreparedProvider) protocol.Published {
 	record := m.Record
 	record.PublishedBy = registry.Publisher{Kind: registry.PublisherUser, Name: "somebody"}
 	return protocol.Published{Provider: &record}

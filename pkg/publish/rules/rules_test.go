@@ -1,4 +1,4 @@
-package releases_test
+package rules_test
 
 import (
 	"errors"
@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 const (
@@ -41,7 +41,7 @@ func TestCheckSums(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := releases.CheckSums(test.files, test.manifest, test.listed)
+			err := rules.CheckSums(test.files, test.manifest, test.listed)
 			if test.want == "" {
 				if err != nil {
 					t.Error(err)
@@ -74,17 +74,17 @@ func TestCheckSame(t *testing.T) {
 		err    error
 		exists bool // whether err is ErrExists
 	}{
-		"the same archive": {releases.CheckSameModule(vpc, stored, "archive", ""), false},
-		"the same content": {releases.CheckSameModule(vpc, stored, "another", "content"), false},
-		"another module":   {releases.CheckSameModule(vpc, stored, "another", "other"), true},
-		"the same release": {releases.CheckSameProvider(inventory, release, "sums", release.Protocols), false},
-		"other sums":       {releases.CheckSameProvider(inventory, release, "other", release.Protocols), true},
-		"other protocols":  {releases.CheckSameProvider(inventory, release, "sums", []string{"6.0"}), true},
+		"the same archive": {rules.CheckSameModule(vpc, stored, "archive", ""), false},
+		"the same content": {rules.CheckSameModule(vpc, stored, "another", "content"), false},
+		"another module":   {rules.CheckSameModule(vpc, stored, "another", "other"), true},
+		"the same release": {rules.CheckSameProvider(inventory, release, "sums", release.Protocols), false},
+		"other sums":       {rules.CheckSameProvider(inventory, release, "other", release.Protocols), true},
+		"other protocols":  {rules.CheckSameProvider(inventory, release, "sums", []string{"6.0"}), true},
 		"its key": {
-			releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}, {ID: "KEY"}}), false,
+			rules.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}, {ID: "KEY"}}), false,
 		},
-		"a key that is not there":  {releases.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}}), true},
-		"a namespace without keys": {releases.CheckSigner(inventory, release, nil), true},
+		"a key that is not there":  {rules.CheckSigner(inventory, release, []registry.SigningKey{{ID: "X"}}), true},
+		"a namespace without keys": {rules.CheckSigner(inventory, release, nil), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +101,7 @@ func TestCheckSame(t *testing.T) {
 		})
 	}
 	// A publisher may not be a reader, so the error does not contain sums.
-	if err := releases.CheckSameModule(vpc, stored, "another", "other"); strings.Contains(err.Error(), "sha256") {
+	if err := rules.CheckSameModule(vpc, stored, "another", "other"); strings.Contains(err.Error(), "sha256") {
 		t.Errorf("the error describes the stored content: %v", err)
 	}
 }

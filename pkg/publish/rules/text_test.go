@@ -1,12 +1,12 @@
-package releases_test
+package rules_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // TestTexts checks that texts about a version must be one line.
@@ -17,9 +17,9 @@ func TestTexts(t *testing.T) {
 		limit int
 		empty bool
 	}{
-		"CheckDescription": {releases.CheckDescription, 1000, true},
-		"CheckDeprecation": {releases.CheckDeprecation, 500, true},
-		"CheckReason":      {releases.CheckReason, 500, false},
+		"CheckDescription": {rules.CheckDescription, 1000, true},
+		"CheckDeprecation": {rules.CheckDeprecation, 500, true},
+		"CheckReason":      {rules.CheckReason, 500, false},
 	} {
 		for text, valid := range map[string]bool{
 			"use 2.0.0": true, "Zoë’s 漢字": true, strings.Repeat("x", test.limit): true, "": test.empty, " ": test.empty,

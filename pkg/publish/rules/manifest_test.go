@@ -1,12 +1,12 @@
-package releases_test
+package rules_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 func TestParseManifestRefuses(t *testing.T) {
@@ -15,7 +15,7 @@ func TestParseManifestRefuses(t *testing.T) {
 		"", "evil", "{}", `{"version":2,"metadata":{"protocol_versions":["6.0"]}}`,
 		`{"version":1,"metadata":{"protocol_versions":[]}}`, strings.Repeat("[", 100_000),
 	} {
-		if protocols, err := releases.ParseManifest([]byte(text)); !errors.Is(err, registry.ErrInvalid) {
+		if protocols, err := rules.ParseManifest([]byte(text)); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%.60q: protocols %v and error %v, want ErrInvalid", text, protocols, err)
 		}
 	}
@@ -29,7 +29,7 @@ func FuzzParseManifest(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		protocols, err := releases.ParseManifest(text)
+		protocols, err := rules.ParseManifest(text)
 		if err != nil && !errors.Is(err, registry.ErrInvalid) || err == nil && len(protocols) == 0 {
 			t.Errorf("%q: %v, %v", text, protocols, err)
 		}

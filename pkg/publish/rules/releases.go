@@ -1,11 +1,11 @@
-// Package releases defines what may be published, and prepares modules and
+// Package rules defines what may be published, and prepares modules and
 // providers for publishing. It reads the folder of a module or of a provider's
 // release, verifies the files, and packs and signs them.
 //
 // Package publish, the server of the publish API and its client share these
 // rules. The package does not access a registry. Its callers check whether a
 // version is free, and which keys a namespace has.
-package releases
+package rules
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package releases_test
+package rules_test
 
 import (
 	"bytes"
@@ -21,13 +21,13 @@ import (
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/signing"
 	documentation "github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // read returns the content of a prepared file, and checks its size and its sum.
-func read(t *testing.T, f releases.File) []byte {
+func read(t *testing.T, f rules.File) []byte {
 	t.Helper()
 	body, err := f.Open()
 	if err != nil {
@@ -58,14 +58,14 @@ func TestCheckFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	prepared, err := releases.Preparer{}.Module(t.Context(), releases.Module{
+	prepared, err := rules.Preparer{}.Module(t.Context(), rules.Module{
 		Dir: valid, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer prepared.Close()
-	got, err := releases.Preparer{}.CheckFolder(t.Context(), valid, nil)
+	got, err := rules.Preparer{}.CheckFolder(t.Context(), valid, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestCheckFolder(t *testing.T) {
 	if diff := cmp.Diff(prepared.Excluded, got.Excluded); diff != "" {
 		t.Errorf("excluded (-want +got):\n%s", diff)
 	}
-	_, err = releases.Preparer{}.CheckFolder(t.Context(), invalid, nil)
+	_, err = rules.Preparer{}.CheckFolder(t.Context(), invalid, nil)
 	problems, ok := errors.AsType[*errs.ProblemsError](err)
 	if !ok {
 		t.Fatalf("got error %v, want a ProblemsError", err)
@@ -87,7 +87,7 @@ func TestCheckFolder(t *testing.T) {
 
 func TestPrepareModule(t *testing.T) {
 	t.Parallel()
-	m := releases.Module{
+	m := rules.Module{
 		Dir: t.TempDir(), Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"},
 		Version: registry.Version{Major: 1}, Description: "A network",
 	}
@@ -97,7 +97,7 @@ func TestPrepareModule(t *testing.T) {
 		}
 	}
 	progress := &progresstest.Recorder{}
-	prepared, err := releases.Preparer{Progress: progress}.Module(t.Context(), m)
+	prepared, err := rules.Preparer{Progress: progress}.Module(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,13 +164,13 @@ func TestPrepareModule(t *testing.T) {
 		t.Errorf("an operator's record: (-want +got)\n%s", diff)
 	}
 	m.Dir = t.TempDir()
-	if _, err := new(releases.Preparer).Module(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
+	if _, err := new(rules.Preparer).Module(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("nothing: %v", err)
 	}
 }
 
-func provider(r builds.Release) releases.Provider {
-	return releases.Provider{Dir: r.Dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"}}
+func provider(r builds.Release) rules.Provider {
+	return rules.Provider{Dir: r.Dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"}}
 }
 
 // TestPrepareProvider checks that preparing a release needs no registry.
@@ -187,7 +187,7 @@ func TestPrepareProvider(t *testing.T) {
 	id := key.ID
 	r := builds.NewRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
 	progress := &progresstest.Recorder{}
-	prepared, err := releases.Preparer{Progress: progress}.Provider(t.Context(), provider(r))
+	prepared, err := rules.Preparer{Progress: progress}.Provider(t.Context(), provider(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestPrepareProvider(t *testing.T) {
 	if err := os.Rename(filepath.Join(r.Dir, r.Name+"_manifest.json"), source); err != nil {
 		t.Fatal(err)
 	}
-	again, err := new(releases.Preparer).Provider(t.Context(), provider(r))
+	again, err := new(rules.Preparer).Provider(t.Context(), provider(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestPrepareProvider(t *testing.T) {
 
 	texts := golden.New(t)
 	r.Write(t, r.Name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n")
-	_, err = new(releases.Preparer).Provider(t.Context(), provider(r))
+	_, err = new(rules.Preparer).Provider(t.Context(), provider(r))
 	if !errors.Is(err, registry.ErrInvalid) {
 		t.Fatalf("an armored signature: got error %v, want ErrInvalid", err)
 	}
@@ -243,7 +243,7 @@ func TestPrepareProvider(t *testing.T) {
 	}
 	recordProblems(t, texts, []error{err}, r.Dir)
 	r.Zip(t, r.Name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "another program"})
-	_, err = new(releases.Preparer).Provider(t.Context(), provider(r))
+	_, err = new(rules.Preparer).Provider(t.Context(), provider(r))
 	if !errors.Is(err, registry.ErrInvalid) {
 		t.Fatalf("another zip: got error %v, want ErrInvalid", err)
 	}
@@ -261,7 +261,7 @@ func TestPrepareSigned(t *testing.T) {
 	r.Zip(t, r.Name+"_linux_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
 	m := provider(r)
 	m.SignKey, m.Protocols = key.Private, []string{"6.0"}
-	prepared, err := new(releases.Preparer).Provider(t.Context(), m)
+	prepared, err := new(rules.Preparer).Provider(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +282,7 @@ func TestPrepareSigned(t *testing.T) {
 		t.Error("there is no signature")
 	}
 	m.SignKey = nil
-	if _, err := new(releases.Preparer).Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
+	if _, err := new(rules.Preparer).Provider(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("without sums: %v", err)
 	}
 }

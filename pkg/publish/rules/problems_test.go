@@ -1,4 +1,4 @@
-package releases_test
+package rules_test
 
 import (
 	"bytes"
@@ -20,9 +20,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/signing"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/releases"
 )
 
 // TestProviderProblems checks that all problems of a release are reported at
@@ -114,7 +114,7 @@ func TestProviderProblems(t *testing.T) {
 			if test.keys {
 				has = namespaceKeys(t)
 			}
-			_, err := releases.Preparer{}.ProviderFor(t.Context(), provider(r), has, true)
+			_, err := rules.Preparer{}.ProviderFor(t.Context(), provider(r), has, true)
 			all, ok := errors.AsType[*errs.ProblemsError](err)
 			if !ok || !errors.Is(err, registry.ErrInvalid) {
 				t.Fatalf("got error %v, want a ProblemsError of ErrInvalid", err)
@@ -173,7 +173,7 @@ func TestProviderFor(t *testing.T) {
 	r := builds.NewRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
 	keys := namespaceKeys(t)
 	for _, unpack := range []bool{true, false} {
-		prepared, err := releases.Preparer{}.ProviderFor(t.Context(), provider(r), keys, unpack)
+		prepared, err := rules.Preparer{}.ProviderFor(t.Context(), provider(r), keys, unpack)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +194,7 @@ func TestProviderInterrupted(t *testing.T) {
 	remove(t, r, "_manifest.json")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := releases.Preparer{}.Provider(ctx, provider(r))
+	_, err := rules.Preparer{}.Provider(ctx, provider(r))
 	if _, ok := errors.AsType[*errs.ProblemsError](err); ok || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
@@ -204,7 +204,7 @@ func TestProviderInterrupted(t *testing.T) {
 // by file, line and column.
 func TestModuleProblems(t *testing.T) {
 	t.Parallel()
-	m := releases.Module{
+	m := rules.Module{
 		Dir: t.TempDir(), Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"},
 		Version: registry.Version{Major: 1}, Description: "two\nlines",
 	}
@@ -215,7 +215,7 @@ func TestModuleProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, err := releases.Preparer{}.Module(t.Context(), m)
+	_, err := rules.Preparer{}.Module(t.Context(), m)
 	all, ok := errors.AsType[*errs.ProblemsError](err)
 	if !ok || !errors.Is(err, registry.ErrInvalid) {
 		t.Fatalf("got error %v, want a ProblemsError of ErrInvalid", err)
@@ -235,10 +235,10 @@ func TestModuleWithCallOutside(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "main.tf"), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := releases.Module{
+	m := rules.Module{
 		Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: registry.Version{Major: 1},
 	}
-	_, err := releases.Preparer{}.Module(t.Context(), m)
+	_, err := rules.Preparer{}.Module(t.Context(), m)
 	const want = "cannot publish acme/vpc/aws 1.0.0: invalid module: main.tf:2 calls ../network, " +
 		"which is outside of the published folder"
 	if err == nil || err.Error() != want {
@@ -253,7 +253,7 @@ func TestModuleWithCallOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Dir, m.Archive = "", packed.Name()
-	prepared, err := releases.Preparer{}.Module(t.Context(), m)
+	prepared, err := rules.Preparer{}.Module(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,12 +268,12 @@ func TestPassphraseProblem(t *testing.T) {
 	remove(t, r, "_SHA256SUMS", "_SHA256SUMS.sig")
 	m := provider(r)
 	m.SignKey = encryptedKey(t)
-	_, err := releases.Preparer{}.Provider(t.Context(), m)
+	_, err := rules.Preparer{}.Provider(t.Context(), m)
 	if _, ok := errors.AsType[*errs.ProblemsError](err); ok || !errors.Is(err, signing.ErrPassphrase) {
 		t.Errorf("nothing else is wrong: %v", err)
 	}
 	remove(t, r, "_manifest.json")
-	_, err = releases.Preparer{}.Provider(t.Context(), m)
+	_, err = rules.Preparer{}.Provider(t.Context(), m)
 	if all, ok := errors.AsType[*errs.ProblemsError](err); !ok || errors.Is(err, signing.ErrPassphrase) {
 		t.Errorf("the manifest is missing: %v", err)
 	} else {
@@ -295,7 +295,7 @@ func TestPassphraseOfAKeyOfNoUse(t *testing.T) {
 	}
 	texts := golden.New(t)
 	for _, keys := range [][]registry.SigningKey{nil, namespaceKeys(t)} {
-		_, err := releases.Preparer{}.ProviderFor(t.Context(), m, keys, true)
+		_, err := rules.Preparer{}.ProviderFor(t.Context(), m, keys, true)
 		if all, ok := errors.AsType[*errs.ProblemsError](err); !ok || errors.Is(err, signing.ErrPassphrase) {
 			t.Errorf("%d keys: %v", len(keys), err)
 		} else {
@@ -306,7 +306,7 @@ func TestPassphraseOfAKeyOfNoUse(t *testing.T) {
 		}
 	}
 	has := []registry.SigningKey{{ID: id}}
-	if _, err := (releases.Preparer{}).ProviderFor(t.Context(), m, has, true); !errors.Is(err, signing.ErrPassphrase) {
+	if _, err := (rules.Preparer{}).ProviderFor(t.Context(), m, has, true); !errors.Is(err, signing.ErrPassphrase) {
 		t.Errorf("the namespace has the key: %v", err)
 	}
 }
