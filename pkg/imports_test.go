@@ -90,11 +90,11 @@ var rules = []rule{
 	},
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
-		"pkg/admission", []string{"pkg/registry", "pkg/protocol"},
+		"pkg/mirror/admission", []string{"pkg/registry", "pkg/protocol"},
 		[]string{"net/http", "github.com/aws/", "github.com/hashicorp/hcl/", "database/sql"},
 	},
 	{
-		"pkg/admission/policyfile", []string{"pkg/registry", "pkg/content/safehcl"},
+		"pkg/mirror/policyfile", []string{"pkg/registry", "pkg/content/safehcl"},
 		[]string{"net/http", "github.com/aws/", "database/sql"},
 	},
 	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
@@ -151,7 +151,7 @@ var rules = []rule{
 		"pkg/providers", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"},
 	},
 	{
-		"pkg/mirror", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/admission"},
+		"pkg/mirror", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/mirror/admission"},
 		[]string{"github.com/aws/", "database/sql"},
 	},
 	{
@@ -163,7 +163,7 @@ var rules = []rule{
 		"pkg/metadata",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects",
-			"pkg/docs/stored", "pkg/search", "pkg/admission",
+			"pkg/docs/stored", "pkg/search", "pkg/mirror/admission",
 		},
 		[]string{
 			"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark", "html/template",
@@ -173,7 +173,7 @@ var rules = []rule{
 		"pkg/web",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects",
-			"pkg/docs/stored", "pkg/docs/compare", "pkg/search", "pkg/session", "pkg/admission",
+			"pkg/docs/stored", "pkg/docs/compare", "pkg/search", "pkg/session", "pkg/mirror/admission",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark"},
 	},
@@ -185,7 +185,7 @@ var rules = []rule{
 		"pkg/doctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/content/signing", "pkg/admission", "pkg/location",
+			"pkg/content/signing", "pkg/mirror/admission", "pkg/location",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -193,7 +193,7 @@ var rules = []rule{
 		"pkg/stackdoctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/content/signing", "pkg/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
+			"pkg/content/signing", "pkg/mirror/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
 			"pkg/objects", "pkg/settings", "pkg/cloud/signedcall",
 		},
 		[]string{
@@ -202,26 +202,26 @@ var rules = []rule{
 		},
 	},
 	{
-		"pkg/mirroring",
+		"pkg/mirror/filling",
 		[]string{
-			"pkg/registry", "pkg/admission", "pkg/content/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
+			"pkg/registry", "pkg/mirror/admission", "pkg/content/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
 			"pkg/content/signing", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects", "pkg/catalog", "pkg/docs/extract",
 			"pkg/docs/render", "pkg/publish/inspection", "pkg/publish/rules", "pkg/publish",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
-		"pkg/pull",
+		"pkg/mirror/pull",
 		publishing(
-			"pkg/admission", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/objects", "pkg/catalog", "pkg/publish/inspection",
-			"pkg/publish", "pkg/mirroring",
+			"pkg/mirror/admission", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/objects", "pkg/catalog", "pkg/publish/inspection",
+			"pkg/publish", "pkg/mirror/filling",
 		),
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
 		"pkg/verify",
 		[]string{
-			"pkg/registry", "pkg/content/safehcl", "pkg/admission/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
+			"pkg/registry", "pkg/content/safehcl", "pkg/mirror/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
 			"pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/publish/rules", "pkg/content/signing",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
@@ -273,20 +273,20 @@ var rules = []rule{
 	{
 		"functions/pull",
 		onDeployed(publishing(
-			"pkg/deployed", "pkg/objects/s3", "pkg/publish/inspection", "pkg/admission", "pkg/providers", "pkg/client", "pkg/publish",
-			"pkg/mirroring", "pkg/pull",
+			"pkg/deployed", "pkg/objects/s3", "pkg/publish/inspection", "pkg/mirror/admission", "pkg/providers", "pkg/client", "pkg/publish",
+			"pkg/mirror/filling", "pkg/mirror/pull",
 		)...),
 		notInFunctions(),
 	},
-	{"functions/mirror", onDeployed("pkg/mirror", "pkg/admission", "pkg/deployed"), notInFunctions(slowToStart()...)},
+	{"functions/mirror", onDeployed("pkg/mirror", "pkg/mirror/admission", "pkg/deployed"), notInFunctions(slowToStart()...)},
 	{
-		"functions/metadata", onDeployed("pkg/metadata", "pkg/admission", "pkg/search", "pkg/docs/stored", "pkg/deployed"),
+		"functions/metadata", onDeployed("pkg/metadata", "pkg/mirror/admission", "pkg/search", "pkg/docs/stored", "pkg/deployed"),
 		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
 	},
 	{
 		"functions/web",
 		onDeployed(
-			"pkg/web", "pkg/admission", "pkg/session", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/deployed",
+			"pkg/web", "pkg/mirror/admission", "pkg/session", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/deployed",
 		),
 		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
 	},
@@ -333,7 +333,7 @@ var rules = []rule{
 		publishing(
 			"pkg/publish/publishapi", "pkg/publish/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
-			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/admission", "pkg/git",
+			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/mirror/admission", "pkg/git",
 			"pkg/cloud/signedcall",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
@@ -344,7 +344,7 @@ var rules = []rule{
 	},
 	{
 		"pkg/local", nil,
-		[]string{modulePath + "pkg/mirroring", modulePath + "pkg/publish/publishclient", modulePath + "internal"},
+		[]string{modulePath + "pkg/mirror/filling", modulePath + "pkg/publish/publishclient", modulePath + "internal"},
 	},
 	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
 	{testkit + "clock", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
@@ -495,7 +495,7 @@ func TestHCLHasOneParser(t *testing.T) {
 			"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json",
 			"github.com/hashicorp/hcl/v2/hclparse",
 		} {
-			if !slices.Contains(p.Imports, parser) || name == "pkg/content/safehcl" || name == "pkg/admission/policyfile" {
+			if !slices.Contains(p.Imports, parser) || name == "pkg/content/safehcl" || name == "pkg/mirror/policyfile" {
 				continue
 			}
 			t.Errorf("%s imports %s", name, parser)

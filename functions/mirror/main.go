@@ -4,9 +4,9 @@ package main
 import (
 	"net/http"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 )
 
 func main() {

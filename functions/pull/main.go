@@ -4,8 +4,8 @@ package main
 import (
 	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/deployed/lambdahttp"
+	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/objects/s3"
-	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 

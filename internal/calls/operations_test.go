@@ -17,7 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror"
-	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
@@ -130,11 +130,11 @@ func (r *countedRegistry) mirroring(t *testing.T) []operation {
 	origin := startOrigin(t, r.counter, versions+1)
 	add := func(constraint string, want int) func(*testing.T) error {
 		return func(t *testing.T) error {
-			m := mirroring.Mirror{
+			m := filling.Mirror{
 				Catalog: r.catalog, Objects: r.store, Publisher: r.publisher(),
 				Client: client.New(nil, "larder/test", origin.Client().Transport),
 			}
-			results, err := m.Add(t.Context(), mirroring.Wanted{
+			results, err := m.Add(t.Context(), filling.Wanted{
 				Address: mirrored, Constraint: constraint, All: true, Upstream: origin.URL + originServices,
 			})
 			if err == nil && len(results) != want {

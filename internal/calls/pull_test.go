@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/protocol"
-	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )

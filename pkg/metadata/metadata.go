@@ -17,10 +17,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/search"
 )

@@ -6,8 +6,8 @@ import (
 	"net/http"
 
 	"github.com/larder-registry/larder/pkg/access"
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/admission/policyfile"
+	"github.com/larder-registry/larder/pkg/mirror/policyfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

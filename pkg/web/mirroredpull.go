@@ -1,7 +1,7 @@
 package web
 
 import (
-	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"

@@ -11,9 +11,9 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -265,7 +265,7 @@ func (v mirrorProviderView) absentText(p page, absent []admission.Status) {
 	rows := make([][]string, len(absent))
 	for i, s := range absent {
 		rows[i] = []string{s.Version.String(), string(s.State), v.whyAbsent(s)}
-		key, owner := cmp.Or(s.Key.ID, mirroring.Unsigned), ""
+		key, owner := cmp.Or(s.Key.ID, filling.Unsigned), ""
 		if s.Key.Owner != "" {
 			owner = " of " + printable.Escape(s.Key.Owner)
 		}

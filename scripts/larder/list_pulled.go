@@ -5,7 +5,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/larder-registry/larder/pkg/admission"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"

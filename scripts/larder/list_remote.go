@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"

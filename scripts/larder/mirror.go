@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -58,7 +58,7 @@ clients do. It uses the clients' credentials: TF_TOKEN_… variables, tokens tha
 blocks of their configuration.`
 
 func (c *cli) mirrorAddCommand() *cobra.Command {
-	var w mirroring.Wanted
+	var w filling.Wanted
 	var platforms []string
 	var fill fillFlags
 	cmd := &cobra.Command{
@@ -83,7 +83,7 @@ use mirrors for it.` + fromOrigins,
 			if w.Platforms, err = requirePlatforms(platforms); err != nil {
 				return nil, err
 			}
-			return c.mirrorFromOrigins(ctx, fill, mirrorView{}, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			return c.mirrorFromOrigins(ctx, fill, mirrorView{}, func(m *filling.Mirror) ([]filling.Result, error) {
 				return m.Add(ctx, w)
 			})
 		}),
@@ -124,13 +124,13 @@ network, give its URL in a host block.`,
 				return nil, err
 			}
 			var v mirrorView
-			var locked []mirroring.Locked
+			var locked []filling.Locked
 			for _, name := range args {
-				text, err := readFile(name, mirroring.MaxText)
+				text, err := readFile(name, filling.MaxText)
 				if err != nil {
 					return nil, err
 				}
-				found, excluded, err := mirroring.ParseLock(ctx, name, text)
+				found, excluded, err := filling.ParseLock(ctx, name, text)
 				if err != nil {
 					return nil, err
 				}
@@ -139,8 +139,8 @@ network, give its URL in a host block.`,
 				}
 				locked = append(locked, found...)
 			}
-			locked = slices.DeleteFunc(locked, func(l mirroring.Locked) bool { return slices.ContainsFunc(exclude, l.Named) })
-			return c.mirrorFromOrigins(ctx, fill, v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			locked = slices.DeleteFunc(locked, func(l filling.Locked) bool { return slices.ContainsFunc(exclude, l.Named) })
+			return c.mirrorFromOrigins(ctx, fill, v, func(m *filling.Mirror) ([]filling.Result, error) {
 				return m.Lock(ctx, locked, wanted, unsigned)
 			})
 		}),
@@ -181,15 +181,15 @@ need them.` + fromOrigins,
 		Example: `  larder mirror sync mirror.hcl --dry-run
   larder mirror sync mirror.hcl --store stack:larder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			text, err := readFile(args[0], mirroring.MaxText)
+			text, err := readFile(args[0], filling.MaxText)
 			if err != nil {
 				return nil, err
 			}
-			list, err := mirroring.ParseList(ctx, args[0], text)
+			list, err := filling.ParseList(ctx, args[0], text)
 			if err != nil {
 				return nil, err
 			}
-			return c.mirrorFromOrigins(ctx, fill, mirrorView{}, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			return c.mirrorFromOrigins(ctx, fill, mirrorView{}, func(m *filling.Mirror) ([]filling.Result, error) {
 				return m.Sync(ctx, list)
 			})
 		}),
@@ -213,7 +213,7 @@ func (c *cli) mirrorImportCommand() *cobra.Command {
   larder mirror import ./folder`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
 			var v mirrorView
-			return c.mirror(ctx, fill, &v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			return c.mirror(ctx, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
 				m.Skip = func(address, reason string) {
 					v.Skipped = append(v.Skipped, skippedProvider{address, reason})
 				}
@@ -247,7 +247,7 @@ letters are in punycode, as web servers need them.`,
 			}
 			return c.onStore(ctx, func(s *store) (view, error) {
 				progress := newProgress(c)
-				m := &mirroring.Mirror{Catalog: s.catalog, Objects: s.objects, Progress: progress}
+				m := &filling.Mirror{Catalog: s.catalog, Objects: s.objects, Progress: progress}
 				results, err := m.Export(ctx, args[0], addresses)
 				progress.stop()
 				return partialView(exportView{args[0], mirrored(results)}, len(results), err)
@@ -299,7 +299,7 @@ func requirePlatforms(names []string) ([]registry.Platform, error) {
 		return nil, registry.WithHint(usagef("--platform is missing"),
 			"Give platforms, for example `--platform linux_amd64,darwin_arm64` or `--platform all`.")
 	}
-	platforms, err := mirroring.ParsePlatforms(names)
+	platforms, err := filling.ParsePlatforms(names)
 	if err != nil {
 		return nil, usagef("--platform: %w", err)
 	}
@@ -308,7 +308,7 @@ func requirePlatforms(names []string) ([]registry.Platform, error) {
 
 // mirrorWork adds packages to the mirror and returns the result for each
 // version.
-type mirrorWork = func(*mirroring.Mirror) ([]mirroring.Result, error)
+type mirrorWork = func(*filling.Mirror) ([]filling.Result, error)
 
 // mirrorFromOrigins is like mirror, for work that reads from origin registries.
 func (c *cli) mirrorFromOrigins(ctx context.Context, fill fillFlags, v mirrorView, work mirrorWork) (view, error) {
@@ -316,7 +316,7 @@ func (c *cli) mirrorFromOrigins(ctx context.Context, fill fillFlags, v mirrorVie
 	if err != nil {
 		return nil, err
 	}
-	return c.mirror(ctx, fill, &v, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+	return c.mirror(ctx, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
 		m.Client = client.New(configuration, "larder/"+version(), nil)
 		return work(m)
 	})
@@ -341,12 +341,12 @@ func (c *cli) mirror(ctx context.Context, fill fillFlags, v *mirrorView, work mi
 	})
 }
 
-func (c *cli) newMirror(ctx context.Context, s *store) (*mirroring.Mirror, error) {
+func (c *cli) newMirror(ctx context.Context, s *store) (*filling.Mirror, error) {
 	by, err := s.by(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &mirroring.Mirror{
+	return &filling.Mirror{
 		Catalog: s.catalog, Objects: s.objects, Now: c.now,
 		Publisher: &publish.Publisher{Catalog: s.catalog, Objects: s.objects, By: by},
 	}, nil
@@ -401,7 +401,7 @@ type mirroredPackage struct {
 	Status string `json:"status"`
 }
 
-func mirrored(results []mirroring.Result) []mirroredVersion {
+func mirrored(results []filling.Result) []mirroredVersion {
 	versions := []mirroredVersion{}
 	for _, r := range results {
 		v := mirroredVersion{

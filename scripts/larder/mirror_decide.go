@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/admission"
-	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 func (c *cli) mirrorAdmitCommand() *cobra.Command {
-	var w mirroring.Wanted
+	var w filling.Wanted
 	var platforms []string
 	var reason string
 	cmd := &cobra.Command{
@@ -58,7 +58,7 @@ The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 						"Name the platforms, for example `--platform linux_amd64,darwin_arm64`.")
 				}
 			}
-			return c.mirrorFromOrigins(ctx, fillFlags{}, mirrorView{}, func(m *mirroring.Mirror) ([]mirroring.Result, error) {
+			return c.mirrorFromOrigins(ctx, fillFlags{}, mirrorView{}, func(m *filling.Mirror) ([]filling.Result, error) {
 				return m.Admit(ctx, w, v, reason)
 			})
 		}),
@@ -198,7 +198,7 @@ func (l *lookup) keysToTrust(address string) (found words) {
 		if s.State != admission.Refused {
 			continue
 		}
-		key := cmp.Or(s.Key.ID, mirroring.Unsigned)
+		key := cmp.Or(s.Key.ID, filling.Unsigned)
 		if versions[key] == nil {
 			keys = append(keys, key)
 		}

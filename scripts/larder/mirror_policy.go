@@ -14,8 +14,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/admission"
-	"github.com/larder-registry/larder/pkg/admission/policyfile"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/policyfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"

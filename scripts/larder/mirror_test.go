@@ -27,7 +27,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/keys"
-	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 )
 
 // thirdPlatform is not in platforms.
@@ -296,7 +296,7 @@ func locked(t *testing.T, dir, address string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, _, err := mirroring.ParseLock(t.Context(), dir, text)
+	all, _, err := filling.ParseLock(t.Context(), dir, text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/local"
-	"github.com/larder-registry/larder/pkg/mirroring"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -313,7 +313,7 @@ func (f *fixture) providers(
 	writeMirrored(t, filepath.Join(f.dir, "mirror", random), "random", "3.7.2")
 	writeMirrored(t, filepath.Join(f.dir, "mirror", "registry.opentofu.org/hashicorp/tls"), "tls", "4.0.6")
 	writeMirrored(t, filepath.Join(f.dir, "mirror", "127.0.0.1:8443/acme/inventory"), "inventory", "1.1.0")
-	mirror := mirroring.Mirror{
+	mirror := filling.Mirror{
 		Catalog: data.Catalog, Objects: data.Objects, Publisher: publisher(publisherAWS, 12),
 		Progress: newProgress(&cli{stderr: io.Discard}),
 	}

@@ -20,13 +20,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/admission"
 	"github.com/larder-registry/larder/pkg/contexts"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/local/monitoring"
 	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
-	"github.com/larder-registry/larder/pkg/pull"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/text/terminal"

@@ -1,0 +1,556 @@
+package filling
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
+)
+
+// The folder that `tofu providers mirror` or `terraform providers mirror`
+// writes contains HOSTNAME/NAMESPACE/TYPE folders. Each has an index.json,
+// VERSION.json files and zips. The JSON files are documents of the provider
+// network mirror protocol, with relative URLs.
+const (
+	indexFile = "index.json"
+	// maxDocument is the maximum size of a JSON document in bytes.
+	maxDocument = 16 << 20
+)
+
+// folderPackage is a package in a folder, with its expected hashes.
+type folderPackage struct {
+	platform registry.Platform
+	filename string
+	hashes   []string
+}
+
+// folderProvider is a version of a provider in a folder.
+type folderProvider struct {
+	dir      string
+	address  registry.MirrorProvider
+	version  registry.Version
+	packages []folderPackage
+}
+
+// Import mirrors everything in a folder, and verifies it with the hashes in the
+// folder's documents. It skips providers whose hostname has a port, because no
+// client uses a mirror for them. It returns [registry.ErrInvalid] if there are
+// no other providers, or if a document is damaged, and then mirrors nothing. If
+// one version cannot be mirrored, it continues with the others.
+//
+// The policy of the mirror applies, as for a request of all platforms. An import
+// verifies no signatures, so it refuses everything if the policy names signing
+// keys, and every version that was refused because of its key. It has no
+// publication times other than those that [Mirror.Add] has recorded. It compares
+// them with the clock of this machine, and no origin's clock confirms that.
+func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
+	found, err := m.readFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := m.policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	var failed []error
+	deciders := make(map[registry.MirrorProvider]*decider) // nil for those that failed
+	for _, p := range found {
+		d, decided := deciders[p.address]
+		if !decided {
+			if d, err = m.decideImport(ctx, policy, p.address); err != nil {
+				failed = append(failed, fmt.Errorf("cannot import %s: %w", p.address, err))
+			}
+			deciders[p.address] = d
+		}
+		if d == nil {
+			continue
+		}
+		if result, err := m.importVersion(ctx, d, p); err != nil {
+			failed = append(failed, fmt.Errorf("cannot import %s %s: %w", p.address, p.version, err))
+		} else {
+			results = append(results, result)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return results, errors.Join(failed...)
+}
+
+// decideImport returns the decider for a provider of a folder, or nil and an
+// error. It returns [registry.ErrNotAdmitted] if the policy denies the address.
+func (m *Mirror) decideImport(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
+	*decider, error,
+) {
+	d, err := m.decide(policy, address)
+	if err == nil {
+		err = d.load(ctx)
+	}
+	if err == nil {
+		err = d.checkSeen()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// checkSeen returns [registry.ErrInvalid] if this machine's clock shows a time
+// before that of a sighting and a minimum age applies.
+func (d *decider) checkSeen() error {
+	latest := d.origin.SeenAt
+	for _, v := range d.origin.Versions {
+		if v.SeenAt.After(latest) {
+			latest = v.SeenAt
+		}
+	}
+	if d.rule.MinAge == 0 || latest.Sub(d.now) <= maxSkew {
+		return nil
+	}
+	return registry.WithHint(fmt.Errorf("%w clock: this machine's clock shows %s, but the mirror saw the provider at %s, "+
+		"so the ages of versions would be wrong", registry.ErrInvalid, showTime(d.now), showTime(latest)),
+		"Set the clock of this machine.")
+}
+
+// checkImport checks what the policy requires of a version to import, and that
+// it was not refused because of its key.
+func (d *decider) checkImport(v registry.Version, stored bool) error {
+	if err := d.object(v, d.denied); err != nil {
+		return err
+	}
+	_, err := admission.CheckKey(d.rule, registry.OriginKey{})
+	if err := d.object(v, err); err != nil {
+		return registry.WithHint(err, "An import verifies no signatures. Use `larder mirror add`, or overrule the "+
+			"policy with `--overrule REASON`.")
+	}
+	for _, r := range d.origin.Refused {
+		if named, _ := admission.CheckKey(d.rule, r.Key); r.Version.Same(v) && !named {
+			return d.untrusted(r.Key)
+		}
+	}
+	if stored {
+		return nil
+	}
+	err = d.ready(v)
+	early, ok := errors.AsType[tooNew](err)
+	if _, seen := d.seen[v]; ok && !seen {
+		return registry.WithHint(fmt.Errorf("%w: the mirror never saw the version at its origin, so its age is unknown "+
+			"(minimum age %s)", registry.ErrNotAdmitted, showAge(d.rule.MinAge)),
+			"Overrule the policy with `--overrule REASON`.")
+	}
+	if ok {
+		return d.notAdmitted([]tooNew{early})
+	}
+	return err
+}
+
+// importNotes returns notes about what is not known of a version to import.
+func (d *decider) importNotes(v registry.Version, stored bool) (notes []string) {
+	if len(d.origin.Keys) > 0 {
+		notes = append(notes, "the mirror has signing keys of this provider, but an import verifies no signatures")
+	}
+	if !stored && d.rule.MinAge > 0 && d.seen[v].Admitted == nil && len(d.overruled[v]) == 0 && d.available(v).AgeUnknown {
+		notes = append(notes, "no publication time is recorded, so its age is unknown")
+	}
+	return notes
+}
+
+func (m *Mirror) importVersion(ctx context.Context, d *decider, p folderProvider) (Result, error) {
+	result := Result{Address: p.address, Version: p.version}
+	record, err := m.stored(ctx, p.address, p.version)
+	if err != nil {
+		return Result{}, err
+	}
+	var all, excluded []registry.Platform
+	for _, pkg := range p.packages {
+		all = append(all, pkg.platform)
+	}
+	if all, excluded = d.allowed(all); len(excluded) > 0 {
+		result.Notes = append(result.Notes, "the mirror policy does not allow it for "+list(excluded))
+	}
+	if len(all) == 0 {
+		return Result{}, d.checkNamed(excluded)
+	}
+	var packages []publish.MirrorPackage
+	for _, pkg := range p.packages {
+		if !slices.Contains(all, pkg.platform) {
+			continue
+		}
+		path := filepath.Join(p.dir, pkg.filename)
+		found, err := archive.ReadProviderFile(ctx, path, p.address.Type, m.Progress)
+		if err == nil {
+			err = checkHashes(pkg.hashes, found.H1, "zh:"+found.SHA256)
+		}
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", pkg.filename, err)
+		}
+		have, err := find(p.address, record, pkg.platform, found.SHA256)
+		if err != nil {
+			return Result{}, err
+		}
+		there := false
+		if have != nil {
+			if there, err = m.has(ctx, have); err != nil {
+				return Result{}, err
+			}
+		}
+		status := Unchanged
+		if !there {
+			err := d.checkImport(p.version, len(record.Packages) > 0)
+			if err == nil {
+				err = d.object(p.version, admission.CheckPlatform(d.rule, pkg.platform))
+			}
+			if err == nil {
+				err = d.checkSize(p.version, found.Size)
+			}
+			if err != nil {
+				return Result{}, err
+			}
+			status = Added
+			filename := p.address.Filename(p.version, pkg.platform)
+			if have != nil { // restore it under its stored name
+				status, filename = Restored, have.Filename
+			}
+			packages = append(packages, inspected(pkg.platform, filename, path, found))
+		}
+		result.Packages = append(result.Packages, PackageResult{pkg.platform, status})
+	}
+	if len(packages) == 0 {
+		return result, nil
+	}
+	result.Notes = append(result.Notes, d.importNotes(p.version, len(record.Packages) > 0)...)
+	note, err := d.settleImport(ctx, p.version)
+	result.Notes = append(result.Notes, note...)
+	if err != nil || m.DryRun {
+		return result, err
+	}
+	if _, _, err = m.Publisher.Mirror(ctx, p.address, p.version, packages); err == nil {
+		m.outdate(ctx, &result)
+	}
+	return result, err
+}
+
+// checkHashes checks a package's hashes against the named ones. It must have
+// one of the named hashes for each scheme that they use. A document may also
+// name hashes for other platforms.
+func checkHashes(named []string, has ...string) error {
+	checked := false
+	for _, h := range has {
+		scheme, _, _ := strings.Cut(h, ":")
+		same := func(n string) bool { return strings.HasPrefix(n, scheme+":") }
+		if !slices.ContainsFunc(named, same) {
+			continue
+		}
+		if checked = true; !slices.Contains(named, h) {
+			return fmt.Errorf("%w package: it has %s, but its document lists %s",
+				registry.ErrInvalid, h, strings.Join(slices.DeleteFunc(slices.Clone(named), func(n string) bool {
+					return !same(n)
+				}), ", "))
+		}
+	}
+	if !checked {
+		return fmt.Errorf("%w package: its document has neither an h1 nor a zh hash for it", registry.ErrInvalid)
+	}
+	return nil
+}
+
+// mirrorFolder is the hint for a folder with other content.
+const mirrorFolder = "Name the folder that you gave to `tofu providers mirror`."
+
+// readFolder reads the documents of a folder. It sorts the versions by address
+// and number.
+func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
+	m.step("reading %s", dir)
+	if _, err := os.Stat(dir); err != nil {
+		return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(dir, err)),
+			mirrorFolder)
+	}
+	indexes, err := fs.Glob(os.DirFS(dir), "*/*/*/"+indexFile)
+	if err != nil {
+		return nil, err
+	}
+	if len(indexes) == 0 {
+		err := fmt.Errorf("%w folder: there is no HOSTNAME/NAMESPACE/TYPE/%s in %s", registry.ErrInvalid, indexFile, dir)
+		return nil, registry.WithHint(err, mirrorFolder)
+	}
+	var found []folderProvider
+	var skipped []string
+	for _, index := range indexes {
+		name := filepath.ToSlash(filepath.Dir(index))
+		address, err := registry.ParseMirrorProvider(name)
+		if hostname, _, _ := strings.Cut(name, "/"); err != nil && strings.Contains(hostname, ":") {
+			if skipped = append(skipped, name); len(skipped) == len(indexes) {
+				return nil, err // there are no other providers
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		versions, err := readFolderProvider(filepath.Join(dir, filepath.FromSlash(name)), address)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		found = append(found, versions...)
+	}
+	for _, name := range skipped {
+		if m.Skip != nil {
+			m.Skip(name, "no client can use a mirror for a hostname with a port")
+		}
+	}
+	return found, nil
+}
+
+func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderProvider, error) {
+	text, err := regularfile.Read(filepath.Join(dir, indexFile), maxDocument)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := parseIndex(text)
+	if err != nil {
+		return nil, err
+	}
+	var found []folderProvider
+	for _, name := range slices.Sorted(maps.Keys(versions)) {
+		document := name + ".json"
+		text, err := regularfile.Read(filepath.Join(dir, document), maxDocument)
+		if err != nil {
+			return nil, err
+		}
+		packages, err := parseVersion(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", document, err)
+		}
+		if len(packages) > 0 {
+			found = append(found, folderProvider{dir, address, versions[name], packages})
+		}
+	}
+	slices.SortFunc(found, func(a, b folderProvider) int { return registry.CompareVersions(a.version, b.version) })
+	return found, nil
+}
+
+// parseIndex parses an index.json. It returns the versions by the names of
+// their documents.
+func parseIndex(text []byte) (map[string]registry.Version, error) {
+	var index protocol.MirrorIndex
+	if err := json.Unmarshal(text, &index); err != nil || index.Versions == nil {
+		return nil, fmt.Errorf(`%w folder: %s must look like {"versions": {"1.0.0": {}}}`, registry.ErrInvalid, indexFile)
+	}
+	versions := make(map[string]registry.Version)
+	for name := range index.Versions {
+		v, err := registry.ParseVersion(name)
+		if err != nil {
+			return nil, err
+		}
+		if v.String() != name {
+			return nil, fmt.Errorf("%w version %q: write it as %s", registry.ErrInvalid, name, v)
+		}
+		versions[name] = v
+	}
+	return versions, nil
+}
+
+// parseVersion parses a VERSION.json. It sorts the packages by platform.
+func parseVersion(text []byte) ([]folderPackage, error) {
+	var version protocol.MirrorPackages
+	if err := json.Unmarshal(text, &version); err != nil || version.Archives == nil {
+		return nil, fmt.Errorf(
+			`%w folder: it must look like {"archives": {"linux_amd64": {"url": "….zip", "hashes": ["h1:…"]}}}`,
+			registry.ErrInvalid)
+	}
+	var packages []folderPackage
+	for _, name := range slices.Sorted(maps.Keys(version.Archives)) {
+		platform, err := registry.ParsePlatform(name)
+		if err != nil {
+			return nil, err
+		}
+		a := version.Archives[name]
+		// Base does not change ".", ".." and "/", which are not file names.
+		if a.URL != filepath.Base(a.URL) || slices.Contains([]string{".", "..", "/"}, a.URL) || !errs.IsPlain(a.URL) {
+			return nil, fmt.Errorf(
+				"%w folder: the url of %s must be the name of a file in the same folder, not %.200q", registry.ErrInvalid,
+				platform, a.URL)
+		}
+		packages = append(packages, folderPackage{platform, a.URL, a.Hashes})
+	}
+	return packages, nil
+}
+
+// Export writes the mirrored versions of some providers, or of all, to a folder
+// in the format of `providers mirror`. It leaves other content of the folder as
+// it is, and does not write existing zips again. It writes documents after the
+// files that they name.
+func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorProvider) ([]Result, error) {
+	if len(addresses) == 0 {
+		for summary, err := range m.Catalog.Mirror.Summaries(ctx, "") {
+			if err != nil {
+				return nil, err
+			}
+			address, err := registry.ParseMirrorProvider(summary.Address)
+			if err != nil {
+				return nil, err
+			}
+			addresses = append(addresses, address)
+		}
+	}
+	var results []Result
+	for _, address := range addresses {
+		exported, err := m.exportProvider(ctx, dir, address)
+		results = append(results, exported...)
+		if err != nil {
+			return results, fmt.Errorf("cannot export %s: %w", address, err)
+		}
+	}
+	return results, nil
+}
+
+func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorProvider) ([]Result, error) {
+	records, err := m.records(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	records = slices.DeleteFunc(records, func(r registry.MirrorVersion) bool { return r.Withdrawn != nil })
+	if len(records) == 0 {
+		return nil, registry.ErrNotFound
+	}
+	dir = filepath.Join(dir, address.Hostname, address.Namespace, address.Type)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
+		return nil, regularfile.Unwritable(dir, err)
+	}
+	index := protocol.MirrorIndex{Versions: make(map[string]struct{})}
+	if err := readBefore(filepath.Join(dir, indexFile), func(text []byte) error {
+		versions, err := parseIndex(text)
+		for name := range versions {
+			index.Versions[name] = struct{}{}
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	var results []Result
+	for _, record := range records {
+		result, err := m.exportVersion(ctx, dir, address, record)
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", record.Version, err)
+		}
+		results = append(results, result)
+		index.Versions[record.Version.String()] = struct{}{}
+	}
+	return results, writeDocument(filepath.Join(dir, indexFile), index)
+}
+
+// readBefore parses a document of the folder if it exists.
+func readBefore(path string, parse func([]byte) error) error {
+	text, err := regularfile.Read(path, maxDocument)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider,
+	record registry.MirrorVersion) (Result, error) {
+	result := Result{Address: address, Version: record.Version}
+	document := protocol.MirrorPackages{Archives: make(map[string]protocol.MirrorArchive)}
+	path := filepath.Join(dir, record.Version.String()+".json")
+	if err := readBefore(path, func(text []byte) error {
+		packages, err := parseVersion(text)
+		for _, p := range packages {
+			document.Archives[p.platform.String()] = protocol.MirrorArchive{URL: p.filename, Hashes: p.hashes}
+		}
+		return err
+	}); err != nil {
+		return Result{}, err
+	}
+	for _, pkg := range record.Packages {
+		filename := address.Filename(record.Version, pkg.Platform)
+		status, err := m.exportPackage(ctx, filepath.Join(dir, filename), pkg)
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", filename, err)
+		}
+		document.Archives[pkg.String()] = protocol.MirrorArchive{URL: filename, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
+		result.Packages = append(result.Packages, PackageResult{pkg.Platform, status})
+	}
+	return result, writeDocument(path, document)
+}
+
+// exportPackage writes and verifies a zip, unless it exists.
+func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.MirrorPackage) (string, error) {
+	want := objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size}
+	if f, err := regularfile.Open(path); err == nil {
+		checked, end := m.transfer("checking "+filepath.Base(path), pkg.Size)
+		err = objects.Copy(io.Discard, progress.Reader(f, checked), want)
+		end()
+		_ = f.Close()
+		if err == nil {
+			return Unchanged, nil
+		}
+	}
+	stored, err := m.Objects.Open(ctx, pkg.Object, 0, -1)
+	if err != nil {
+		return "", err
+	}
+	defer stored.Close()
+	written, end := m.transfer("writing "+filepath.Base(path), pkg.Size)
+	defer end()
+	return Added, writeFile(path, func(w io.Writer) error {
+		return objects.Copy(io.MultiWriter(w, progress.Writer(written)), stored, want)
+	})
+}
+
+func writeDocument(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, func(w io.Writer) error {
+		_, err := io.Copy(w, bytes.NewReader(append(text, '\n')))
+		return err
+	})
+}
+
+// writeFile writes a complete file, or none.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".larder-*")
+	if err != nil {
+		return regularfile.Unwritable(path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	err = write(f)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

@@ -1,0 +1,160 @@
+package filling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/gohcl"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ParseList parses a list of what to mirror. Messages contain its name. It
+// returns [registry.ErrInvalid] for an invalid list. An example of a list:
+//
+//	platforms = ["linux_amd64", "darwin_arm64"]
+//
+//	provider "registry.opentofu.org/hashicorp/random" {
+//	  versions = ["~> 3.5", "3.1.0"]   # the newest match of each
+//	}
+//
+//	provider "registry.example.com/acme/inventory" {
+//	  versions       = [">= 1.0.0"]
+//	  all            = true            # all matches
+//	  platforms      = ["linux_arm64"] # instead of those above; ["all"] is every platform
+//	  upstream       = "https://registry.internal.example.com"
+//	  allow_unsigned = true
+//	}
+func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) {
+	body, err := parseHCL(ctx, name, text)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Platforms []string `hcl:"platforms,optional"`
+		Providers []struct {
+			Address       string   `hcl:"address,label"`
+			Versions      []string `hcl:"versions"`
+			All           bool     `hcl:"all,optional"`
+			Platforms     []string `hcl:"platforms,optional"`
+			Upstream      string   `hcl:"upstream,optional"`
+			AllowUnsigned bool     `hcl:"allow_unsigned,optional"`
+		} `hcl:"provider,block"`
+	}
+	if problems := gohcl.DecodeBody(body, nil, &list); problems.HasErrors() {
+		return nil, fmt.Errorf("%w list: %w", registry.ErrInvalid, problems)
+	}
+	var wanted []Wanted
+	for _, p := range list.Providers {
+		address, err := registry.ParseMirrorProvider(p.Address)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		names := p.Platforms
+		if names == nil {
+			names = list.Platforms
+		}
+		platforms, err := ParsePlatforms(names)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", name, address, err)
+		}
+		if len(p.Versions) == 0 {
+			return nil, registry.WithHint(
+				fmt.Errorf("%w list: %s: %s has no versions", registry.ErrInvalid, name, address),
+				"Add the versions, such as versions = [\"~> 1.0\"].")
+		}
+		for _, constraint := range p.Versions {
+			if _, err := registry.ParseConstraint(constraint); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", name, address, err)
+			}
+			wanted = append(wanted, Wanted{
+				Address:       address,
+				Constraint:    constraint,
+				All:           p.All,
+				Platforms:     platforms,
+				Upstream:      p.Upstream,
+				AllowUnsigned: p.AllowUnsigned,
+			})
+		}
+	}
+	return wanted, nil
+}
+
+// ParsePlatforms parses platforms. For the single word "all" it returns no
+// platforms. It returns [registry.ErrInvalid] for invalid names.
+func ParsePlatforms(names []string) ([]registry.Platform, error) {
+	if len(names) == 1 && names[0] == "all" {
+		return nil, nil
+	}
+	if len(names) == 0 {
+		return nil, registry.WithHint(fmt.Errorf("%w platforms: no platform is given", registry.ErrInvalid),
+			"Name at least one, such as linux_amd64, or \"all\".")
+	}
+	platforms := make([]registry.Platform, len(names))
+	for i, name := range names {
+		if name == "all" {
+			return nil, fmt.Errorf("%w platforms: \"all\" cannot be combined with others", registry.ErrInvalid)
+		}
+		var err error
+		if platforms[i], err = registry.ParsePlatform(strings.TrimSpace(name)); err != nil {
+			return nil, err
+		}
+	}
+	return platforms, nil
+}
+
+// Sync mirrors what is missing from the mirror according to a list. An error
+// does not stop it from mirroring the other entries. It skips versions that are
+// withdrawn or too new, and adds a note. It removes nothing, because lock files
+// may need it. A change of the policy applies within a minute.
+func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
+	policies, err := m.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	var failed []error
+	for _, w := range list {
+		w.lenient = true
+		added, err := m.mirrorEach(ctx, policies, w)
+		// Two constraints for one provider may select the same version.
+		for _, r := range added {
+			if at := slices.IndexFunc(results, func(o Result) bool {
+				return o.Address == r.Address && o.Version == r.Version
+			}); at >= 0 {
+				results[at].merge(r)
+			} else {
+				results = append(results, r)
+			}
+		}
+		failed = append(failed, err)
+	}
+	return results, errors.Join(failed...)
+}
+
+// merge adds a later result for the same version. The later status of an added
+// package is unchanged, or added again in a dry run.
+func (r *Result) merge(later Result) {
+	for _, p := range later.Packages {
+		at := slices.IndexFunc(r.Packages, func(o PackageResult) bool { return o.Platform == p.Platform })
+		if at < 0 {
+			r.Packages = append(r.Packages, p)
+		} else if r.Packages[at].Status == Unchanged {
+			r.Packages[at] = p
+		}
+	}
+	slices.SortFunc(r.Packages, func(a, b PackageResult) int {
+		return registry.ComparePlatforms(a.Platform, b.Platform)
+	})
+	if later.Signer != "" {
+		r.Signer, r.Owner = later.Signer, later.Owner
+	}
+	for _, note := range later.Notes {
+		if !slices.Contains(r.Notes, note) {
+			r.Notes = append(r.Notes, note)
+		}
+	}
+}

@@ -1,0 +1,524 @@
+// Package pull is the worker that fetches providers when clients request them.
+//
+// The function that serves the mirror invokes it, and never waits longer than
+// its clients do. The worker stores all its findings in the catalog. Processes
+// that wait at the same time read the same answer.
+//
+// A lease in the table lets only one process check the same part of an origin,
+// or copy the same version. A process that ends leaves a lease that expires, and
+// nothing else: packages are stored in the way of package mirroring.
+//
+// A failure of an origin is an answer, which is cached for a minute. Only a
+// failure of this registry is an error.
+package pull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
+)
+
+// By is the publisher of the packages that clients made the mirror fetch.
+var By = registry.Publisher{Name: "pull-through mirror"}
+
+// Options are the options of [New].
+type Options struct {
+	Catalog *catalog.Catalog
+	Objects publish.Objects
+	// Client reads from origins. It must have no credentials and no proxy.
+	Client *client.Client
+	// Policies has the policy of the mirror. If nil, it is read from Catalog and
+	// cached for a minute.
+	Policies *admission.Policies
+	Log      *slog.Logger
+	// MaxBytes is the maximum size of the packages of one version together, in
+	// bytes. The temporary folder must have room for them.
+	MaxBytes int64
+	// Copies is the maximum number of copies at once, in all processes that use
+	// the table. If 0, the caller limits them.
+	Copies int
+	// Lease is how long the lease of a process that ended prevents others from
+	// copying the same version. If 0, it is 45 seconds, because Lambda retries after
+	// a minute.
+	Lease time.Duration
+	// Now returns the time. If nil, [time.Now] is used.
+	Now func() time.Time
+}
+
+// Worker fetches providers. It is safe for concurrent use.
+type Worker struct {
+	options Options
+	from    filling.Pull
+	lookups *lookups
+}
+
+// New returns a worker.
+func New(o Options) *Worker {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Lease == 0 {
+		o.Lease = defaultLease
+	}
+	if o.Policies == nil {
+		o.Policies = admission.NewPolicies(o.Catalog, o.Now)
+	}
+	w := &Worker{options: o, lookups: newLookups()}
+	w.from = filling.Pull{
+		Mirror: &filling.Mirror{
+			Catalog: o.Catalog, Objects: o.Objects, Client: o.Client, Now: o.Now,
+			Publisher: &publish.Publisher{Catalog: o.Catalog, Objects: o.Objects, By: By, Now: o.Now},
+		},
+		Services: w.service, MaxBytes: o.MaxBytes,
+	}
+	return w
+}
+
+// Do handles a request, unless another process handles it. It returns an error
+// if the request is not valid, or if this registry failed. It also returns one
+// if a copy failed and may succeed later. If there is no answer by the deadline
+// of the request, the error is nil.
+func (w *Worker) Do(ctx context.Context, request protocol.PullRequest) (response protocol.PullResponse, err error) {
+	defer w.recovered(ctx, &err)
+	response, err = w.do(ctx, request)
+	if errors.Is(err, errBusy) && !errors.Is(err, context.Canceled) {
+		return protocol.PullResponse{}, nil
+	}
+	return response, err
+}
+
+// recovered makes a panic an error, in a deferred call. What an origin sends must
+// not end the process, which may serve clients.
+func (w *Worker) recovered(ctx context.Context, err *error) {
+	if p := recover(); p != nil {
+		w.options.Log.LogAttrs(ctx, slog.LevelError, "panic", slog.Any("panic", p),
+			slog.String("stack", string(debug.Stack())))
+		*err = fmt.Errorf("%w: panic", registry.ErrUnavailable)
+	}
+}
+
+func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol.PullResponse, error) {
+	if request.Action == protocol.PullNightly {
+		return protocol.PullResponse{}, w.nightly(ctx)
+	}
+	p, err := registry.ParseMirrorProvider(request.Address)
+	if err != nil {
+		return protocol.PullResponse{}, err
+	}
+	if !request.Deadline.IsZero() {
+		// The answer must be stored before the caller stops waiting.
+		var cancel context.CancelFunc
+		left := request.Deadline.Sub(w.options.Now())
+		ctx, cancel = context.WithTimeout(ctx, left-min(margin, left/2))
+		defer cancel()
+	}
+	if err := w.options.Policies.Refresh(ctx, request.PolicySetAt); err != nil {
+		return protocol.PullResponse{}, err
+	}
+	// A look-up has room before it takes a lease, which others wait for.
+	if request.Action == protocol.PullIndex {
+		err := w.lookups.do(ctx, func(ctx context.Context) error { return w.index(ctx, p) })
+		return protocol.PullResponse{}, late(ctx, err)
+	}
+	v, err := registry.ParseVersion(request.Version)
+	if err != nil {
+		return protocol.PullResponse{}, err
+	}
+	switch request.Action {
+	case protocol.PullVersion:
+		var response protocol.PullResponse
+		err := w.lookups.do(ctx, func(ctx context.Context) (err error) {
+			response.Copy, err = w.version(ctx, p, v)
+			return err
+		})
+		return response, late(ctx, err)
+	case protocol.PullCopy:
+		// The last copy that begins then has most of Lambda's time.
+		end := w.options.Now().Add(providerTime)
+		err := w.copy(ctx, p, v)
+		if w.options.Copies > 0 && !errors.Is(err, errBusy) {
+			// Other requests may have found no free slot.
+			w.resumeAll(ctx, end, func(q registry.MirrorProvider, n registry.Version) bool { return q == p && n == v })
+		}
+		return protocol.PullResponse{}, err
+	}
+	return protocol.PullResponse{}, fmt.Errorf("%w action %.40q", registry.ErrInvalid, request.Action)
+}
+
+// late returns nil if the deadline ended the wait for an origin.
+func late(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded) && !isOwnFailure(err) {
+		return nil
+	}
+	return err
+}
+
+const (
+	defaultLease = 45 * time.Second
+	// margin is the time to store an answer before the caller stops waiting. If
+	// the caller does not wait long, it is a quarter of that.
+	margin = time.Second
+	// maxIndex is the maximum size of the compressed versions of a provider, in
+	// bytes. It leaves room for the other parts of an item of DynamoDB.
+	maxIndex = 200 << 10
+	// documentLease is how long the lease of a process that ended prevents others
+	// from the same check. Clients wait longer.
+	documentLease = 3 * time.Second
+	// offerTime is how long the answer for a version is cached. The URLs of an
+	// origin can be presigned, for an unknown time.
+	offerTime = 2 * time.Minute
+	// waitTime is how long clients wait for a copy before one of them makes sure
+	// that it has begun.
+	waitTime = 15 * time.Second
+	// serviceTime is how long the result of discovery is cached.
+	serviceTime = 10 * time.Minute
+)
+
+// rule returns the policy, and its rule for a provider. If readers may not fetch
+// the provider, the rule has no mode.
+func (w *Worker) rule(ctx context.Context, p registry.MirrorProvider) (
+	*registry.MirrorPolicy, registry.MirrorRule, error,
+) {
+	policy, err := w.options.Policies.Get(ctx)
+	if err != nil || policy == nil {
+		return nil, registry.MirrorRule{}, err
+	}
+	rule, err := admission.RuleOf(policy, p)
+	if err != nil {
+		return policy, registry.MirrorRule{}, nil //nolint:nilerr // documented above
+	}
+	return policy, rule, nil
+}
+
+// index checks the versions of a provider, unless the last check is current.
+func (w *Worker) index(ctx context.Context, p registry.MirrorProvider) error {
+	policy, rule, err := w.rule(ctx, p)
+	if err != nil || rule.Pull == "" {
+		return err
+	}
+	return w.once(ctx, "index/"+p.String(), func(ctx context.Context) (bool, error) {
+		found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+			return false, nil
+		}
+		return found.Current(w.options.Now(), policy.SetAt), err
+	}, func(ctx context.Context) error { return w.refreshIndex(ctx, policy, p, w.options.Now()) })
+}
+
+// refreshIndex checks the versions of a provider and stores the result. If a
+// client requested it, that was at requestedAt. Otherwise requestedAt is the zero
+// time.
+func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider,
+	requestedAt time.Time) error {
+	// An operator can change the mirror during the check.
+	before, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt) {
+		return err
+	}
+	unknown := len(before.Index) == 0 && !requestedAt.IsZero()
+	if unknown {
+		if err := w.lookups.miss(w.options.Now()); err != nil {
+			return err
+		}
+	}
+	if before.Changes == 0 && before.PolicySetAt.IsZero() {
+		// Without an item, a change could not be noticed.
+		if before, err = w.addPulled(ctx, p); err != nil {
+			return err
+		}
+	}
+	versions, failed := w.from.List(ctx, policy, p)
+	if failed != nil && !isAnswer(failed) {
+		// It still counts as a miss. Otherwise readers who leave at once could flood the
+		// origin.
+		return failed
+	}
+	w.log(ctx, "listed the versions of an origin", p, failed)
+	now := w.options.Now().UTC()
+	ctx, cancel := storeContext(ctx)
+	defer cancel()
+	if failed != nil {
+		if versions, err = w.lastVersions(ctx, policy, p); err != nil {
+			return err
+		}
+	}
+	index, err := indexOf(versions)
+	if err != nil {
+		return err
+	}
+	if unknown && index != nil {
+		w.lookups.hit()
+	}
+	return w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		if !requestedAt.IsZero() {
+			found.RequestedAt = requestedAt.UTC()
+		}
+		found.PolicySetAt = policy.SetAt
+		if found.Changes != before.Changes {
+			found.PolicySetAt = time.Time{}
+		}
+		found.Problem, found.RetryAt = "", time.Time{}
+		found.Index = index
+		if failed != nil {
+			found.Problem, found.RetryAt = problem(failed), now.Add(registry.PullRetry)
+			return true
+		}
+		found.CheckedAt = now
+		if index == nil {
+			found.CheckedAt = time.Time{}
+			found.Problem, found.RetryAt = "the origin has no version that may be mirrored", now.Add(registry.PullRetry)
+		}
+		return true
+	})
+}
+
+// addPulled stores that the versions of a provider are being checked. It returns
+// the stored item.
+func (w *Worker) addPulled(ctx context.Context, p registry.MirrorProvider) (stored registry.PulledProvider, err error) {
+	err = w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		found.Changes = max(found.Changes, 1)
+		if len(found.Index) == 0 {
+			found.RetryAt = w.options.Now().Add(registry.PullRetry).UTC()
+		}
+		stored = *found
+		return true
+	})
+	return stored, err
+}
+
+// lastVersions returns the last known versions of a provider, without those that
+// clients may not get any more.
+func (w *Worker) lastVersions(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider) (
+	[]registry.Version, error,
+) {
+	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+		return nil, nil
+	}
+	if err != nil || len(found.Index) == 0 {
+		return nil, err
+	}
+	last, err := protocol.Decode[protocol.MirrorListing](found.Index)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the item is only a cache
+	}
+	return w.from.LastVersions(ctx, policy, p, last)
+}
+
+// indexOf returns the index.json of versions, which are the newest first. It is
+// nil if there are none. If they are too many for an item of the table, it has
+// the newest ones.
+func indexOf(versions []registry.Version) (protocol.Document, error) {
+	for ; len(versions) > 0; versions = versions[:len(versions)/2] {
+		index, err := protocol.Compress(protocol.MirrorListing(versions))
+		if err != nil || len(index) <= maxIndex {
+			return index, err
+		}
+	}
+	return nil, nil
+}
+
+// version finds out where clients get a version that the mirror lacks. It
+// reports whether the caller must start to copy it.
+func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v registry.Version) (
+	startCopy bool, err error,
+) {
+	policy, rule, err := w.rule(ctx, p)
+	if err != nil || rule.Pull == "" {
+		return false, err
+	}
+	err = w.once(ctx, "version/"+p.String()+"/"+v.String(), func(ctx context.Context) (bool, error) {
+		found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v)
+		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+			return false, nil
+		}
+		return err == nil && found.PolicySetAt.Equal(policy.SetAt), err
+	}, func(ctx context.Context) error {
+		answer := registry.PulledVersion{Version: v, PolicySetAt: policy.SetAt}
+		until := w.options.Now().Add(offerTime)
+		if rule.Pull == registry.PullClosed {
+			until = w.options.Now().Add(waitTime)
+		}
+		var failed error
+		if answer.Archives, failed = w.offer(ctx, policy, rule, p, v); failed != nil {
+			if !isAnswer(failed) {
+				return failed
+			}
+			answer.Problem, until = problem(failed), w.options.Now().Add(registry.PullRetry)
+		}
+		w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
+		ctx, cancel := storeContext(ctx)
+		defer cancel()
+		// An earlier copy can have failed meanwhile, which is a better answer.
+		ended, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v)
+		if err == nil && ended.PolicySetAt.Equal(policy.SetAt) {
+			return nil
+		}
+		// A copy has more time than a client, so that a slow origin is mirrored too.
+		startCopy = failed == nil || errors.Is(failed, context.DeadlineExceeded)
+		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
+			if err := w.addPending(ctx, p, v); err != nil {
+				return err
+			}
+		}
+		if err := w.outdate(ctx, p, failed); err != nil {
+			return err
+		}
+		return w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until)
+	})
+	return startCopy && err == nil, err
+}
+
+// offer returns the packages of a version at its origin. In closed mode it only
+// checks that the version may be copied.
+func (w *Worker) offer(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
+	p registry.MirrorProvider, v registry.Version) (archives []registry.PulledArchive, err error) {
+	try := func() error {
+		if rule.Pull == registry.PullClosed {
+			return w.from.Check(ctx, policy, p, v)
+		}
+		archives, err = w.from.Offer(ctx, policy, p, v)
+		return err
+	}
+	err = try()
+	// The version can be newer than the last check of the origin.
+	if errors.Is(err, registry.ErrNotFound) && !errors.Is(err, filling.ErrOrigin) &&
+		!errors.Is(err, registry.ErrWithdrawn) {
+		var checked bool
+		if checked, err = w.refreshAgain(ctx, policy, p, err); checked {
+			err = try()
+		}
+	}
+	return archives, err
+}
+
+// refreshAgain checks the versions of a provider, unless another check was less
+// than [registry.PullRetry] ago. Then it returns unlisted.
+func (w *Worker) refreshAgain(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider,
+	unlisted error) (checked bool, err error) {
+	begin := w.options.Now()
+	err = w.once(ctx, "index/"+p.String(), func(ctx context.Context) (bool, error) {
+		found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+			return false, nil
+		}
+		checked = checked || found.CheckedAt.After(begin)
+		recent := begin.Before(found.RetryAt) || begin.Before(found.CheckedAt.Add(registry.PullRetry))
+		return recent && !found.PolicySetAt.IsZero(), err
+	}, func(ctx context.Context) error {
+		checked = true
+		return w.refreshIndex(ctx, policy, p, w.options.Now())
+	})
+	if err != nil {
+		return checked, err
+	}
+	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+	switch {
+	case err == nil && found.Problem != "":
+		return false, fmt.Errorf("%w: %s", registry.ErrNotFound, found.Problem)
+	case err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt):
+		return false, err
+	case !checked:
+		return false, unlisted
+	}
+	return true, nil
+}
+
+// addPending records that a client requested a version that the mirror lacks.
+func (w *Worker) addPending(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
+	return w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		found.RequestedAt = w.options.Now().UTC()
+		return len(found.Index) > 0 && found.AddPending(v)
+	})
+}
+
+// isOwnFailure reports whether this registry is the cause of an error.
+func isOwnFailure(err error) bool {
+	return errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, filling.ErrOrigin)
+}
+
+// isAnswer reports whether an error is an answer to a client, because the origin
+// or the policy is its cause.
+func isAnswer(err error) bool {
+	if errors.Is(err, context.Canceled) {
+		return false // the process ends, or no client waits any more
+	}
+	if errors.Is(err, errFull) {
+		return false // this registry is the cause
+	}
+	if isOwnFailure(err) {
+		return false // a timeout of the table is one too
+	}
+	for _, answer := range []error{
+		filling.ErrOrigin, registry.ErrNotAdmitted, registry.ErrWithdrawn, registry.ErrNotFound, registry.ErrInvalid,
+		registry.ErrExists, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}
+
+// problem describes the failure of an origin for people, in one line.
+func problem(err error) string {
+	switch {
+	case errors.Is(err, registry.ErrUnauthenticated), errors.Is(err, registry.ErrForbidden):
+		return "the origin requires a credential, and the mirror sends none; use `larder mirror add`"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return "the origin did not answer in time"
+	case errors.Is(err, registry.ErrNotAdmitted):
+		return printable.Mark(admission.Reason(err), maxProblem)
+	}
+	return printable.Mark(err.Error(), maxProblem)
+}
+
+// maxProblem is the maximum length of a problem, in bytes.
+const maxProblem = 300
+
+// storeContext returns a context for storing an answer. It stays valid for 2
+// seconds, even if ctx ends before.
+func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+}
+
+// service shares the results of discovery between processes.
+func (w *Worker) service(ctx context.Context, host string, discover func(context.Context) (string, error)) (
+	at string, err error,
+) {
+	err = w.once(ctx, "service/"+host, func(ctx context.Context) (bool, error) {
+		at, err = w.options.Catalog.Mirror.OriginService(ctx, host)
+		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+			return false, nil
+		}
+		return err == nil, err
+	}, func(ctx context.Context) error {
+		if at, err = discover(ctx); err != nil {
+			return err
+		}
+		return w.options.Catalog.Mirror.SetOriginService(ctx, host, at, w.options.Now().Add(serviceTime))
+	})
+	return at, err
+}
+
+func (w *Worker) log(ctx context.Context, what string, p registry.MirrorProvider, failed error, more ...slog.Attr) {
+	level := slog.LevelInfo
+	attributes := append([]slog.Attr{slog.String("provider", p.String())}, more...)
+	if failed != nil {
+		level = slog.LevelWarn
+		attributes = append(attributes, slog.String("error", printable.Mark(failed.Error(), 2*maxProblem)))
+	}
+	w.options.Log.LogAttrs(ctx, level, what, attributes...)
+}

@@ -1,5 +1,0 @@
-package mirroring_test
-
-import "errors"
-
-func mkfifo(string) error { return errors.ErrUnsupported }
