@@ -64,8 +64,8 @@ var rules = []rule{
 	{"pkg/text/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/text/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/files/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/monorepo", publishing("pkg/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
-	{"pkg/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/sources/monorepo", publishing("pkg/sources/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
+	{"pkg/sources/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/text/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{
@@ -185,7 +185,7 @@ var rules = []rule{
 		"pkg/doctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/content/signing", "pkg/mirror/admission", "pkg/location",
+			"pkg/content/signing", "pkg/mirror/admission", "pkg/sources/location",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
@@ -193,7 +193,7 @@ var rules = []rule{
 		"pkg/stackdoctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/content/signing", "pkg/mirror/admission", "pkg/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
+			"pkg/content/signing", "pkg/mirror/admission", "pkg/sources/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
 			"pkg/objects", "pkg/settings", "pkg/cloud/signedcall",
 		},
 		[]string{
@@ -310,13 +310,13 @@ var rules = []rule{
 		"pkg/publish/publishclient", publishing("pkg/client"),
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
-	{"pkg/location", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
+	{"pkg/sources/location", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{
-		"pkg/location/fetch", []string{"pkg/registry", "pkg/location", "pkg/git", "pkg/client", "pkg/progress", "pkg/content/safehcl", "pkg/objects"},
+		"pkg/sources/fetch", []string{"pkg/registry", "pkg/sources/location", "pkg/sources/git", "pkg/client", "pkg/progress", "pkg/content/safehcl", "pkg/objects"},
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
 	},
 	{
-		"pkg/copying",
+		"pkg/sources/copying",
 		publishing(
 			"pkg/client", "pkg/publish", "pkg/catalog", "pkg/objects", "pkg/publish/inspection", "pkg/publish/publishclient",
 			"pkg/metadata/metadataclient", "pkg/httpapi/requestlog",
@@ -333,7 +333,7 @@ var rules = []rule{
 		publishing(
 			"pkg/publish/publishapi", "pkg/publish/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
-			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/mirror/admission", "pkg/git",
+			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/mirror/admission", "pkg/sources/git",
 			"pkg/cloud/signedcall",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},
@@ -463,14 +463,14 @@ func TestLambdaHasOneImporter(t *testing.T) {
 	}
 }
 
-// Only pkg/git starts git, so that git never obeys a repository of a stranger. Of
+// Only pkg/sources/git starts git, so that git never obeys a repository of a stranger. Of
 // the other packages, only one has the text "git": it is a type of location.
 func TestGitHasOneStarter(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile("[\"`/]git(\\.exe)?[\"`]")
 	for name, p := range list(t) {
 		for _, file := range p.GoFiles {
-			if name == "pkg/git" || name == "pkg/location" || strings.HasPrefix(name, testkit) {
+			if name == "pkg/sources/git" || name == "pkg/sources/location" || strings.HasPrefix(name, testkit) {
 				continue
 			}
 			text, err := os.ReadFile(filepath.Join("..", name, file))
@@ -478,7 +478,7 @@ func TestGitHasOneStarter(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(string(text)) {
-				if named.MatchString(line) && !strings.Contains(line, "/pkg/git\"") {
+				if named.MatchString(line) && !strings.Contains(line, "/pkg/sources/git\"") {
 					t.Errorf("%s/%s may start git: %s", name, file, strings.TrimSpace(line))
 				}
 			}

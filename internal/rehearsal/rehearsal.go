@@ -32,9 +32,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/cloud/partition"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
-	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/sources/git"
 )
 
 // StackName is the name of a rehearsal's stack. A rehearsal changes no other

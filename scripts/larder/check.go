@@ -17,9 +17,9 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
-	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/sources/monorepo"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 

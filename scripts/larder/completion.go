@@ -17,8 +17,8 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
-	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/sources/monorepo"
 )
 
 // shells has the function that writes the completion script for each shell.

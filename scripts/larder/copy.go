@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/copying"
 	"github.com/larder-registry/larder/pkg/local"
-	"github.com/larder-registry/larder/pkg/location/fetch"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/sources/copying"
+	"github.com/larder-registry/larder/pkg/sources/fetch"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
-	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/sources/monorepo"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/monorepo"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/sources/monorepo"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 

@@ -19,7 +19,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/git"
+	"github.com/larder-registry/larder/pkg/sources/git"
 )
 
 func main() {

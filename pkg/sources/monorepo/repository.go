@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
-	"github.com/larder-registry/larder/pkg/git"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/sources/git"
 )
 
 // Repository is a Git repository with a checkout. Create one with [Open].

@@ -27,10 +27,10 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
-	"github.com/larder-registry/larder/pkg/location"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/sources/location"
 )
 
 // The bounds of a module. Tests lower them.

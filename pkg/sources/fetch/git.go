@@ -24,11 +24,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/git"
-	"github.com/larder-registry/larder/pkg/location"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/sources/git"
+	"github.com/larder-registry/larder/pkg/sources/location"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
