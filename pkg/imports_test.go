@@ -73,7 +73,7 @@ var rules = []rule{
 		notInDiscovery("net/http", "log/slog", "github.com/aws/"),
 	},
 	{"pkg/text/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
-	{"pkg/contexts", []string{"pkg/files/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/files/regularfile", "pkg/text/suggest"},
+	{"pkg/client/contexts", []string{"pkg/files/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/files/regularfile", "pkg/text/suggest"},
 		[]string{"net/http", "log/slog", "github.com/aws/"}},
 	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
 	{"pkg/registry", []string{"pkg/registry/errs"}, []string{"net/http", "database/sql", "github.com/aws/"}},

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/contexts"
+	"github.com/larder-registry/larder/pkg/client/contexts"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/suggest"
 )

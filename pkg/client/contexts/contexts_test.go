@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/contexts"
+	"github.com/larder-registry/larder/pkg/client/contexts"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
