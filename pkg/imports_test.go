@@ -182,7 +182,7 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
 	},
 	{
-		"pkg/doctor",
+		"pkg/examine/doctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
 			"pkg/content/signing", "pkg/mirror/admission", "pkg/sources/location",
@@ -190,10 +190,10 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
-		"pkg/stackdoctor",
+		"pkg/examine/stackdoctor",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/content/signing", "pkg/mirror/admission", "pkg/sources/location", "pkg/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
+			"pkg/content/signing", "pkg/mirror/admission", "pkg/sources/location", "pkg/examine/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
 			"pkg/objects", "pkg/settings", "pkg/cloud/signedcall",
 		},
 		[]string{
@@ -219,7 +219,7 @@ var rules = []rule{
 		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
 	},
 	{
-		"pkg/verify",
+		"pkg/examine/verify",
 		[]string{
 			"pkg/registry", "pkg/content/safehcl", "pkg/mirror/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
 			"pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/publish/rules", "pkg/content/signing",

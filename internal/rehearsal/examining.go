@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/doctor"
-	"github.com/larder-registry/larder/pkg/stackdoctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
+	"github.com/larder-registry/larder/pkg/examine/stackdoctor"
 )
 
 // operatorScenario inspects the registry and the stack like operators do. The

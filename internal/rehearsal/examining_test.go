@@ -21,7 +21,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
-	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -182,7 +182,7 @@ func testStackFaults(t *testing.T, d *deployment, stack *Stack, modules []byte) 
 }
 
 // faults returns faults of the bucket, the alarms and their subscribers, a
-// function, a route and the table. The tests of pkg/stackdoctor cover all faults.
+// function, a route and the table. The tests of pkg/examine/stackdoctor cover all faults.
 func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 	t.Helper()
 	ctx := t.Context()

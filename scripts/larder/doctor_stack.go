@@ -6,8 +6,8 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/larder-registry/larder/pkg/doctor"
-	"github.com/larder-registry/larder/pkg/stackdoctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
+	"github.com/larder-registry/larder/pkg/examine/stackdoctor"
 )
 
 // uncheckedError reports that every check which could run succeeded.

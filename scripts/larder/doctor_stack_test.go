@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/doctor"
-	"github.com/larder-registry/larder/pkg/stackdoctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
+	"github.com/larder-registry/larder/pkg/examine/stackdoctor"
 )
 
 // --stack cannot be combined with arguments and flags for a URL.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
 )
 
 // doctor runs `larder doctor` for the server, and returns its output.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/larder-registry/larder/pkg/backup"
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/examine/verify"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/verify"
 )
 
 func (c *cli) restoreCommand() *cobra.Command {

@@ -10,9 +10,9 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/examine/verify"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
-	"github.com/larder-registry/larder/pkg/verify"
 )
 
 func (c *cli) verifyCommand() *cobra.Command {

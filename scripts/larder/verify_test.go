@@ -16,7 +16,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
-	"github.com/larder-registry/larder/pkg/verify"
+	"github.com/larder-registry/larder/pkg/examine/verify"
 )
 
 // verifies runs `larder verify`, and returns its report and what it printed.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/examine/verify"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/verify"
 )
 
 var errKilled = errors.New("the process was killed")

@@ -21,10 +21,10 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
-	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
+	"github.com/larder-registry/larder/pkg/examine/stackdoctor"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/stackdoctor"
 )
 
 // account is a fake AWS account with one registry. It returns the same error

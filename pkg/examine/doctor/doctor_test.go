@@ -44,7 +44,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/signing"
-	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/doctor"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
 )
 
 // thirdHost serves a module's archive to everyone, or to no one, and records
