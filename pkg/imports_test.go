@@ -85,7 +85,7 @@ var rules = []rule{
 	{"pkg/modules", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
 	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/access/openid"}, []string{"github.com/aws/", "database/sql"}},
 	{
-		"pkg/session", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access/openid", "pkg/access", "pkg/catalog"},
+		"pkg/web/session", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access/openid", "pkg/access", "pkg/catalog"},
 		[]string{"github.com/aws/", "database/sql", "html/template"},
 	},
 	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
@@ -173,7 +173,7 @@ var rules = []rule{
 		"pkg/web",
 		[]string{
 			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects",
-			"pkg/docs/stored", "pkg/docs/compare", "pkg/search", "pkg/session", "pkg/mirror/admission",
+			"pkg/docs/stored", "pkg/docs/compare", "pkg/search", "pkg/web/session", "pkg/mirror/admission",
 		},
 		[]string{"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark"},
 	},
@@ -286,7 +286,7 @@ var rules = []rule{
 	{
 		"functions/web",
 		onDeployed(
-			"pkg/web", "pkg/mirror/admission", "pkg/session", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/deployed",
+			"pkg/web", "pkg/mirror/admission", "pkg/web/session", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/deployed",
 		),
 		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
 	},
@@ -333,7 +333,7 @@ var rules = []rule{
 		publishing(
 			"pkg/publish/publishapi", "pkg/publish/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
 			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
-			"pkg/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/mirror/admission", "pkg/sources/git",
+			"pkg/web/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/mirror/admission", "pkg/sources/git",
 			"pkg/cloud/signedcall",
 		),
 		[]string{"github.com/aws/aws-lambda-go"},

@@ -6,8 +6,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/objects/presign"
-	"github.com/larder-registry/larder/pkg/session"
 	"github.com/larder-registry/larder/pkg/web"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 func main() {

@@ -20,8 +20,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/hostile"
 	"github.com/larder-registry/larder/pkg/access"
-	"github.com/larder-registry/larder/pkg/session"
 	"github.com/larder-registry/larder/pkg/web"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // TestHostile publishes content that attacks the readers of pages, in all places

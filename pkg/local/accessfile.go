@@ -10,7 +10,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/session"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // accessFile is the file with the access settings of a server. A server without

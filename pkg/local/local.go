@@ -41,9 +41,9 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/publish/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/session"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/web"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // Data is a registry's data in a folder.

@@ -24,8 +24,8 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/session"
 	"github.com/larder-registry/larder/pkg/web"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 const host = "registry.example.com"

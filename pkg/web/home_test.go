@@ -12,8 +12,8 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
-	"github.com/larder-registry/larder/pkg/session"
 	"github.com/larder-registry/larder/pkg/web"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // sample is a registry with a bit of everything.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/session"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // post sends a form as a page of the registry does. header has names and values.

@@ -22,7 +22,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/search"
-	"github.com/larder-registry/larder/pkg/session"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // Options are what the pages need.

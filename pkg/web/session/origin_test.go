@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/session"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // A login leads only to paths of this host.

@@ -30,7 +30,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/session"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 func TestMain(m *testing.M) { notimeout.Run(m) }

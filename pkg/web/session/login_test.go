@@ -12,7 +12,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/session"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // refused fails the test unless a callback failed in a way that a person can
