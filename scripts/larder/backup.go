@@ -11,8 +11,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/backup"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/local/backup"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 

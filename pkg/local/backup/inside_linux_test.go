@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/smalldisk"
-	"github.com/larder-registry/larder/pkg/backup"
+	"github.com/larder-registry/larder/pkg/local/backup"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
