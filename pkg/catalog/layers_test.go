@@ -21,8 +21,8 @@ import (
 // before it.
 var layers = []string{
 	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "details.go",
-	"contents.go", "uploads.go", "publish.go", "pulls.go", "origins.go", "lifecycle.go", "repair.go", "keys.go", "tokens.go",
-	"sessions.go", "catalog.go", "leases.go",
+	"contents.go", "uploads.go", "publish.go", "pulls.go", "origins.go", "lifecycle.go", "repair.go",
+	"signingkeys.go", "tokens.go", "sessions.go", "catalog.go", "leases.go",
 }
 
 // A file uses no function, type, constant or variable of a later file. The test

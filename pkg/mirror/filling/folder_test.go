@@ -226,7 +226,8 @@ func TestHostnameWithDot(t *testing.T) {
 	_, err := s.mirror(nil).Import(t.Context(), string(f))
 	failed(t, "folder", err, registry.ErrInvalid, "its hostname ends with a dot")
 	s.empty(t, "folder")
-	_, _, err = filling.ParseLock(t.Context(), "test.lock.hcl", []byte(lockBlock(inventory.Hostname+"./acme/inventory", "1.0.0")))
+	lock := lockBlock(inventory.Hostname+"./acme/inventory", "1.0.0")
+	_, _, err = filling.ParseLock(t.Context(), "test.lock.hcl", []byte(lock))
 	failed(t, "lock file", err, registry.ErrInvalid, "its hostname ends with a dot")
 }
 

@@ -12,6 +12,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
+const (
+	defaultLease = 45 * time.Second
+	// documentLease is how long the lease of a process that ended prevents others
+	// from the same check. Clients wait longer.
+	documentLease = 3 * time.Second
+)
+
 // errBusy means that another process has a lease, and does the work.
 var errBusy = errors.New("another process is at work")
 

@@ -166,16 +166,12 @@ func late(ctx context.Context, err error) error {
 }
 
 const (
-	defaultLease = 45 * time.Second
 	// margin is the time to store an answer before the caller stops waiting. If
 	// the caller does not wait long, it is a quarter of that.
 	margin = time.Second
 	// maxIndex is the maximum size of the compressed versions of a provider, in
 	// bytes. It leaves room for the other parts of an item of DynamoDB.
 	maxIndex = 200 << 10
-	// documentLease is how long the lease of a process that ended prevents others
-	// from the same check. Clients wait longer.
-	documentLease = 3 * time.Second
 	// offerTime is how long the answer for a version is cached. The URLs of an
 	// origin can be presigned, for an unknown time.
 	offerTime = 2 * time.Minute
