@@ -62,7 +62,6 @@ var rules = []rule{
 	{"pkg/network/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/cloud/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
 	{"pkg/text/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/text/prompt", []string{}, notInDiscovery("net/http", "github.com/aws/")},
 	{"pkg/files/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
 	{"pkg/sources/monorepo", publishing("pkg/sources/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
 	{"pkg/sources/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
@@ -394,7 +393,7 @@ const (
 // leaves link nothing of this project but pkg/registry/errs and each other. Every
 // package may link them.
 var leaves = []string{
-	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/files/jsonfile", "pkg/cloud/partition", "pkg/text/printable", "pkg/text/prompt",
+	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/files/jsonfile", "pkg/cloud/partition", "pkg/text/printable",
 	"pkg/files/regularfile", "pkg/text/suggest", "pkg/ttlcache",
 }
 

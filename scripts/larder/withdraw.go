@@ -14,7 +14,6 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/text/prompt"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage"
 )
@@ -149,7 +148,7 @@ func (c *cli) confirmWithdrawal(ctx context.Context, s *store, what withdrawal, 
 	if out.Width > 0 {
 		out.Width = max(out.Width-len(" [y/N] "), 20)
 	}
-	confirmed, err := prompt.Confirm(ctx, os.Stdin, c.stderr, out.Wrap(question))
+	confirmed, err := terminal.Confirm(ctx, os.Stdin, c.stderr, out.Wrap(question))
 	if err == nil && !confirmed {
 		err = errors.New("not confirmed: nothing was changed")
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/rehearsal"
 	"github.com/larder-registry/larder/internal/testkit/awstest"
-	"github.com/larder-registry/larder/pkg/text/prompt"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 const usage = "usage: scripts/rehearse [--moto | --destroy] [--aws [--throttle]] [--from COMMIT] [--restore] [--yes]; " +
@@ -63,7 +63,7 @@ func run(ctx context.Context) error {
 			if *yes {
 				return true
 			}
-			confirmed, _ := prompt.Confirm(ctx, os.Stdin, os.Stdout, question) // an interrupt means no
+			confirmed, _ := terminal.Confirm(ctx, os.Stdin, os.Stdout, question) // an interrupt means no
 			return confirmed
 		}}
 	if *moto {

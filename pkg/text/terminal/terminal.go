@@ -1,6 +1,6 @@
-// Package terminal prints text and tables so that they fit a terminal. Other
-// outputs, such as a pipe or a file, receive everything in full and without
-// colors.
+// Package terminal prints text and tables so that they fit a terminal, and reads
+// answers from the person there. Other outputs, such as a pipe or a file, receive
+// everything in full and without colors.
 //
 // Text can be untrusted, such as a reason or a file name. Control characters
 // are escaped, so that it cannot control the terminal.

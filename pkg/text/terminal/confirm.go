@@ -1,5 +1,4 @@
-// Package prompt reads answers from a person at a terminal.
-package prompt
+package terminal
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package prompt_test
+package terminal_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/larder-registry/larder/pkg/text/prompt"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func TestConfirm(t *testing.T) {
@@ -17,7 +17,7 @@ func TestConfirm(t *testing.T) {
 		"\n": false, "": false, "n\n": false, "no\n": false, "yesterday\n": false, "n\ny\n": false,
 	} {
 		var out strings.Builder
-		got, err := prompt.Confirm(t.Context(), strings.NewReader(in), &out, "Continue?")
+		got, err := terminal.Confirm(t.Context(), strings.NewReader(in), &out, "Continue?")
 		if got != want || err != nil {
 			t.Errorf("%q: %t, %v", in, got, err)
 		}
@@ -37,7 +37,7 @@ func TestConfirmCanceled(t *testing.T) {
 	defer typing.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := prompt.Confirm(ctx, in, io.Discard, "Continue?"); got || !errors.Is(err, context.Canceled) {
+	if got, err := terminal.Confirm(ctx, in, io.Discard, "Continue?"); got || !errors.Is(err, context.Canceled) {
 		t.Errorf("%t, %v", got, err)
 	}
 }
