@@ -5,16 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-const modulePath = "github.com/larder-registry/larder/"
+const (
+	modulePath = "github.com/larder-registry/larder/"
+	testkit    = "internal/testkit/"
+	sdk        = "github.com/aws/aws-sdk-go-v2/"
+	minidyn    = "github.com/truora/minidyn"
+)
 
 // pkg is the output of `go list` for a package.
 type pkg struct {
@@ -26,448 +33,332 @@ type pkg struct {
 	GoFiles                   []string
 }
 
-// list returns all packages of this module by their paths below it. With the
-// flag -test it also returns the program of each package's tests, under its
-// path and ".test".
-func list(t *testing.T, flags ...string) map[string]pkg {
+// list returns all packages of this module by their paths below it. It also
+// returns the program of each package's tests, under its path and ".test".
+func list(t *testing.T) map[string]pkg {
 	t.Helper()
-	args := append([]string{"list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps,Doc,GoFiles"}, flags...)
-	out, err := exec.CommandContext(t.Context(), "go", append(args, modulePath+"...")...).Output()
+	found, err := listed()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return found
+}
+
+var listed = sync.OnceValues(func() (map[string]pkg, error) {
+	fields := "-json=ImportPath,Imports,TestImports,XTestImports,Deps,Doc,GoFiles"
+	out, err := exec.Command("go", "list", "-test", fields, modulePath+"...").Output()
+	if err != nil {
+		return nil, err
 	}
 	found := make(map[string]pkg)
 	for in := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p pkg
 		if err := in.Decode(&p); errors.Is(err, io.EOF) {
-			return found
+			return found, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		found[strings.TrimPrefix(p.ImportPath, modulePath)] = p
+		// The variants that tests compile have a space in their names.
+		if name := strings.TrimPrefix(p.ImportPath, modulePath); !strings.Contains(name, " ") {
+			found[name] = p
+		}
+	}
+})
+
+// sources returns the packages of [list] without the programs of tests.
+func sources(t *testing.T) map[string]pkg {
+	t.Helper()
+	packages := maps.Clone(list(t))
+	maps.DeleteFunc(packages, func(name string, _ pkg) bool { return strings.HasSuffix(name, ".test") })
+	return packages
+}
+
+// within reports whether a package is one of the folders, or below one.
+func within(name string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return name == folder || strings.HasPrefix(name, strings.TrimSuffix(folder, "/")+"/")
+	})
+}
+
+// own returns the folders of pkg that a package links, such as pkg/catalog for
+// pkg/catalog/sqlite.
+func own(p pkg) []string {
+	var folders []string
+	for _, dep := range p.Deps {
+		if path, ok := strings.CutPrefix(dep, modulePath+"pkg/"); ok {
+			folder, _, _ := strings.Cut(path, "/")
+			folders = append(folders, "pkg/"+folder)
+		}
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
+}
+
+// The map of the architecture page has all folders of pkg. Each folder imports
+// only those below it, and its row names all packages in it.
+func TestMap(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folders, rows []string
+	row := regexp.MustCompile("(?m)^\\|[^|]*\\| `(pkg/[a-z]+)` \\|.*$")
+	for _, row := range row.FindAllStringSubmatch(string(page), -1) {
+		folders, rows = append(folders, row[1]), append(rows, row[0])
+	}
+	for name, p := range sources(t) {
+		path, ok := strings.CutPrefix(name, "pkg/")
+		if !ok {
+			continue
+		}
+		folder, part, _ := strings.Cut(path, "/")
+		at := slices.Index(folders, "pkg/"+folder)
+		if at < 0 {
+			t.Errorf("pkg/%s is not on the map", folder)
+			continue
+		}
+		if part != "" && !strings.Contains(rows[at], "`"+part+"`") {
+			t.Errorf("the row of pkg/%s does not name %s", folder, part)
+		}
+		for _, i := range p.Imports {
+			imported, ok := strings.CutPrefix(i, modulePath+"pkg/")
+			imported, _, _ = strings.Cut(imported, "/")
+			if ok && slices.Index(folders, "pkg/"+imported) < at {
+				t.Errorf("%s imports %s, which is above it on the map", name, strings.TrimPrefix(i, modulePath))
+			}
+		}
+	}
+	for _, folder := range folders {
+		if _, err := os.Stat(filepath.Join("..", folder)); err != nil {
+			t.Errorf("the map has %s, which does not exist", folder)
+		}
 	}
 }
 
-// rule has the packages that a package may link, and those that it must not
-// link.
-type rule struct {
-	pkg    string
-	own    []string // the packages of this module that it may link; nil: any
-	except []string // prefixes of packages that it must not link
+// onlyLinks has what is large, or slow to start, and the packages that may link
+// it: a folder stands for all packages in it.
+var onlyLinks = []struct {
+	what, by []string
+}{
+	{
+		[]string{"database/sql", "modernc.org"},
+		[]string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local", "scripts/larder", "infra"},
+	},
+	{
+		[]string{"github.com/aws/"},
+		[]string{
+			"pkg/catalog/dynamodb", "pkg/objects/presign", "pkg/objects/s3", "pkg/cloud/signedcall", "pkg/usage/insights",
+			"pkg/examine/stackdoctor", "pkg/deployed", "functions", "scripts/larder", "infra",
+		},
+	},
+	{
+		[]string{sdk + "service/s3"},
+		[]string{
+			"pkg/objects/s3", "pkg/examine/stackdoctor", "functions/publish", "functions/pull", "scripts/larder", "infra",
+		},
+	},
+	{[]string{sdk + "config", sdk + "credentials"}, []string{"scripts/larder", "infra"}},
+	{[]string{"github.com/aws/aws-lambda-go"}, []string{"pkg/deployed", "functions"}},
+	{[]string{"github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go"}, []string{"infra"}},
+	{[]string{"github.com/spf13"}, []string{"scripts/larder"}},
+	{[]string{"golang.org/x/term"}, []string{"pkg/text/terminal", "scripts/larder"}},
+	// HTML is rendered when a module is published, so that no reader links the
+	// renderer.
+	{
+		[]string{"github.com/yuin/goldmark", "github.com/microcosm-cc", modulePath + "pkg/docs/render"},
+		[]string{
+			"pkg/docs/render", "pkg/docs/extract", "pkg/publish", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/sources/copying",
+			"pkg/sources/monorepo", "pkg/examine/verify", "pkg/local", "functions/publish", "functions/pull", "scripts/larder",
+			"infra",
+		},
+	},
+	{
+		[]string{"github.com/hashicorp/hcl"},
+		[]string{
+			"pkg/content", "pkg/docs/render", "pkg/docs/extract", "pkg/client", "pkg/publish", "pkg/mirror/policyfile",
+			"pkg/mirror/filling", "pkg/mirror/pull", "pkg/metadata/metadataclient", "pkg/sources", "pkg/examine", "pkg/local",
+			"functions/publish", "functions/pull", "scripts/larder", "infra",
+		},
+	},
+	{
+		[]string{"github.com/ProtonMail"},
+		[]string{
+			"pkg/content/signing", "pkg/publish", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/sources/copying",
+			"pkg/sources/monorepo", "pkg/examine", "pkg/local", "functions/publish", "functions/pull", "scripts/larder", "infra",
+		},
+	},
+	{[]string{"github.com/alecthomas/chroma"}, nil},
+	{[]string{modulePath + "pkg/local"}, []string{"pkg/local", "scripts/larder"}},
+	{
+		[]string{modulePath + "pkg/mirror/filling"},
+		[]string{"pkg/mirror/filling", "pkg/mirror/pull", "functions/pull", "scripts/larder"},
+	},
+	{
+		[]string{modulePath + "pkg/publish/publishclient"},
+		[]string{"pkg/publish/publishclient", "pkg/sources/copying", "scripts/larder"},
+	},
+	{[]string{modulePath + "scripts", modulePath + "infra", modulePath + "functions"}, nil},
+	{[]string{minidyn}, nil},
+	// What is below internal is for tests, and for the commands that rehearse and
+	// take pictures.
+	{[]string{modulePath + "internal"}, nil},
 }
 
-var rules = []rule{
-	{"pkg/registry/errs", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/network/connerror", []string{}, notInDiscovery("log/slog", "encoding/json", "github.com/aws/")},
-	{"pkg/network/ipclass", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/cloud/partition", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json", "github.com/aws/")},
-	{"pkg/text/printable", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/files/regularfile", []string{"pkg/registry/errs"}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/sources/monorepo", publishing("pkg/sources/git"), []string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/"}},
-	{"pkg/sources/git", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/progress", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{"pkg/text/suggest", []string{}, notInDiscovery("net/http", "log/slog", "encoding/json")},
-	{
-		"pkg/files/jsonfile", []string{"pkg/registry/errs", "pkg/text/suggest"},
-		notInDiscovery("net/http", "log/slog", "github.com/aws/"),
-	},
-	{"pkg/text/terminal", []string{}, []string{"net/http", "log/slog", "github.com/aws/"}},
-	{"pkg/client/contexts", []string{"pkg/files/jsonfile", "pkg/registry", "pkg/registry/errs", "pkg/files/regularfile", "pkg/text/suggest"},
-		[]string{"net/http", "log/slog", "github.com/aws/"}},
-	{"pkg/ttlcache", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/registry", []string{"pkg/registry/errs"}, []string{"net/http", "database/sql", "github.com/aws/"}},
-	{"pkg/httpapi/requestlog", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
-	{"pkg/httpapi", []string{"pkg/registry/errs", "pkg/httpapi/requestlog"}, notInDiscovery("github.com/aws/")},
-	{"pkg/discovery", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/access/openid"}, notInDiscovery("github.com/aws/")},
-	{"pkg/access/openid", []string{"pkg/registry/errs"}, notInDiscovery("github.com/aws/")},
-	{"pkg/protocol", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/modules", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"}},
-	{"pkg/access", []string{"pkg/registry", "pkg/httpapi", "pkg/access/openid"}, []string{"github.com/aws/", "database/sql"}},
-	{
-		"pkg/web/session", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access/openid", "pkg/access", "pkg/catalog"},
-		[]string{"github.com/aws/", "database/sql", "html/template"},
-	},
-	{"pkg/catalog", []string{"pkg/registry", "pkg/protocol"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{
-		"pkg/mirror/admission", []string{"pkg/registry", "pkg/protocol"},
-		[]string{"net/http", "github.com/aws/", "github.com/hashicorp/hcl/", "database/sql"},
-	},
-	{
-		"pkg/mirror/policyfile", []string{"pkg/registry", "pkg/content/safehcl"},
-		[]string{"net/http", "github.com/aws/", "database/sql"},
-	},
-	{"pkg/objects", []string{"pkg/registry"}, []string{"github.com/aws/", "database/sql"}},
-	{
-		"pkg/docs/compare", []string{},
-		[]string{"net/http", "github.com/aws/", "github.com/hashicorp/", "github.com/zclconf/", "database/sql"},
-	},
-	{"pkg/docs", []string{}, []string{"net/http", "github.com/", "golang.org/", "database/sql"}},
-	{
-		"pkg/docs/extract", []string{"pkg/registry", "pkg/content/safehcl", "pkg/docs/render"},
-		[]string{"net/http", "github.com/aws/", "database/sql"},
-	},
-	{"pkg/content/secrets", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{"pkg/content/safehcl", []string{}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{
-		"pkg/docs/render", []string{"pkg/content/safehcl"},
-		[]string{"net/http", "html/template", "github.com/aws/", "database/sql", "github.com/alecthomas/chroma"},
-	},
-	{
-		"pkg/content/archive", []string{"pkg/registry", "pkg/content/safehcl", "pkg/content/secrets", "pkg/progress"},
-		[]string{"github.com/aws/", "database/sql", "net/http"},
-	},
-	{
-		"pkg/publish/inspection",
-		[]string{
-			"pkg/registry", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/docs/extract", "pkg/docs/render",
-		},
-		[]string{"net/http", "github.com/aws/", "database/sql"},
-	},
-	{"pkg/content/signing", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{
-		"pkg/publish/rules",
-		[]string{
-			"pkg/registry", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render",
-			"pkg/protocol", "pkg/content/signing",
-		},
-		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{
-		"pkg/publish",
-		[]string{
-			"pkg/registry", "pkg/catalog", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects",
-			"pkg/protocol", "pkg/content/signing", "pkg/publish/rules", "pkg/docs/extract", "pkg/docs/render", "pkg/publish/inspection",
-		},
-		[]string{"net/http", "github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{"pkg/catalog/sqlite", []string{"pkg/registry", "pkg/protocol", "pkg/catalog"}, []string{"github.com/aws/"}},
-	{
-		"pkg/objects/disk", []string{"pkg/registry", "pkg/httpapi", "pkg/objects"},
-		[]string{"github.com/aws/", "database/sql"},
-	},
-	{
-		"pkg/providers", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi"}, []string{"github.com/aws/", "database/sql"},
-	},
-	{
-		"pkg/mirror", []string{"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/mirror/admission"},
-		[]string{"github.com/aws/", "database/sql"},
-	},
-	{
-		"pkg/search", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/httpapi/requestlog"},
-		[]string{"github.com/aws/", "database/sql", "html/template"},
-	},
-	{"pkg/docs/stored", []string{"pkg/registry", "pkg/objects"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{
-		"pkg/metadata",
-		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects",
-			"pkg/docs/stored", "pkg/search", "pkg/mirror/admission",
-		},
-		[]string{
-			"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark", "html/template",
-		},
-	},
-	{
-		"pkg/web",
-		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects",
-			"pkg/docs/stored", "pkg/docs/compare", "pkg/search", "pkg/web/session", "pkg/mirror/admission",
-		},
-		[]string{"github.com/aws/", "database/sql", "github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark"},
-	},
-	{
-		"pkg/client", []string{"pkg/registry", "pkg/content/safehcl"},
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
-	},
-	{
-		"pkg/examine/doctor",
-		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/content/signing", "pkg/mirror/admission", "pkg/sources/location",
-		},
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{
-		"pkg/examine/stackdoctor",
-		[]string{
-			"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-			"pkg/content/signing", "pkg/mirror/admission", "pkg/sources/location", "pkg/examine/doctor", "pkg/httpapi", "pkg/access/openid", "pkg/access",
-			"pkg/objects", "pkg/settings", "pkg/cloud/signedcall",
-		},
-		[]string{
-			"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/",
-			"golang.org/x/term",
-		},
-	},
-	{
-		"pkg/mirror/filling",
-		[]string{
-			"pkg/registry", "pkg/mirror/admission", "pkg/content/safehcl", "pkg/protocol", "pkg/httpapi", "pkg/providers", "pkg/client",
-			"pkg/content/signing", "pkg/progress", "pkg/content/archive", "pkg/content/secrets", "pkg/objects", "pkg/catalog", "pkg/docs/extract",
-			"pkg/docs/render", "pkg/publish/inspection", "pkg/publish/rules", "pkg/publish",
-		},
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{
-		"pkg/mirror/pull",
-		publishing(
-			"pkg/mirror/admission", "pkg/httpapi", "pkg/providers", "pkg/client", "pkg/objects", "pkg/catalog", "pkg/publish/inspection",
-			"pkg/publish", "pkg/mirror/filling",
-		),
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{
-		"pkg/examine/verify",
-		[]string{
-			"pkg/registry", "pkg/content/safehcl", "pkg/mirror/policyfile", "pkg/protocol", "pkg/catalog", "pkg/progress",
-			"pkg/content/archive", "pkg/content/secrets", "pkg/docs/extract", "pkg/docs/render", "pkg/objects", "pkg/publish/rules", "pkg/content/signing",
-		},
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{
-		"pkg/usage", []string{"pkg/registry", "pkg/httpapi/requestlog"},
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
-	},
-	{
-		"pkg/usage/daily", []string{"pkg/registry", "pkg/httpapi/requestlog", "pkg/files/regularfile", "pkg/usage"},
-		[]string{"github.com/aws/", "github.com/spf13/"},
-	},
-	{
-		"pkg/usage/insights", []string{"pkg/registry", "pkg/httpapi/requestlog", "pkg/cloud/signedcall", "pkg/usage"},
-		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go", "database/sql", "github.com/spf13/"},
-	},
-	{"pkg/settings", []string{}, []string{"github.com/aws/"}},
-	{
-		"pkg/cloud/signedcall", []string{"pkg/registry/errs"},
-		notInDiscovery(sdk+"service", sdk+"config", sdk+"credentials", "github.com/aws/aws-lambda-go"),
-	},
-	{
-		"pkg/catalog/dynamodb", []string{"pkg/registry", "pkg/protocol", "pkg/catalog", "pkg/settings"},
-		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"},
-	},
-	{
-		"pkg/objects/presign", []string{"pkg/registry", "pkg/objects"},
-		[]string{"github.com/aws/aws-sdk-go-v2/service", "github.com/aws/aws-sdk-go-v2/config"},
-	},
-	{
-		"pkg/objects/s3", []string{"pkg/registry", "pkg/objects", "pkg/objects/presign"},
-		[]string{"github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"},
-	},
-	{"pkg/deployed/metrics", []string{}, notInDiscovery("net/http", "github.com/aws/")},
-	{
-		"pkg/deployed/lambdahttp", []string{"pkg/registry/errs", "pkg/httpapi", "pkg/deployed/metrics", "pkg/settings"},
-		notInDiscovery("github.com/aws/aws-sdk-go-v2"),
-	},
-	{
-		"functions/discovery",
-		[]string{
-			"pkg/registry/errs", "pkg/httpapi", "pkg/discovery", "pkg/access/openid", "pkg/settings", "pkg/deployed/lambdahttp", "pkg/deployed/metrics",
-		},
-		notInFunctions(notInDiscovery("github.com/aws/aws-sdk-go-v2")...),
-	},
-	{"pkg/deployed", onDeployed(), slowToStart("database/sql")},
-	{"functions/modules", onDeployed("pkg/modules", "pkg/deployed"), notInFunctions(slowToStart()...)},
-	{"functions/providers", onDeployed("pkg/providers", "pkg/deployed"), notInFunctions(slowToStart()...)},
-	{
-		"functions/pull",
-		onDeployed(publishing(
-			"pkg/deployed", "pkg/objects/s3", "pkg/publish/inspection", "pkg/mirror/admission", "pkg/providers", "pkg/client", "pkg/publish",
-			"pkg/mirror/filling", "pkg/mirror/pull",
-		)...),
-		notInFunctions(),
-	},
-	{"functions/mirror", onDeployed("pkg/mirror", "pkg/mirror/admission", "pkg/deployed"), notInFunctions(slowToStart()...)},
-	{
-		"functions/metadata", onDeployed("pkg/metadata", "pkg/mirror/admission", "pkg/search", "pkg/docs/stored", "pkg/deployed"),
-		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
-	},
-	{
-		"functions/web",
-		onDeployed(
-			"pkg/web", "pkg/mirror/admission", "pkg/web/session", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/deployed",
-		),
-		notInFunctions(slowToStart("github.com/hashicorp/hcl/v2", "github.com/yuin/goldmark")...),
-	},
-	{
-		"functions/publish",
-		onDeployed(
-			"pkg/deployed", "pkg/objects/s3", "pkg/publish/publishapi", "pkg/publish/rules", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive",
-			"pkg/content/secrets", "pkg/publish/inspection", "pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
-		),
-		notInFunctions(),
-	},
-	{
-		"pkg/publish/publishapi",
-		publishing(
-			"pkg/publish/inspection", "pkg/httpapi", "pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/objects", "pkg/discovery",
-			"pkg/settings",
-		),
-		[]string{"github.com/aws/", "database/sql"},
-	},
-	{
-		"pkg/publish/publishclient", publishing("pkg/client"),
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{"pkg/sources/location", []string{"pkg/registry"}, []string{"net/http", "github.com/aws/", "database/sql"}},
-	{
-		"pkg/sources/fetch", []string{"pkg/registry", "pkg/sources/location", "pkg/sources/git", "pkg/client", "pkg/progress", "pkg/content/safehcl", "pkg/objects"},
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/"},
-	},
-	{
-		"pkg/sources/copying",
-		publishing(
-			"pkg/client", "pkg/publish", "pkg/catalog", "pkg/objects", "pkg/publish/inspection", "pkg/publish/publishclient",
-			"pkg/metadata/metadataclient", "pkg/httpapi/requestlog",
-		),
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{
-		"pkg/metadata/metadataclient",
-		[]string{"pkg/registry", "pkg/protocol", "pkg/content/safehcl", "pkg/client", "pkg/httpapi/requestlog"},
-		[]string{"github.com/aws/", "database/sql", "github.com/spf13/", "golang.org/x/term"},
-	},
-	{
-		"infra",
-		publishing(
-			"pkg/publish/publishapi", "pkg/publish/inspection", "pkg/httpapi", "pkg/catalog", "pkg/objects", "pkg/discovery", "pkg/modules",
-			"pkg/providers", "pkg/mirror", "pkg/metadata", "pkg/search", "pkg/docs/stored", "pkg/docs/compare", "pkg/web",
-			"pkg/web/session", "pkg/access", "pkg/access/openid", "pkg/settings", "pkg/deployed/metrics", "pkg/mirror/admission", "pkg/sources/git",
-			"pkg/cloud/signedcall",
-		),
-		[]string{"github.com/aws/aws-lambda-go"},
-	},
-	{
-		"scripts/larder", nil,
-		[]string{modulePath + "internal", "github.com/aws/aws-cdk-go", "github.com/aws/aws-lambda-go"},
-	},
-	{
-		"pkg/local", nil,
-		[]string{modulePath + "pkg/mirror/filling", modulePath + "pkg/publish/publishclient", modulePath + "internal"},
-	},
-	{testkit + "programs", []string{}, withoutEmulators("github.com/aws/")},
-	{testkit + "clock", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{testkit + "keys", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{testkit + "builds", []string{testkit + "keys"}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{
-		testkit + "providerfiles", []string{testkit + "keys"},
-		withoutEmulators("github.com/aws/", "net/http", "database/sql"),
-	},
-	{testkit + "clients", []string{testkit + "programs"}, withoutEmulators("github.com/aws/")},
-	{
-		testkit + "golden", []string{"pkg/registry", "pkg/registry/errs"},
-		withoutEmulators("github.com/aws/", "net/http", "database/sql"),
-	},
-	{testkit + "hostile", []string{}, withoutEmulators("github.com/aws/", "database/sql")},
-	{testkit + "progresstest", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{testkit + "iam", []string{}, withoutEmulators("github.com/aws/")},
-	{testkit + "nodejs", []string{}, withoutEmulators("github.com/aws/", "net/http", "database/sql")},
-	{testkit + "issuers", []string{testkit + "programs", testkit + "nodejs"}, withoutEmulators("github.com/aws/")},
-	{
-		testkit + "browser", []string{testkit + "programs", testkit + "nodejs"},
-		withoutEmulators("github.com/aws/", "database/sql"),
-	},
-	{
-		testkit + "cloudwatch", []string{"pkg/deployed/metrics"},
-		withoutEmulators("github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-lambda-go", "github.com/aws/aws-cdk-go"),
-	},
-	{testkit + "showcase", nil, withoutEmulators("github.com/aws/")},
-	{testkit + "awstest", []string{}, withoutEmulators()},
-	{testkit + "lambda", []string{testkit + "programs", testkit + "awstest"}, withoutEmulators()},
-	{
-		testkit + "dynamodbtest", []string{testkit + "awstest"},
-		[]string{modulePath + "pkg", sdk + "service/s3", sdk + "config"},
-	},
-	{
-		testkit + "s3test", []string{testkit + "programs", testkit + "awstest"},
-		[]string{minidyn, sdk + "service/dynamodb", sdk + "config"},
-	},
-}
-
-const (
-	testkit = "internal/testkit/"
-	sdk     = "github.com/aws/aws-sdk-go-v2/"
-	minidyn = "github.com/truora/minidyn"
-)
-
-// leaves link nothing of this project but pkg/registry/errs and each other. Every
-// package may link them.
-var leaves = []string{
-	"pkg/network/connerror", "pkg/docs", "pkg/network/ipclass", "pkg/files/jsonfile", "pkg/cloud/partition", "pkg/text/printable",
-	"pkg/files/regularfile", "pkg/text/suggest", "pkg/ttlcache",
-}
-
-// publishing returns the packages that both ends of the publish API link, and
-// more.
-func publishing(more ...string) []string {
-	return append(
-		more, "pkg/registry", "pkg/protocol", "pkg/publish/rules", "pkg/content/safehcl", "pkg/progress", "pkg/content/archive", "pkg/content/secrets",
-		"pkg/content/signing", "pkg/docs/extract", "pkg/docs/render",
-	)
-}
-
-// onDeployed returns the packages that a function of a deployed registry links,
-// and more.
-func onDeployed(more ...string) []string {
-	return append(
-		more, "pkg/registry", "pkg/protocol", "pkg/httpapi", "pkg/deployed/metrics", "pkg/deployed/lambdahttp", "pkg/discovery", "pkg/access",
-		"pkg/access/openid", "pkg/settings", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/objects", "pkg/objects/presign",
-	)
-}
-
-// slowToStart returns the packages that no function links while a client waits,
-// and more. These functions need only the DynamoDB client of the AWS SDK.
-func slowToStart(more ...string) []string {
-	return append(
-		more, "github.com/aws/aws-sdk-go-v2/service/s3", "github.com/aws/aws-sdk-go-v2/config",
-		"github.com/aws/aws-sdk-go-v2/credentials",
-	)
-}
-
-// withoutEmulators returns the packages that only the emulators of AWS link,
-// and more.
-func withoutEmulators(more ...string) []string {
-	return append(more, minidyn, sdk+"service", sdk+"config")
-}
-
-// notInFunctions returns the packages that no function links, and more.
-func notInFunctions(more ...string) []string {
-	return append(
-		more, "github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go", "database/sql", "modernc.org",
-		"github.com/spf13", modulePath+"scripts", modulePath+"pkg/local", modulePath+"internal",
-	)
-}
-
-// notInDiscovery returns the packages that the discovery function does not
-// link, and more. Every client waits for this function first. The packages are
-// signatures and the parsers of addresses and versions with their Unicode
-// tables.
-func notInDiscovery(more ...string) []string {
-	return append(
-		more, "github.com/opentofu", "github.com/apparentlymart", "github.com/go-jose", "github.com/hashicorp",
-		"github.com/ProtonMail", "golang.org/x/text", "golang.org/x/net", "golang.org/x/mod", "golang.org/x/crypto",
-		"database/sql",
-	)
-}
-
-// Only pkg/deployed/lambdahttp imports the Lambda library, apart from tests.
-func TestLambdaHasOneImporter(t *testing.T) {
+func TestOnlyLinks(t *testing.T) {
 	t.Parallel()
-	for name, p := range list(t) {
-		for _, i := range p.Imports {
-			if strings.HasPrefix(i, "github.com/aws/aws-lambda-go") && name != "pkg/deployed/lambdahttp" && name != testkit+"lambda" {
-				t.Errorf("%s imports %s", name, i)
+	for name, p := range sources(t) {
+		if strings.HasPrefix(name, "internal/") {
+			continue
+		}
+		for _, rule := range onlyLinks {
+			if within(name, rule.by) {
+				continue
+			}
+			at := slices.IndexFunc(p.Deps, func(dep string) bool { return within(dep, rule.what) })
+			if at >= 0 {
+				t.Errorf("%s links %s", name, p.Deps[at])
 			}
 		}
 	}
 }
 
-// Only pkg/sources/git starts git, so that git never obeys a repository of a stranger. Of
-// the other packages, only one has the text "git": it is a type of location.
+// onlyImports has packages that only one other may import, or a few.
+var onlyImports = []struct {
+	what, by []string
+}{
+	{[]string{"github.com/aws/aws-lambda-go"}, []string{"pkg/deployed/lambdahttp", testkit + "lambda"}},
+	// safehcl limits the input of these parsers. The package of policies reads the
+	// tree that it returns.
+	{
+		[]string{
+			"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json", "github.com/hashicorp/hcl/v2/hclparse",
+		},
+		[]string{"pkg/content/safehcl", "pkg/mirror/policyfile"},
+	},
+	{[]string{modulePath + "pkg/docs/render"}, []string{"pkg/docs/extract"}},
+	{[]string{"github.com/yuin/goldmark", "github.com/microcosm-cc"}, []string{"pkg/docs/render"}},
+	{[]string{modulePath + "internal/rehearsal"}, []string{"internal/rehearsal/rehearse"}},
+}
+
+func TestOnlyImports(t *testing.T) {
+	t.Parallel()
+	for name, p := range sources(t) {
+		for _, rule := range onlyImports {
+			for _, i := range p.Imports {
+				if within(i, rule.what) && !slices.Contains(rule.by, name) {
+					t.Errorf("%s imports %s", name, i)
+				}
+			}
+		}
+	}
+}
+
+// These packages make no requests.
+var silent = []string{
+	"pkg/catalog", "pkg/catalog/sqlite", "pkg/catalog/tabletest", "pkg/client/contexts", "pkg/cloud/partition",
+	"pkg/content/archive", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/deployed/metrics",
+	"pkg/docs", "pkg/docs/compare", "pkg/docs/extract", "pkg/docs/render", "pkg/docs/stored", "pkg/examine/verify",
+	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/mirror/admission", "pkg/mirror/policyfile", "pkg/network/ipclass",
+	"pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish", "pkg/publish/inspection", "pkg/publish/rules",
+	"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/sources/git", "pkg/sources/location", "pkg/sources/monorepo",
+	"pkg/text/printable", "pkg/text/suggest", "pkg/text/terminal", "pkg/ttlcache",
+}
+
+func TestSilentPackages(t *testing.T) {
+	t.Parallel()
+	packages := sources(t)
+	for _, name := range silent {
+		if p, ok := packages[name]; !ok {
+			t.Errorf("there is no %s", name)
+		} else if slices.Contains(p.Deps, "net/http") {
+			t.Errorf("%s links net/http", name)
+		}
+	}
+}
+
+// reading are the folders that each function links that reads the registry.
+var reading = []string{
+	"pkg/access", "pkg/catalog", "pkg/cloud", "pkg/deployed", "pkg/docs", "pkg/files", "pkg/httpapi", "pkg/network",
+	"pkg/objects", "pkg/protocol", "pkg/registry", "pkg/settings", "pkg/text", "pkg/ttlcache",
+}
+
+// A function links the folder of its own handler, and no other handler.
+func TestFunctionsLinkTheirOwn(t *testing.T) {
+	t.Parallel()
+	more := map[string][]string{
+		"functions/modules":   {"pkg/modules"},
+		"functions/providers": {"pkg/providers"},
+		"functions/mirror":    {"pkg/mirror"},
+		"functions/metadata":  {"pkg/metadata", "pkg/mirror", "pkg/search"},
+		"functions/web":       {"pkg/mirror", "pkg/search", "pkg/web"},
+		"functions/publish":   {"pkg/content", "pkg/progress", "pkg/publish"},
+		// It checks what other registries offer, as publishing checks files.
+		"functions/pull": {"pkg/client", "pkg/content", "pkg/mirror", "pkg/progress", "pkg/providers", "pkg/publish"},
+	}
+	for name, p := range sources(t) {
+		if name == "functions/discovery" || !strings.HasPrefix(name, "functions/") {
+			continue
+		}
+		want := slices.Sorted(slices.Values(slices.Concat(reading, more[name])))
+		if got := own(p); !slices.Equal(got, want) {
+			t.Errorf("%s links %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Every client waits for the discovery function first. So it links no signatures,
+// no AWS SDK, and no parsers of addresses and versions with their Unicode tables.
+func TestDiscoveryLinksLittle(t *testing.T) {
+	t.Parallel()
+	allowed := []string{
+		"pkg/access/openid", "pkg/deployed/lambdahttp", "pkg/deployed/metrics", "pkg/discovery", "pkg/httpapi",
+		"pkg/httpapi/requestlog", "pkg/network/connerror", "pkg/registry/errs", "pkg/settings", "pkg/text/printable",
+	}
+	libraries := []string{
+		"github.com/aws/aws-lambda-go", "github.com/awslabs/aws-lambda-go-api-proxy", "golang.org/x/sync",
+	}
+	for _, dep := range sources(t)["functions/discovery"].Deps {
+		first, _, _ := strings.Cut(dep, "/")
+		isStandard := !strings.Contains(first, ".")
+		name := strings.TrimPrefix(dep, modulePath)
+		if !isStandard && !slices.Contains(allowed, name) && !within(dep, libraries) {
+			t.Errorf("functions/discovery links %s", name)
+		}
+	}
+}
+
+// The kit for tests knows little of what it helps to test. So all packages can
+// use it. Only the emulators link an AWS SDK.
+func TestTestkit(t *testing.T) {
+	t.Parallel()
+	knows := map[string][]string{
+		testkit + "cloudwatch": {"pkg/deployed"},
+		testkit + "golden":     {"pkg/registry", "pkg/text"},
+		testkit + "stock":      {"pkg/catalog", "pkg/docs", "pkg/protocol", "pkg/registry", "pkg/text"},
+	}
+	emulators := []string{testkit + "awstest", testkit + "dynamodbtest", testkit + "lambda", testkit + "s3test"}
+	for name, p := range sources(t) {
+		if !strings.HasPrefix(name, testkit) || name == testkit+"showcase" {
+			continue
+		}
+		if got := own(p); !slices.Equal(got, knows[name]) {
+			t.Errorf("%s links %q, want %q", name, got, knows[name])
+		}
+		at := slices.IndexFunc(p.Deps, func(dep string) bool { return within(dep, []string{"github.com/aws", minidyn}) })
+		if at >= 0 && !slices.Contains(emulators, name) {
+			t.Errorf("%s links %s", name, p.Deps[at])
+		}
+	}
+}
+
+// Only pkg/sources/git starts git, so that git never obeys a repository of a
+// stranger. Of the other packages, only one has the text "git": it is a type of
+// location.
 func TestGitHasOneStarter(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile("[\"`/]git(\\.exe)?[\"`]")
-	for name, p := range list(t) {
+	for name, p := range sources(t) {
 		for _, file := range p.GoFiles {
 			if name == "pkg/sources/git" || name == "pkg/sources/location" || strings.HasPrefix(name, testkit) {
 				continue
@@ -485,47 +376,13 @@ func TestGitHasOneStarter(t *testing.T) {
 	}
 }
 
-// Only one package parses HCL, because it limits the input. The package of
-// policies reads the tree that it returns.
-func TestHCLHasOneParser(t *testing.T) {
-	t.Parallel()
-	for name, p := range list(t) {
-		for _, parser := range []string{
-			"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json",
-			"github.com/hashicorp/hcl/v2/hclparse",
-		} {
-			if !slices.Contains(p.Imports, parser) || name == "pkg/content/safehcl" || name == "pkg/mirror/policyfile" {
-				continue
-			}
-			t.Errorf("%s imports %s", name, parser)
-		}
-	}
-}
-
-// HTML is rendered when a module is published. Only the package that extracts
-// documentation imports the renderer, so that no reader links it.
-func TestRendererHasOneImporter(t *testing.T) {
-	t.Parallel()
-	for name, p := range list(t) {
-		if slices.Contains(p.Imports, modulePath+"pkg/docs/render") && name != "pkg/docs/extract" {
-			t.Errorf("%s imports the renderer of documentation", name)
-		}
-		for _, i := range p.Imports {
-			isRenderer := strings.HasPrefix(i, "github.com/yuin/goldmark") || strings.HasPrefix(i, "github.com/microcosm-cc/")
-			if isRenderer && name != "pkg/docs/render" {
-				t.Errorf("%s imports %s", name, i)
-			}
-		}
-	}
-}
-
 // The functions, the command line and the stack link only the AWS SDK's clients of
 // DynamoDB and S3, and those that get credentials. Others would make them
 // larger and slower to build. The requests to other services are in one package.
 func TestClientsOfServices(t *testing.T) {
 	t.Parallel()
 	allowed := []string{"dynamodb", "s3", "signin", "sso", "ssooidc", "sts", "internal"}
-	for name, p := range list(t) {
+	for name, p := range sources(t) {
 		if !strings.HasPrefix(name, "pkg/") && !strings.HasPrefix(name, "functions/") && name != "scripts/larder" && name != "infra" {
 			continue
 		}
@@ -538,29 +395,12 @@ func TestClientsOfServices(t *testing.T) {
 	}
 }
 
-// The packages below internal are for tests, and for the commands that rehearse
-// and measure. Only its own command imports the rehearsal.
-func TestRehearsalIsNotServed(t *testing.T) {
-	t.Parallel()
-	for name, p := range list(t) {
-		for _, i := range p.Imports {
-			own := strings.TrimPrefix(i, modulePath)
-			if strings.HasPrefix(own, "internal/") && !strings.HasPrefix(name, "internal/") {
-				t.Errorf("%s imports %s", name, own)
-			}
-			if own == "internal/rehearsal" && name != "internal/rehearsal/rehearse" {
-				t.Errorf("%s imports %s", name, own)
-			}
-		}
-	}
-}
-
 // The tests of a package link an emulator or a client of an AWS service for two
 // reasons only. They import it, or the package itself links that client.
 func TestUnitTestsLinkNoEmulator(t *testing.T) {
 	t.Parallel()
-	packages := list(t, "-test")
-	for name, p := range packages {
+	packages := list(t)
+	for name, p := range sources(t) {
 		tests := append(slices.Clone(p.TestImports), p.XTestImports...)
 		table, bucket := slices.Contains(
 			tests, modulePath+testkit+"dynamodbtest",
@@ -575,36 +415,19 @@ func TestUnitTestsLinkNoEmulator(t *testing.T) {
 	}
 }
 
-func TestImports(t *testing.T) {
+// The packages that a rule names exist, so that a rule never becomes empty.
+func TestRulesHavePackages(t *testing.T) {
 	t.Parallel()
-	packages := list(t)
-	for name := range packages {
-		hasRule := slices.ContainsFunc(rules, func(r rule) bool { return r.pkg == name })
-		if strings.HasPrefix(name, "functions/") && !hasRule {
-			t.Errorf("there is no rule for %s", name)
-		}
+	packages := sources(t)
+	named := slices.Clone(reading)
+	for _, rule := range slices.Concat(onlyLinks, onlyImports) {
+		named = append(named, rule.by...)
 	}
-	for _, rule := range rules {
-		p, found := packages[rule.pkg]
-		if !found {
-			t.Errorf("there is a rule for %s, which does not exist", rule.pkg)
-		}
-		for _, dep := range p.Deps {
-			// A package that links pkg/registry also links its core. One that
-			// links pkg/httpapi also links the request log.
-			if dep == modulePath+"pkg/registry/errs" && slices.Contains(rule.own, "pkg/registry") ||
-				dep == modulePath+"pkg/httpapi/requestlog" && slices.Contains(rule.own, "pkg/httpapi") {
-				continue
-			}
-			own, ok := strings.CutPrefix(dep, modulePath)
-			if ok && rule.own != nil && !slices.Contains(append(leaves, rule.own...), own) {
-				t.Errorf("%s links %s", rule.pkg, own)
-			}
-			for _, prefix := range rule.except {
-				if dep == prefix || strings.HasPrefix(dep, strings.TrimSuffix(prefix, "/")+"/") {
-					t.Errorf("%s links %s", rule.pkg, dep)
-				}
-			}
+	for _, folder := range named {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(packages)), func(name string) bool {
+			return within(name, []string{folder})
+		}) {
+			t.Errorf("a rule names %s, which has no package", folder)
 		}
 	}
 }
@@ -612,7 +435,7 @@ func TestImports(t *testing.T) {
 // Every package has a package comment.
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
-	for name, p := range list(t) {
+	for name, p := range sources(t) {
 		if len(p.GoFiles) > 0 && p.Doc == "" {
 			t.Errorf("%s has no package comment", name)
 		}

@@ -182,7 +182,8 @@ func testStackFaults(t *testing.T, d *deployment, stack *Stack, modules []byte) 
 }
 
 // faults returns faults of the bucket, the alarms and their subscribers, a
-// function, a route and the table. The tests of pkg/examine/stackdoctor cover all faults.
+// function, a route and the table. The tests of pkg/examine/stackdoctor cover all
+// faults.
 func (e *examined) faults(t *testing.T, deployedCode []byte) []stackFault {
 	t.Helper()
 	ctx := t.Context()
