@@ -1,5 +1,5 @@
 // Publish is the function for publishing with the registry's own credentials.
-// It is the only function that writes.
+// It is the only function that writes versions that clients did not request.
 package main
 
 import (

@@ -213,7 +213,7 @@ func notFound(w http.ResponseWriter, r *http.Request) { Error(w, r, errs.ErrNotF
 
 var errMethod = errors.New("method not allowed")
 
-// The codes of errors that package core does not define.
+// The codes of errors that package errs does not define.
 const (
 	codeInternal = "internal"
 	codeMethod   = "method_not_allowed"

@@ -8,7 +8,7 @@ package registry
 import "github.com/larder-registry/larder/pkg/registry/errs"
 
 // The errors that packages wrap and pkg/httpapi turns into statuses. See
-// package core.
+// package errs.
 var (
 	ErrInvalid         = errs.ErrInvalid
 	ErrUnauthenticated = errs.ErrUnauthenticated

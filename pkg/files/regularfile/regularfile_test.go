@@ -35,7 +35,7 @@ func TestRead(t *testing.T) {
 	golden.New(t).Error(t, err)
 }
 
-// The tests of package mirroring cover pipes, which only some systems have.
+// The tests of package filling cover pipes, which only some systems have.
 func TestOpenRejects(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)

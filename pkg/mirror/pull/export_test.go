@@ -19,7 +19,7 @@ func (l *lookups) Enter(ctx context.Context) (leave func(), err error) { return 
 // The times that tests wait for.
 const (
 	BudgetTime     = budgetTime
-	DefaultLease   = defaultLease
+	DefaultLease   = copyLease
 	DocumentLease  = documentLease
 	MaxCopies      = maxCopies
 	NamespaceQueue = namespaceQueue

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	defaultLease = 45 * time.Second
+	// copyLease is the default of Options.Lease.
+	copyLease = 45 * time.Second
 	// documentLease is how long the lease of a process that ended prevents others
 	// from the same check. Clients wait longer.
 	documentLease = 3 * time.Second

@@ -6,7 +6,7 @@
 //
 // A lease in the table lets only one process check the same part of an origin,
 // or copy the same version. A process that ends leaves a lease that expires, and
-// nothing else: packages are stored in the way of package mirroring.
+// nothing else: packages are stored in the way of package filling.
 //
 // A failure of an origin is an answer, which is cached for a minute. Only a
 // failure of this registry is an error.
@@ -70,7 +70,7 @@ func New(o Options) *Worker {
 		o.Now = time.Now
 	}
 	if o.Lease == 0 {
-		o.Lease = defaultLease
+		o.Lease = copyLease
 	}
 	if o.Policies == nil {
 		o.Policies = admission.NewPolicies(o.Catalog, o.Now)

@@ -1,6 +1,6 @@
 // Package publishclient is the client of the publish API. It publishes to a
 // registry with the registry's own credentials. It announces a release that
-// package releases has prepared, uploads it, has the registry inspect it, and
+// package rules has prepared, uploads it, has the registry inspect it, and
 // commits.
 //
 // Nothing is visible before the commit. If a publish was interrupted, publish
