@@ -14,6 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const (
@@ -73,83 +76,86 @@ func sources(t *testing.T) map[string]pkg {
 	return packages
 }
 
-// within reports whether a package is one of the folders, or below one.
-func within(name string, folders []string) bool {
+// below reports whether a package is one of the folders, or below one.
+func below(name string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool {
-		return name == folder || strings.HasPrefix(name, strings.TrimSuffix(folder, "/")+"/")
+		return name == folder || strings.HasPrefix(name, folder+"/")
 	})
 }
 
-// own returns the folders of pkg that a package links, such as pkg/catalog for
-// pkg/catalog/sqlite.
-func own(p pkg) []string {
-	var folders []string
+// linked returns the packages of this module that a package links, by their paths
+// below it, in order.
+func linked(p pkg) []string {
+	var own []string
 	for _, dep := range p.Deps {
-		if path, ok := strings.CutPrefix(dep, modulePath+"pkg/"); ok {
-			folder, _, _ := strings.Cut(path, "/")
-			folders = append(folders, "pkg/"+folder)
+		if name, ok := strings.CutPrefix(dep, modulePath); ok {
+			own = append(own, name)
 		}
 	}
-	slices.Sort(folders)
-	return slices.Compact(folders)
+	return slices.Sorted(slices.Values(own))
 }
 
-// The map of the architecture page has all folders of pkg. Each folder imports
-// only those below it, and its row names all packages in it.
+// The map of the architecture page has each package of pkg once. Each folder of
+// pkg imports only folders below it.
 func TestMap(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var folders, rows []string
-	row := regexp.MustCompile("(?m)^\\|[^|]*\\| `(pkg/[a-z]+)` \\|.*$")
-	for _, row := range row.FindAllStringSubmatch(string(page), -1) {
-		folders, rows = append(folders, row[1]), append(rows, row[0])
+	_, text, _ := strings.Cut(string(page), "\n## Map\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	var packages, folders []string
+	for _, row := range regexp.MustCompile("(?m)^\\|[^|]*\\| `(pkg/[^`]+)` \\|").FindAllStringSubmatch(text, -1) {
+		packages, folders = append(packages, row[1]), append(folders, folderOf(row[1]))
 	}
-	for name, p := range sources(t) {
-		path, ok := strings.CutPrefix(name, "pkg/")
-		if !ok {
-			continue
-		}
-		folder, part, _ := strings.Cut(path, "/")
-		at := slices.Index(folders, "pkg/"+folder)
-		if at < 0 {
-			t.Errorf("pkg/%s is not on the map", folder)
-			continue
-		}
-		if part != "" && !strings.Contains(rows[at], "`"+part+"`") {
-			t.Errorf("the row of pkg/%s does not name %s", folder, part)
-		}
-		for _, i := range p.Imports {
-			imported, ok := strings.CutPrefix(i, modulePath+"pkg/")
-			imported, _, _ = strings.Cut(imported, "/")
-			if ok && slices.Index(folders, "pkg/"+imported) < at {
-				t.Errorf("%s imports %s, which is above it on the map", name, strings.TrimPrefix(i, modulePath))
+	folders = slices.Compact(folders)
+	all := sources(t)
+	maps.DeleteFunc(all, func(name string, p pkg) bool { return !strings.HasPrefix(name, "pkg/") || len(p.GoFiles) == 0 })
+	want := slices.Sorted(maps.Keys(all))
+	if diff := cmp.Diff(want, slices.Sorted(slices.Values(packages))); diff != "" {
+		t.Errorf("the packages on the map (-want +got):\n%s", diff)
+	}
+	for name, p := range all {
+		for _, dep := range p.Imports {
+			imported, ok := strings.CutPrefix(dep, modulePath)
+			if ok && slices.Index(folders, folderOf(imported)) < slices.Index(folders, folderOf(name)) {
+				t.Errorf("%s imports %s, which is above it on the map", name, imported)
 			}
 		}
 	}
-	for _, folder := range folders {
-		if _, err := os.Stat(filepath.Join("..", folder)); err != nil {
-			t.Errorf("the map has %s, which does not exist", folder)
-		}
+	if len(folders) > 30 {
+		t.Errorf("pkg has %d folders, and may have 30", len(folders))
 	}
 }
 
-// onlyLinks has what is large, or slow to start, and the packages that may link
-// it: a folder stands for all packages in it.
+// folderOf returns the folder of pkg with a package, such as pkg/catalog for
+// pkg/catalog/sqlite.
+func folderOf(name string) string {
+	parts := strings.Split(name, "/")
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+// onlyLinks has what is large, slow to start or private, and the packages that
+// link it. A slash at the end of a package stands for the packages below it too.
 var onlyLinks = []struct {
 	what, by []string
 }{
+	{[]string{"database/sql"}, []string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local/", "scripts/larder", "infra"}},
+	{[]string{"modernc.org"}, []string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local/", "scripts/larder"}},
 	{
-		[]string{"database/sql", "modernc.org"},
-		[]string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local", "scripts/larder", "infra"},
-	},
-	{
-		[]string{"github.com/aws/"},
+		[]string{"github.com/aws"},
 		[]string{
 			"pkg/catalog/dynamodb", "pkg/objects/presign", "pkg/objects/s3", "pkg/cloud/signedcall", "pkg/usage/insights",
-			"pkg/examine/stackdoctor", "pkg/deployed", "functions", "scripts/larder", "infra",
+			"pkg/examine/stackdoctor", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder", "infra",
+		},
+	},
+	{
+		[]string{sdk + "service/dynamodb"},
+		[]string{
+			"pkg/catalog/dynamodb", "pkg/examine/stackdoctor", "pkg/deployed", "functions/metadata", "functions/mirror",
+			"functions/modules", "functions/providers", "functions/publish", "functions/pull", "functions/web", "scripts/larder",
+			"infra",
 		},
 	},
 	{
@@ -159,65 +165,116 @@ var onlyLinks = []struct {
 		},
 	},
 	{[]string{sdk + "config", sdk + "credentials"}, []string{"scripts/larder", "infra"}},
-	{[]string{"github.com/aws/aws-lambda-go"}, []string{"pkg/deployed", "functions"}},
+	{[]string{"github.com/aws/aws-lambda-go"}, []string{"pkg/deployed", "pkg/deployed/lambdahttp", "functions/"}},
 	{[]string{"github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go"}, []string{"infra"}},
 	{[]string{"github.com/spf13"}, []string{"scripts/larder"}},
 	{[]string{"golang.org/x/term"}, []string{"pkg/text/terminal", "scripts/larder"}},
+	// The library of Lambda links it without the tag of the build.
+	{
+		[]string{"html/template"},
+		[]string{
+			"pkg/web", "pkg/local/", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder", "infra",
+		},
+	},
 	// HTML is rendered when a module is published, so that no reader links the
 	// renderer.
 	{
 		[]string{"github.com/yuin/goldmark", "github.com/microcosm-cc", modulePath + "pkg/docs/render"},
 		[]string{
-			"pkg/docs/render", "pkg/docs/extract", "pkg/publish", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/sources/copying",
-			"pkg/sources/monorepo", "pkg/examine/verify", "pkg/local", "functions/publish", "functions/pull", "scripts/larder",
-			"infra",
+			"pkg/docs/render", "pkg/docs/extract", "pkg/publish/", "pkg/mirror/filling", "pkg/mirror/pull",
+			"pkg/sources/copying", "pkg/sources/monorepo", "pkg/examine/verify", "pkg/local/", "functions/publish",
+			"functions/pull", "scripts/larder",
 		},
 	},
 	{
 		[]string{"github.com/hashicorp/hcl"},
 		[]string{
-			"pkg/content", "pkg/docs/render", "pkg/docs/extract", "pkg/client", "pkg/publish", "pkg/mirror/policyfile",
-			"pkg/mirror/filling", "pkg/mirror/pull", "pkg/metadata/metadataclient", "pkg/sources", "pkg/examine", "pkg/local",
-			"functions/publish", "functions/pull", "scripts/larder", "infra",
+			"pkg/content/archive", "pkg/content/safehcl", "pkg/docs/render", "pkg/docs/extract", "pkg/client", "pkg/publish/",
+			"pkg/mirror/policyfile", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/metadata/metadataclient",
+			"pkg/sources/copying", "pkg/sources/fetch", "pkg/sources/monorepo", "pkg/examine/", "pkg/local/",
+			"functions/publish", "functions/pull", "scripts/larder",
 		},
 	},
 	{
 		[]string{"github.com/ProtonMail"},
 		[]string{
-			"pkg/content/signing", "pkg/publish", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/sources/copying",
-			"pkg/sources/monorepo", "pkg/examine", "pkg/local", "functions/publish", "functions/pull", "scripts/larder", "infra",
+			"pkg/content/signing", "pkg/publish", "pkg/publish/rules", "pkg/publish/publishapi", "pkg/publish/publishclient",
+			"pkg/mirror/filling", "pkg/mirror/pull", "pkg/sources/copying", "pkg/sources/monorepo", "pkg/examine/",
+			"pkg/local/", "functions/publish", "functions/pull", "scripts/larder",
 		},
 	},
-	{[]string{"github.com/alecthomas/chroma"}, nil},
-	{[]string{modulePath + "pkg/local"}, []string{"pkg/local", "scripts/larder"}},
-	{
-		[]string{modulePath + "pkg/mirror/filling"},
-		[]string{"pkg/mirror/filling", "pkg/mirror/pull", "functions/pull", "scripts/larder"},
-	},
-	{
-		[]string{modulePath + "pkg/publish/publishclient"},
-		[]string{"pkg/publish/publishclient", "pkg/sources/copying", "scripts/larder"},
-	},
-	{[]string{modulePath + "scripts", modulePath + "infra", modulePath + "functions"}, nil},
-	{[]string{minidyn}, nil},
+	{[]string{"github.com/alecthomas/chroma", minidyn}, nil},
+	{[]string{modulePath + "pkg/local"}, []string{"pkg/local/", "scripts/larder"}},
+	{[]string{modulePath + "pkg/mirror/filling"}, []string{"pkg/mirror/pull", "functions/pull", "scripts/larder"}},
+	{[]string{modulePath + "pkg/publish/publishapi"}, []string{"pkg/local/", "functions/publish", "scripts/larder"}},
+	{[]string{modulePath + "pkg/publish/publishclient"}, []string{"pkg/sources/copying", "scripts/larder"}},
 	// What is below internal is for tests, and for the commands that rehearse and
 	// take pictures.
-	{[]string{modulePath + "internal"}, nil},
+	{[]string{modulePath + "internal", modulePath + "scripts", modulePath + "infra", modulePath + "functions"}, nil},
 }
 
 func TestOnlyLinks(t *testing.T) {
 	t.Parallel()
-	for name, p := range sources(t) {
-		if strings.HasPrefix(name, "internal/") {
-			continue
-		}
-		for _, rule := range onlyLinks {
-			if within(name, rule.by) {
+	packages := sources(t)
+	maps.DeleteFunc(packages, func(name string, _ pkg) bool { return strings.HasPrefix(name, "internal/") })
+	for _, rule := range onlyLinks {
+		used := make(map[string]bool)
+		for name, p := range packages {
+			at := slices.IndexFunc(p.Deps, func(dep string) bool { return below(dep, rule.what) })
+			if at < 0 {
 				continue
 			}
-			at := slices.IndexFunc(p.Deps, func(dep string) bool { return within(dep, rule.what) })
-			if at >= 0 {
+			by := slices.IndexFunc(rule.by, func(by string) bool {
+				folder, all := strings.CutSuffix(by, "/")
+				return name == folder || all && strings.HasPrefix(name, by)
+			})
+			if by < 0 {
 				t.Errorf("%s links %s", name, p.Deps[at])
+			} else {
+				used[rule.by[by]] = true
+			}
+		}
+		for _, by := range rule.by {
+			if !used[by] {
+				t.Errorf("the rule about %q names %s, which does not link it", rule.what, by)
+			}
+		}
+	}
+}
+
+// linksNone has packages that know nothing of others, so that each declares what
+// it needs in an interface of its own, or stays useful elsewhere.
+var linksNone = []struct {
+	packages, of []string
+}{
+	{
+		[]string{"pkg/discovery", "pkg/modules", "pkg/providers", "pkg/mirror"},
+		[]string{"pkg/access", "pkg/catalog", "pkg/docs/stored", "pkg/objects"},
+	},
+	{
+		[]string{"pkg/publish/publishclient", "pkg/metadata/metadataclient", "pkg/client", "pkg/examine/doctor"},
+		[]string{"pkg/access", "pkg/catalog", "pkg/objects", "pkg/publish/publishapi", "pkg/search"},
+	},
+	{[]string{"pkg/publish/inspection"}, []string{"pkg/catalog", "pkg/objects"}},
+	{[]string{"pkg/docs", "pkg/docs/compare"}, []string{"pkg/content", "pkg/objects", "pkg/registry"}},
+	{[]string{"pkg/search", "pkg/usage"}, []string{"pkg/access", "pkg/objects"}},
+	{[]string{"pkg/usage", "pkg/usage/daily", "pkg/usage/insights"}, []string{"pkg/catalog"}},
+}
+
+func TestLinksNone(t *testing.T) {
+	t.Parallel()
+	packages := sources(t)
+	for _, rule := range linksNone {
+		for _, name := range rule.packages {
+			p, ok := packages[name]
+			if !ok {
+				t.Errorf("there is no %s", name)
+			}
+			for _, dep := range linked(p) {
+				isAllowed := name == "pkg/discovery" && dep == "pkg/access/openid"
+				if below(dep, rule.of) && !isAllowed {
+					t.Errorf("%s links %s", name, dep)
+				}
 			}
 		}
 	}
@@ -246,7 +303,7 @@ func TestOnlyImports(t *testing.T) {
 	for name, p := range sources(t) {
 		for _, rule := range onlyImports {
 			for _, i := range p.Imports {
-				if within(i, rule.what) && !slices.Contains(rule.by, name) {
+				if below(i, rule.what) && !slices.Contains(rule.by, name) {
 					t.Errorf("%s imports %s", name, i)
 				}
 			}
@@ -277,77 +334,110 @@ func TestSilentPackages(t *testing.T) {
 	}
 }
 
-// reading are the folders that each function links that reads the registry.
-var reading = []string{
-	"pkg/access", "pkg/catalog", "pkg/cloud", "pkg/deployed", "pkg/docs", "pkg/files", "pkg/httpapi", "pkg/network",
-	"pkg/objects", "pkg/protocol", "pkg/registry", "pkg/settings", "pkg/text", "pkg/ttlcache",
-}
-
-// A function links the folder of its own handler, and no other handler.
+// A function links its own handler, and no other. Discovery links least, since
+// every client waits for it first.
 func TestFunctionsLinkTheirOwn(t *testing.T) {
 	t.Parallel()
-	more := map[string][]string{
-		"functions/modules":   {"pkg/modules"},
-		"functions/providers": {"pkg/providers"},
-		"functions/mirror":    {"pkg/mirror"},
-		"functions/metadata":  {"pkg/metadata", "pkg/mirror", "pkg/search"},
-		"functions/web":       {"pkg/mirror", "pkg/search", "pkg/web"},
-		"functions/publish":   {"pkg/content", "pkg/progress", "pkg/publish"},
-		// It checks what other registries offer, as publishing checks files.
-		"functions/pull": {"pkg/client", "pkg/content", "pkg/mirror", "pkg/progress", "pkg/providers", "pkg/publish"},
+	// reading are the packages that each function links that reads the registry.
+	reading := []string{
+		"pkg/access", "pkg/access/openid", "pkg/catalog", "pkg/catalog/dynamodb", "pkg/cloud/partition", "pkg/deployed",
+		"pkg/deployed/lambdahttp", "pkg/deployed/metrics", "pkg/docs", "pkg/files/jsonfile", "pkg/httpapi",
+		"pkg/httpapi/requestlog", "pkg/network/connerror", "pkg/objects", "pkg/objects/presign", "pkg/protocol",
+		"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/text/printable", "pkg/text/suggest", "pkg/ttlcache",
 	}
+	pages := slices.Concat(reading, []string{"pkg/docs/stored", "pkg/mirror/admission", "pkg/network/ipclass", "pkg/search"})
+	inspecting := slices.Concat(reading, []string{
+		"pkg/content/archive", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/extract",
+		"pkg/docs/render", "pkg/files/regularfile", "pkg/objects/s3", "pkg/progress", "pkg/publish/inspection",
+		"pkg/publish/rules",
+	})
+	want := map[string][]string{
+		"functions/discovery": {
+			"pkg/access/openid", "pkg/deployed/lambdahttp", "pkg/deployed/metrics", "pkg/discovery", "pkg/httpapi",
+			"pkg/httpapi/requestlog", "pkg/network/connerror", "pkg/registry/errs", "pkg/settings", "pkg/text/printable",
+		},
+		"functions/modules":   slices.Concat(reading, []string{"pkg/modules"}),
+		"functions/providers": slices.Concat(reading, []string{"pkg/providers"}),
+		"functions/mirror":    slices.Concat(reading, []string{"pkg/mirror", "pkg/mirror/admission"}),
+		"functions/metadata":  slices.Concat(pages, []string{"pkg/metadata"}),
+		"functions/web": slices.Concat(pages, []string{
+			"pkg/docs/compare", "pkg/files/regularfile", "pkg/web", "pkg/web/session",
+		}),
+		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
+		"functions/pull": slices.Concat(inspecting, []string{
+			"pkg/client", "pkg/mirror/admission", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/network/ipclass",
+			"pkg/providers", "pkg/publish",
+		}),
+	}
+	got := make(map[string][]string)
 	for name, p := range sources(t) {
-		if name == "functions/discovery" || !strings.HasPrefix(name, "functions/") {
-			continue
+		if strings.HasPrefix(name, "functions/") {
+			got[name] = linked(p)
 		}
-		want := slices.Sorted(slices.Values(slices.Concat(reading, more[name])))
-		if got := own(p); !slices.Equal(got, want) {
-			t.Errorf("%s links %q, want %q", name, got, want)
-		}
+	}
+	for name := range want {
+		slices.Sort(want[name])
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the functions link (-want +got):\n%s", diff)
 	}
 }
 
-// Every client waits for the discovery function first. So it links no signatures,
-// no AWS SDK, and no parsers of addresses and versions with their Unicode tables.
+// Discovery links no signatures, no AWS SDK, and no parsers of addresses and
+// versions with their Unicode tables.
 func TestDiscoveryLinksLittle(t *testing.T) {
 	t.Parallel()
-	allowed := []string{
-		"pkg/access/openid", "pkg/deployed/lambdahttp", "pkg/deployed/metrics", "pkg/discovery", "pkg/httpapi",
-		"pkg/httpapi/requestlog", "pkg/network/connerror", "pkg/registry/errs", "pkg/settings", "pkg/text/printable",
-	}
 	libraries := []string{
-		"github.com/aws/aws-lambda-go", "github.com/awslabs/aws-lambda-go-api-proxy", "golang.org/x/sync",
+		"github.com/aws/aws-lambda-go", "github.com/awslabs/aws-lambda-go-api-proxy", "golang.org/x/sync", "vendor",
+		strings.TrimSuffix(modulePath, "/"),
 	}
 	for _, dep := range sources(t)["functions/discovery"].Deps {
 		first, _, _ := strings.Cut(dep, "/")
-		isStandard := !strings.Contains(first, ".")
-		name := strings.TrimPrefix(dep, modulePath)
-		if !isStandard && !slices.Contains(allowed, name) && !within(dep, libraries) {
-			t.Errorf("functions/discovery links %s", name)
+		if isStandard := !strings.Contains(first, "."); !isStandard && !below(dep, libraries) {
+			t.Errorf("functions/discovery links %s", dep)
 		}
 	}
 }
 
 // The kit for tests knows little of what it helps to test. So all packages can
-// use it. Only the emulators link an AWS SDK.
+// use it. Only the emulators link an AWS SDK, each the client of its own service.
 func TestTestkit(t *testing.T) {
 	t.Parallel()
 	knows := map[string][]string{
-		testkit + "cloudwatch": {"pkg/deployed"},
-		testkit + "golden":     {"pkg/registry", "pkg/text"},
-		testkit + "stock":      {"pkg/catalog", "pkg/docs", "pkg/protocol", "pkg/registry", "pkg/text"},
+		"cloudwatch": {"pkg/deployed/metrics"},
+		"golden":     {"pkg/registry", "pkg/registry/errs", "pkg/text/printable"},
+		"stock": {
+			"pkg/catalog", "pkg/docs", "pkg/protocol", "pkg/registry", "pkg/registry/errs", "pkg/text/printable",
+		},
 	}
-	emulators := []string{testkit + "awstest", testkit + "dynamodbtest", testkit + "lambda", testkit + "s3test"}
-	for name, p := range sources(t) {
-		if !strings.HasPrefix(name, testkit) || name == testkit+"showcase" {
+	aws := []string{"awstest", "dynamodbtest", "lambda", "s3test"}
+	http := append([]string{"cloudwatch", "issuers", "notimeout", "showcase"}, aws...)
+	clients := map[string]string{sdk + "service/s3": "s3test", sdk + "service/dynamodb": "dynamodbtest", minidyn: "dynamodbtest"}
+	packages := sources(t)
+	for _, name := range slices.Concat(http, slices.Collect(maps.Keys(knows))) {
+		if _, ok := packages[testkit+name]; !ok {
+			t.Errorf("there is no %s", testkit+name)
+		}
+	}
+	for path, p := range packages {
+		name, ok := strings.CutPrefix(path, testkit)
+		if !ok {
 			continue
 		}
-		if got := own(p); !slices.Equal(got, knows[name]) {
-			t.Errorf("%s links %q, want %q", name, got, knows[name])
+		own := slices.DeleteFunc(linked(p), func(dep string) bool { return strings.HasPrefix(dep, testkit) })
+		if diff := cmp.Diff(knows[name], own, cmpopts.EquateEmpty()); name != "showcase" && diff != "" {
+			t.Errorf("what %s links (-want +got):\n%s", path, diff)
 		}
-		at := slices.IndexFunc(p.Deps, func(dep string) bool { return within(dep, []string{"github.com/aws", minidyn}) })
-		if at >= 0 && !slices.Contains(emulators, name) {
-			t.Errorf("%s links %s", name, p.Deps[at])
+		for _, dep := range p.Deps {
+			for client, emulator := range clients {
+				if below(dep, []string{client}) && name != emulator {
+					t.Errorf("%s links %s", path, dep)
+				}
+			}
+			if strings.HasPrefix(dep, "github.com/aws/") && !slices.Contains(aws, name) ||
+				dep == "net/http" && !slices.Contains(http, name) {
+				t.Errorf("%s links %s", path, dep)
+			}
 		}
 	}
 }
@@ -411,23 +501,6 @@ func TestUnitTestsLinkNoEmulator(t *testing.T) {
 			if linked >= 0 && !emulated && !slices.ContainsFunc(append(tests, p.Deps...), under) {
 				t.Errorf("the tests of %s link %s", name, packages[name+".test"].Deps[linked])
 			}
-		}
-	}
-}
-
-// The packages that a rule names exist, so that a rule never becomes empty.
-func TestRulesHavePackages(t *testing.T) {
-	t.Parallel()
-	packages := sources(t)
-	named := slices.Clone(reading)
-	for _, rule := range slices.Concat(onlyLinks, onlyImports) {
-		named = append(named, rule.by...)
-	}
-	for _, folder := range named {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(packages)), func(name string) bool {
-			return within(name, []string{folder})
-		}) {
-			t.Errorf("a rule names %s, which has no package", folder)
 		}
 	}
 }

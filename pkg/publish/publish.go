@@ -2,7 +2,7 @@
 // object store. It has no flags and prints nothing. Without this access, use
 // package publishclient.
 //
-// Publishing takes three steps. Package releases verifies and hashes the files.
+// Publishing takes three steps. Package rules verifies and hashes the files.
 // The upload stores them in the object store, once. One write to the catalog
 // then makes the version visible. If a publish stops between two steps, nothing
 // is visible, and publishing again completes it.
