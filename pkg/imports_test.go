@@ -208,8 +208,8 @@ var onlyLinks = []struct {
 	{[]string{modulePath + "pkg/mirror/filling"}, []string{"pkg/mirror/pull", "functions/pull", "scripts/larder"}},
 	{[]string{modulePath + "pkg/publish/publishapi"}, []string{"pkg/local/", "functions/publish", "scripts/larder"}},
 	{[]string{modulePath + "pkg/publish/publishclient"}, []string{"pkg/sources/copying", "scripts/larder"}},
-	// What is below internal is for tests, and for the commands that rehearse and
-	// take pictures.
+	// The packages below internal are for tests, and for the commands that rehearse
+	// and take pictures.
 	{[]string{modulePath + "internal", modulePath + "scripts", modulePath + "infra", modulePath + "functions"}, nil},
 }
 
@@ -399,11 +399,11 @@ func TestDiscoveryLinksLittle(t *testing.T) {
 	}
 }
 
-// The kit for tests knows little of what it helps to test. So all packages can
+// The kit for tests links little of what it helps to test. So all packages can
 // use it. Only the emulators link an AWS SDK, each the client of its own service.
 func TestTestkit(t *testing.T) {
 	t.Parallel()
-	knows := map[string][]string{
+	own := map[string][]string{
 		"cloudwatch": {"pkg/deployed/metrics"},
 		"golden":     {"pkg/registry", "pkg/registry/errs", "pkg/text/printable"},
 		"stock": {
@@ -414,7 +414,7 @@ func TestTestkit(t *testing.T) {
 	http := append([]string{"cloudwatch", "issuers", "notimeout", "showcase"}, aws...)
 	clients := map[string]string{sdk + "service/s3": "s3test", sdk + "service/dynamodb": "dynamodbtest", minidyn: "dynamodbtest"}
 	packages := sources(t)
-	for _, name := range slices.Concat(http, slices.Collect(maps.Keys(knows))) {
+	for _, name := range slices.Concat(http, slices.Collect(maps.Keys(own))) {
 		if _, ok := packages[testkit+name]; !ok {
 			t.Errorf("there is no %s", testkit+name)
 		}
@@ -424,8 +424,8 @@ func TestTestkit(t *testing.T) {
 		if !ok {
 			continue
 		}
-		own := slices.DeleteFunc(linked(p), func(dep string) bool { return strings.HasPrefix(dep, testkit) })
-		if diff := cmp.Diff(knows[name], own, cmpopts.EquateEmpty()); name != "showcase" && diff != "" {
+		got := slices.DeleteFunc(linked(p), func(dep string) bool { return strings.HasPrefix(dep, testkit) })
+		if diff := cmp.Diff(own[name], got, cmpopts.EquateEmpty()); name != "showcase" && diff != "" {
 			t.Errorf("what %s links (-want +got):\n%s", path, diff)
 		}
 		for _, dep := range p.Deps {
@@ -443,8 +443,7 @@ func TestTestkit(t *testing.T) {
 }
 
 // Only pkg/sources/git starts git, so that git never obeys a repository of a
-// stranger. Of the other packages, only one has the text "git": it is a type of
-// location.
+// stranger. Only one other package has the text "git": it is a type of location.
 func TestGitHasOneStarter(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile("[\"`/]git(\\.exe)?[\"`]")
