@@ -193,6 +193,13 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
+// IsRefusal reports whether a server responded with a status of 4xx that it would
+// repeat, such as 403 for a URL that has expired.
+func IsRefusal(err error) bool {
+	_, is := errors.AsType[*refusal](err)
+	return is && !errors.Is(err, registry.ErrUnavailable)
+}
+
 // ErrorText returns the text that a Larder registry sent with an error
 // response, in a printable form. It returns an empty string for other servers
 // and other errors.

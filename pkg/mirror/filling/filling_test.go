@@ -135,6 +135,8 @@ type origin struct {
 	tokens   map[string]string // what was sent with it, by path
 	date     func() time.Time  // its clock, if it is not that of the machine
 	header   http.Header       // more headers of all responses
+	// serve answers a request instead of a page, and reports whether it does.
+	serve func(http.ResponseWriter, *http.Request) bool
 }
 
 type release struct {
@@ -348,7 +350,11 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 	}
+	serve := o.serve
 	o.mu.Unlock()
+	if serve != nil && serve(w, r) {
+		return
+	}
 	switch {
 	case !found:
 		w.WriteHeader(http.StatusNotFound)

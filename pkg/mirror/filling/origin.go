@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/apparentlymart/go-versions/versions"
 	"github.com/dustin/go-humanize/english"
@@ -435,6 +436,10 @@ type offer struct {
 	// restores reports whether the package is mirrored, and its file was lost.
 	restores bool
 	client.ProviderPackage
+	// at is when the origin described the package, and again requests that once
+	// more.
+	at    time.Time
+	again func(context.Context) (client.ProviderPackage, error)
 }
 
 // addVersion mirrors a version of a provider. records are the provider's
@@ -566,8 +571,11 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, platform := range platforms {
+		again := func(ctx context.Context) (client.ProviderPackage, error) {
+			return origin.ProviderPackage(ctx, w.Address.Provider, v, platform)
+		}
 		group.Go(func() error {
-			found, err := origin.ProviderPackage(ctx, w.Address.Provider, v, platform)
+			found, err := again(ctx)
 			if w.pulling && errors.Is(err, registry.ErrNotFound) {
 				return nil
 			}
@@ -576,6 +584,7 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 			}
 			offers[i] = offer{
 				platform: platform, stored: w.Address.Filename(v, platform), ProviderPackage: found,
+				at: m.now(), again: again,
 			}
 			return nil
 		})
@@ -860,8 +869,40 @@ func inspected(platform registry.Platform, filename, path string, found archive.
 	}}
 }
 
+// useTime is how long before its end a URL is not used any more, because the
+// request must arrive.
+const useTime = 10 * time.Second
+
+// lastUse returns until when a URL can be used that its origin gave out at a time,
+// and zero if it does not end. If it is signed and has no visible end, it can be
+// used for some time.
+func lastUse(address string, at time.Time, some time.Duration) time.Time {
+	signed, end := client.Lifetime(address)
+	switch {
+	case !end.IsZero():
+		return end.Add(-useTime)
+	case signed:
+		return at.Add(some)
+	}
+	return time.Time{}
+}
+
+// renew requests the URL of a package once more. Its content must be the same.
+func (o *offer) renew(ctx context.Context, now time.Time) error {
+	found, err := o.again(ctx)
+	if err != nil {
+		return originError{err}
+	}
+	if found.SHA256 != o.SHA256 {
+		return originError{fmt.Errorf("%w release: the origin changed %s meanwhile", registry.ErrInvalid, o.stored)}
+	}
+	o.DownloadURL, o.at = found.DownloadURL, now
+	return nil
+}
+
 // receive downloads and verifies a package. It retries interrupted transfers, and
-// adds the bytes of all to fetched.
+// adds the bytes of all to fetched. If the URL of the package may have ended, or
+// if it is signed and refused, receive requests another one, once.
 func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, fetched *atomic.Int64) (
 	found archive.Provider, err error,
 ) {
@@ -871,9 +912,23 @@ func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, 
 			err = fmt.Errorf("%w package: cannot read %s: %v", registry.ErrInvalid, o.stored, p)
 		}
 	}()
+	last := lastUse(o.DownloadURL, o.at, useTime)
+	renewed := !last.IsZero() && m.now().After(last)
+	if renewed {
+		if err := o.renew(ctx, m.now()); err != nil {
+			return found, err
+		}
+	}
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		found, err := m.receiveOnce(ctx, d, o, path, fetched)
+		if signed, _ := client.Lifetime(o.DownloadURL); signed && !renewed && client.IsRefusal(err) {
+			renewed = true
+			if err := o.renew(ctx, m.now()); err != nil {
+				return found, err
+			}
+			continue
+		}
 		if err == nil || attempt == attempts || !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
 			return found, err
 		}

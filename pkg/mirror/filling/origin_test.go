@@ -3,13 +3,17 @@ package filling_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
@@ -866,5 +870,75 @@ func TestAddBuildMetadata(t *testing.T) {
 	if v, err := catalog.New(s.table).Mirror.Get(t.Context(), inventory, parseVersion(t, "1.0.0+a")); !errors.Is(
 		err, registry.ErrNotFound) {
 		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// An origin gives out URLs that end before their download begins, since only some
+// packages are downloaded at once.
+func TestURLsEnd(t *testing.T) {
+	t.Parallel()
+	nine := []string{
+		"linux_amd64", "linux_arm64", "linux_arm", "linux_386", "darwin_amd64", "darwin_arm64", "windows_amd64",
+		"windows_arm64", "freebsd_amd64",
+	}
+	for name, says := range map[string]bool{"with their end": true, "without their end": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOrigin(t, release{"1.0.0", nine, ours, ""})
+			var mu sync.Mutex
+			now, downloads := time.Now().UTC(), 0
+			ends := make(map[string]time.Time)
+			o.serve = func(w http.ResponseWriter, r *http.Request) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, platform := range nine {
+					switch r.URL.Path {
+					case packagePage("1.0.0", platform):
+						id, end := strconv.Itoa(len(ends)), now.Add(30*time.Second)
+						ends[id] = end
+						query := "?X-Amz-Signature=" + id
+						if says {
+							query += "&X-Amz-Expires=30&X-Amz-Date=" + now.Format("20060102T150405Z")
+						}
+						o.edit("download_url", zipPage("1.0.0", platform)+query, r.URL.Path)
+						o.mu.Lock()
+						defer o.mu.Unlock()
+						w.Header().Set("Content-Type", "application/json")
+						_ = json.NewEncoder(w).Encode(o.pages[r.URL.Path].json)
+						return true
+					case zipPage("1.0.0", platform):
+						if now.After(ends[r.URL.Query().Get("X-Amz-Signature")]) {
+							w.WriteHeader(http.StatusForbidden)
+							return true
+						}
+						if downloads++; downloads == 4 {
+							now = now.Add(time.Minute) // after which the first URLs have ended
+						}
+					}
+				}
+				return false
+			}
+			s := newStore(t)
+			m := s.mirror(o)
+			m.Now = func() time.Time {
+				mu.Lock()
+				defer mu.Unlock()
+				return now
+			}
+			results, err := m.Add(t.Context(), wanted(t, nine...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(results[0].Packages); n != len(nine) {
+				t.Errorf("%d packages are mirrored, want %d", n, len(nine))
+			}
+			described := 0
+			for _, platform := range nine {
+				described += o.times(packagePage("1.0.0", platform))
+			}
+			if most := 2 * len(nine); described > most {
+				t.Errorf("packages were described %d times, want at most %d", described, most)
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
@@ -229,6 +230,17 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 		}
 	}
 	return archives, nil
+}
+
+// LastUse returns until when URLs can be given out that their origin gave out at a
+// time, and zero if none of them ends.
+func LastUse(archives []registry.PulledArchive, at time.Time) (end time.Time) {
+	for _, a := range archives {
+		if last := lastUse(a.URL, at, 0); !last.IsZero() && (end.IsZero() || last.Before(end)) {
+			end = last
+		}
+	}
+	return end
 }
 
 // tooManyOffers is the error for a version of which clients get no package. To

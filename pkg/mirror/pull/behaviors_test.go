@@ -3,9 +3,14 @@ package pull_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,6 +169,54 @@ func many(n int) func(*testing.T, *testRegistry) {
 	}
 }
 
+// signed makes the origin sign the URLs of packages. Each ends after a time, which
+// is visible or not.
+func signed(after time.Duration, visible bool) func(*testing.T, *testRegistry) {
+	return func(t *testing.T, r *testRegistry) {
+		var mu sync.Mutex
+		ends := make(map[string]time.Time)
+		for _, platform := range both {
+			describe, zip := r.page(descriptionPath(platform)), r.page(zipPath(platform))
+			r.set(descriptionPath(platform), func(w http.ResponseWriter, q *http.Request) {
+				whole := httptest.NewRecorder()
+				describe(whole, q)
+				var description map[string]any
+				if err := json.Unmarshal(whole.Body.Bytes(), &description); err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				id, end := strconv.Itoa(len(ends)), time.Now().Add(after)
+				ends[id] = end
+				query := url.Values{"Signature": {id}}
+				if visible {
+					query.Set("Expires", strconv.FormatInt(end.Unix(), 10))
+				}
+				description["download_url"] = zipPath(platform) + "?" + query.Encode()
+				jsonPage(description)(w, q)
+			})
+			r.set(zipPath(platform), func(w http.ResponseWriter, q *http.Request) {
+				mu.Lock()
+				end := ends[q.FormValue("Signature")]
+				mu.Unlock()
+				if time.Now().After(end) {
+					w.WriteHeader(http.StatusForbidden)
+					return
+				}
+				zip(w, q)
+			})
+		}
+	}
+}
+
+// spent leaves no room for a version in the budget, so that it is never copied.
+func spent(_ *testing.T, r *testRegistry) { r.policy.Budget.Packages = 1 }
+
+// pass lets time pass, also for the origin.
+func pass(d time.Duration) func(*testing.T, *testRegistry) {
+	return func(*testing.T, *testRegistry) { time.Sleep(d) }
+}
+
 func rule(change func(*registry.MirrorRule)) func(*testing.T, *testRegistry) {
 	return func(_ *testing.T, r *testRegistry) { change(r.rule()) }
 }
@@ -257,6 +310,13 @@ var behaviors = []behavior{
 	{name: "supports other plugin protocols", prepare: has(release{protocol: "4.0"}, "1.0.0", "1.1.0")},
 	{name: "has a package that is too large", prepare: rule(func(r *registry.MirrorRule) { r.MaxSize = 100 })},
 	{name: "has packages without a provider", prepare: has(release{noProvider: true}, "1.0.0", "1.1.0")},
+	{name: "gives out URLs that end after 5 seconds", prepare: signed(5*time.Second, true)},
+	{name: "gives out URLs that end after 5 seconds, and the budget is spent",
+		prepare: inOrder(spent, signed(5*time.Second, true)), then: pass(35 * time.Second)},
+	{name: "gives out URLs that end after 30 seconds, and the budget is spent",
+		prepare: inOrder(spent, signed(30*time.Second, true)), then: pass(35 * time.Second)},
+	{name: "gives out URLs that end after an unknown time, and the budget is spent",
+		prepare: inOrder(spent, signed(5*time.Second, false)), then: pass(35 * time.Second)},
 	{name: "is down", prepare: always(down)},
 	{name: "is down, and its versions were read before", first: func(t *testing.T, r *testRegistry) {
 		r.index(t)

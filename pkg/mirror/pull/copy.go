@@ -240,7 +240,14 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 	// failure ends that: the policy or the signature does not allow the version.
 	if found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v); err == nil && rule.Pull == registry.PullOpen &&
 		found.PolicySetAt.Equal(policy.SetAt) && !isFinal(failed) && !answer.Failed {
-		answer.Archives, until = found.Archives, w.options.Now().Add(offerTime)
+		// It is not known when the origin gave out these URLs.
+		end := filling.LastUse(found.Archives, time.Unix(0, 0))
+		if until = w.options.Now().Add(offerTime); !end.IsZero() && end.Before(until) {
+			until = end
+		}
+		if until.After(w.options.Now()) {
+			answer.Archives = found.Archives
+		}
 	}
 	if rule.Pull == registry.PullClosed || isFinal(failed) || len(answer.Archives) > 0 {
 		if err := w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until); err != nil {

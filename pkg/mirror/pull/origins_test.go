@@ -214,6 +214,9 @@ func (r *testRegistry) version(t testing.TB, version string) string {
 		source := "the mirror"
 		if strings.HasPrefix(a.URL, r.URL) {
 			source = "the origin"
+			if strings.Contains(a.URL, "Signature=") && !r.works(t, a.URL) {
+				t.Errorf("the mirror gives out a URL for %s that has ended", platform)
+			}
 		} else if !strings.HasPrefix(a.URL, r.store.BaseURL) {
 			source = "elsewhere"
 		}
@@ -238,6 +241,21 @@ func (r *testRegistry) version(t testing.TB, version string) string {
 	}
 	slices.Sort(parts)
 	return "200: " + cmp.Or(strings.Join(parts, "; "), "none")
+}
+
+// works reports whether a client can download from a URL of the origin.
+func (r *testRegistry) works(t testing.TB, address string) bool {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := r.transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
 func (r *testRegistry) isSigned(digest string) bool {

@@ -172,9 +172,11 @@ const (
 	// maxIndex is the maximum size of the compressed versions of a provider, in
 	// bytes. It leaves room for the other parts of an item of DynamoDB.
 	maxIndex = 200 << 10
-	// offerTime is how long the answer for a version is cached. The URLs of an
-	// origin can be presigned, for an unknown time.
+	// offerTime is how long the answer for a version is cached, unless one of its
+	// URLs ends earlier. handover is the least time, in which all who wait for the
+	// answer read it.
 	offerTime = 2 * time.Minute
+	handover  = 2 * time.Second
 	// waitTime is how long clients wait for a copy before one of them makes sure
 	// that it has begun.
 	waitTime = 15 * time.Second
@@ -353,6 +355,13 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 				return failed
 			}
 			answer.Problem, until = problem(failed), w.options.Now().Add(registry.PullRetry)
+		}
+		now := w.options.Now()
+		if end := filling.LastUse(answer.Archives, now); !end.IsZero() && end.Before(until) {
+			until = end
+			if least := now.Add(handover); until.Before(least) {
+				until = least
+			}
 		}
 		w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
 		ctx, cancel := storeContext(ctx)

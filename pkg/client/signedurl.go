@@ -1,0 +1,126 @@
+package client
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Lifetime returns when a URL ends. signed reports whether its query has a
+// signature or a token, so that it may end. end is when the earliest of them
+// expires, or zero if that is not visible.
+//
+// It reads the parameters of Amazon S3 and those that are made like them (version
+// 4: X-Amz-Date, X-Amz-Expires; version 2 and CloudFront: Expires, Policy), of
+// Google Cloud Storage (X-Goog-…), of Azure's shared access signatures (se), and
+// tokens that are JWTs.
+//
+// Sources: Amazon S3 API reference, "Authenticating Requests: Using Query
+// Parameters"; Cloud Storage, "Signed URLs"; Azure Storage, "Create an account
+// SAS"; CloudFront developer guide, "Use signed URLs"; RFC 7519, section 4.1.4.
+func Lifetime(address string) (signed bool, end time.Time) {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return false, time.Time{}
+	}
+	query := make(map[string]string)
+	for name, values := range parsed.Query() {
+		query[strings.ToLower(name)] = values[0]
+	}
+	ends := func(t time.Time, err error) {
+		if err == nil && (end.IsZero() || t.Before(end)) {
+			end = t.UTC()
+		}
+	}
+	for name, value := range query {
+		switch prefix, isVersion4 := strings.CutSuffix(name, "-signature"); {
+		case isVersion4:
+			signed = true
+			ends(begin(query[prefix+"-date"], query[prefix+"-expires"]))
+		case name == "signature":
+			signed = true
+			ends(seconds(query["expires"]))
+			ends(cloudFrontEnd(query["policy"]))
+		case name == "sig":
+			signed = true
+			ends(azureEnd(query["se"]))
+		case strings.HasSuffix(name, "token"), name == "jwt", name == "hmac":
+			signed = true
+			ends(tokenEnd(value))
+		}
+	}
+	return signed, end
+}
+
+// begin returns the time that is a number of seconds after a date of version 4.
+func begin(date, expires string) (time.Time, error) {
+	from, err := time.Parse("20060102T150405Z", date)
+	if err != nil {
+		return from, err
+	}
+	n, err := strconv.ParseUint(expires, 10, 31)
+	return from.Add(time.Duration(n) * time.Second), err
+}
+
+// seconds parses a Unix time.
+func seconds(text string) (time.Time, error) {
+	n, err := strconv.ParseUint(text, 10, 40)
+	return time.Unix(int64(n), 0), err
+}
+
+// cloudFrontEnd returns the end of a policy. It is JSON in Base64, with other
+// characters for those that a URL escapes.
+func cloudFrontEnd(policy string) (time.Time, error) {
+	text, err := base64.StdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "=", "~", "/").Replace(policy))
+	if err != nil {
+		return time.Time{}, err
+	}
+	var p struct {
+		Statement []struct {
+			Condition struct {
+				DateLessThan struct {
+					Time json.Number `json:"AWS:EpochTime"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return time.Time{}, err
+	}
+	if len(p.Statement) == 0 {
+		return time.Time{}, strconv.ErrSyntax
+	}
+	return seconds(p.Statement[0].Condition.DateLessThan.Time.String())
+}
+
+// azureEnd parses an ISO 8601 time in one of the forms of Azure.
+func azureEnd(text string) (t time.Time, err error) {
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04Z", time.DateOnly} {
+		if t, err = time.Parse(form, text); err == nil {
+			break
+		}
+	}
+	return t, err
+}
+
+// tokenEnd returns the end of a JWT, which it does not verify.
+func tokenEnd(token string) (time.Time, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return time.Time{}, strconv.ErrSyntax
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return time.Time{}, err
+	}
+	var claims struct {
+		End json.Number `json:"exp"`
+	}
+	if err := json.Unmarshal(text, &claims); err != nil {
+		return time.Time{}, err
+	}
+	return seconds(claims.End.String())
+}
