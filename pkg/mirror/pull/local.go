@@ -204,23 +204,26 @@ func (l *Local) Queued() int {
 	return len(l.queue)
 }
 
-// Run resumes copies that an earlier process has begun, and checks the origins
-// each night, until ctx ends. Then it waits for work that has begun.
+// Run checks the origins each night, and then copies what clients requested, until
+// ctx ends. It first resumes copies that an earlier process has begun. No copy
+// delays a check. At the end, Run waits for work that has begun.
 func (l *Local) Run(ctx context.Context) {
 	defer func() {
 		l.mu.Lock()   // all work that was to begin has begun
 		l.mu.Unlock() //nolint:staticcheck // no work begins any more if ctx is that of the copies
 		l.work.Wait()
 	}()
-	if l.worker.resumeAll(ctx, time.Time{}, nil) {
-		// The leases of a process that was killed expire.
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(l.worker.options.Lease + time.Second):
-		}
-		l.worker.resumeAll(ctx, time.Time{}, nil)
+	var copies sync.WaitGroup
+	defer copies.Wait()
+	turn := make(chan struct{}, 1) // of the copies of a start or of a night
+	inTurn := func(do func()) {
+		copies.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			do()
+		})
 	}
+	inTurn(func() { l.resume(ctx) })
 	// Round removes the monotonic clock, which stops while the machine sleeps.
 	for next := nextNight(time.Now()).Round(0); ; {
 		select {
@@ -232,10 +235,25 @@ func (l *Local) Run(ctx context.Context) {
 			continue
 		}
 		next = nextNight(time.Now()).Round(0)
-		if err := l.worker.nightly(ctx); err != nil && ctx.Err() == nil {
+		all, err := l.worker.checkAll(ctx)
+		if err != nil && ctx.Err() == nil {
 			l.worker.options.Log.LogAttrs(ctx, slog.LevelError, "cannot check the origins of providers",
 				slog.Any("error", err))
 		}
+		inTurn(func() { l.worker.copyAll(ctx, all, time.Time{}) })
+	}
+}
+
+// resume resumes copies that an earlier process has begun.
+func (l *Local) resume(ctx context.Context) {
+	if !l.worker.resumeAll(ctx, time.Time{}, nil) {
+		return
+	}
+	// The leases of a process that was killed expire.
+	select {
+	case <-ctx.Done():
+	case <-time.After(l.worker.options.Lease + time.Second):
+		l.worker.resumeAll(ctx, time.Time{}, nil)
 	}
 }
 

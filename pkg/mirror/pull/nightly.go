@@ -15,55 +15,67 @@ const (
 	// nightlyTimeout is the time for the check of one provider in the nightly
 	// run. Then the check ends before its lease, and its result is stored.
 	nightlyTimeout = 8 * time.Second
-	// providerTime is the time in which the copies of one provider begin, in the
+	// providerTime is how long the copies of one provider may take together, in the
 	// nightly run and after a restart. The function that does it on AWS has 15
 	// minutes for all. The last copy may take longer, so that each night makes
 	// progress.
 	providerTime = 4 * time.Minute
 )
 
+// requested are the versions of a provider that clients requested and the mirror
+// lacks.
+type requested struct {
+	provider registry.MirrorProvider
+	versions []registry.Version
+	took     time.Duration // for the copies of the provider so far
+}
+
 // nightly checks the origins of all providers that clients have requested in the
-// last 30 days. It copies the requested versions that may be mirrored now. It
+// last 30 days. Then it copies the requested versions that may be mirrored now. It
 // continues if one fails.
 func (w *Worker) nightly(ctx context.Context) error {
+	all, err := w.checkAll(ctx)
+	w.copyAll(ctx, all, time.Time{})
+	return err
+}
+
+// checkAll checks the origins of all providers. It returns what can be copied of
+// those whose check succeeded, even if there is an error.
+func (w *Worker) checkAll(ctx context.Context) (all []*requested, _ error) {
 	begin := w.options.Now()
 	var failed []error
 	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
 		if err != nil {
-			return errors.Join(append(failed, err)...)
+			return all, errors.Join(append(failed, err)...)
 		}
 		p, err := registry.ParseMirrorProvider(found.Address)
 		if err != nil {
 			continue // the item is only a cache
 		}
-		err = w.refreshSince(ctx, p, begin)
+		pending, err := w.refreshSince(ctx, p, begin)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return all, ctx.Err()
 		}
 		if err != nil && !errors.Is(err, errBusy) {
 			failed = append(failed, fmt.Errorf("cannot check %s: %w", p, err))
 		}
+		all = append(all, &requested{provider: p, versions: pending})
 	}
-	return errors.Join(failed...)
+	return all, errors.Join(failed...)
 }
 
-// resumeAll copies what clients requested before, as much as it can begin until
-// end. If end is zero, there is no such time. It leaves out the versions for which
-// skip returns true, which may be nil. It reports whether it left some to another
-// process, which may have ended.
+// resumeAll copies what clients requested before, as copyAll does. It leaves out
+// the versions for which skip returns true, which may be nil.
 func (w *Worker) resumeAll(ctx context.Context, end time.Time, skip func(registry.MirrorProvider, registry.Version) bool) (
 	left bool,
 ) {
+	var all []*requested
 	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
 		if err != nil {
 			if ctx.Err() == nil {
 				w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
 			}
-			return left
-		}
-		until := w.options.Now().Add(providerTime)
-		if !end.IsZero() && end.Before(until) {
-			until = end
+			break
 		}
 		p, err := registry.ParseMirrorProvider(found.Address)
 		if err != nil {
@@ -72,18 +84,48 @@ func (w *Worker) resumeAll(ctx context.Context, end time.Time, skip func(registr
 		if skip != nil {
 			found.Pending = slices.DeleteFunc(found.Pending, func(v registry.Version) bool { return skip(p, v) })
 		}
-		left = w.resume(ctx, p, found.Pending, until) || left
+		all = append(all, &requested{provider: p, versions: found.Pending})
+	}
+	return w.copyAll(ctx, all, end)
+}
+
+// copyAll copies versions, as many as it can begin until end, or all if end is
+// zero. It copies one version of each provider, then the next one of each, so that
+// a slow provider delays the others little. It reports whether it
+// left some to another process, which may have ended.
+func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time) (left bool) {
+	for ; len(all) > 0; all = slices.DeleteFunc(all, func(r *requested) bool { return len(r.versions) == 0 }) {
+		for _, r := range all {
+			begin := w.options.Now()
+			if ctx.Err() != nil || !end.IsZero() && !begin.Before(end) {
+				return left
+			}
+			if len(r.versions) == 0 || r.took >= providerTime {
+				r.versions = nil
+				continue
+			}
+			// Other errors are logged, and the next night tries again.
+			err := w.copy(ctx, r.provider, r.versions[0])
+			r.versions = r.versions[1:]
+			r.took += w.options.Now().Sub(begin)
+			left = left || errors.Is(err, errBusy)
+			if errors.Is(err, errNoSlot) {
+				r.versions = nil
+			}
+		}
 	}
 	return left
 }
 
 // refreshSince checks the origin of a provider, unless another check was after
-// begin. If it succeeds, refreshSince copies what clients requested.
-func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) (err error) {
+// begin. It returns the versions that clients requested, if the check succeeded.
+func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) (
+	pending []registry.Version, err error,
+) {
 	defer w.recovered(ctx, &err)
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {
-		return err
+		return nil, err
 	}
 	checking, cancel := context.WithTimeout(ctx, nightlyTimeout)
 	defer cancel()
@@ -92,37 +134,11 @@ func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, be
 		checked := found.CheckedAt.After(begin) || found.RetryAt.After(w.options.Now())
 		return err == nil && checked && found.PolicySetAt.Equal(policy.SetAt), nil
 	}, func(ctx context.Context) error { return w.refreshIndex(ctx, policy, p, time.Time{}) }); err != nil {
-		return err
+		return nil, err
 	}
 	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
 	if errors.Is(err, registry.ErrNotFound) || err == nil && found.Problem != "" {
-		return nil // each copy would fail too, after a long time
+		return nil, nil // each copy would fail too, after a long time
 	}
-	if err != nil {
-		return err
-	}
-	w.resume(ctx, p, found.Pending, w.options.Now().Add(providerTime))
-	return nil
-}
-
-// resume copies the versions that clients requested, one after the other, as many
-// as it can begin until end. It reports whether it left one to another
-// process, which may have ended.
-func (w *Worker) resume(ctx context.Context, p registry.MirrorProvider, pending []registry.Version, end time.Time) (
-	left bool,
-) {
-	for _, v := range pending {
-		if ctx.Err() != nil || !w.options.Now().Before(end) {
-			return left
-		}
-		// Other errors are logged, and the next night tries again.
-		err := w.copy(ctx, p, v)
-		if errors.Is(err, errBusy) {
-			left = true
-		}
-		if errors.Is(err, errNoSlot) {
-			return left
-		}
-	}
-	return left
+	return found.Pending, err
 }

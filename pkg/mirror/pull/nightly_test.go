@@ -2,6 +2,7 @@ package pull_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,83 @@ func TestNightlyContinues(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Fifty copies of one slow provider delay neither a check nor the copies of others.
+// A server resumes these copies a minute before the night, and a function begins
+// with them.
+func TestNightlyBesideSlowCopies(t *testing.T) {
+	t.Parallel()
+	versions := []fakeVersion{{inventory, "1.0.0", both}}
+	for i := range 50 {
+		versions = append(versions, fakeVersion{other, fmt.Sprintf("%d.0.0", i+1), both})
+	}
+	prepare := func(t *testing.T, s setup) {
+		t.Helper()
+		for _, v := range versions {
+			s.requestIndex(t, v.provider)
+			n, err := registry.ParseVersion(v.version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.catalog.Mirror.UpdatePulled(t.Context(), v.provider, func(p *registry.PulledProvider) bool {
+				return p.AddPending(n)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.origin.set(func() {
+			s.origin.before = func(page string) {
+				if strings.HasPrefix(page, other.Hostname) && strings.HasSuffix(page, ".zip") {
+					time.Sleep(50 * time.Second)
+				}
+			}
+		})
+	}
+	checked := func(t *testing.T, s setup, from, to time.Time) {
+		t.Helper()
+		for _, p := range []registry.MirrorProvider{other, inventory} {
+			found, err := s.catalog.Mirror.Pulled(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.CheckedAt.Before(from) || found.CheckedAt.After(to) {
+				t.Errorf("%s was checked at %s, want from %s to %s", p, found.CheckedAt, from, to)
+			}
+		}
+	}
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		bubble(t, newMemoryOrigin(t, versions...), allow(registry.PullClosed), func(t *testing.T, s setup) {
+			prepare(t, s)
+			now := time.Now()
+			night := time.Date(now.Year(), now.Month(), now.Day()+1, 3, 0, 0, 0, now.Location())
+			time.Sleep(time.Until(night.Add(-time.Minute)))
+			_, stop := s.serve(t)
+			time.Sleep(10 * time.Minute)
+			checked(t, s, night, night.Add(time.Second))
+			if s.mirrored(t, inventory, "1.0.0") == "" {
+				t.Error("the other provider is not mirrored after ten minutes")
+			}
+			stop()
+		})
+	})
+	t.Run("function", func(t *testing.T) {
+		t.Parallel()
+		bubble(t, newMemoryOrigin(t, versions...), allow(registry.PullClosed), func(t *testing.T, s setup) {
+			prepare(t, s)
+			time.Sleep(day)
+			begin := time.Now()
+			s.runNightly(t)
+			checked(t, s, begin.Truncate(time.Second), begin.Add(time.Second))
+			if s.mirrored(t, inventory, "1.0.0") == "" {
+				t.Error("the other provider is not mirrored")
+			}
+			if took := time.Since(begin); took > 5*time.Minute {
+				t.Errorf("it took %s, and a function has 15 minutes for all providers", took)
+			}
+		})
+	})
 }
 
 // overwrite replaces the data of an item with invalid JSON.
