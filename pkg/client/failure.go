@@ -182,22 +182,23 @@ func (a requestInfo) statusError(status int, c complaint) error {
 	if hint = cmp.Or(c.hint, hint); hint != "" {
 		err = registry.WithHint(err, "%s", hint)
 	}
-	return &refusal{err, c.text}
+	return &refusal{err, status, c.text}
 }
 
 // refusal is the error for a response with an unexpected status.
 type refusal struct {
 	error
-	text string
+	status int
+	text   string
 }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// IsRefusal reports whether a server responded with a status of 4xx that it would
-// repeat, such as 403 for a URL that has expired.
+// IsRefusal reports whether a server responded with a status of 4xx, such as 403
+// for a URL that has expired. 429 does not count.
 func IsRefusal(err error) bool {
-	_, is := errors.AsType[*refusal](err)
-	return is && !errors.Is(err, registry.ErrUnavailable)
+	r, is := errors.AsType[*refusal](err)
+	return is && r.status >= 400 && r.status < 500 && r.status != http.StatusTooManyRequests
 }
 
 // ErrorText returns the text that a Larder registry sent with an error

@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// Lifetime returns when a URL ends. signed reports whether its query has a
+// SignedUntil returns when a URL ends. signed reports whether its query has a
 // signature or a token, so that it may end. end is when the earliest of them
 // expires, or zero if that is not visible.
 //
-// It reads the parameters of Amazon S3 and those that are made like them (version
-// 4: X-Amz-Date, X-Amz-Expires; version 2 and CloudFront: Expires, Policy), of
-// Google Cloud Storage (X-Goog-…), of Azure's shared access signatures (se), and
-// tokens that are JWTs.
+// These signatures have a visible end:
 //
-// Sources: Amazon S3 API reference, "Authenticating Requests: Using Query
-// Parameters"; Cloud Storage, "Signed URLs"; Azure Storage, "Create an account
-// SAS"; CloudFront developer guide, "Use signed URLs"; RFC 7519, section 4.1.4.
-func Lifetime(address string) (signed bool, end time.Time) {
+//   - X-Amz-Signature of Amazon S3, version 4, and those like it, such as
+//     X-Goog-Signature. Source: Amazon S3 API reference, "Authenticating Requests:
+//     Using Query Parameters".
+//   - Signature of S3, version 2, and of CloudFront. Source: CloudFront developer
+//     guide, "Use signed URLs".
+//   - sig of Azure. Source: Azure Storage, "Create an account SAS".
+//   - JWTs. Source: RFC 7519, section 4.1.4.
+func SignedUntil(address string) (signed bool, end time.Time) {
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return false, time.Time{}
@@ -39,7 +40,7 @@ func Lifetime(address string) (signed bool, end time.Time) {
 		switch prefix, isVersion4 := strings.CutSuffix(name, "-signature"); {
 		case isVersion4:
 			signed = true
-			ends(begin(query[prefix+"-date"], query[prefix+"-expires"]))
+			ends(version4End(query[prefix+"-date"], query[prefix+"-expires"]))
 		case name == "signature":
 			signed = true
 			ends(seconds(query["expires"]))
@@ -47,6 +48,7 @@ func Lifetime(address string) (signed bool, end time.Time) {
 		case name == "sig":
 			signed = true
 			ends(azureEnd(query["se"]))
+			ends(tokenEnd(value)) // of Artifactory
 		case strings.HasSuffix(name, "token"), name == "jwt", name == "hmac":
 			signed = true
 			ends(tokenEnd(value))
@@ -55,8 +57,8 @@ func Lifetime(address string) (signed bool, end time.Time) {
 	return signed, end
 }
 
-// begin returns the time that is a number of seconds after a date of version 4.
-func begin(date, expires string) (time.Time, error) {
+// version4End returns the time that is a number of seconds after a date.
+func version4End(date, expires string) (time.Time, error) {
 	from, err := time.Parse("20060102T150405Z", date)
 	if err != nil {
 		return from, err

@@ -8,7 +8,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 )
 
-func TestLifetime(t *testing.T) {
+func TestSignedUntil(t *testing.T) {
 	t.Parallel()
 	const file = "https://files.example.com/a.zip"
 	jwt := func(claims string) string {
@@ -50,13 +50,14 @@ func TestLifetime(t *testing.T) {
 		"Azure, a day":                       {file + "?se=2026-12-01&sig=ab", true, time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)},
 		"Azure, with a policy of the store":  {file + "?si=read&sig=ab", true, time.Time{}},
 		"a JWT":                              {file + "?token=" + jwt(`{"exp":1796139000}`), true, at},
+		"Artifactory":                        {file + "?sig=" + jwt(`{"exp":1796139000}`), true, at},
 		"a JWT without an end":               {file + "?jwt=" + jwt(`{}`), true, time.Time{}},
 		"a token":                            {file + "?access_token=abc", true, time.Time{}},
 		"the earlier of two": {
 			file + "?se=2026-12-01T16%3A30%3A00Z&sig=ab&jwt=" + jwt(`{"exp":1796139000}`), true, at,
 		},
 	} {
-		signed, end := client.Lifetime(want.address)
+		signed, end := client.SignedUntil(want.address)
 		if signed != want.signed {
 			t.Errorf("%s: signed %t, want %t", name, signed, want.signed)
 		}
@@ -66,11 +67,11 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
-func FuzzLifetime(f *testing.F) {
+func FuzzSignedUntil(f *testing.F) {
 	f.Add("https://a/b?X-Amz-Date=20261201T152500Z&X-Amz-Expires=300&X-Amz-Signature=ab")
 	f.Add("https://a/b?Policy=e30_&Signature=x&jwt=a.e30.b&sig=&se=")
 	f.Fuzz(func(t *testing.T, address string) {
-		if signed, end := client.Lifetime(address); !signed && !end.IsZero() {
+		if signed, end := client.SignedUntil(address); !signed && !end.IsZero() {
 			t.Errorf("%q ends %v without a signature", address, end)
 		}
 	})

@@ -874,17 +874,21 @@ func inspected(platform registry.Platform, filename, path string, found archive.
 const useTime = 10 * time.Second
 
 // lastUse returns until when a URL can be used that its origin gave out at a time,
-// and zero if it does not end. If it is signed and has no visible end, it can be
-// used for some time.
+// and zero if it does not end. It can be used for some time from then on, but not
+// after a visible end.
 func lastUse(address string, at time.Time, some time.Duration) time.Time {
-	signed, end := client.Lifetime(address)
+	signed, end := client.SignedUntil(address)
+	last := at.Add(some)
 	switch {
-	case !end.IsZero():
-		return end.Add(-useTime)
-	case signed:
-		return at.Add(some)
+	case !signed:
+		return time.Time{}
+	case end.IsZero():
+	case end.Before(last):
+		last = end
+	case end.Add(-useTime).After(last):
+		last = end.Add(-useTime)
 	}
-	return time.Time{}
+	return last
 }
 
 // renew requests the URL of a package once more. Its content must be the same.
@@ -902,7 +906,7 @@ func (o *offer) renew(ctx context.Context, now time.Time) error {
 
 // receive downloads and verifies a package. It retries interrupted transfers, and
 // adds the bytes of all to fetched. If the URL of the package may have ended, or
-// if it is signed and refused, receive requests another one, once.
+// if it is signed and refused, receive requests another one, at most twice.
 func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, fetched *atomic.Int64) (
 	found archive.Provider, err error,
 ) {
@@ -912,27 +916,33 @@ func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, 
 			err = fmt.Errorf("%w package: cannot read %s: %v", registry.ErrInvalid, o.stored, p)
 		}
 	}()
-	last := lastUse(o.DownloadURL, o.at, useTime)
-	renewed := !last.IsZero() && m.now().After(last)
-	if renewed {
-		if err := o.renew(ctx, m.now()); err != nil {
+	const attempts = 3
+	renewals := attempts - 1
+	for attempt := 1; ; attempt++ {
+		last := lastUse(o.DownloadURL, o.at, useTime)
+		if !last.IsZero() && m.now().After(last) && renewals > 0 {
+			renewals--
+			// The URL may still work if the origin cannot answer now.
+			if err := o.renew(ctx, m.now()); err != nil && !errors.Is(err, registry.ErrUnavailable) {
+				return found, err
+			}
+		}
+		found, err := m.receiveOnce(ctx, d, o, path, fetched)
+		if err == nil || attempt == attempts || ctx.Err() != nil {
 			return found, err
 		}
-	}
-	const attempts = 3
-	for attempt := 1; ; attempt++ {
-		found, err := m.receiveOnce(ctx, d, o, path, fetched)
-		if signed, _ := client.Lifetime(o.DownloadURL); signed && !renewed && client.IsRefusal(err) {
-			renewed = true
+		switch {
+		case !last.IsZero() && client.IsRefusal(err) && renewals > 0:
+			renewals--
 			if err := o.renew(ctx, m.now()); err != nil {
 				return found, err
 			}
-			continue
-		}
-		if err == nil || attempt == attempts || !errors.Is(err, registry.ErrUnavailable) || ctx.Err() != nil {
+			m.step("%s: its URL was refused, trying another one", o.stored)
+		case errors.Is(err, registry.ErrUnavailable):
+			m.step("%s: the download was interrupted, trying again", o.stored)
+		default:
 			return found, err
 		}
-		m.step("%s: the download was interrupted, trying again", o.stored)
 	}
 }
 

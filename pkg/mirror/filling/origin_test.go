@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -873,71 +874,145 @@ func TestAddBuildMetadata(t *testing.T) {
 	}
 }
 
-// An origin gives out URLs that end before their download begins, since only some
-// packages are downloaded at once.
-func TestURLsEnd(t *testing.T) {
-	t.Parallel()
-	nine := []string{
-		"linux_amd64", "linux_arm64", "linux_arm", "linux_386", "darwin_amd64", "darwin_arm64", "windows_amd64",
-		"windows_arm64", "freebsd_amd64",
+// breaksOff is for a connection that ends after a part of the package.
+const breaksOff = -1
+
+// signURLs makes an origin sign the URL of each package again when it describes it.
+// The URLs end after 30 seconds, which is visible or not. refuses returns the status
+// for the nth request for a package, or 0 if the origin sends it.
+func signURLs(o *origin, visible bool, refuses func(n int, ended bool) (status int)) (now func() time.Time, pass func(time.Duration)) {
+	var mu sync.Mutex
+	clock := time.Now().UTC()
+	ends := make(map[string]time.Time)
+	requests := make(map[string]int)
+	o.serve = func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case strings.Contains(r.URL.Path, "/download/"):
+			id := strconv.Itoa(len(ends))
+			ends[id] = clock.Add(30 * time.Second)
+			query := "?X-Amz-Signature=" + id
+			if visible {
+				query += "&X-Amz-Expires=30&X-Amz-Date=" + clock.Format("20060102T150405Z")
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			description := maps.Clone(o.pages[r.URL.Path].json)
+			description["download_url"] = fmt.Sprint(description["download_url"], query)
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(description)
+			return true
+		case strings.HasSuffix(r.URL.Path, ".zip"):
+			requests[r.URL.Path]++
+			status := refuses(requests[r.URL.Path], clock.After(ends[r.URL.Query().Get("X-Amz-Signature")]))
+			switch status {
+			case 0:
+			case breaksOff:
+				w.Header().Set("Content-Length", "1000")
+				_, _ = w.Write([]byte("PK"))
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			default:
+				w.WriteHeader(status)
+				return true
+			}
+		}
+		return false
 	}
-	for name, says := range map[string]bool{"with their end": true, "without their end": false} {
+	return func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			return clock
+		}, func(d time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			clock = clock.Add(d)
+		}
+}
+
+// A URL that may have ended before its download begins is requested again, so that
+// it is never refused.
+func TestURLsEndBeforeDownloads(t *testing.T) {
+	t.Parallel()
+	all := []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64", "windows_amd64", "freebsd_amd64"}
+	for name, visible := range map[string]bool{"visible": true, "invisible": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOrigin(t, release{"1.0.0", nine, ours, ""})
-			var mu sync.Mutex
-			now, downloads := time.Now().UTC(), 0
-			ends := make(map[string]time.Time)
-			o.serve = func(w http.ResponseWriter, r *http.Request) bool {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, platform := range nine {
-					switch r.URL.Path {
-					case packagePage("1.0.0", platform):
-						id, end := strconv.Itoa(len(ends)), now.Add(30*time.Second)
-						ends[id] = end
-						query := "?X-Amz-Signature=" + id
-						if says {
-							query += "&X-Amz-Expires=30&X-Amz-Date=" + now.Format("20060102T150405Z")
-						}
-						o.edit("download_url", zipPage("1.0.0", platform)+query, r.URL.Path)
-						o.mu.Lock()
-						defer o.mu.Unlock()
-						w.Header().Set("Content-Type", "application/json")
-						_ = json.NewEncoder(w).Encode(o.pages[r.URL.Path].json)
-						return true
-					case zipPage("1.0.0", platform):
-						if now.After(ends[r.URL.Query().Get("X-Amz-Signature")]) {
-							w.WriteHeader(http.StatusForbidden)
-							return true
-						}
-						if downloads++; downloads == 4 {
-							now = now.Add(time.Minute) // after which the first URLs have ended
-						}
-					}
+			o, s := newOrigin(t, release{"1.0.0", all, ours, ""}), newStore(t)
+			now, pass := signURLs(o, visible, func(n int, ended bool) int {
+				if ended {
+					t.Errorf("request %d for a package has a URL that has ended", n)
 				}
-				return false
+				return 0
+			})
+			served := o.serve
+			o.serve = func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.HasSuffix(r.URL.Path, "SHA256SUMS") { // after the descriptions
+					pass(time.Minute)
+				}
+				return served(w, r)
 			}
-			s := newStore(t)
 			m := s.mirror(o)
-			m.Now = func() time.Time {
-				mu.Lock()
-				defer mu.Unlock()
-				return now
-			}
-			results, err := m.Add(t.Context(), wanted(t, nine...))
+			m.Now = now
+			results, err := m.Add(t.Context(), wanted(t, all...))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := len(results[0].Packages); n != len(nine) {
-				t.Errorf("%d packages are mirrored, want %d", n, len(nine))
+			if n := len(results[0].Packages); n != len(all) {
+				t.Errorf("%d packages are mirrored, want %d", n, len(all))
 			}
 			described := 0
-			for _, platform := range nine {
+			for _, platform := range all {
 				described += o.times(packagePage("1.0.0", platform))
 			}
-			if most := 2 * len(nine); described > most {
-				t.Errorf("packages were described %d times, want at most %d", described, most)
+			if want := 2 * len(all); described != want {
+				t.Errorf("packages were described %d times, want %d", described, want)
+			}
+		})
+	}
+}
+
+// If a signed URL is refused, the origin describes the package again, at most twice.
+func TestURLsAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		statuses        []int // of the requests for the package, then 200
+		changes         bool  // the origin has another package meanwhile
+		requests, looks int
+		problem         string
+	}{
+		"once":                         {[]int{403}, false, 2, 2, ""},
+		"twice":                        {[]int{403, 400}, false, 3, 3, ""},
+		"always":                       {[]int{403, 403, 403, 403}, false, 3, 3, "(403)"},
+		"not found":                    {[]int{404}, false, 2, 2, ""},
+		"redirected without a place":   {[]int{304}, false, 1, 1, "(304)"},
+		"once, with another package":   {[]int{403}, true, 1, 2, "the origin changed"},
+		"after two broken connections": {[]int{breaksOff, breaksOff, 403}, false, 3, 1, "(403)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, s := newOrigin(t, build("1.0.0", ours)), newStore(t)
+			now, _ := signURLs(o, false, func(n int, _ bool) int {
+				if n > len(test.statuses) {
+					return 0
+				}
+				if test.changes {
+					o.edit("shasum", strings.Repeat("0", 64), packagePage("1.0.0", "linux_amd64"))
+				}
+				return test.statuses[n-1]
+			})
+			m := s.mirror(o)
+			m.Now = now
+			_, err := m.Add(t.Context(), wanted(t, "linux_amd64"))
+			if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
+				t.Errorf("%v, want %q", err, test.problem)
+			}
+			if n := o.times(".zip"); n != test.requests {
+				t.Errorf("the package was requested %d times, want %d", n, test.requests)
+			}
+			if n := o.times(packagePage("1.0.0", "linux_amd64")); n != test.looks {
+				t.Errorf("the package was described %d times, want %d", n, test.looks)
 			}
 		})
 	}

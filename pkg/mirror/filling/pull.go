@@ -233,10 +233,11 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 }
 
 // LastUse returns until when URLs can be given out that their origin gave out at a
-// time, and zero if none of them ends.
-func LastUse(archives []registry.PulledArchive, at time.Time) (end time.Time) {
+// time, and zero if none of them ends. They can be given out for some time from
+// then on, but not after a visible end.
+func LastUse(archives []registry.PulledArchive, at time.Time, some time.Duration) (end time.Time) {
 	for _, a := range archives {
-		if last := lastUse(a.URL, at, 0); !last.IsZero() && (end.IsZero() || last.Before(end)) {
+		if last := lastUse(a.URL, at, some); !last.IsZero() && (end.IsZero() || last.Before(end)) {
 			end = last
 		}
 	}

@@ -39,6 +39,9 @@ const (
 	// lackingTime is how long platforms are not requested again that a mirrored
 	// version lacks at its origin.
 	lackingTime = time.Hour
+	// maxRetry is how long a version is not copied again at most that clients get
+	// from its origin with URLs that end.
+	maxRetry = time.Hour
 	// ownFailureTime is how long clients get 503 after this registry failed.
 	ownFailureTime = 10 * time.Second
 )
@@ -117,7 +120,12 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	from.Spend = func(ctx context.Context, packages int, bytes int64) error {
 		return w.options.Catalog.Mirror.SpendPullBudget(ctx, budget, begin, packages, bytes)
 	}
-	working, cancel := context.WithTimeout(ctx, copyTime)
+	limit := copyTime
+	if deadline, ok := ctx.Deadline(); ok {
+		// The result must be stored before the process ends.
+		limit = min(limit, time.Until(deadline)-2*margin)
+	}
+	working, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	held, stop := w.renewing(working, lease, w.options.Lease)
 	defer stop() //nolint:errcheck // after a panic
@@ -129,6 +137,9 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 		failed = fmt.Errorf("%w after %s: %w", errSlow, took.Round(time.Second), failed)
 	}
 	lost := stop()
+	if limit < copyTime && took < providerTime && working.Err() != nil {
+		lost = cmp.Or(lost, working.Err()) // the process ends, and the origin is not slow
+	}
 	w.log(ctx, "copied a version", p, failed, slog.String("version", v.String()),
 		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", took.Milliseconds()))
 	if failed != nil && (lost != nil || ctx.Err() != nil) {
@@ -241,12 +252,18 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 	if found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v); err == nil && rule.Pull == registry.PullOpen &&
 		found.PolicySetAt.Equal(policy.SetAt) && !isFinal(failed) && !answer.Failed {
 		// It is not known when the origin gave out these URLs.
-		end := filling.LastUse(found.Archives, time.Unix(0, 0))
+		end := filling.LastUse(found.Archives, time.Unix(0, 0), 0)
 		if until = w.options.Now().Add(offerTime); !end.IsZero() && end.Before(until) {
 			until = end
 		}
 		if until.After(w.options.Now()) {
 			answer.Archives = found.Archives
+		}
+	}
+	if rule.Pull == registry.PullOpen && !wasted && !isFinal(failed) && !answer.Failed && len(answer.Archives) == 0 {
+		// Nothing else limits how often clients make the mirror try again.
+		if _, err := w.options.Catalog.Mirror.BackOff(ctx, name, w.options.Now(), registry.PullRetry, maxRetry); err != nil {
+			return errors.Join(failed, err)
 		}
 	}
 	if rule.Pull == registry.PullClosed || isFinal(failed) || len(answer.Archives) > 0 {

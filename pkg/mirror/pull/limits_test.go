@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -523,4 +525,42 @@ func TestLocalClientsGo(t *testing.T) {
 			t.Errorf("the answer of the origin is %q, %v", found.Problem, err)
 		}
 	})
+}
+
+// An origin whose packages fail gets few requests, also if its URLs end, so that
+// each client makes the mirror request them again.
+func TestFailingURLsThatEnd(t *testing.T) {
+	t.Parallel()
+	downloads := func(t *testing.T, prepare func(*testing.T, *testRegistry)) (n int) {
+		inBubble(t, func(t *testing.T) {
+			r := newTestRegistry(t, registry.PullOpen, true)
+			var requests atomic.Int64
+			failing := func(w http.ResponseWriter, q *http.Request) {
+				if strings.HasPrefix(q.UserAgent(), "larder/") { // and not a client
+					requests.Add(1)
+				}
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			inOrder(on(failing, zipPath(linux), zipPath(darwin)), prepare)(t, r)
+			if _, err := r.catalog.SetMirrorPolicy(t.Context(), r.policy, ""); err != nil {
+				t.Fatal(err)
+			}
+			r.index(t)
+			for range 100 {
+				r.version(t, "1.1.0")
+				time.Sleep(3 * time.Second)
+			}
+			r.local.Wait()
+			n = int(requests.Load())
+		})
+		return n
+	}
+	lasting := downloads(t, func(*testing.T, *testRegistry) {})
+	for name, prepare := range map[string]func(*testing.T, *testRegistry){
+		"visible": signed(5*time.Second, true), "invisible": signed(5*time.Second, false),
+	} {
+		if n := downloads(t, prepare); n > 2*lasting {
+			t.Errorf("%s: %d requests for packages, and %d if URLs do not end", name, n, lasting)
+		}
+	}
 }

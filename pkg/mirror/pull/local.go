@@ -215,11 +215,18 @@ func (l *Local) Run(ctx context.Context) {
 	}()
 	var copies sync.WaitGroup
 	defer copies.Wait()
-	turn := make(chan struct{}, 1) // of the copies of a start or of a night
+	// The copies of a start or of a night run while those of one other wait.
+	running, waiting := make(chan struct{}, 1), make(chan struct{}, 1)
 	inTurn := func(do func()) {
+		select {
+		case waiting <- struct{}{}:
+		default:
+			return
+		}
 		copies.Go(func() {
-			turn <- struct{}{}
-			defer func() { <-turn }()
+			running <- struct{}{}
+			<-waiting
+			defer func() { <-running }()
 			do()
 		})
 	}

@@ -20,6 +20,7 @@ const (
 	// minutes for all. The last copy may take longer, so that each night makes
 	// progress.
 	providerTime = 4 * time.Minute
+	secondsOfDay = 24 * 60 * 60
 )
 
 // requested are the versions of a provider that clients requested and the mirror
@@ -32,26 +33,48 @@ type requested struct {
 
 // nightly checks the origins of all providers that clients have requested in the
 // last 30 days. Then it copies the requested versions that may be mirrored now. It
-// continues if one fails.
+// continues if one fails. If ctx has a deadline, the checks take at most half of the
+// time, and no copy begins in the last minute.
 func (w *Worker) nightly(ctx context.Context) error {
-	all, err := w.checkAll(ctx)
-	w.copyAll(ctx, all, time.Time{})
+	var end time.Time
+	checking := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		end = deadline.Add(-time.Minute)
+		var cancel context.CancelFunc
+		checking, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	all, err := w.checkAll(checking)
+	if checking.Err() != nil && ctx.Err() == nil {
+		err = nil // the next night begins with others
+		w.options.Log.LogAttrs(ctx, slog.LevelWarn, "the time did not suffice to check all origins",
+			slog.Int("checked", len(all)))
+	}
+	w.copyAll(ctx, all, end)
 	return err
 }
 
-// checkAll checks the origins of all providers. It returns what can be copied of
+// checkAll checks the origins of all providers. Each day it begins with another
+// one, so that no provider is always the last. It returns what can be copied of
 // those whose check succeeded, even if there is an error.
 func (w *Worker) checkAll(ctx context.Context) (all []*requested, _ error) {
 	begin := w.options.Now()
+	var providers []registry.MirrorProvider
 	var failed []error
 	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
 		if err != nil {
-			return all, errors.Join(append(failed, err)...)
+			failed = append(failed, err)
+			break
 		}
-		p, err := registry.ParseMirrorProvider(found.Address)
-		if err != nil {
-			continue // the item is only a cache
+		if p, err := registry.ParseMirrorProvider(found.Address); err == nil { // the item is only a cache
+			providers = append(providers, p)
 		}
+	}
+	first := 0
+	if len(providers) > 0 {
+		first = int(begin.Unix()/secondsOfDay) % len(providers)
+	}
+	for _, p := range slices.Concat(providers[first:], providers[:first]) {
 		pending, err := w.refreshSince(ctx, p, begin)
 		if ctx.Err() != nil {
 			return all, ctx.Err()
@@ -91,8 +114,8 @@ func (w *Worker) resumeAll(ctx context.Context, end time.Time, skip func(registr
 
 // copyAll copies versions, as many as it can begin until end, or all if end is
 // zero. It copies one version of each provider, then the next one of each, so that
-// a slow provider delays the others little. It reports whether it
-// left some to another process, which may have ended.
+// a slow provider delays the others little. It reports whether it left some to
+// another process, which may have ended.
 func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time) (left bool) {
 	for ; len(all) > 0; all = slices.DeleteFunc(all, func(r *requested) bool { return len(r.versions) == 0 }) {
 		for _, r := range all {

@@ -1,6 +1,7 @@
 package pull_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -164,15 +165,7 @@ func TestNightlyBesideSlowCopies(t *testing.T) {
 		t.Helper()
 		for _, v := range versions {
 			s.requestIndex(t, v.provider)
-			n, err := registry.ParseVersion(v.version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.catalog.Mirror.UpdatePulled(t.Context(), v.provider, func(p *registry.PulledProvider) bool {
-				return p.AddPending(n)
-			}); err != nil {
-				t.Fatal(err)
-			}
+			s.addPending(t, v)
 		}
 		s.origin.set(func() {
 			s.origin.before = func(page string) {
@@ -226,6 +219,60 @@ func TestNightlyBesideSlowCopies(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A version that takes nearly all the time of a function each night does not keep
+// another provider from being copied, whichever comes first.
+func TestNightsOfAFunction(t *testing.T) {
+	t.Parallel()
+	for _, slow := range []registry.MirrorProvider{other, inventory} {
+		t.Run(slow.Hostname, func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t)
+			origin.padding = padding(990 << 10)
+			for _, p := range []registry.MirrorProvider{other, inventory} {
+				origin.add(t, fakeVersion{p, "1.0.0", []string{linux}})
+			}
+			origin.drips = map[string]drip{slow.Hostname: {50 * time.Second, 56 << 10}} // 15 minutes
+			bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
+				for _, p := range []registry.MirrorProvider{other, inventory} {
+					s.requestIndex(t, p)
+					s.addPending(t, fakeVersion{p, "1.0.0", nil})
+				}
+				for range 2 {
+					time.Sleep(day)
+					ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+					_, err := s.worker().Do(ctx, protocol.PullRequest{Action: protocol.PullNightly})
+					if err != nil {
+						t.Error(err)
+					}
+					if ctx.Err() != nil {
+						t.Error("the function is ended")
+					}
+					cancel()
+				}
+				for _, p := range []registry.MirrorProvider{other, inventory} {
+					if got := s.mirrored(t, p, "1.0.0"); got == "" && p != slow {
+						t.Error("the other provider is not mirrored after two nights")
+					}
+				}
+			})
+		})
+	}
+}
+
+// addPending records that a client requested a version.
+func (s setup) addPending(t *testing.T, v fakeVersion) {
+	t.Helper()
+	n, err := registry.ParseVersion(v.version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.catalog.Mirror.UpdatePulled(t.Context(), v.provider, func(p *registry.PulledProvider) bool {
+		return p.AddPending(n)
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // overwrite replaces the data of an item with invalid JSON.

@@ -214,7 +214,7 @@ func (r *testRegistry) version(t testing.TB, version string) string {
 		source := "the mirror"
 		if strings.HasPrefix(a.URL, r.URL) {
 			source = "the origin"
-			if strings.Contains(a.URL, "Signature=") && !r.works(t, a.URL) {
+			if strings.Contains(a.URL, "Signature=") && r.isRefused(t, a.URL) {
 				t.Errorf("the mirror gives out a URL for %s that has ended", platform)
 			}
 		} else if !strings.HasPrefix(a.URL, r.store.BaseURL) {
@@ -243,8 +243,8 @@ func (r *testRegistry) version(t testing.TB, version string) string {
 	return "200: " + cmp.Or(strings.Join(parts, "; "), "none")
 }
 
-// works reports whether a client can download from a URL of the origin.
-func (r *testRegistry) works(t testing.TB, address string) bool {
+// isRefused reports whether the origin refuses a URL to clients.
+func (r *testRegistry) isRefused(t testing.TB, address string) bool {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 	if err != nil {
@@ -255,7 +255,7 @@ func (r *testRegistry) works(t testing.TB, address string) bool {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return response.StatusCode == http.StatusForbidden
 }
 
 func (r *testRegistry) isSigned(digest string) bool {

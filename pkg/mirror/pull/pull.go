@@ -356,12 +356,10 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 			}
 			answer.Problem, until = problem(failed), w.options.Now().Add(registry.PullRetry)
 		}
-		now := w.options.Now()
-		if end := filling.LastUse(answer.Archives, now); !end.IsZero() && end.Before(until) {
+		end := filling.LastUse(answer.Archives, w.options.Now(), handover)
+		isShort := !end.IsZero() && end.Before(until)
+		if isShort {
 			until = end
-			if least := now.Add(handover); until.Before(least) {
-				until = least
-			}
 		}
 		w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
 		ctx, cancel := storeContext(ctx)
@@ -373,6 +371,14 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 		}
 		// A copy has more time than a client, so that a slow origin is mirrored too.
 		startCopy = failed == nil || errors.Is(failed, context.DeadlineExceeded)
+		if startCopy && isShort {
+			// Otherwise each client would start a copy after one that failed.
+			backedOff, err := w.options.Catalog.Mirror.BackedOff(ctx, refusal(policy, p, v), w.options.Now())
+			if err != nil {
+				return err
+			}
+			startCopy = backedOff.IsZero()
+		}
 		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
 			if err := w.addPending(ctx, p, v); err != nil {
 				return err
