@@ -436,8 +436,8 @@ type offer struct {
 	// restores reports whether the package is mirrored, and its file was lost.
 	restores bool
 	client.ProviderPackage
-	// at is when the origin described the package, and again requests that once
-	// more.
+	// at is when the origin described the package. again requests another
+	// description.
 	at    time.Time
 	again func(context.Context) (client.ProviderPackage, error)
 }

@@ -39,9 +39,11 @@ const (
 	// lackingTime is how long platforms are not requested again that a mirrored
 	// version lacks at its origin.
 	lackingTime = time.Hour
-	// maxRetry is how long a version is not copied again at most that clients get
-	// from its origin with URLs that end.
-	maxRetry = time.Hour
+	// retryTime is for a version of which no answer is stored for as long, because its
+	// URLs end. Lambda repeats a copy after a minute.
+	retryTime = 45 * time.Second
+	// maxRetryTime is its maximum.
+	maxRetryTime = time.Hour
 	// ownFailureTime is how long clients get 503 after this registry failed.
 	ownFailureTime = 10 * time.Second
 )
@@ -247,22 +249,25 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 			return errors.Join(failed, err)
 		}
 	}
+	short := false // the answer ends soon
 	// In open mode, clients can still get the version from its origin. A final
 	// failure ends that: the policy or the signature does not allow the version.
 	if found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v); err == nil && rule.Pull == registry.PullOpen &&
 		found.PolicySetAt.Equal(policy.SetAt) && !isFinal(failed) && !answer.Failed {
 		// It is not known when the origin gave out these URLs.
 		end := filling.LastUse(found.Archives, time.Unix(0, 0), 0)
-		if until = w.options.Now().Add(offerTime); !end.IsZero() && end.Before(until) {
+		until = w.options.Now().Add(offerTime)
+		if short = !end.IsZero() && end.Before(until); short {
 			until = end
 		}
 		if until.After(w.options.Now()) {
 			answer.Archives = found.Archives
 		}
 	}
-	if rule.Pull == registry.PullOpen && !wasted && !isFinal(failed) && !answer.Failed && len(answer.Archives) == 0 {
-		// Nothing else limits how often clients make the mirror try again.
-		if _, err := w.options.Catalog.Mirror.BackOff(ctx, name, w.options.Now(), registry.PullRetry, maxRetry); err != nil {
+	short = short || len(answer.Archives) == 0
+	if rule.Pull == registry.PullOpen && short && !wasted && !isFinal(failed) && !answer.Failed {
+		// The answer does not limit how often clients make the mirror try again.
+		if _, err := w.options.Catalog.Mirror.BackOff(ctx, name, w.options.Now(), retryTime, maxRetryTime); err != nil {
 			return errors.Join(failed, err)
 		}
 	}

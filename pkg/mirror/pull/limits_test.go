@@ -557,7 +557,8 @@ func TestFailingURLsThatEnd(t *testing.T) {
 	}
 	lasting := downloads(t, func(*testing.T, *testRegistry) {})
 	for name, prepare := range map[string]func(*testing.T, *testRegistry){
-		"visible": signed(5*time.Second, true), "invisible": signed(5*time.Second, false),
+		"5 s, visible": signed(5*time.Second, true), "30 s, visible": signed(30*time.Second, true),
+		"5 s, invisible": signed(5*time.Second, false),
 	} {
 		if n := downloads(t, prepare); n > 2*lasting {
 			t.Errorf("%s: %d requests for packages, and %d if URLs do not end", name, n, lasting)

@@ -215,7 +215,8 @@ func (l *Local) Run(ctx context.Context) {
 	}()
 	var copies sync.WaitGroup
 	defer copies.Wait()
-	// The copies of a start or of a night run while those of one other wait.
+	// While the copies of a start or of a night run, those of one night can wait. Those
+	// of a further night are in the list of the next one.
 	running, waiting := make(chan struct{}, 1), make(chan struct{}, 1)
 	inTurn := func(do func()) {
 		select {

@@ -21,6 +21,9 @@ const (
 	// progress.
 	providerTime = 4 * time.Minute
 	secondsOfDay = 24 * 60 * 60
+	// stride is a large prime number. With it, the first provider of a day is far from
+	// that of the day before.
+	stride = 2654435761
 )
 
 // requested are the versions of a provider that clients requested and the mirror
@@ -44,19 +47,22 @@ func (w *Worker) nightly(ctx context.Context) error {
 		checking, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
 	}
-	all, err := w.checkAll(checking)
+	all, failed := w.checkAll(checking)
 	if checking.Err() != nil && ctx.Err() == nil {
-		err = nil // the next night begins with others
+		// The next night begins with others.
 		w.options.Log.LogAttrs(ctx, slog.LevelWarn, "the time did not suffice to check all origins",
 			slog.Int("checked", len(all)))
+		if len(all) == 0 {
+			failed = errors.Join(failed, checking.Err())
+		}
 	}
 	w.copyAll(ctx, all, end)
-	return err
+	return errors.Join(failed, ctx.Err())
 }
 
-// checkAll checks the origins of all providers. Each day it begins with another
-// one, so that no provider is always the last. It returns what can be copied of
-// those whose check succeeded, even if there is an error.
+// checkAll checks the origins of all providers, until ctx ends. Each day it begins
+// with another one, so that no provider is always the last. It returns what can be
+// copied of those that were checked, even if there is an error.
 func (w *Worker) checkAll(ctx context.Context) (all []*requested, _ error) {
 	begin := w.options.Now()
 	var providers []registry.MirrorProvider
@@ -72,12 +78,12 @@ func (w *Worker) checkAll(ctx context.Context) (all []*requested, _ error) {
 	}
 	first := 0
 	if len(providers) > 0 {
-		first = int(begin.Unix()/secondsOfDay) % len(providers)
+		first = int(begin.Unix() / secondsOfDay * stride % int64(len(providers)))
 	}
 	for _, p := range slices.Concat(providers[first:], providers[:first]) {
 		pending, err := w.refreshSince(ctx, p, begin)
 		if ctx.Err() != nil {
-			return all, ctx.Err()
+			break
 		}
 		if err != nil && !errors.Is(err, errBusy) {
 			failed = append(failed, fmt.Errorf("cannot check %s: %w", p, err))

@@ -373,11 +373,13 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 		startCopy = failed == nil || errors.Is(failed, context.DeadlineExceeded)
 		if startCopy && isShort {
 			// Otherwise each client would start a copy after one that failed.
-			backedOff, err := w.options.Catalog.Mirror.BackedOff(ctx, refusal(policy, p, v), w.options.Now())
-			if err != nil {
-				return err
+			for _, name := range []string{refusal(policy, p, v), slowness(policy, p)} {
+				backedOff, err := w.options.Catalog.Mirror.BackedOff(ctx, name, w.options.Now())
+				if err != nil {
+					return err
+				}
+				startCopy = startCopy && backedOff.IsZero()
 			}
-			startCopy = backedOff.IsZero()
 		}
 		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
 			if err := w.addPending(ctx, p, v); err != nil {
