@@ -255,11 +255,7 @@ func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule
 	if found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v); err == nil && rule.Pull == registry.PullOpen &&
 		found.PolicySetAt.Equal(policy.SetAt) && !isFinal(failed) && !answer.Failed {
 		// It is not known when the origin gave out these URLs.
-		end := filling.LastUse(found.Archives, time.Unix(0, 0), 0)
-		until = w.options.Now().Add(offerTime)
-		if short = !end.IsZero() && end.Before(until); short {
-			until = end
-		}
+		until, short = w.offerUntil(found.Archives, time.Unix(0, 0), 0)
 		if until.After(w.options.Now()) {
 			answer.Archives = found.Archives
 		}

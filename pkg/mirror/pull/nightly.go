@@ -63,34 +63,38 @@ func (w *Worker) nightly(ctx context.Context) error {
 // checkAll checks the origins of all providers, until ctx ends. Each day it begins
 // with another one, so that no provider is always the last. It returns what can be
 // copied of those that were checked, even if there is an error.
-func (w *Worker) checkAll(ctx context.Context) (all []*requested, _ error) {
+func (w *Worker) checkAll(ctx context.Context) ([]*requested, error) {
 	begin := w.options.Now()
-	var providers []registry.MirrorProvider
-	var failed []error
-	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
-		if err != nil {
-			failed = append(failed, err)
-			break
-		}
-		if p, err := registry.ParseMirrorProvider(found.Address); err == nil { // the item is only a cache
-			providers = append(providers, p)
-		}
+	all, failed := w.allRequested(ctx)
+	if len(all) > 0 {
+		first := begin.Unix() / secondsOfDay * stride % int64(len(all))
+		all = slices.Concat(all[first:], all[:first])
 	}
-	first := 0
-	if len(providers) > 0 {
-		first = int(begin.Unix() / secondsOfDay * stride % int64(len(providers)))
-	}
-	for _, p := range slices.Concat(providers[first:], providers[:first]) {
-		pending, err := w.refreshSince(ctx, p, begin)
+	for i, r := range all {
+		var err error
+		r.versions, err = w.refreshSince(ctx, r.provider, begin)
 		if ctx.Err() != nil {
-			break
+			return all[:i], failed
 		}
 		if err != nil && !errors.Is(err, errBusy) {
-			failed = append(failed, fmt.Errorf("cannot check %s: %w", p, err))
+			failed = errors.Join(failed, fmt.Errorf("cannot check %s: %w", r.provider, err))
 		}
-		all = append(all, &requested{provider: p, versions: pending})
 	}
-	return all, errors.Join(failed...)
+	return all, failed
+}
+
+// allRequested returns what clients requested of all providers. If reading fails,
+// it also returns what it has read before.
+func (w *Worker) allRequested(ctx context.Context) (all []*requested, _ error) {
+	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
+		if err != nil {
+			return all, err
+		}
+		if p, err := registry.ParseMirrorProvider(found.Address); err == nil { // the item is only a cache
+			all = append(all, &requested{provider: p, versions: found.Pending})
+		}
+	}
+	return all, nil
 }
 
 // resumeAll copies what clients requested before, as copyAll does. It leaves out
@@ -98,22 +102,14 @@ func (w *Worker) checkAll(ctx context.Context) (all []*requested, _ error) {
 func (w *Worker) resumeAll(ctx context.Context, end time.Time, skip func(registry.MirrorProvider, registry.Version) bool) (
 	left bool,
 ) {
-	var all []*requested
-	for found, err := range w.options.Catalog.Mirror.AllPulled(ctx) {
-		if err != nil {
-			if ctx.Err() == nil {
-				w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
-			}
-			break
-		}
-		p, err := registry.ParseMirrorProvider(found.Address)
-		if err != nil {
-			continue // the item is only a cache
-		}
+	all, err := w.allRequested(ctx)
+	if err != nil && ctx.Err() == nil {
+		w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
+	}
+	for _, r := range all {
 		if skip != nil {
-			found.Pending = slices.DeleteFunc(found.Pending, func(v registry.Version) bool { return skip(p, v) })
+			r.versions = slices.DeleteFunc(r.versions, func(v registry.Version) bool { return skip(r.provider, v) })
 		}
-		all = append(all, &requested{provider: p, versions: found.Pending})
 	}
 	return w.copyAll(ctx, all, end)
 }

@@ -356,10 +356,9 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 			}
 			answer.Problem, until = problem(failed), w.options.Now().Add(registry.PullRetry)
 		}
-		end := filling.LastUse(answer.Archives, w.options.Now(), handover)
-		isShort := !end.IsZero() && end.Before(until)
-		if isShort {
-			until = end
+		isShort := false
+		if len(answer.Archives) > 0 {
+			until, isShort = w.offerUntil(answer.Archives, w.options.Now(), handover)
 		}
 		w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
 		ctx, cancel := storeContext(ctx)
@@ -392,6 +391,18 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 		return w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until)
 	})
 	return startCopy && err == nil, err
+}
+
+// offerUntil returns until when an answer with URLs is cached, and whether that is
+// short because one of them ends. The parameters are those of [filling.LastUse].
+func (w *Worker) offerUntil(archives []registry.PulledArchive, at time.Time, some time.Duration) (
+	until time.Time, isShort bool,
+) {
+	until = w.options.Now().Add(offerTime)
+	if end := filling.LastUse(archives, at, some); !end.IsZero() && end.Before(until) {
+		return end, true
+	}
+	return until, false
 }
 
 // offer returns the packages of a version at its origin. In closed mode it only
