@@ -894,7 +894,7 @@ func TestPuller(t *testing.T) {
 		action, resource, key, value string
 	}{
 		"record":               {true, put, "arn:table", "dynamodb:LeadingKeys", provider},
-		"lease":                {true, put, "arn:table", "dynamodb:LeadingKeys", "mirror/leases"},
+		"lease":                {true, put, "arn:table", "dynamodb:LeadingKeys", "mirror/providers"},
 		"entry":                {true, put, "arn:table", "dynamodb:LeadingKeys", "catalog/mirror"},
 		"audit entry":          {true, put, "arn:table", "dynamodb:LeadingKeys", "audit/2026-11"},
 		"read a record":        {true, get, "arn:table", "dynamodb:LeadingKeys", provider},

@@ -170,3 +170,19 @@ func checkName(recorded, name string) error {
 	}
 	return nil
 }
+
+// inWholeSeconds returns a time as an item can have it, rounded up.
+func inWholeSeconds(t time.Time) time.Time {
+	return t.Add(time.Second - time.Nanosecond).Truncate(time.Second).UTC()
+}
+
+// expiry returns a time as an item can have it, rounded up. The zero time means now.
+func expiry(t time.Time) time.Time {
+	if t.IsZero() {
+		t = time.Now()
+	}
+	return inWholeSeconds(t)
+}
+
+// latest returns the last of some times.
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

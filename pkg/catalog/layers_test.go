@@ -21,7 +21,7 @@ import (
 // before it.
 var layers = []string{
 	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "details.go",
-	"contents.go", "uploads.go", "publish.go", "pulls.go", "origins.go", "lifecycle.go", "repair.go",
+	"contents.go", "uploads.go", "publish.go", "pulls.go", "mirrorstate.go", "origins.go", "lifecycle.go", "repair.go",
 	"signingkeys.go", "tokens.go", "sessions.go", "catalog.go", "leases.go",
 }
 

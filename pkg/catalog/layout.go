@@ -108,27 +108,23 @@ func loginsKey(of registry.Identity) Key {
 	return Key{sessions, "of/" + hex.EncodeToString(sum[:])}
 }
 
-// originKey returns the key of the [registry.MirrorOrigin] of a mirrored
-// provider, a [protocol.Document].
-func originKey(path string) Key { return Key{path, "origin"} }
-
 // The partitions below begin with mirror/, because the function that fetches
 // providers may write only such partitions. No provider has the same partition.
-// Their items are caches, leases and counters, and all of them expire.
+// Their items expire, but for those of providers that an origin has.
 const (
-	pulledPartition  = "mirror/pulled"
-	originsPartition = "mirror/origins"
-	leasesPartition  = "mirror/leases"
-	budgetPartition  = "mirror/budget"
-	copySlots        = "mirror/slots"
+	providersPartition = "mirror/providers"
+	originsPartition   = "mirror/origins"
+	budgetPartition    = "mirror/budget"
+	copySlots          = "mirror/slots"
 )
 
 // inspectionSlots is the partition of the leases of [Catalog.TakeInspectionSlot].
 // The function that publishes may write it.
 const inspectionSlots = "uploads/slots"
 
-// pulledKey returns the key of the [registry.PulledProvider] of a provider.
-func pulledKey(p registry.MirrorProvider) Key { return Key{pulledPartition, p.String()} }
+// mirrorKey returns the key of the item of a mirrored provider. It exists also for a
+// provider of which no version is mirrored.
+func mirrorKey(p registry.MirrorProvider) Key { return Key{providersPartition, p.String()} }
 
 // pulledVersionKey returns the key of the [registry.PulledVersion] of a version,
 // a [protocol.Document].
@@ -136,13 +132,8 @@ func pulledVersionKey(p registry.MirrorProvider, n registry.Version) Key {
 	return Key{p.Path(), "pulled/" + n.String()}
 }
 
-// originServiceKey returns the key of the item with the URL that discovery found
-// for a host.
+// originServiceKey returns the key of the [OriginService] of a host.
 func originServiceKey(host string) Key { return Key{originsPartition, host} }
-
-// leaseKey returns the key of a [Lease]. Each has a partition of its own, because
-// many processes can wait for one.
-func leaseKey(name string) Key { return Key{leasesPartition + "/" + name, "lease"} }
 
 // budgetKey returns the key of the [registry.PullBudget] that was spent on a day.
 func budgetKey(day time.Time) Key { return Key{budgetPartition, day.Format(time.DateOnly)} }

@@ -14,18 +14,11 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Lease is the exclusive right to do some work until a time. It is shared by all
-// processes that use the table. Get one with [Mirror.TakeLease],
-// [Mirror.TakeSlot] or [Catalog.TakeInspectionSlot].
+// Lease is a slot that a process has until a time. All processes that use the table
+// share the slots. Get one with [Mirror.TakeSlot] or [Catalog.TakeInspectionSlot].
 type Lease struct {
 	table Table
 	item  Item
-}
-
-// TakeLease takes the lease with a name until a time, which is rounded up to a
-// second. If another process has it, that is [registry.ErrExists].
-func (m Mirror) TakeLease(ctx context.Context, name string, until time.Time) (*Lease, error) {
-	return takeLease(ctx, m.table, leaseKey(name), "", until)
 }
 
 func takeLease(ctx context.Context, t Table, k Key, holder string, until time.Time) (*Lease, error) {
@@ -50,15 +43,6 @@ type leased struct {
 	Owner string `json:"owner"`
 	// Holder is that of [SlotsOf].
 	Holder string `json:"holder,omitempty"`
-}
-
-// Leased reports whether a process has the lease with a name.
-func (m Mirror) Leased(ctx context.Context, name string) (bool, error) {
-	_, err := m.table.Get(ctx, leaseKey(name))
-	if errors.Is(err, registry.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // Renew extends the lease until a time. If it has expired and another process

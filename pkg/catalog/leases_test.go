@@ -52,6 +52,48 @@ func testSlots(t *testing.T, table catalog.Table) {
 	}
 }
 
+// A process that has lost a slot neither renews nor ends that of its successor.
+func TestLostSlot(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, table catalog.Table) {
+		m := catalog.New(table).Mirror
+		ctx, until := t.Context(), time.Now().Add(time.Hour)
+		take := func(until time.Time) *catalog.Lease {
+			slot, err := m.TakeSlot(ctx, catalog.SlotsOf{Count: 1}, until)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slot
+		}
+		expired := time.Now().Add(-2 * time.Second)
+		for name, renewals := range map[string]int{"as it was taken": 0, "after two renewals": 2} {
+			lost := take(until)
+			for range renewals {
+				if err := lost.Renew(ctx, until); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// A renewal that ends in the past lets it expire.
+			if err := lost.Renew(ctx, expired); err != nil {
+				t.Fatal(err)
+			}
+			next := take(until)
+			if err := lost.Renew(ctx, until); !errors.Is(err, registry.ErrConflict) {
+				t.Errorf("%s: renewing it: %v, want ErrConflict", name, err)
+			}
+			if err := lost.Release(ctx); err != nil {
+				t.Errorf("%s: releasing it: %v", name, err)
+			}
+			if err := next.Renew(ctx, until); err != nil {
+				t.Errorf("%s: its successor cannot renew it: %v", name, err)
+			}
+			if err := next.Release(ctx); err != nil {
+				t.Errorf("%s: releasing that of its successor: %v", name, err)
+			}
+		}
+	})
+}
+
 // The slots of inspections are others than those of copies.
 func TestInspectionSlots(t *testing.T) {
 	t.Parallel()

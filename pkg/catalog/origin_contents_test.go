@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"encoding/json"
 	"errors"
 	"testing"
 	"time"
@@ -50,7 +51,9 @@ func TestContentsAndOrigin(t *testing.T) {
 				t.Parallel()
 				table := &tabletest.Faulty{Table: open(t)}
 				c := catalog.New(table)
-				want := catalog.MirrorContents{Origin: registry.MirrorOrigin{Address: random.String()}}
+				want := catalog.MirrorContents{
+					Origin: registry.MirrorOrigin{Address: random.String()}, Pulled: registry.PulledProvider{Address: random.String()},
+				}
 				want.Entry, want.Records = test.entry, map[registry.Version]registry.MirrorVersion{}
 				if test.mirrored {
 					r := mirrorRecord(t, "1.0.0", "linux_amd64 a")
@@ -93,37 +96,15 @@ func TestContentsAndOrigin(t *testing.T) {
 // putFound stores what the mirror found when it looked for a client.
 func putFound(t testing.TB, c *catalog.Catalog, found registry.PulledProvider) {
 	t.Helper()
-	err := c.Mirror.UpdatePulled(t.Context(), random, func(p *registry.PulledProvider) bool {
-		*p = found
-		return true
-	})
+	s, err := c.Mirror.State(t.Context(), random, random.Hostname, nil, time.Now())
+	if err == nil {
+		err = s.Update(t.Context(), func() error {
+			s.Pulled = found
+			return nil
+		})
+	}
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A damaged cache is the same as none.
-func TestContentsAndOriginDamagedCache(t *testing.T) {
-	t.Parallel()
-	for name, data := range map[string]string{
-		"no JSON": "x", "of another provider": `{"address":"registry.opentofu.org/hashicorp/null"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			table := open(t)
-			c := catalog.New(table)
-			putFound(t, c, registry.PulledProvider{
-				Address: random.String(), RequestedAt: time.Now(), Index: []byte("an index"),
-			})
-			replace(t, table, "mirror/pulled", random.String(), []byte(data))
-			got, err := c.Mirror.ContentsAndOrigin(t.Context(), random)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(registry.PulledProvider{}, got.Pulled); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
 	}
 }
 
@@ -135,27 +116,38 @@ func TestPulledVersionsAtOnce(t *testing.T) {
 			t.Parallel()
 			table := &tabletest.Faulty{Table: open(t)}
 			c := catalog.New(table)
-			until := time.Now().Add(time.Hour)
-			for _, v := range []registry.PulledVersion{
-				{Version: parseVersion(t, "1.0.0"), Problem: "it is down"}, {Version: parseVersion(t, "1.1.0")},
-				{Version: parseVersion(t, "1.2.0")},
-			} {
-				if err := c.Mirror.SetPulledVersion(t.Context(), random, v, until); err != nil {
+			until := time.Now().UTC().Truncate(time.Second).Add(time.Hour)
+			put := func(v registry.PulledVersion) {
+				s, err := c.Mirror.State(t.Context(), random, random.Hostname, &v.Version, time.Now())
+				if err == nil {
+					err = s.Update(t.Context(), func() error {
+						s.Version = v
+						return nil
+					})
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
+			want := make(map[registry.Version]registry.PulledVersion)
+			for _, v := range []registry.PulledVersion{
+				{Version: parseVersion(t, "1.0.0"), Until: until, Problem: "it is down"},
+				{Version: parseVersion(t, "1.1.0"), Until: until},
+			} {
+				want[v.Version] = v
+				put(v)
+			}
+			put(registry.PulledVersion{Version: parseVersion(t, "1.2.0"), Until: until})
+			ended := registry.BackOff{Until: until}
+			put(registry.PulledVersion{Version: parseVersion(t, "1.4.0"), Problem: "it was down", Refused: ended})
 			replace(t, table, random.Path(), "pulled/1.2.0", []byte("x"))
 			before := table.Calls.Load()
-			got, err := c.Mirror.PulledVersions(t.Context(), random, numbers(t, "1.0.0", "1.1.0", "1.2.0", "1.3.0")...)
+			got, err := c.Mirror.PulledVersions(t.Context(), random, numbers(t, "1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")...)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if calls := table.Calls.Load() - before; calls != 1 {
 				t.Errorf("it makes %d requests, want 1", calls)
-			}
-			want := map[registry.Version]registry.PulledVersion{
-				parseVersion(t, "1.0.0"): {Version: parseVersion(t, "1.0.0"), Problem: "it is down"},
-				parseVersion(t, "1.1.0"): {Version: parseVersion(t, "1.1.0")},
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -175,14 +167,20 @@ func TestContentsAndOriginDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ofOther, err := json.Marshal(map[string]any{"address": random.String(), "origin": []byte(other)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
-		sort, data string
+		sort, data string // without a sort key, the item of the provider
 		listed     int
 	}{
-		"the origin":       {"origin", "x", 1},
-		"another's origin": {"origin", string(other), 1},
-		"a record":         {"version/1.0.0", "{", 1},
-		"the listing":      {"listing", "x", 0},
+		"no JSON":             {"", "x", 1},
+		"the provider's item": {"", `{"address":"registry.opentofu.org/hashicorp/null"}`, 1},
+		"the origin":          {"", `{"address":"` + random.String() + `","origin":"eA=="}`, 1},
+		"another's origin":    {"", string(ofOther), 1},
+		"a record":            {"version/1.0.0", "{", 1},
+		"the listing":         {"listing", "x", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +190,11 @@ func TestContentsAndOriginDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			seeAt(t, c, "1.1.0", time.Unix(1_800_000_000, 0))
-			replace(t, table, random.Path(), test.sort, []byte(test.data))
+			partition, sort := random.Path(), test.sort
+			if sort == "" {
+				partition, sort = "mirror/providers", random.String()
+			}
+			replace(t, table, partition, sort, []byte(test.data))
 			got, err := c.Mirror.ContentsAndOrigin(t.Context(), random, numbers(t, "1.0.0")...)
 			if !isCorrupt(err) {
 				t.Errorf("%v, want %v", err, registry.ErrCorrupt)
@@ -200,7 +202,7 @@ func TestContentsAndOriginDamaged(t *testing.T) {
 			if len(got.Listed) != test.listed {
 				t.Errorf("it has %d listed versions, want %d", len(got.Listed), test.listed)
 			}
-			if test.sort == "origin" && got.Origin.Address != random.String() {
+			if test.sort != "listing" && got.Origin.Address != random.String() {
 				t.Errorf("the origin is that of %q", got.Origin.Address)
 			}
 		})

@@ -245,7 +245,7 @@ func TestDamagedOrigin(t *testing.T) {
 	t.Parallel()
 	table := open(t)
 	c := catalog.New(table)
-	damaged := catalog.Change{Key: catalog.Key{Partition: random.Path(), Sort: "origin"}, Data: []byte("{}")}
+	damaged := catalog.Change{Key: catalog.Key{Partition: "mirror/providers", Sort: random.String()}, Data: []byte("{}")}
 	if err := table.Write(t.Context(), damaged); err != nil {
 		t.Fatal(err)
 	}

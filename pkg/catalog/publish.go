@@ -171,32 +171,43 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 	stored registry.MirrorVersion, changed bool, err error,
 ) {
 	v := mirrored(m.table)
-	err = v.update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (registry.AuditEntry, error) {
-		changed = false
-		before := registry.MirrorVersion{Version: record.Version}
-		switch err := s.published(); {
-		case err == nil:
-			before = s.record
-		case !errors.Is(err, registry.ErrNotFound):
-			return registry.AuditEntry{}, err
+	err = v.update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (
+		entry registry.AuditEntry, err error,
+	) {
+		stored, changed, entry, err = addTo(v, s, record, by)
+		if err == nil && !changed {
+			err = errUnchanged
 		}
-		if len(record.Packages) == 0 {
-			return registry.AuditEntry{}, errors.New("the version has no packages")
-		}
-		var err error
-		if stored, changed, err = merge(before, record); err != nil {
-			return registry.AuditEntry{}, err
-		}
-		if !changed {
-			return registry.AuditEntry{}, errUnchanged
-		}
-		v.set(s, stored)
-		return registry.AuditEntry{By: by, Action: registry.AuditMirror, Detail: differing(before, stored)}, nil
+		return entry, err
 	})
 	if err != nil {
 		return registry.MirrorVersion{}, false, fmt.Errorf("cannot mirror %s %s: %w", p, record.Version, err)
 	}
 	return stored, changed, nil
+}
+
+// addTo is [Mirror.Add] to a state. It returns the audit entry of the change.
+func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state[registry.MirrorVersion],
+	record registry.MirrorVersion, by string) (
+	stored registry.MirrorVersion, changed bool, entry registry.AuditEntry, err error,
+) {
+	before := registry.MirrorVersion{Version: record.Version}
+	switch err := s.published(); {
+	case err == nil:
+		before = s.record
+	case !errors.Is(err, registry.ErrNotFound):
+		return stored, false, entry, err
+	}
+	if len(record.Packages) == 0 {
+		return stored, false, entry, errors.New("the version has no packages")
+	}
+	if stored, changed, err = merge(before, record); err != nil || !changed {
+		return stored, changed, entry, err
+	}
+	v.set(s, stored)
+	return stored, true, registry.AuditEntry{
+		By: by, Action: registry.AuditMirror, Detail: differing(before, stored),
+	}, nil
 }
 
 // differing returns the names of the platforms that are new or changed.

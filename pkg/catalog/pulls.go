@@ -2,8 +2,8 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -11,86 +11,111 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Pulled returns what the mirror found when it last checked the origin of a
-// provider. It returns [registry.ErrNotFound] if it never did, or if no client
-// has requested the provider for [registry.PullInterest].
-func (m Mirror) Pulled(ctx context.Context, p registry.MirrorProvider) (registry.PulledProvider, error) {
-	item, err := m.table.Get(ctx, pulledKey(p))
-	if err != nil {
-		return registry.PulledProvider{}, err
-	}
-	return decodePulled(p, item)
+// mirrorItem is the one item of a mirrored provider: what was found at its origin
+// for clients, and the [registry.MirrorOrigin] as a [protocol.Document]. So a client
+// that only needs an index does not wait for the rest to be decoded.
+type mirrorItem struct {
+	registry.PulledProvider
+
+	Origin []byte `json:"origin,omitempty"`
 }
 
-// decodePulled decodes the item of [Mirror.Pulled]. Errors are
-// [registry.ErrCorrupt].
-func decodePulled(p registry.MirrorProvider, item Item) (found registry.PulledProvider, err error) {
+// MaxMirrorItem is the maximum size of the compressed parts of the item of a
+// provider together, in bytes. The item has them in Base64.
+const MaxMirrorItem = 280 << 10
+
+// decodeMirror decodes the item of a mirrored provider. Without an item, it is
+// empty. Errors are [registry.ErrCorrupt].
+func decodeMirror(p registry.MirrorProvider, item Item) (found mirrorItem, err error) {
+	if item.Revision == 0 {
+		return mirrorItem{PulledProvider: registry.PulledProvider{Address: p.String()}}, nil
+	}
 	if err := decode(item, &found); err != nil {
-		return registry.PulledProvider{}, err
+		return found, err
 	}
 	if err := checkName(found.Address, p.String()); err != nil {
-		return registry.PulledProvider{}, corrupt(item.Key, err.Error())
+		return found, corrupt(item.Key, err.Error())
 	}
 	return found, nil
 }
 
-// AllPulled returns all providers whose origins the mirror has checked, sorted by
-// address. It skips items that cannot be read, because they are only a cache.
+// origin decodes the origin of a provider. Errors are [registry.ErrCorrupt].
+func (m mirrorItem) origin(p registry.MirrorProvider) (registry.MirrorOrigin, error) {
+	if len(m.Origin) == 0 {
+		return registry.MirrorOrigin{Address: p.String()}, nil
+	}
+	o, err := protocol.Decode[registry.MirrorOrigin](m.Origin)
+	if err == nil {
+		err = o.Validate(p)
+	}
+	if err != nil {
+		return registry.MirrorOrigin{}, corrupt(mirrorKey(p), err.Error())
+	}
+	return o, nil
+}
+
+// encodeMirror returns the item of a provider with other content.
+func encodeMirror(item Item, found registry.PulledProvider, o registry.MirrorOrigin) (Item, error) {
+	all := mirrorItem{PulledProvider: found}
+	item.Expires = expiry(found.Expires())
+	var err error
+	if !o.IsEmpty() {
+		item.Expires = time.Time{}
+		if all.Origin, err = protocol.Compress(o); err != nil {
+			return item, err
+		}
+	}
+	if len(all.Origin)+len(all.Index)+len(all.Platforms) > MaxMirrorItem {
+		all.Index, all.Platforms, all.CheckedAt = nil, nil, time.Time{} // the next check finds them again
+	}
+	item.Data, err = json.Marshal(all)
+	return item, err
+}
+
+// Origin returns what the mirror has seen of a provider at its origin. It
+// returns an empty one if there is none.
+func (m Mirror) Origin(ctx context.Context, p registry.MirrorProvider) (registry.MirrorOrigin, error) {
+	item, err := m.table.Get(ctx, mirrorKey(p))
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return registry.MirrorOrigin{}, err
+	}
+	found, err := decodeMirror(p, item)
+	if err != nil {
+		return registry.MirrorOrigin{}, err
+	}
+	return found.origin(p)
+}
+
+// Pulled returns what the mirror found when it last checked the origin of a
+// provider. It only has the address if it never did.
+func (m Mirror) Pulled(ctx context.Context, p registry.MirrorProvider) (registry.PulledProvider, error) {
+	item, err := m.table.Get(ctx, mirrorKey(p))
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return registry.PulledProvider{}, err
+	}
+	found, err := decodeMirror(p, item)
+	return found.PulledProvider, err
+}
+
+// AllPulled returns all providers whose origins the mirror has checked for clients
+// in the last [registry.PullInterest], sorted by address. It skips items that cannot
+// be read.
 func (m Mirror) AllPulled(ctx context.Context) iter.Seq2[registry.PulledProvider, error] {
 	return func(yield func(registry.PulledProvider, error) bool) {
-		for item, err := range query(ctx, m.table, Query{Partition: pulledPartition}) {
-			var found registry.PulledProvider
+		for item, err := range query(ctx, m.table, Query{Partition: providersPartition}) {
+			var found mirrorItem
 			if err == nil && decode(item, &found) != nil {
 				continue
 			}
-			if !yield(found, err) || err != nil {
+			found.PulledProvider = found.Forgotten(time.Now())
+			if err == nil && len(found.Index) == 0 && found.Problem == "" {
+				continue
+			}
+			if !yield(found.PulledProvider, err) || err != nil {
 				return
 			}
 		}
 	}
-}
-
-// UpdatePulled changes what the mirror found at the origin of a provider. edit
-// reports whether it has changed found. UpdatePulled calls edit again if another
-// writer interferes. An item that cannot be read is replaced, because it is only
-// a cache.
-func (m Mirror) UpdatePulled(ctx context.Context, p registry.MirrorProvider,
-	edit func(found *registry.PulledProvider) (changed bool)) error {
-	err := update(ctx, m.table, []Key{pulledKey(p)}, func(items []Item) ([]Change, error) {
-		var found registry.PulledProvider
-		if items[0].Revision > 0 && decode(items[0], &found) != nil || found.Address != p.String() {
-			found = registry.PulledProvider{Address: p.String()}
-		}
-		if !edit(&found) {
-			return nil, nil
-		}
-		item := items[0]
-		// Anyone can request providers that do not exist.
-		until := found.RetryAt
-		if len(found.Index) > 0 {
-			until = found.RequestedAt.Add(registry.PullInterest)
-		}
-		item.Expires = inWholeSeconds(until)
-		change, err := encode(item, found)
-		return []Change{change}, err
-	})
-	if err != nil {
-		return fmt.Errorf("cannot update what was found at the origin of %s: %w", p, err)
-	}
-	return nil
-}
-
-// OutdatePulled makes the mirror check the origin of a provider at the next
-// request, because an operator has changed what clients can get.
-func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorProvider) error {
-	return m.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
-		if found.PolicySetAt.IsZero() && found.Changes == 0 {
-			return false // there is nothing
-		}
-		found.PolicySetAt = time.Time{}
-		found.Changes++
-		return true
-	})
 }
 
 // PulledVersion returns what the mirror found out about a version that it lacks,
@@ -118,168 +143,53 @@ func decodePulledVersion(n registry.Version, item Item) (registry.PulledVersion,
 	return found, nil
 }
 
-// SetPulledVersion stores what the mirror found out about a version, until a
-// time.
-func (m Mirror) SetPulledVersion(ctx context.Context, p registry.MirrorProvider, v registry.PulledVersion,
-	until time.Time) error {
-	data, err := protocol.Compress(v)
-	if err != nil {
-		return err
-	}
-	return m.replace(ctx, pulledVersionKey(p, v.Version), data, until)
+// OriginService is where a host has the provider registry protocol, as found by
+// discovery.
+type OriginService struct {
+	// URL is empty if it is not known.
+	URL string `json:"url,omitempty"`
+	// Until is when URL must be found again.
+	Until time.Time `json:"until,omitzero"`
+	// Finding is the lease of the process that finds it.
+	Finding registry.Lease `json:"finding,omitzero"`
 }
 
-// OriginService returns the URL of the provider registry protocol of a host, as
-// found by discovery, or [registry.ErrNotFound].
-func (m Mirror) OriginService(ctx context.Context, host string) (string, error) {
-	var found originService
-	err := get(ctx, m.table, originServiceKey(host), &found)
-	return found.URL, err
-}
-
-// SetOriginService stores the URL of the provider registry protocol of a host,
-// until a time.
-func (m Mirror) SetOriginService(ctx context.Context, host, url string, until time.Time) error {
-	key := originServiceKey(host)
-	change, err := encode(Item{Key: key}, originService{url})
-	if err != nil {
-		return err
-	}
-	return m.replace(ctx, key, change.Data, until)
-}
-
-type originService struct {
-	URL string `json:"url"`
-}
-
-// replace stores an item, whatever is there.
-func (m Mirror) replace(ctx context.Context, k Key, data []byte, until time.Time) error {
-	return update(ctx, m.table, []Key{k}, func(items []Item) ([]Change, error) {
-		item := items[0]
-		item.Data, item.Expires = data, inWholeSeconds(until)
-		return []Change{put(item)}, nil
-	})
-}
-
-// backoff is the item of [Mirror.BackOff].
-type backoff struct {
-	Until       time.Time `json:"until"`
-	WaitSeconds int64     `json:"wait_seconds"`
-}
-
-// backoffMemory is how long after its end a wait still makes the next one longer.
-const backoffMemory = 2 * 24 * time.Hour
-
-// BackOff records that some work failed, and returns the time before which it is
-// not repeated. That is first from now, or twice the last wait, but at most most.
-func (m Mirror) BackOff(ctx context.Context, name string, now time.Time, first, most time.Duration) (
-	until time.Time, err error,
-) {
-	err = update(ctx, m.table, []Key{leaseKey(name)}, func(items []Item) ([]Change, error) {
-		item := items[0]
-		wait := first
-		var last backoff
-		if item.Revision > 0 && decode(item, &last) == nil {
-			if now.Before(last.Until) {
-				until = last.Until // the work had begun before
-				return nil, nil
-			}
-			wait = min(max(first, 2*time.Duration(last.WaitSeconds)*time.Second), most)
-		}
-		until = inWholeSeconds(now.Add(wait))
-		item.Expires = until.Add(backoffMemory)
-		change, err := encode(item, backoff{until, int64(wait.Seconds())})
-		return []Change{change}, err
-	})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("cannot record the failure %s: %w", name, err)
-	}
-	return until, nil
-}
-
-// BackedOff returns the time before which some work that failed must not be
-// repeated. If it may be repeated now, that is the zero time.
-func (m Mirror) BackedOff(ctx context.Context, name string, now time.Time) (until time.Time, err error) {
-	var last backoff
-	err = get(ctx, m.table, leaseKey(name), &last)
+// OriginService returns what discovery found for a host, which may have ended. Without
+// an item, it is empty.
+func (m Mirror) OriginService(ctx context.Context, host string) (found OriginService, err error) {
+	err = get(ctx, m.table, originServiceKey(host), &found)
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
-		return time.Time{}, nil
+		return OriginService{}, nil // it is only a cache
 	}
-	if err != nil || !now.Before(last.Until) {
-		return time.Time{}, err
-	}
-	return last.Until, nil
+	return found, err
 }
 
-// ForgetBackOff makes the next wait a first one again, because some work
-// succeeded. A wait that has not ended is not changed.
-func (m Mirror) ForgetBackOff(ctx context.Context, name string, now time.Time) error {
-	return update(ctx, m.table, []Key{leaseKey(name)}, func(items []Item) ([]Change, error) {
-		var last backoff
-		isStored := items[0].Revision > 0 && decode(items[0], &last) == nil
-		if !isStored || now.Before(last.Until) || last.WaitSeconds == 0 {
-			return nil, nil
+// Found returns the record of a version and what was found out about it, as both
+// were at one moment. The record is empty if there is none. It returns
+// [registry.ErrWithdrawn] for a withdrawn version.
+func (m Mirror) Found(ctx context.Context, p registry.MirrorProvider, n registry.Version) (
+	record registry.MirrorVersion, found registry.PulledVersion, err error,
+) {
+	items, err := snapshot(ctx, m.table, recordKey(p.Path(), n), pulledVersionKey(p, n))
+	if err != nil {
+		return record, found, err
+	}
+	if items[1].Revision > 0 {
+		if v, err := decodePulledVersion(n, items[1]); err == nil {
+			found = v
 		}
-		last.WaitSeconds = 0
-		change, err := encode(items[0], last)
-		return []Change{change}, err
-	})
-}
-
-// ErrBudget means that readers have made the mirror store as much as the policy
-// allows in a day.
-var ErrBudget = errors.New("the daily budget of the mirror is used up")
-
-// SpendPullBudget counts new packages and their bytes for the day of now. A
-// negative number of packages takes back an earlier count, and the bytes then
-// count in any case. If the budget of the day does not have them, it counts
-// nothing and returns [ErrBudget]. A count that cannot be read is
-// [registry.ErrCorrupt], so that nobody stores more that day.
-func (m Mirror) SpendPullBudget(ctx context.Context, budget registry.PullBudget, now time.Time, packages int,
-	bytes int64) error {
-	day := now.UTC().Truncate(24 * time.Hour)
-	return update(ctx, m.table, []Key{budgetKey(day)}, func(items []Item) ([]Change, error) {
-		var spent registry.PullBudget
-		if items[0].Revision > 0 {
-			if err := decode(items[0], &spent); err != nil {
-				return nil, err
-			}
-		}
-		spent.Packages = max(0, spent.Packages+packages)
-		spent.Bytes = max(0, spent.Bytes+bytes)
-		if packages >= 0 && (spent.Packages > budget.Packages || spent.Bytes > budget.Bytes) {
-			return nil, budgetError(budget)
-		}
-		item := items[0]
-		item.Expires = day.AddDate(0, 0, 2)
-		change, err := encode(item, spent)
-		return []Change{change}, err
-	})
-}
-
-// CheckPullBudget returns [ErrBudget] if nothing is left of the budget for the day
-// of now.
-func (m Mirror) CheckPullBudget(ctx context.Context, budget registry.PullBudget, now time.Time) error {
-	var spent registry.PullBudget
-	err := get(ctx, m.table, budgetKey(now.UTC().Truncate(24*time.Hour)), &spent)
-	if errors.Is(err, registry.ErrNotFound) {
-		return nil
 	}
-	if err == nil && (spent.Packages >= budget.Packages || spent.Bytes >= budget.Bytes) {
-		err = budgetError(budget)
+	if items[0].Revision == 0 {
+		return record, found, nil
 	}
-	return err
-}
-
-func budgetError(budget registry.PullBudget) error {
-	size := fmt.Sprintf("%.1f MiB", float64(budget.Bytes)/(1<<20))
-	if budget.Bytes%(1<<30) == 0 {
-		size = fmt.Sprintf("%d GiB", budget.Bytes>>30)
+	record, err = decodeRecord[registry.MirrorVersion](p.Path(), items[0])
+	switch {
+	case err != nil:
+		return record, found, err
+	case record.Version != n:
+		return registry.MirrorVersion{}, found, nil
+	case record.Withdrawn != nil:
+		return record, found, record.Withdrawn.Gone(n)
 	}
-	return fmt.Errorf("%w (packages: %d, size: %s)", ErrBudget, budget.Packages, size)
-}
-
-// inWholeSeconds returns a time as an item can have it, rounded up.
-func inWholeSeconds(t time.Time) time.Time {
-	return t.Add(time.Second - time.Nanosecond).Truncate(time.Second).UTC()
+	return record, found, nil
 }

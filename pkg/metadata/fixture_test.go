@@ -194,11 +194,26 @@ func (s *store) mirrored(address, latest string) {
 // origin adds what the mirror has seen of a provider.
 func (s *store) origin(o registry.MirrorOrigin) {
 	s.t.Helper()
-	document, err := protocol.Compress(o)
+	s.change(o.Address, nil, func(state *catalog.MirrorState) { state.Origin = o })
+}
+
+// change changes the state of a mirrored provider, and of a version unless n is nil.
+func (s *store) change(address string, n *registry.Version, edit func(*catalog.MirrorState)) {
+	s.t.Helper()
+	p, err := registry.ParseMirrorProvider(address)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.put("mirror/"+o.Address, "origin", document)
+	state, err := catalog.New(s.table.Table).Mirror.State(s.t.Context(), p, p.Hostname, n, time.Now())
+	if err == nil {
+		err = state.Update(s.t.Context(), func() error {
+			edit(state)
+			return nil
+		})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // policy sets the policy of the mirror.

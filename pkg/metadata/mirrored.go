@@ -60,7 +60,7 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	}
 	stored := admission.Stored{
 		Listed: contents.Listed, Excluded: contents.Entry.Withdrawn, Origin: contents.Origin,
-		Pulled: contents.Pulled,
+		Pulled: contents.Pulled.Forgotten(h.now()),
 	}
 	statuses := admission.StatusesOf(policy, p, stored, h.now())
 	if d.Pull = admission.PullOf(policy, p, stored, statuses); d.Pull != nil {
@@ -71,7 +71,8 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 		return fmt.Errorf("mirrored provider %s: %w", p, err)
 	}
 	for _, s := range statuses {
-		s.Problem = ipclass.Hide(found[s.Version].Problem)
+		s.Explain(policy, p, found[s.Version], h.now())
+		s.Reason = ipclass.Hide(s.Reason)
 		d.Versions = append(d.Versions, s.Document())
 	}
 	switch {

@@ -131,17 +131,20 @@ func TestMirroredProviderOfNothing(t *testing.T) {
 // damage is logged. If nothing else is known, it is an error.
 func TestMirroredProviderDamaged(t *testing.T) {
 	t.Parallel()
+	const origin = `{"address":"` + null + `","origin":"eA=="}`
 	for name, test := range map[string]struct {
-		partition, sort string
-		mirrored        bool
-		status          int
-		want            []string
+		partition, sort, data string
+		mirrored              bool
+		status                int
+		want                  []string
 	}{
-		"the policy":                 {"policy", "mirror", true, 200, []string{"3.2.0 available"}},
-		"the origin":                 {"mirror/" + null, "origin", true, 200, []string{"3.2.0 available"}},
-		"the listing":                {"mirror/" + null, "listing", true, 500, nil},
-		"the policy without version": {"policy", "mirror", false, 500, nil},
-		"the origin without version": {"mirror/" + null, "origin", false, 500, nil},
+		"the policy":                 {"policy", "mirror", "x", true, 200, []string{"3.2.0 available"}},
+		"the origin":                 {"mirror/providers", null, origin, true, 200, []string{"3.2.0 available"}},
+		"the item of the provider":   {"mirror/providers", null, "x", true, 200, []string{"3.2.0 available"}},
+		"the listing":                {"mirror/" + null, "listing", "x", true, 500, nil},
+		"the policy without version": {"policy", "mirror", "x", false, 500, nil},
+		"the origin without version": {"mirror/providers", null, origin, false, 500, nil},
+		"the item without version":   {"mirror/providers", null, "x", false, 500, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,7 +153,7 @@ func TestMirroredProviderDamaged(t *testing.T) {
 				s.put("mirror/"+null, "listing", protocol.Document{})
 				s.put("catalog/mirror", "mirror/"+null, registry.Summary{Address: null, Unlisted: true})
 			}
-			s.put(test.partition, test.sort, protocol.Document("x"))
+			s.put(test.partition, test.sort, protocol.Document(test.data))
 			h := s.serveAt(clock.At(published))
 			w := h.get(t, nullPath)
 			if w.Code != test.status {

@@ -21,11 +21,15 @@ type Worker interface {
 	Start(context.Context, protocol.PullRequest) error
 }
 
-// Pulled reads what a [Worker] has found. Both methods return
-// registry.ErrNotFound if there is nothing.
+// Pulled reads the findings of a [Worker], which can be empty.
 type Pulled interface {
 	Pulled(context.Context, registry.MirrorProvider) (registry.PulledProvider, error)
+	// PulledVersion returns registry.ErrNotFound if there is nothing.
 	PulledVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.PulledVersion, error)
+	// Found returns the record of a version, with registry.ErrWithdrawn if it is
+	// withdrawn, and what PulledVersion returns.
+	Found(context.Context, registry.MirrorProvider, registry.Version) (
+		registry.MirrorVersion, registry.PulledVersion, error)
 }
 
 // Pulling lets clients make the mirror fetch what it lacks.
@@ -128,24 +132,29 @@ func unavailable(failed error) error {
 	return fmt.Errorf("%w: the worker that fetches providers failed: %s", registry.ErrUnavailable, failed.Error())
 }
 
-// cached returns the findings about a provider's origin, or an empty value. An
-// item that cannot be read is only a cache, which the worker replaces.
+// cached returns the findings about a provider's origin. If they cannot be read, they
+// are empty, and the worker reports that.
 func (p *Pulling) cached(ctx context.Context, address registry.MirrorProvider) (registry.PulledProvider, error) {
 	found, err := p.Pulled.Pulled(ctx, address)
-	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+	if errors.Is(err, registry.ErrCorrupt) {
 		return registry.PulledProvider{}, nil
 	}
 	return found, err
 }
 
-// cachedVersion returns the findings about a version with the policy of setAt or
-// a later one, since processes learn of a policy at different times. ok is false
-// if there are none.
+// isCurrent reports whether findings about a version apply, with the policy of setAt
+// or a later one. Processes learn of a policy at different times.
+func (p *Pulling) isCurrent(found registry.PulledVersion, setAt time.Time) bool {
+	return p.now().Before(found.Until) && !found.PolicySetAt.Before(setAt)
+}
+
+// cachedVersion returns the findings about a version that apply. ok is false if there
+// are none.
 func (p *Pulling) cachedVersion(ctx context.Context, address registry.MirrorProvider, n registry.Version,
 	setAt time.Time) (found registry.PulledVersion, ok bool, err error) {
 	found, err = p.Pulled.PulledVersion(ctx, address, n)
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) ||
-		err == nil && found.PolicySetAt.Before(setAt) {
+		err == nil && !p.isCurrent(found, setAt) {
 		return registry.PulledVersion{}, false, nil
 	}
 	return found, err == nil, err
@@ -181,8 +190,18 @@ func (p *Pulling) version(ctx context.Context, begin time.Time, address registry
 	}
 	if !ok {
 		failed := p.locate(ctx, begin, address, n, setAt)
-		if found, ok, err = p.cachedVersion(ctx, address, n, setAt); err != nil {
+		record, found, err = p.Pulled.Found(ctx, address, n)
+		if errors.Is(err, registry.ErrWithdrawn) {
+			return registry.MirrorVersion{}, nil, nil // meanwhile
+		}
+		if err != nil {
 			return stored, nil, err
+		}
+		if len(record.Packages) > 0 {
+			stored = record
+		}
+		if ok = p.isCurrent(found, setAt); !ok {
+			found = registry.PulledVersion{}
 		}
 		requestlog.From(ctx).Err = failed
 		// If the copy has not started, there is nothing to wait for.
@@ -195,16 +214,6 @@ func (p *Pulling) version(ctx context.Context, begin time.Time, address registry
 		if !ok {
 			explain(ctx, address, n, noAnswer)
 			return stored, nil, nil
-		}
-		// The version can have been withdrawn meanwhile.
-		if rule.Pull == registry.PullOpen {
-			_, err = versions.Get(ctx, address, n)
-		}
-		if errors.Is(err, registry.ErrWithdrawn) {
-			return registry.MirrorVersion{}, nil, nil
-		}
-		if err != nil && !errors.Is(err, registry.ErrNotFound) {
-			return stored, nil, err
 		}
 	}
 	if rule.Pull == registry.PullOpen {
@@ -270,7 +279,7 @@ func (p *Pulling) waitForCopy(ctx context.Context, c awaitedCopy, found registry
 			return stored, nil
 		}
 		if p.now().Add(poll).After(c.until) {
-			explain(ctx, c.address, c.version, "its packages are not copied yet")
+			explain(ctx, c.address, c.version, admission.NotCopied)
 			return stored, nil
 		}
 		select {

@@ -103,7 +103,7 @@ func (p *puller) Pulled(context.Context, registry.MirrorProvider) (registry.Pull
 		return registry.PulledProvider{}, p.pulledErr
 	}
 	if p.provider == nil {
-		return registry.PulledProvider{}, registry.ErrNotFound
+		return registry.PulledProvider{}, nil
 	}
 	return *p.provider, nil
 }
@@ -124,8 +124,31 @@ func (p *puller) PulledVersion(_ context.Context, _ registry.MirrorProvider, _ r
 		return registry.PulledVersion{}, registry.ErrNotFound
 	}
 	found := *p.version
-	found.PolicySetAt = p.policy.SetAt
+	found.PolicySetAt, found.Until = p.policy.SetAt, p.now().Add(time.Minute)
 	return found, nil
+}
+
+func (p *puller) Found(ctx context.Context, a registry.MirrorProvider, n registry.Version) (
+	registry.MirrorVersion, registry.PulledVersion, error,
+) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.called(found)
+	record, err := p.fake.Get(ctx, a, n)
+	var known registry.PulledVersion
+	if p.version != nil {
+		known = *p.version
+		known.PolicySetAt, known.Until = p.policy.SetAt, p.now().Add(time.Minute)
+	}
+	switch {
+	case p.pulledErr != nil:
+		return record, known, p.pulledErr
+	case errors.Is(err, registry.ErrNotFound):
+		return registry.MirrorVersion{}, known, nil
+	case err == nil && record.Withdrawn != nil:
+		return registry.MirrorVersion{}, known, record.Withdrawn.Gone(n)
+	}
+	return record, known, err
 }
 
 func (p *puller) Do(ctx context.Context, r protocol.PullRequest) (protocol.PullResponse, error) {
@@ -293,7 +316,10 @@ func (test pullTest) run(t *testing.T, document string) {
 
 var errTable = fmt.Errorf("%w: the table is throttled", registry.ErrUnavailable)
 
-const doIndex, doVersion, startCopy = "do index  until 10s", "do version 1.0.0 until 10s", "start copy 1.0.0"
+const (
+	doIndex, doVersion, startCopy = "do index  until 10s", "do version 1.0.0 until 10s", "start copy 1.0.0"
+	found                         = "record and findings"
+)
 
 // The findings of the worker are sent without it, as long as it is current. It
 // takes one read.
@@ -424,7 +450,7 @@ func TestPullWaits(t *testing.T) {
 // TestPullVersion covers what both modes have in common, and open mode.
 func TestPullVersion(t *testing.T) {
 	t.Parallel()
-	asked := []string{"record", "policy", "known version", doVersion, "known version"}
+	asked := []string{"record", "policy", "known version", doVersion, found}
 	for name, test := range map[string]pullTest{
 		"mirrored": {prepare: func(t testing.TB, p *puller) {
 			p.records = []registry.MirrorVersion{record(t, "linux_amd64", "darwin_arm64")}
@@ -465,13 +491,13 @@ func TestPullVersion(t *testing.T) {
 				return protocol.PullResponse{Copy: true}, nil
 			}
 		}, status: 200, body: "linux_amd64 from origin with 1 hashes",
-			calls: []string{"record", "policy", "known version", doVersion, startCopy, "known version", "record"}},
+			calls: []string{"record", "policy", "known version", doVersion, startCopy, found}},
 		"found by another request": {prepare: func(t testing.TB, p *puller) {
 			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
 				p.version = atOrigin(t, linux)
 				return protocol.PullResponse{}, nil
 			}
-		}, status: 200, body: "linux_amd64 from origin with 1 hashes", calls: append(slices.Clone(asked), "record")},
+		}, status: 200, body: "linux_amd64 from origin with 1 hashes", calls: asked},
 		"found, and the copy cannot start": {prepare: func(t testing.TB, p *puller) {
 			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
 				p.version = atOrigin(t, linux)
@@ -479,7 +505,7 @@ func TestPullVersion(t *testing.T) {
 			}
 			p.start = func(protocol.PullRequest) error { return errWorker }
 		}, status: 200, body: "linux_amd64 from origin with 1 hashes", logged: "it cannot be invoked",
-			calls: []string{"record", "policy", "known version", doVersion, startCopy, "known version", "record"}},
+			calls: []string{"record", "policy", "known version", doVersion, startCopy, found}},
 		"withdrawn while the worker is at work": {prepare: func(t testing.TB, p *puller) {
 			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
 				gone := record(t)
@@ -487,13 +513,13 @@ func TestPullVersion(t *testing.T) {
 				p.records, p.version = []registry.MirrorVersion{gone}, atOrigin(t, linux)
 				return protocol.PullResponse{}, nil
 			}
-		}, status: 200, calls: append(slices.Clone(asked), "record")},
+		}, status: 200, calls: asked},
 		"table fails after the version is found": {prepare: func(t testing.TB, p *puller) {
 			p.do = func(context.Context, protocol.PullRequest) (protocol.PullResponse, error) {
 				p.err, p.version = errTable, atOrigin(t, linux)
 				return protocol.PullResponse{}, nil
 			}
-		}, status: 503, logged: "throttled", calls: append(slices.Clone(asked), "record")},
+		}, status: 503, logged: "throttled", calls: asked},
 		"worker fails": {prepare: func(_ testing.TB, p *puller) { p.do = fails },
 			status: 503, logged: "it cannot be invoked", calls: asked},
 		"worker fails, and one platform is mirrored": {prepare: func(t testing.TB, p *puller) {
@@ -588,7 +614,7 @@ func TestPullClosed(t *testing.T) {
 			}
 			p.start = func(protocol.PullRequest) error { return errWorker }
 		}, status: 503, logged: "it cannot be invoked",
-			calls: []string{"record", "policy", "known version", doVersion, startCopy, "known version"}},
+			calls: []string{"record", "policy", "known version", doVersion, startCopy, found}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -233,9 +233,14 @@ type MirroredPull struct {
 // MirroredVersion is a version of a mirrored provider.
 type MirroredVersion struct {
 	Version registry.Version `json:"version"`
-	// State is "available", "too new", "refused" or "on request". The mirror fetches
-	// a version on request when a client requests it.
+	// State is "available", "too new", "refused", "on request", "copying" or "failed".
+	// The mirror fetches a version on request when a client requests it. It fetches
+	// those that it copies now, or that failed, too.
 	State string `json:"state"`
+	// Reason is why the version has its state. It is missing if the version is
+	// available or on request. Only the versions of "pending" and the newest ones can
+	// be "copying" or "failed".
+	Reason string `json:"reason,omitempty"`
 	// AvailableAt is when the version may be mirrored, if it is too new.
 	AvailableAt time.Time `json:"available_at,omitzero"`
 	// PublishedAt is the time that the origin gives, if it gives one.
@@ -255,8 +260,4 @@ type MirroredVersion struct {
 	// KeyDenied means that the policy of the mirror does not allow the key of a
 	// refused version either. So it does not help to trust the key.
 	KeyDenied bool `json:"key_denied,omitempty"`
-	// Problem is why the mirror could not fetch the version when a client requested
-	// it a short time ago. Only the versions of "pending" and the newest versions on
-	// request have it.
-	Problem string `json:"problem,omitempty"`
 }

@@ -23,6 +23,18 @@ type MirrorPackage struct {
 func (p *Publisher) Mirror(
 	ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage,
 ) (stored registry.MirrorVersion, changed bool, err error) {
+	record, err := p.StoreMirrored(ctx, address, v, packages)
+	if err != nil {
+		return stored, false, err
+	}
+	return p.Catalog.Mirror.Add(ctx, address, record, p.By.String())
+}
+
+// StoreMirrored is the first part of [Publisher.Mirror]. It stores packages and
+// returns their record, which the caller adds to the catalog.
+func (p *Publisher) StoreMirrored(
+	ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage,
+) (registry.MirrorVersion, error) {
 	record := registry.MirrorVersion{Version: v}
 	var files []file
 	for _, pkg := range packages {
@@ -33,9 +45,9 @@ func (p *Publisher) Mirror(
 		})
 		files = append(files, file{File: rules.FileAt(pkg.Path, pkg.Filename, pkg.StoredFile)})
 	}
-	if _, err := p.uploadFiles(ctx, files); err != nil {
-		return stored, false, err
+	_, err := p.uploadFiles(ctx, files)
+	if err == nil {
+		p.step(fmt.Sprintf("mirroring %s %s", address, v))
 	}
-	p.step(fmt.Sprintf("mirroring %s %s", address, v))
-	return p.Catalog.Mirror.Add(ctx, address, record, p.By.String())
+	return record, err
 }

@@ -192,7 +192,7 @@ func TestWithdrawProvider(t *testing.T) {
 type unreadable struct{ catalog.Table }
 
 func (u unreadable) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.Item, error) {
-	if keys[0].Partition == "mirror/pulled" {
+	if keys[0].Partition == "mirror/providers" {
 		return nil, fmt.Errorf("cannot read %s: %w", keys[0].Shown(), registry.ErrUnavailable)
 	}
 	return u.Table.Snapshot(ctx, keys...)

@@ -185,6 +185,11 @@ func textLength(all []SeenVersion) (length int) {
 // fit reports whether versions fit into a [MirrorOrigin].
 func fit(all []SeenVersion) bool { return len(all) <= maxSeen && textLength(all) <= maxSeenText }
 
+// IsEmpty reports whether nothing is known of the origin.
+func (o *MirrorOrigin) IsEmpty() bool {
+	return o.SeenAt.IsZero() && len(o.Versions)+len(o.Keys)+len(o.Overruled)+len(o.Refused) == 0 && o.Unsigned == nil
+}
+
 // Seen returns the data about a version. ok reports whether the mirror has
 // seen it, or an operator has admitted it.
 func (o *MirrorOrigin) Seen(n Version) (v SeenVersion, ok bool) {

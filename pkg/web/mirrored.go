@@ -67,7 +67,7 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorProvider, t
 	} else {
 		e.denial = sentence(cmp.Or(rule.Reason, "The mirror policy does not allow this provider"))
 	}
-	stored := admission.Stored{Listed: e.Listed, Excluded: e.Entry.Withdrawn, Origin: e.origin, Pulled: c.Pulled}
+	stored := admission.Stored{Listed: e.Listed, Excluded: e.Entry.Withdrawn, Origin: e.origin, Pulled: c.Pulled.Forgotten(e.now)}
 	e.statuses = admission.StatusesOf(policy, p, stored, e.now)
 	e.setPull(p, admission.PullOf(policy, p, stored, e.statuses))
 	err = e.choose(numbers)

@@ -345,7 +345,7 @@ func TestMirroredDamaged(t *testing.T) {
 		parts []string
 	}{
 		"the policy": {catalog.Key{Partition: "policy", Sort: "mirror"}, []string{"linux_amd64", "refused", "!1.4.0"}},
-		"the origin": {catalog.Key{Partition: random[1:], Sort: "origin"}, []string{"linux_amd64", "!refused", "!1.4.0"}},
+		"the origin": {catalog.Key{Partition: "mirror/providers", Sort: random[len("/mirror/"):]}, []string{"linux_amd64", "!refused", "!1.4.0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -362,7 +362,7 @@ func TestMirroredDamaged(t *testing.T) {
 			for _, path := range []string{random, random + "/1.0.0", random + "/versions"} {
 				contains(t, web.text(t, http.StatusOK, path), test.parts...)
 			}
-			contains(t, web.log.String(), test.key.Sort, "damaged")
+			contains(t, web.log.String(), test.key.Shown(), "damaged")
 		})
 	}
 }

@@ -28,7 +28,7 @@ func (e *mirroredEdition) setPull(p registry.MirrorProvider, pull *protocol.Mirr
 	kept := e.statuses[:0]
 	for _, s := range e.statuses {
 		switch {
-		case s.State != admission.OnRequest:
+		case !s.State.IsOnRequest():
 			kept = append(kept, s)
 		case len(newest) < admission.MaxShown:
 			newest = append(newest, s.Version)

@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,13 +8,13 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
-	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // pulled stores what the mirror found when it looked at the origin of a provider,
-// and the versions that it can fetch. The item never expires.
+// and the versions that it can fetch. The mirror does not forget it, although the
+// last request was long ago.
 func (s *store) pulled(address string, found registry.PulledProvider, index ...string) {
 	s.t.Helper()
 	var versions protocol.MirrorListing
@@ -26,13 +25,19 @@ func (s *store) pulled(address string, found registry.PulledProvider, index ...s
 	if found.Index, err = protocol.Compress(versions); err != nil {
 		s.t.Fatal(err)
 	}
-	found.Address = address
-	data, err := json.Marshal(found)
+	found.Address, found.RetryAt = address, time.Now().Add(time.Hour)
+	p, err := registry.ParseMirrorProvider(address)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	change := catalog.Change{Key: catalog.Key{Partition: "mirror/pulled", Sort: address}, Data: data}
-	if err := s.table.Write(s.t.Context(), change); err != nil {
+	state, err := s.catalog.Mirror.State(s.t.Context(), p, p.Hostname, nil, time.Now())
+	if err == nil {
+		err = state.Update(s.t.Context(), func() error {
+			state.Pulled = found
+			return nil
+		})
+	}
+	if err != nil {
 		s.t.Fatal(err)
 	}
 }

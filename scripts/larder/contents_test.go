@@ -152,8 +152,14 @@ func TestContents(t *testing.T) {
 			Version: registry.Version{Major: 3}, State: "too new", PublishedAt: outputDay,
 			AvailableAt: outputDay.Add(7 * 24 * time.Hour),
 		},
-		{Version: registry.Version{Major: 2, Minor: 2}, State: "refused", SigningKey: "34365D9472D7468F", AgeUnknown: true},
-		{Version: registry.Version{Major: 2, Minor: 1}, State: "refused"},
+		{
+			Version: registry.Version{Major: 2, Minor: 2}, State: "refused", AgeUnknown: true,
+			Reason: "signed by key 34365D9472D7468F, which is not trusted", SigningKey: "34365D9472D7468F",
+		},
+		{
+			Version: registry.Version{Major: 2, Minor: 1}, State: "refused",
+			Reason: "it has no signature, but earlier versions have",
+		},
 		{
 			Version: registry.Version{Major: 2}, State: "available", AgeUnknown: true,
 			Admitted: &registry.Decision{By: "ada", Reason: "CVE-2026-1234\x1b[2J", At: outputDay},
@@ -164,14 +170,14 @@ func TestContents(t *testing.T) {
 	denied.mirrored(protocol.MirroredProvider{
 		Denied: "line 3 of the mirror policy denies registry.opentofu.org/hashicorp/random: We do not use it.\x1b[2J",
 		Versions: []protocol.MirroredVersion{
-			{Version: registry.Version{Major: 2}, State: "refused", SigningKey: "34365D9472D7468F", KeyDenied: true},
+			{Version: registry.Version{Major: 2}, State: "refused", Reason: "signed by key 34365D9472D7468F, not in the mirror policy", SigningKey: "34365D9472D7468F", KeyDenied: true},
 			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
 		},
 	})
 	pulled := listedView{Address: mirrored.Address}
 	pulled.mirrored(protocol.MirroredProvider{
 		Versions: []protocol.MirroredVersion{
-			{Version: registry.Version{Major: 2}, State: "on request", Problem: "the daily budget is used up\x1b[2J"},
+			{Version: registry.Version{Major: 2}, State: "failed", Reason: "the daily budget is used up\x1b[2J"},
 			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
 		},
 		Pull: &protocol.MirroredPull{

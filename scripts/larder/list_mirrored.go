@@ -70,7 +70,7 @@ func listMirrorProvider(ctx context.Context, from *catalog.Catalog, a registry.M
 	if badPolicy != nil {
 		v.warn("versions that are too new are not listed", badPolicy)
 	}
-	found, err := pulledProvider(ctx, from, policy, a)
+	found, err := pulledProvider(ctx, from, policy, a, now)
 	if err != nil {
 		return v, err
 	}
@@ -79,7 +79,7 @@ func listMirrorProvider(ctx context.Context, from *catalog.Catalog, a registry.M
 		switch {
 		case badOrigin != nil:
 			err = badOrigin
-		case !origin.SeenAt.IsZero() || len(origin.Versions)+len(origin.Keys) > 0 || found.Address != "":
+		case !origin.SeenAt.IsZero() || len(origin.Versions)+len(origin.Keys) > 0 || found.HasFindings():
 			v.Versions, err = []registry.MirrorVersion{}, nil
 		}
 	}
@@ -95,17 +95,17 @@ func listMirrorProvider(ctx context.Context, from *catalog.Catalog, a registry.M
 
 // pulledProvider returns what the mirror found when it last checked for a client.
 // It is empty if there is nothing, or if the policy does not let clients make the
-// mirror fetch the provider. An item that cannot be read is only a cache.
+// mirror fetch the provider.
 func pulledProvider(ctx context.Context, from *catalog.Catalog, policy *registry.MirrorPolicy,
-	a registry.MirrorProvider) (registry.PulledProvider, error) {
+	a registry.MirrorProvider, now time.Time) (registry.PulledProvider, error) {
 	if rule, err := admission.RuleOf(policy, a); err != nil || rule.Pull == "" {
 		return registry.PulledProvider{}, nil //nolint:nilerr // documented above
 	}
 	found, err := from.Mirror.Pulled(ctx, a)
-	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
-		return registry.PulledProvider{}, nil
+	if errors.Is(err, registry.ErrCorrupt) {
+		return registry.PulledProvider{}, nil // the origin is damaged too, which is reported
 	}
-	return found, err
+	return found.Forgotten(now), err
 }
 
 func (v *mirrorProviderView) warn(effect string, damage error) {
@@ -129,7 +129,7 @@ func (v *mirrorProviderView) addStates(ctx context.Context, from *catalog.Catalo
 	v.Pull = admission.PullOf(policy, a, stored, v.statuses)
 	found, err := from.Mirror.PulledVersions(ctx, a, admission.VersionsToExplain(v.Pull, v.statuses)...)
 	for i, s := range v.statuses {
-		v.statuses[i].Problem = found[s.Version].Problem
+		v.statuses[i].Explain(policy, a, found[s.Version], now)
 	}
 	v.States = mapped(v.statuses, admission.Status.Document)
 	return err
@@ -249,7 +249,7 @@ func (v mirrorProviderView) keysText(p page) {
 // absent returns the versions that are too new or refused.
 func (v mirrorProviderView) absent() []admission.Status {
 	return slices.DeleteFunc(slices.Clone(v.statuses), func(s admission.Status) bool {
-		return s.State == admission.Available || s.State == admission.OnRequest
+		return s.State == admission.Available || s.State.IsOnRequest()
 	})
 }
 
@@ -296,15 +296,10 @@ func (v mirrorProviderView) absentText(p page, absent []admission.Status) {
 
 // whyAbsent returns the reason for which a version is not mirrored.
 func (v mirrorProviderView) whyAbsent(s admission.Status) string {
-	switch {
-	case s.State == admission.TooNew:
+	if s.State == admission.TooNew {
 		return v.whyTooNew(s)
-	case s.Key.ID == "":
-		return "it has no signature, but earlier versions have"
-	case s.KeyDenied && v.Denied == "":
-		return fmt.Sprintf("signed by key %s, not in the mirror policy", s.Key.ID)
 	}
-	return fmt.Sprintf("signed by key %s, which is not trusted", s.Key.ID)
+	return s.Reason
 }
 
 // whyTooNew returns from when a version can be mirrored, and why.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -84,12 +83,12 @@ func fillPulled(t *testing.T, data *local.Data, many bool) {
 	t.Helper()
 	found := registry.PulledProvider{
 		Address: seenProvider.String(), CheckedAt: outputDay.Add(-time.Hour), RequestedAt: outputDay,
-		Problem: "the origin did not answer in time\x1b[2J", RetryAt: outputDay.Add(time.Minute),
-		Pending: []registry.Version{parsed("0.2.0"), parsed("1.0.0")},
+		Problem: "the origin did not answer in time\x1b[2J", Pending: []registry.Version{parsed("0.2.0"), parsed("1.0.0")},
+		RetryAt: time.Now().Add(time.Hour), // or the item expires
 	}
 	index := protocol.MirrorListing{parsed("0.2.0"), parsed("0.1.0")}
 	if many {
-		found.Problem, found.RetryAt = "", time.Time{}
+		found.Problem = ""
 		for patch := range uint64(12) {
 			index = append(index, registry.Version{Minor: 3, Patch: patch})
 		}
@@ -98,22 +97,17 @@ func fillPulled(t *testing.T, data *local.Data, many bool) {
 	if found.Index, err = protocol.Compress(index); err != nil {
 		t.Fatal(err)
 	}
-	item, err := json.Marshal(found)
+	n := parsed("0.2.0")
+	state, err := data.Catalog.Mirror.State(t.Context(), seenProvider, seenProvider.Hostname, &n, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := sqlite.Open(t.Context(), filepath.Join(data.Dir, "larder.db"))
+	answer := registry.PulledVersion{PolicySetAt: outputDay, Problem: "the daily budget of the mirror is used up"}
+	err = state.Update(t.Context(), func() error {
+		state.Pulled, state.Version = found, state.Version.WithAnswer(answer, time.Now().Add(time.Hour))
+		return nil
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
-	// The item never expires, so that the output is always the same.
-	change := catalog.Change{Key: catalog.Key{Partition: "mirror/pulled", Sort: found.Address}, Data: item}
-	if err := table.Write(t.Context(), change); err != nil {
-		t.Fatal(err)
-	}
-	v := registry.PulledVersion{Version: parsed("0.2.0"), Problem: "the daily budget of the mirror is used up"}
-	if err := data.Catalog.Mirror.SetPulledVersion(t.Context(), seenProvider, v, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -144,9 +138,9 @@ func TestListPulled(t *testing.T) {
 			if test.want != nil {
 				return
 			}
-			want := []string{"0.2.0 on request: the daily budget of the mirror is used up", "0.1.0 on request: "}
+			want := []string{"0.2.0 failed: the daily budget of the mirror is used up", "0.1.0 on request: "}
 			got := mapped(v.States, func(v protocol.MirroredVersion) string {
-				return v.Version.String() + " " + v.State + ": " + v.Problem
+				return v.Version.String() + " " + v.State + ": " + v.Reason
 			})
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -294,17 +288,23 @@ func TestListOriginWithout(t *testing.T) {
 func TestListDamagedOrigin(t *testing.T) {
 	t.Parallel()
 	const week = 7 * 24 * 60 * 60
+	provider := catalog.Key{Partition: "mirror/providers", Sort: seenProvider.String()}
 	for name, test := range map[string]struct {
 		damaged  catalog.Key
+		data     string
 		refused  bool
 		warnings []string
 	}{
 		"origin": {
-			catalog.Key{Partition: seenProvider.Path(), Sort: "origin"}, false,
+			provider, `{"address":"` + provider.Sort + `","origin":"eA=="}`, false,
+			[]string{"versions that are too new or refused are not listed: item "},
+		},
+		"provider": {
+			provider, "{", false,
 			[]string{"versions that are too new or refused are not listed: item "},
 		},
 		"policy": {
-			catalog.Key{Partition: "policy", Sort: "mirror"}, true,
+			catalog.Key{Partition: "policy", Sort: "mirror"}, "{", true,
 			[]string{"versions that are too new are not listed: mirror policy: item "},
 		},
 	} {
@@ -318,7 +318,7 @@ func TestListDamagedOrigin(t *testing.T) {
 			fillOrigin(t, data.Catalog, true)
 			setRule(t, data.Catalog, registry.MirrorRule{MinAge: week})
 			data.Close()
-			items(t, dir, catalog.Change{Key: test.damaged, Revision: revision(t, dir, test.damaged), Data: []byte("{")})
+			items(t, dir, catalog.Change{Key: test.damaged, Revision: revision(t, dir, test.damaged), Data: []byte(test.data)})
 			out, errorOutput, status := runHere(t, "list", "--store", "dir:"+dir, seenProvider.String())
 			if status != 0 {
 				t.Fatalf("exit code %d, want 0\n%s", status, errorOutput)

@@ -25,7 +25,7 @@ func (p page) pulled(pull protocol.MirroredPull, versions []protocol.MirroredVer
 	}
 	var onRequest []registry.Version
 	for _, v := range versions {
-		if v.State == string(admission.OnRequest) {
+		if admission.State(v.State).IsOnRequest() {
 			onRequest = append(onRequest, v.Version)
 		}
 	}
@@ -36,8 +36,11 @@ func (p page) pulled(pull protocol.MirroredPull, versions []protocol.MirroredVer
 		p.println("Requested, but not copied yet: %s", admission.FirstOf(pull.Pending, len(pull.Pending)))
 	}
 	for _, v := range versions {
-		if v.Problem != "" {
-			p.println("%s cannot be fetched: %s", v.Version, printable.Escape(v.Problem))
+		switch v.State {
+		case string(admission.Failed):
+			p.println("%s cannot be fetched: %s", v.Version, printable.Escape(v.Reason))
+		case string(admission.Copying):
+			p.println("%s is being copied.", v.Version)
 		}
 	}
 	if pull.Problem != "" {

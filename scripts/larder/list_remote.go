@@ -11,6 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
@@ -153,7 +154,7 @@ func (v listedView) mirrorText(p page) {
 	p.denied(v.Address, v.Mirror.Denied)
 	rows := versionRows{between: 1}
 	for _, one := range v.Mirror.Versions {
-		if one.State == string(admission.OnRequest) {
+		if admission.State(one.State).IsOnRequest() {
 			continue
 		}
 		state, published := one.State, ""
@@ -181,12 +182,8 @@ func mirroredReason(v protocol.MirroredVersion) string {
 	switch {
 	case v.State == string(admission.TooNew):
 		why = append(why, "from "+formatFrom(v.AvailableAt))
-	case v.State == string(admission.Refused) && v.SigningKey == "":
-		why = append(why, "it has no signature")
-	case v.State == string(admission.Refused) && v.KeyDenied:
-		why = append(why, "the mirror policy does not allow key "+v.SigningKey)
 	case v.State == string(admission.Refused):
-		why = append(why, "key "+v.SigningKey+" is not trusted")
+		why = append(why, printable.Escape(v.Reason))
 	}
 	if v.Admitted != nil {
 		why = append(why, strings.TrimSuffix("admitted by "+v.Admitted.By+": "+v.Admitted.Reason, ": "))

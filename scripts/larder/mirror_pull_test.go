@@ -82,11 +82,14 @@ func waitForCopies(t *testing.T, d *local.Data, version string, addresses ...str
 // age makes the last look at the origin of a provider older.
 func age(t *testing.T, d *local.Data, address string, by time.Duration) {
 	t.Helper()
-	err := d.Catalog.Mirror.UpdatePulled(t.Context(), must(registry.ParseMirrorProvider(address)),
-		func(found *registry.PulledProvider) bool {
-			found.CheckedAt = found.CheckedAt.Add(-by)
-			return true
+	p := must(registry.ParseMirrorProvider(address))
+	state, err := d.Catalog.Mirror.State(t.Context(), p, p.Hostname, nil, time.Now())
+	if err == nil {
+		err = state.Update(t.Context(), func() error {
+			state.Pulled.CheckedAt = state.Pulled.CheckedAt.Add(-by)
+			return nil
 		})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,10 @@ package showcase
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -182,14 +177,9 @@ func (f *filler) origins(ctx context.Context) error {
 	return f.pulled(ctx)
 }
 
-// pulled adds what the mirror found when it checked origins for clients. These
-// items never expire, so that the pages are always the same.
+// pulled adds what the mirror found when it checked origins for clients. The items
+// never expire, because the origins were seen.
 func (f *filler) pulled(ctx context.Context) (err error) {
-	table, err := sqlite.Open(ctx, filepath.Join(f.data.Dir, "larder.db"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, table.Close()) }()
 	var older protocol.MirrorListing
 	for minor := uint64(17); minor > 0; minor-- {
 		older = append(older, registry.Version{Major: 6, Minor: minor})
@@ -210,12 +200,22 @@ func (f *filler) pulled(ctx context.Context) (err error) {
 		if one.Index, err = protocol.Compress(one.index); err != nil {
 			return err
 		}
-		data, err := json.Marshal(one.PulledProvider)
+		p, err := registry.ParseMirrorProvider(one.Address)
 		if err != nil {
 			return err
 		}
-		change := catalog.Change{Key: catalog.Key{Partition: "mirror/pulled", Sort: one.Address}, Data: data}
-		if err := table.Write(ctx, change); err != nil {
+		state, err := f.data.Catalog.Mirror.State(ctx, p, p.Hostname, nil, time.Now())
+		if err != nil {
+			return err
+		}
+		err = state.Update(ctx, func() error {
+			state.Pulled = one.PulledProvider
+			if state.Origin.SeenAt.IsZero() {
+				state.Origin.SeenAt = one.CheckedAt
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -45,10 +46,10 @@ func (e *examination) explainMissing(w waiting, v registry.Version) (why, fix st
 	switch {
 	case i < 0:
 		return "it has no packages", "mirror the version again"
-	case w.onRequest[i].Problem != "":
-		return fmt.Sprintf("it has no packages: the mirror cannot fetch %s, because %s", v, e.quote(w.onRequest[i].Problem)),
+	case w.onRequest[i].State == string(admission.Failed):
+		return fmt.Sprintf("it has no packages: the mirror cannot fetch %s, because %s", v, e.quote(w.onRequest[i].Reason)),
 			e.fixOrigin(v.String())
-	case slices.ContainsFunc(w.pull.Pending, v.Same):
+	case w.onRequest[i].State == string(admission.Copying), slices.ContainsFunc(w.pull.Pending, v.Same):
 		return fmt.Sprintf("it has no packages yet: %s is not mirrored, and its copy is not complete", v),
 			"wait a few minutes, and run this command again; if nothing changes, check the logs of the mirror"
 	}

@@ -22,7 +22,9 @@ func withPull(t testing.TB, description string, pull protocol.MirroredPull, prob
 	}
 	d.Pull = &pull
 	for i, v := range d.Versions {
-		d.Versions[i].Problem = problems[v.Version.String()]
+		if problem := problems[v.Version.String()]; problem != "" {
+			d.Versions[i].State, d.Versions[i].Reason = "failed", problem
+		}
 	}
 	body, err := json.Marshal(d)
 	if err != nil {

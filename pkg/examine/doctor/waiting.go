@@ -55,7 +55,7 @@ func (e *examination) waiting(ctx context.Context, base *url.URL) (w waiting) {
 	}
 	w.request, w.host, w.denied, w.pull = a.request, base.Host, e.quote(d.Denied), d.Pull
 	for _, v := range d.Versions {
-		if v.State == string(admission.OnRequest) && w.pull != nil {
+		if admission.State(v.State).IsOnRequest() && w.pull != nil {
 			w.onRequest = append(w.onRequest, v)
 		}
 		// A step has the key in a command, so nothing but a key is accepted.

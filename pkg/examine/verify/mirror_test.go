@@ -137,6 +137,14 @@ func TestMirrorCorruptions(t *testing.T) {
 	gone := func(partition, sort string) func(*testing.T, data) {
 		return func(t *testing.T, d data) { d.item(t, partition, sort, nil) }
 	}
+	origin := func(p registry.MirrorProvider, change func([]byte) []byte) func(*testing.T, data) {
+		return func(t *testing.T, d data) { d.item(t, "mirror/providers", p.String(), change) }
+	}
+	// damaged is the item of a provider of which only the data about the origin cannot
+	// be read.
+	damaged := func(p registry.MirrorProvider) func([]byte) []byte {
+		return with([]byte(`{"address":"` + p.String() + `","origin":"eA=="}`))
+	}
 	edited := func(edit func(*registry.MirrorOrigin)) func(*testing.T, data) {
 		return func(t *testing.T, d data) { d.editOrigin(t, unmirrored, edit) }
 	}
@@ -148,13 +156,15 @@ func TestMirrorCorruptions(t *testing.T) {
 		want    string
 	}{
 		"policy":                               {item("policy", "mirror", "{"), "record policy/mirror"},
-		"origin":                               {item(here, "origin", "x"), "record " + here},
-		"origin of nothing":                    {item(other, "origin", "x"), "record " + other},
+		"origin":                               {origin(mirrored, damaged(mirrored)), "record " + here},
+		"origin of nothing":                    {origin(unmirrored, damaged(unmirrored)), "record " + other},
+		"provider":                             {origin(mirrored, with([]byte("x"))), "record " + here},
+		"provider of nothing":                  {origin(unmirrored, with([]byte("x"))), "record " + other},
 		"entry of the policy":                  {without("set-policy", "policy/mirror", ""), "audit-missing policy/mirror"},
 		"entry of an admission":                {without("admit", here, "9.0.0"), "audit-missing " + here},
 		"policy that is gone":                  {gone("policy", "mirror"), "record policy/mirror"},
-		"origin that is gone":                  {gone(here, "origin"), "record " + here},
-		"origin of nothing, gone":              {gone(other, "origin"), "record " + other},
+		"origin that is gone":                  {origin(mirrored, nil), "record " + here},
+		"origin of nothing, gone":              {origin(unmirrored, nil), "record " + other},
 		"admission that is gone":               {edited(func(o *registry.MirrorOrigin) { o.Versions = nil }), "record " + other},
 		"key that is gone":                     {edited(func(o *registry.MirrorOrigin) { o.Keys = o.Keys[:0] }), "record " + other},
 		"rules that are not those of the text": {policy(func(p *registry.MirrorPolicy) { p.Rules[0].Line = 2 }), "record policy/mirror"},
@@ -201,7 +211,7 @@ func TestMirrorDecidedAgain(t *testing.T) {
 	if err := d.decide(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d.item(t, mirrored.Path(), "origin", nil)
+	d.item(t, "mirror/providers", mirrored.String(), nil)
 	d.editOrigin(t, mirrored, func(o *registry.MirrorOrigin) {
 		o.Trust(originKey("51852D87348FFC4C"))
 		o.Trust(registry.OriginKey{ID: "0C0AF313E5FD9F80", Fingerprint: fingerprint})
@@ -233,7 +243,7 @@ func TestMirrorFirstKeyGone(t *testing.T) {
 	if diff := cmp.Diff([]string{}, summary(d.verified(t))); diff != "" {
 		t.Errorf("before (-want +got):\n%s", diff)
 	}
-	d.item(t, unmirrored.Path(), "origin", nil)
+	d.item(t, "mirror/providers", unmirrored.String(), nil)
 	if diff := cmp.Diff([]string{"record " + unmirrored.Path()}, summary(d.verified(t))); diff != "" {
 		t.Errorf("without the key (-want +got):\n%s", diff)
 	}

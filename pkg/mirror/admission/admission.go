@@ -126,7 +126,24 @@ const (
 	// OnRequest means that the mirror fetches the version when a client requests
 	// it.
 	OnRequest State = "on request"
+	// Copying means that the mirror fetches the version now.
+	Copying State = "copying"
+	// Failed means that the mirror could not fetch the version when a client
+	// requested it a short time ago.
+	Failed State = "failed"
+	// Denied means that the policy or another version excludes it. Such a version has
+	// no status.
+	Denied State = "denied"
+	// Withdrawn means that an operator has withdrawn the version. It has no status.
+	Withdrawn State = "withdrawn"
+	// Absent means that nobody has requested the version, or that clients cannot. It
+	// has no status.
+	Absent State = "absent"
 )
+
+// IsOnRequest reports whether clients can make the mirror fetch a version, whatever
+// came of earlier requests.
+func (s State) IsOnRequest() bool { return s == OnRequest || s == Copying || s == Failed }
 
 // Status describes a version for people and programs.
 type Status struct {
@@ -142,17 +159,30 @@ type Status struct {
 	// KeyDenied means that the policy does not allow the key of a refused version
 	// either. So it does not help to trust the key.
 	KeyDenied bool
-	// Problem is why the mirror could not fetch a version on request when a client
-	// last requested it. [StatusesOf] leaves it empty.
-	Problem string
+	// Reason is why the version has its state. It is empty if it is available or on
+	// request.
+	Reason string
+}
+
+// Explain adds to the status of a version on request what the mirror found out when a
+// client requested it.
+func (s *Status) Explain(policy *registry.MirrorPolicy, p registry.MirrorProvider, found registry.PulledVersion,
+	now time.Time) {
+	if !s.State.IsOnRequest() {
+		return
+	}
+	d := RulesOf(policy, p).Decide(Known{Version: s.Version, Seen: &s.SeenVersion, IsListed: true, Found: found}, now)
+	if !d.State.IsOnRequest() {
+		return
+	}
+	s.State, s.Reason = d.State, d.Reason
 }
 
 // Document describes a status for programs.
 func (s Status) Document() protocol.MirroredVersion {
 	return protocol.MirroredVersion{
-		Version: s.Version, State: string(s.State), AvailableAt: s.AvailableAt, PublishedAt: s.PublishedAt,
+		Version: s.Version, State: string(s.State), Reason: s.Reason, AvailableAt: s.AvailableAt, PublishedAt: s.PublishedAt,
 		SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted, SigningKey: s.Key.ID, KeyDenied: s.KeyDenied,
-		Problem: s.Problem,
 	}
 }
 
@@ -175,45 +205,55 @@ type Stored struct {
 // names now. Versions that differ only in build metadata have one status, because
 // only one of them can be mirrored.
 func StatusesOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Stored, now time.Time) []Status {
-	rule, denied := RuleOf(policy, p)
+	rules := RulesOf(policy, p)
 	o := stored.Origin
-	seen := make(map[registry.Version]registry.SeenVersion, len(o.Versions))
-	for _, v := range o.Versions {
-		seen[v.Version] = v
+	seen := make(map[registry.Version]*registry.SeenVersion, len(o.Versions))
+	for i, v := range o.Versions {
+		seen[v.Version] = &o.Versions[i]
+	}
+	refused := make(map[registry.Version]*registry.RefusedVersion, len(o.Refused))
+	for i, r := range o.Refused {
+		if refused[r.Version] == nil {
+			refused[r.Version] = &o.Refused[i]
+		}
 	}
 	all := make([]Status, 0, len(stored.Listed))
 	added := make(map[registry.Version]bool, len(stored.Listed)+len(stored.Excluded))
 	for _, n := range stored.Excluded {
 		added[n.Comparable()] = true
 	}
-	add := func(n registry.Version, s Status) {
-		s.SeenVersion = registry.SeenVersion{Version: n}
-		if v, ok := seen[n]; ok {
-			s.SeenVersion = v
+	add := func(k Known, wanted func(State) bool) {
+		if added[k.Version.Comparable()] {
+			return
 		}
-		s.AgeUnknown = denied == nil && rule.MinAge > 0 && s.PublishedAt.IsZero()
-		all, added[n.Comparable()] = append(all, s), true
+		k.Seen, k.Refused = seen[k.Version], refused[k.Version]
+		d := rules.Decide(k, now)
+		if !wanted(d.State) {
+			return
+		}
+		s := Status{SeenVersion: registry.SeenVersion{Version: k.Version}, State: d.State, Reason: d.Reason, Key: d.Key,
+			KeyDenied: d.KeyDenied}
+		if k.Seen != nil {
+			s.SeenVersion = *k.Seen
+		}
+		if d.State == TooNew {
+			s.AvailableAt = d.Until
+		}
+		s.AgeUnknown = rules.Denied == nil && rules.Rule.MinAge > 0 && s.PublishedAt.IsZero()
+		all, added[k.Version.Comparable()] = append(all, s), true
 	}
+	is := func(want State) func(State) bool { return func(s State) bool { return s == want } }
 	for _, n := range stored.Listed {
-		add(n, Status{State: Available})
+		add(Known{Version: n, IsMirrored: true, IsComplete: true}, is(Available))
 	}
 	for _, r := range o.Refused {
-		named, err := CheckKey(rule, r.Key)
-		if !added[r.Version.Comparable()] && !named {
-			add(r.Version, Status{State: Refused, Key: r.Key, KeyDenied: denied != nil || err != nil})
-		}
+		add(Known{Version: r.Version}, is(Refused))
 	}
 	for _, v := range o.Versions {
-		if a := AvailabilityOf(rule, v, true, now); denied == nil && !added[v.Version.Comparable()] && !a.Ready(now) {
-			add(v.Version, Status{State: TooNew, AvailableAt: a.At})
-		}
+		add(Known{Version: v.Version}, is(TooNew))
 	}
-	if denied == nil {
-		for _, n := range onRequest(rule, stored.Pulled) {
-			if !added[n.Comparable()] {
-				add(n, Status{State: OnRequest})
-			}
-		}
+	for _, n := range onRequest(rules.Rule, stored.Pulled) {
+		add(Known{Version: n, IsListed: true}, State.IsOnRequest)
 	}
 	slices.SortFunc(all, func(a, b Status) int { return registry.CompareVersions(b.Version, a.Version) })
 	return all

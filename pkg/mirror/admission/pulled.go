@@ -41,7 +41,7 @@ func PullOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Sto
 		pull.Upstream = u.Host
 	}
 	for _, s := range statuses {
-		if s.State == OnRequest {
+		if s.State.IsOnRequest() {
 			pull.OnRequest++
 		}
 	}
@@ -78,7 +78,7 @@ func VersionsToExplain(pull *protocol.MirroredPull, statuses []Status) (versions
 	}
 	newest := 0
 	for _, s := range statuses {
-		if s.State != OnRequest {
+		if !s.State.IsOnRequest() {
 			continue
 		}
 		if newest++; newest <= MaxShown || slices.ContainsFunc(pull.Pending, s.Version.Same) {

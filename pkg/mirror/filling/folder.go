@@ -127,7 +127,7 @@ func (d *decider) checkSeen() error {
 		return nil
 	}
 	return registry.WithHint(fmt.Errorf("%w clock: this machine's clock shows %s, but the mirror saw the provider at %s, "+
-		"so the ages of versions would be wrong", registry.ErrInvalid, showTime(d.now), showTime(latest)),
+		"so the ages of versions would be wrong", registry.ErrInvalid, admission.ShowTime(d.now), admission.ShowTime(latest)),
 		"Set the clock of this machine.")
 }
 
@@ -151,14 +151,14 @@ func (d *decider) checkImport(v registry.Version, stored bool) error {
 		return nil
 	}
 	err = d.ready(v)
-	early, ok := errors.AsType[tooNew](err)
+	early, ok := errors.AsType[admission.TooNewError](err)
 	if _, seen := d.seen[v]; ok && !seen {
 		return registry.WithHint(fmt.Errorf("%w: the mirror never saw the version at its origin, so its age is unknown "+
-			"(minimum age %s)", registry.ErrNotAdmitted, showAge(d.rule.MinAge)),
+			"(minimum age %s)", registry.ErrNotAdmitted, admission.ShowAge(d.rule.MinAge)),
 			"Overrule the policy with `--overrule REASON`.")
 	}
 	if ok {
-		return d.notAdmitted([]tooNew{early})
+		return d.notAdmitted([]admission.TooNewError{early})
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
@@ -69,15 +70,21 @@ func (i *inside) pull(t *testing.T, s *store, c *client.Client, networks ...stri
 	policy := &registry.MirrorPolicy{Rules: []registry.MirrorRule{rule}}
 	m := s.mirror(nil)
 	m.Client = c
-	p := filling.Pull{Mirror: m, MaxBytes: 1 << 20}
-	v := registry.Version{Major: 1}
-	if _, err := p.List(t.Context(), policy, inventory); err != nil {
+	p := pulled{store: s, policy: policy, pull: filling.Pull{Mirror: m, MaxBytes: 1 << 20}, now: time.Now()}
+	if _, err := p.look(t); err != nil {
 		return fmt.Errorf("look: %w", err)
 	}
-	if _, err := p.Offer(t.Context(), policy, inventory, v); err != nil {
+	v := registry.Version{Major: 1}
+	if err := p.run(t, &v, func(from filling.Pull) error {
+		_, err := from.Offer(t.Context(), policy, inventory, v)
+		return err
+	}); err != nil {
 		return fmt.Errorf("offer: %w", err)
 	}
-	if _, err := p.Copy(t.Context(), policy, inventory, v); err != nil {
+	if err := p.run(t, &v, func(from filling.Pull) error {
+		_, err := from.Copy(t.Context(), policy, inventory, v)
+		return err
+	}); err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
 	return nil

@@ -65,9 +65,10 @@ type Wanted struct {
 	// pulling means that a reader makes the mirror fetch the version. Platforms
 	// that it lacks are then left out.
 	pulling bool
-	// offered are the platforms of the version exact that the mirror has just
-	// offered to a reader. It is empty if it has not.
-	offered []registry.Platform
+	// copying means that the version is copied now.
+	copying bool
+	// answer is what [Pull.Offer] has found out a short time ago. It can be nil.
+	answer *registry.PulledVersion
 }
 
 // maxPackage is the maximum size of a package in bytes, which is S3's limit for
@@ -135,13 +136,19 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 	if err != nil {
 		return nil, asOriginError(err)
 	}
-	offered, err := d.list(ctx, origin, w)
+	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
 	if err != nil {
+		return nil, originError{err}
+	}
+	if err := d.see(ctx, offered, date); err != nil {
 		return nil, err
 	}
 	records, err := m.records(ctx, w.Address)
 	if err != nil {
 		return nil, err
+	}
+	for _, r := range records {
+		d.mirrored = append(d.mirrored, r.Version)
 	}
 	chosen, err := d.choose(ctx, origin, w, offered, records)
 	if err != nil {
@@ -158,12 +165,10 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 			records = append(slices.DeleteFunc(records, func(r registry.MirrorVersion) bool {
 				return r.Version == v.Version
 			}), *stored)
-		}
-		if err != nil && !w.pulling { // otherwise there is only one version
-			err = fmt.Errorf("%s: %w", v.Version, err)
+			d.mirrored = append(d.mirrored, v.Version)
 		}
 		if err != nil {
-			failed = append(failed, err)
+			failed = append(failed, fmt.Errorf("%s: %w", v.Version, err))
 			continue
 		}
 		if last && !w.All && chosen.usable {
@@ -174,19 +179,6 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 	return results, errors.Join(failed...)
 }
 
-// list requests the versions of a provider from its origin, and records them. If
-// the version has just been offered to a client, that was done then.
-func (d *decider) list(ctx context.Context, origin *client.Service, w Wanted) ([]client.ProviderVersion, error) {
-	if w.exact != nil && len(w.offered) > 0 {
-		return []client.ProviderVersion{{Version: *w.exact, Platforms: w.offered}}, d.load(ctx)
-	}
-	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
-	if err != nil {
-		return nil, originError{err}
-	}
-	return offered, d.see(ctx, offered, date)
-}
-
 // choice is what to mirror of the versions that match.
 type choice struct {
 	selected []client.ProviderVersion
@@ -194,7 +186,7 @@ type choice struct {
 	usable bool
 	// waiting are versions that are too new. If one version is requested, they
 	// are newer than it.
-	waiting []tooNew
+	waiting []admission.TooNewError
 	// failed are errors about single versions.
 	failed []error
 }
@@ -208,12 +200,12 @@ func (c choice) skipped(w Wanted) []Result {
 	if !w.All {
 		notes := waitingNotes(c.waiting)
 		notes[0] = "it was skipped: " + notes[0]
-		return []Result{{Address: w.Address, Version: c.waiting[0].version, Notes: notes}}
+		return []Result{{Address: w.Address, Version: c.waiting[0].Version, Notes: notes}}
 	}
 	var results []Result
 	for _, v := range c.waiting {
 		results = append(results, Result{
-			Address: w.Address, Version: v.version, Notes: []string{"it was skipped: " + v.Error()},
+			Address: w.Address, Version: v.Version, Notes: []string{"it was skipped: " + v.Error()},
 		})
 	}
 	return results
@@ -339,7 +331,7 @@ func (w Wanted) match(offered []client.ProviderVersion,
 // choose selects among the versions that match, as clients do. If the newest is
 // withdrawn or too new, it continues with older ones, down to one that is
 // neither. ready returns nil if a version that is not mirrored may be mirrored
-// now, and a [tooNew] error if it may be later.
+// now, and an [admission.TooNewError] if it may be later.
 func (w Wanted) choose(met []client.ProviderVersion, records []registry.MirrorVersion,
 	ready func(client.ProviderVersion) error) (chosen choice, err error) {
 	same := make(map[registry.Version][]registry.MirrorVersion, len(records)) // without build metadata
@@ -354,7 +346,7 @@ func (w Wanted) choose(met []client.ProviderVersion, records []registry.MirrorVe
 			}
 		} else {
 			err := ready(v)
-			if early, ok := errors.AsType[tooNew](err); ok {
+			if early, ok := errors.AsType[admission.TooNewError](err); ok {
 				chosen.waiting = append(chosen.waiting, early)
 				continue
 			} else if err != nil && w.All {
@@ -543,7 +535,7 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	var written *registry.MirrorVersion
 	if len(confirmed) > 0 {
 		record := registry.MirrorVersion{Version: v.Version, Packages: confirmed}
-		if record, _, err = m.Catalog.Mirror.Add(ctx, w.Address, record, m.Publisher.By.String()); err != nil {
+		if record, _, err = m.store(ctx, w.Address, record); err != nil {
 			return Result{}, nil, err
 		}
 		written = &record
@@ -559,9 +551,20 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	return result, written, nil
 }
 
-// describe requests the descriptions of the packages for some platforms. If a
-// reader makes the mirror fetch the version, it leaves out platforms that the
-// origin lacks.
+// store stores a record, and returns the new one.
+func (m *Mirror) store(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (
+	stored registry.MirrorVersion, changed bool, err error,
+) {
+	by := m.Publisher.By.String()
+	if m.publish != nil {
+		return m.publish(ctx, record, by)
+	}
+	return m.Catalog.Mirror.Add(ctx, p, record, by)
+}
+
+// describe requests the descriptions of the packages for some platforms, unless they
+// are known. If a reader makes the mirror fetch the version, it leaves out platforms
+// that the origin lacks.
 func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted, v registry.Version,
 	platforms []registry.Platform) ([]offer, error) {
 	_, end := m.transfer(fmt.Sprintf("looking up %s %s for %s",
@@ -573,6 +576,15 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 	for i, platform := range platforms {
 		again := func(ctx context.Context) (client.ProviderPackage, error) {
 			return origin.ProviderPackage(ctx, w.Address.Provider, v, platform)
+		}
+		if known := w.known(platform); known.URL != "" {
+			offers[i] = offer{
+				platform: platform, stored: w.Address.Filename(v, platform), at: known.At, again: again,
+				ProviderPackage: client.ProviderPackage{
+					Filename: known.Filename, SHA256: known.SHA256, DownloadURL: known.URL, Keys: w.answer.Keys,
+				},
+			}
+			continue
 		}
 		group.Go(func() error {
 			found, err := again(ctx)
@@ -591,6 +603,19 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 	}
 	err := group.Wait()
 	return slices.DeleteFunc(offers, func(o offer) bool { return o.stored == "" }), err
+}
+
+// known returns the package for a platform that [Pull.Offer] has found, or an empty
+// one.
+func (w Wanted) known(p registry.Platform) (found registry.PulledArchive) {
+	if w.answer != nil {
+		for _, a := range w.answer.Archives {
+			if a.Platform == p {
+				found = a
+			}
+		}
+	}
+	return found
 }
 
 // compare returns the missing packages, and the stored ones that got a signing
@@ -656,32 +681,24 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 	stored registry.MirrorVersion, records []registry.MirrorVersion) (
 	signer signing.Signer, signed signature, err error,
 ) {
-	// Prefer an offer with keys.
-	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
 	m.step("verifying the signature of %s", w.Address)
-	var sums, detached bytes.Buffer
-	var failed [2]error
-	var both sync.WaitGroup // a client can be waiting
-	both.Go(func() { failed[0] = m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil) })
-	if len(first.Keys) > 0 {
-		both.Go(func() { failed[1] = m.Client.Download(ctx, first.SignatureURL, &detached, signing.MaxSignature, nil) })
+	if err := m.fetchSums(ctx, w, offers, &signed); err != nil {
+		return signer, signed, err
 	}
-	both.Wait()
-	if failed[0] != nil {
-		return signer, signed, originError{fmt.Errorf("SHA256SUMS: %w", failed[0])}
-	}
-	if failed[1] != nil {
-		return signer, signed, originError{fmt.Errorf("signature of SHA256SUMS: %w", failed[1])}
-	}
-	if len(first.Keys) > 0 {
-		all, err := signing.VerifyOriginAll(first.Keys, sums.Bytes(), detached.Bytes(), d.now)
-		if err != nil {
+	var all []signing.Signer
+	if len(signed.armored) > 0 {
+		if all, err = signing.VerifyOriginAll(signed.armored, signed.sums, signed.detached, d.now); err != nil {
 			return signer, signed, err
 		}
-		signer = d.prefer(all, signers(records))
 	}
-	signed = signature{key: d.keyOf(signer), signers: signers(records)}
-	signed.newest = !slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return v.LessThan(r.Version) })
+	if signed.signers, err = d.signers(ctx, all, records); err != nil {
+		return signer, signed, err
+	}
+	if len(all) > 0 {
+		signer = d.prefer(all, signed.signers)
+	}
+	signed.key = d.keyOf(signer)
+	signed.newest = !slices.ContainsFunc(d.mirrored, v.LessThan)
 	if adds(offers, stored, signer.ID) {
 		err = d.checkSignature(ctx, v, &signed)
 	} else {
@@ -690,14 +707,14 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 	if err != nil {
 		return signer, signed, err
 	}
-	if len(first.Keys) == 0 && !w.AllowUnsigned && signed.untrusted == nil {
+	if len(signed.armored) == 0 && !w.AllowUnsigned && signed.untrusted == nil {
 		return signer, signed, registry.WithHint(
 			fmt.Errorf("%w release: %s lists no signing keys for it, so it cannot be verified", registry.ErrInvalid,
 				w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
 	}
 	for _, o := range offers {
 		name := strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`)
-		if !listed(sums.Bytes(), o.Filename, o.SHA256) {
+		if !listed(signed.sums, o.Filename, o.SHA256) {
 			return signer, signed, fmt.Errorf("%w release: its SHA256SUMS does not contain %s with sha256:%s",
 				registry.ErrInvalid, name, o.SHA256)
 		}
@@ -713,6 +730,32 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 		}
 	}
 	return signer, signed, nil
+}
+
+// fetchSums downloads SHA256SUMS and its signature, unless they are known.
+func (m *Mirror) fetchSums(ctx context.Context, w Wanted, offers []offer, signed *signature) error {
+	if w.answer != nil {
+		signed.sums, signed.detached, signed.armored = w.answer.Sums, w.answer.Signature, w.answer.Keys
+		return nil
+	}
+	// Prefer an offer with keys.
+	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
+	var sums, detached bytes.Buffer
+	var failed [2]error
+	var both sync.WaitGroup // a client can be waiting
+	both.Go(func() { failed[0] = m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil) })
+	if len(first.Keys) > 0 {
+		both.Go(func() { failed[1] = m.Client.Download(ctx, first.SignatureURL, &detached, signing.MaxSignature, nil) })
+	}
+	both.Wait()
+	if failed[0] != nil {
+		return originError{fmt.Errorf("SHA256SUMS: %w", failed[0])}
+	}
+	if failed[1] != nil {
+		return originError{fmt.Errorf("signature of SHA256SUMS: %w", failed[1])}
+	}
+	signed.sums, signed.detached, signed.armored = sums.Bytes(), detached.Bytes(), first.Keys
+	return nil
 }
 
 // adds reports whether packages are not mirrored with this content, or get a
@@ -794,19 +837,21 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		return stored, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var spent int64          // bytes
-	var fetched atomic.Int64 // bytes
+	var spent, fetched atomic.Int64 // bytes
 	if m.spend != nil {
-		if err := m.spend(ctx, len(offers), 0); err != nil {
-			return stored, nil, err
-		}
 		defer func() {
-			if err != nil {
-				unstored := fetched.Load() - spent
-				if spent > 0 && !isRefusal(err) {
-					unstored = -spent // the copy may succeed later
+			if err == nil {
+				return
+			}
+			packages, unstored := 0, fetched.Load()
+			if size := spent.Load(); size > 0 {
+				packages, unstored = -len(offers), -size // the copy may succeed later
+				if isRefusal(err) {
+					unstored = fetched.Load() - size
 				}
-				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), -len(offers), unstored))
+			}
+			if packages != 0 || unstored != 0 {
+				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), packages, unstored))
 			}
 		}()
 	}
@@ -842,15 +887,19 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		}
 	}
 	if m.spend != nil {
-		if err := m.spend(ctx, 0, size); err != nil {
+		if err := m.spend(ctx, len(offers), size); err != nil {
 			return stored, nil, err
 		}
-		spent = size
+		spent.Store(size)
 	}
 	if note, err = d.settle(ctx, v, signed, true); err != nil {
 		return stored, nil, err
 	}
-	stored, _, err = m.Publisher.Mirror(ctx, w.Address, v, packages)
+	record, err := m.Publisher.StoreMirrored(ctx, w.Address, v, packages)
+	if err != nil {
+		return stored, nil, err
+	}
+	stored, _, err = m.store(ctx, w.Address, record)
 	return stored, note, err
 }
 

@@ -45,12 +45,9 @@ func TestOutdate(t *testing.T) {
 		}},
 	} {
 		pulls, now := s.mirror(nil).Catalog.Mirror, time.Now()
-		if err := pulls.UpdatePulled(t.Context(), inventory, func(found *registry.PulledProvider) bool {
+		s.setPulled(t, func(found *registry.PulledProvider) {
 			found.RequestedAt, found.CheckedAt, found.PolicySetAt, found.Index = now, now, now, []byte("{}")
-			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		if err := test.run(t); err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}

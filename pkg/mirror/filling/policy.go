@@ -33,6 +33,10 @@ type decider struct {
 	// runs would store.
 	origin registry.MirrorOrigin
 	seen   map[registry.Version]registry.SeenVersion
+	// mirrored are the mirrored versions.
+	mirrored []registry.Version
+	// found gets the changes of the record, if the caller of a [Pull] stores them.
+	found *findings
 	// admitting is the reason for which an operator admits the version admitted.
 	// It is empty if that is not the purpose of the run.
 	admitting string
@@ -194,6 +198,9 @@ func (d *decider) checkSize(v registry.Version, size int64) error {
 
 // load reads the record of the origin.
 func (d *decider) load(ctx context.Context) error {
+	if d.found != nil {
+		return nil // it was read before
+	}
 	o, err := d.m.Catalog.Mirror.Origin(ctx, d.address)
 	if err == nil {
 		d.set(o)
@@ -209,17 +216,20 @@ func (d *decider) set(o registry.MirrorOrigin) {
 	}
 }
 
-// update changes the record of the origin. A dry run changes only the copy in
-// memory.
+// update changes the record of the origin. A dry run and a [Pull] change only the
+// copy in memory.
 func (d *decider) update(ctx context.Context,
 	edit func(o *registry.MirrorOrigin) (changed bool, entry *registry.AuditEntry, err error)) error {
-	if d.m.DryRun {
+	if d.m.DryRun || d.found != nil {
 		o := d.origin
 		o.Versions = slices.Clone(o.Versions)
 		if _, _, err := edit(&o); err != nil {
 			return err
 		}
 		d.set(o)
+		if d.found != nil {
+			d.found.edits = append(d.found.edits, edit)
+		}
 		return nil
 	}
 	o, err := d.m.Catalog.Mirror.UpdateOrigin(ctx, d.address, edit)
@@ -251,8 +261,8 @@ func (d *decider) see(ctx context.Context, offered []client.ProviderVersion, dat
 			"Change the policy")
 	default:
 		return registry.WithHint(fmt.Errorf("%w clock: this machine's clock shows %s, and that of %s shows %s, "+
-			"so the ages of versions would be wrong", registry.ErrInvalid, showTime(d.now), d.address.Hostname,
-			showTime(date)), "Set the clock of this machine.")
+			"so the ages of versions would be wrong", registry.ErrInvalid, admission.ShowTime(d.now), d.address.Hostname,
+			admission.ShowTime(date)), "Set the clock of this machine.")
 	}
 	published := make(map[registry.Version]time.Time, len(offered))
 	for _, v := range offered {
@@ -334,7 +344,7 @@ func (d *decider) available(v registry.Version) admission.Availability {
 	return admission.AvailabilityOf(d.rule, known, ok, d.now)
 }
 
-// ready returns nil if a version may be mirrored now, or a [tooNew] error. If an
+// ready returns nil if a version may be mirrored now, or an [admission.TooNewError]. If an
 // operator admits the version, settle records that.
 func (d *decider) ready(v registry.Version) error {
 	failed := d.failed[v]
@@ -356,7 +366,7 @@ func (d *decider) ready(v registry.Version) error {
 		d.early = true
 		return nil
 	}
-	return d.object(v, tooNew{version: v, until: a.At, minAge: d.rule.MinAge, unknown: a.AgeUnknown})
+	return d.object(v, admission.TooNewError{Version: v, Until: a.At, MinAge: d.rule.MinAge, Unknown: a.AgeUnknown})
 }
 
 func (d *decider) admit(o *registry.MirrorOrigin, v registry.Version) *registry.AuditEntry {
@@ -374,53 +384,20 @@ func (d *decider) entry(action registry.AuditAction, detail string) *registry.Au
 	return &registry.AuditEntry{By: d.m.Publisher.By.String(), Action: action, Detail: detail}
 }
 
-// tooNew is the error for a version that may not be mirrored yet.
-type tooNew struct {
-	version registry.Version
-	until   time.Time
-	minAge  int64 // in seconds
-	unknown bool  // the origin gave no publication time
-}
-
-func (e tooNew) Error() string {
-	unknown := ""
-	if e.unknown {
-		unknown = ", publication time unknown"
-	}
-	return fmt.Sprintf("%s is too new until %s (minimum age %s%s)", e.version, showTime(e.until), showAge(e.minAge),
-		unknown)
-}
-
-func (e tooNew) Unwrap() error { return registry.ErrNotAdmitted }
-
-// showTime returns a time to the minute. It rounds up, so that a version is
-// available at that time.
-func showTime(at time.Time) string {
-	return at.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute).Format("2006-01-02 15:04 MST")
-}
-
-func showAge(seconds int64) string {
-	const hour, day = 60 * 60, 24 * 60 * 60
-	if seconds%day == 0 {
-		return english.Plural(int(seconds/day), "day", "")
-	}
-	return english.Plural(int(seconds/hour), "hour", "")
-}
-
-func (d *decider) notAdmitted(waiting []tooNew) error {
-	first := slices.MinFunc(waiting, func(a, b tooNew) int { return a.until.Compare(b.until) })
+func (d *decider) notAdmitted(waiting []admission.TooNewError) error {
+	first := slices.MinFunc(waiting, func(a, b admission.TooNewError) int { return a.Until.Compare(b.Until) })
 	more := ""
 	if first != waiting[0] {
 		more = fmt.Sprintf(", and %s", waiting[0])
 	}
 	return registry.WithHint(fmt.Errorf("%w: %w%s", registry.ErrNotAdmitted, first, more),
-		"Wait, or run `larder mirror admit %s %s --reason WHY`.", d.address, first.version)
+		"Wait, or run `larder mirror admit %s %s --reason WHY`.", d.address, first.Version)
 }
 
 // maxWaiting is the maximum number of notes about versions that are too new.
 const maxWaiting = 3
 
-func waitingNotes(waiting []tooNew) []string {
+func waitingNotes(waiting []admission.TooNewError) []string {
 	var notes []string
 	for _, v := range waiting[:min(len(waiting), maxWaiting)] {
 		notes = append(notes, v.Error())

@@ -9,15 +9,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Pull describes how readers make the mirror fetch providers. Its methods are
+// Pull describes how readers make the mirror fetch a provider. Its methods are
 // like those of [Mirror], with the platforms and the upstream of the policy. They
 // never accept an unsigned version.
+//
+// They read nothing of the catalog but State, and store nothing in it. Only Copy does,
+// at its end. The caller stores what they found out with [Pull.Settle].
 type Pull struct {
 	Mirror *Mirror
 	// Clients returns a client that connects only to public addresses and to those
@@ -28,12 +32,48 @@ type Pull struct {
 	// MaxBytes is the maximum size of the packages of one version together. They
 	// are in the temporary folder at the same time.
 	MaxBytes int64
-	// Spend is called with the number of packages before they are downloaded, and
-	// with the number of their bytes before they are stored. Its error stops that.
-	// If nothing is stored, it is called with the negative number of packages. The
-	// number of bytes is then that of the downloads, unless all were valid and this
-	// registry failed to store them.
+	// Spend is called with the number of packages and of their bytes before they are
+	// stored. Its error stops that. If nothing is stored afterwards, both are taken
+	// back, unless the packages were refused. Without packages, the bytes were
+	// downloaded for nothing.
 	Spend func(ctx context.Context, packages int, bytes int64) error
+	// State has the stored data about the provider, and about the version if there is
+	// one.
+	State *catalog.MirrorState
+	// Publish stores the record of a copy, and what [Pull.Settle] does.
+	Publish func(ctx context.Context, record registry.MirrorVersion, by string) (
+		stored registry.MirrorVersion, changed bool, err error)
+
+	found *findings
+}
+
+// findings are changes of the data about an origin that a run has found necessary,
+// in their order.
+type findings struct {
+	edits []editOrigin
+}
+
+type editOrigin = func(*registry.MirrorOrigin) (changed bool, entry *registry.AuditEntry, err error)
+
+// Settle makes the changes of the data about the origin that were found necessary, in
+// an edit of p.State. It returns [registry.ErrNotAdmitted] if the key of a version is
+// not trusted any more.
+func (p Pull) Settle() error {
+	if p.found == nil {
+		return nil
+	}
+	for _, edit := range p.found.edits {
+		if err := p.State.EditOrigin(edit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// With returns p for a run with the stored data about a provider.
+func (p Pull) With(s *catalog.MirrorState) Pull {
+	p.State, p.found = s, new(findings)
+	return p
 }
 
 // Services finds the URL of the provider registry protocol of a host. discover
@@ -74,68 +114,84 @@ const maxOffers = 40
 // requests at once, if the listing of the origin has none.
 const maxLearned = 20
 
-// List requests the versions of a provider at its origin, and records those that
-// are new. It returns the versions that clients can get from the mirror, the
-// newest first: the mirrored ones, and those that may be mirrored now. There may
-// be none. If the origin is the cause of an error, that is [ErrOrigin].
+// Listing is what clients can get of a provider.
+type Listing struct {
+	// Versions are the mirrored ones, and those that may be mirrored now, the newest
+	// first. There may be none.
+	Versions []registry.Version
+	// Platforms are those of the versions that the origin has.
+	Platforms registry.OfferedPlatforms
+}
+
+// List requests the versions of a provider at its origin. If the origin is the cause
+// of an error, that is [ErrOrigin].
 func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
-	[]registry.Version, error,
+	Listing, error,
 ) {
 	m, d, w, err := p.prepare(policy, address)
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
 	origin, err := m.origin(ctx, w)
 	if err != nil {
-		return nil, asOriginError(err)
+		return Listing{}, asOriginError(err)
 	}
 	offered, date, failed := origin.ProviderVersions(ctx, address.Provider)
-	if failed != nil && !errors.Is(failed, registry.ErrNotFound) {
-		return nil, originError{failed}
-	}
-	// An operator can have changed it during the request.
-	stored, err := m.Catalog.Mirror.ContentsAndOrigin(ctx, address)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return nil, err
+	if errors.Is(failed, registry.ErrNotFound) {
+		return Listing{Versions: p.State.Listed}, nil // the origin has no versions
 	}
 	if failed != nil {
-		return stored.Listed, nil //nolint:nilerr // the origin has no versions
+		return Listing{}, originError{failed}
 	}
 	if err := d.see(ctx, offered, date); err != nil {
-		return nil, err
+		return Listing{}, err
 	}
 	var unknown []client.ProviderVersion // the newest first
 	for _, v := range offered {
-		if len(unknown) < maxLearned && v.PublishedAt.IsZero() && !slices.ContainsFunc(stored.Listed, v.Version.Same) {
+		if len(unknown) < maxLearned && v.PublishedAt.IsZero() && !slices.ContainsFunc(p.State.Listed, v.Version.Same) {
 			unknown = append(unknown, v)
 		}
 	}
 	d.learn(ctx, origin, unknown)
 	if err := d.recordLearned(ctx); err != nil {
-		return nil, err
+		return Listing{}, err
 	}
-	return d.offerable(offered, stored.Listed, stored.Entry.Withdrawn), nil
+	return Listing{d.offerable(offered, p.State.Listed, p.State.Withdrawn), platformsOf(offered)}, nil
+}
+
+// platformsOf returns the platforms of the versions that an origin offers.
+func platformsOf(offered []client.ProviderVersion) (all registry.OfferedPlatforms) {
+	same := make(map[string]int) // by the platforms
+	for _, v := range offered {
+		platforms := slices.Clone(v.Platforms)
+		slices.SortFunc(platforms, registry.ComparePlatforms)
+		name := list(platforms)
+		at, known := same[name]
+		if !known {
+			at = len(all)
+			same[name] = at
+			all = slices.Grow(all, 1)[:at+1]
+			all[at].Platforms = platforms
+		}
+		all[at].Versions = append(all[at].Versions, v.Version)
+	}
+	return all
 }
 
 // LastVersions returns the versions that clients can get if the origin gives no
 // answer. They are the mirrored ones, and those of last that may be mirrored now.
 // last is an earlier result of [Pull.List].
-func (p Pull) LastVersions(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider,
+func (p Pull) LastVersions(policy *registry.MirrorPolicy, address registry.MirrorProvider,
 	last []registry.Version) ([]registry.Version, error) {
-	m, d, _, err := p.prepare(policy, address)
+	_, d, _, err := p.prepare(policy, address)
 	if err != nil {
 		return nil, err
 	}
-	stored, err := m.Catalog.Mirror.ContentsAndOrigin(ctx, address)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return nil, err
-	}
-	d.set(stored.Origin)
 	offered := make([]client.ProviderVersion, len(last))
 	for i, v := range last {
 		offered[i].Version = v
 	}
-	return d.offerable(offered, stored.Listed, stored.Entry.Withdrawn), nil
+	return d.offerable(offered, p.State.Listed, p.State.Withdrawn), nil
 }
 
 // offerable returns the stored versions, and those that the origin offers and
@@ -162,74 +218,82 @@ func (d *decider) offerable(offered []client.ProviderVersion, stored, withdrawn 
 }
 
 // Offer returns the packages of a version at its origin, for the platforms of
-// the policy, verified with the signed SHA256SUMS. It records the key that
+// the policy, verified with the signed SHA256SUMS. It finds out about the key that
 // signed, if it is the first one. The version must be one that [Pull.List] has
 // seen. Otherwise that is [registry.ErrNotFound]. A version that may not be
 // mirrored is [registry.ErrNotAdmitted], and a withdrawn one
 // [registry.ErrWithdrawn]. If the origin is the cause of an error, that is
 // [ErrOrigin].
 func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider,
-	v registry.Version) ([]registry.PulledArchive, error) {
+	v registry.Version) (answer registry.PulledVersion, err error) {
 	m, d, w, err := p.prepare(policy, address)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
-	origin, records, err := p.check(ctx, m, d, w, v)
+	origin, stored, err := p.check(ctx, m, d, w, v)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
-	platforms := w.Platforms
-	if len(platforms) == 0 {
-		offered, _, err := origin.ProviderVersions(ctx, address.Provider)
-		if err != nil {
-			return nil, originError{err}
-		}
-		for _, o := range offered {
-			if o.Version == v {
-				platforms = o.Platforms
-			}
-		}
+	platforms, err := p.platforms(ctx, origin, w, v)
+	if err != nil {
+		return answer, err
 	}
 	if len(platforms) > maxOffers {
-		return nil, tooManyOffers()
+		return answer, tooManyOffers()
 	}
 	offers, err := m.describe(ctx, origin, w, v, platforms)
 	if err != nil {
-		return nil, originError{err}
+		return answer, originError{err}
 	}
 	if len(offers) == 0 {
-		return nil, originError{noPackage(address, v)}
+		return answer, originError{noPackage(address, v)}
 	}
-	stored := registry.MirrorVersion{Version: v}
-	for _, r := range records {
-		if r.Version == v {
-			stored = r
-		}
-	}
-	var archives []registry.PulledArchive
 	for _, o := range offers {
 		if err := checkProtocols(o.Protocols); err != nil {
-			return nil, originError{err}
+			return answer, originError{err}
 		}
 		// A copy would refuse a version of which the origin has changed a package.
 		if _, err := find(address, stored, o.platform, o.SHA256); err != nil {
-			return nil, originError{err}
+			return answer, originError{err}
 		}
 		if err := m.Client.CheckURL(o.DownloadURL); err != nil {
-			return nil, originError{err}
+			return answer, originError{err}
 		}
-		archives = append(archives, registry.PulledArchive{Platform: o.platform, URL: o.DownloadURL, SHA256: o.SHA256})
+		answer.Archives = append(answer.Archives, registry.PulledArchive{
+			Platform: o.platform, URL: o.DownloadURL, SHA256: o.SHA256, Filename: o.Filename, At: o.at,
+		})
 	}
-	_, signed, err := m.verify(ctx, d, w, v, offers, stored, records)
+	_, signed, err := m.verify(ctx, d, w, v, offers, stored, nil)
 	if err != nil {
-		return nil, asOriginError(err)
+		return registry.PulledVersion{}, asOriginError(err)
 	}
 	if signed.untrusted == nil {
 		if _, err := d.settle(ctx, v, signed, false); err != nil {
-			return nil, err
+			return registry.PulledVersion{}, err
 		}
 	}
-	return archives, nil
+	answer.Sums, answer.Signature, answer.Keys = signed.sums, signed.detached, signed.armored
+	return answer, nil
+}
+
+// platforms returns the platforms to mirror of a version: those of the policy, or
+// those that the origin has.
+func (p Pull) platforms(ctx context.Context, origin *client.Service, w Wanted, v registry.Version) (
+	[]registry.Platform, error,
+) {
+	if len(w.Platforms) > 0 {
+		return w.Platforms, nil
+	}
+	if all, err := protocol.Decode[registry.OfferedPlatforms](p.State.Pulled.Platforms); err == nil {
+		if found := all.Of(v); len(found) > 0 {
+			return found, nil
+		}
+	}
+	offered, _, err := origin.ProviderVersions(ctx, w.Address.Provider)
+	if err != nil {
+		return nil, originError{err}
+	}
+	return platformsOf(offered).Of(v), nil
 }
 
 // LastUse returns until when URLs can be given out that their origin gave out at a
@@ -267,80 +331,97 @@ func (p Pull) Check(ctx context.Context, policy *registry.MirrorPolicy, address 
 	return err
 }
 
-// check checks that a version may be mirrored, as far as the table and the
-// publication time show. It returns the origin, and the records of the provider.
+// check checks that a version may be mirrored, as far as the state and the
+// publication time show. For a copy, it lists a version that no check has listed. It
+// returns the origin, and the record of the version, which
+// is empty if there is none.
 func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v registry.Version) (
-	*client.Service, []registry.MirrorVersion, error,
+	*client.Service, registry.MirrorVersion, error,
 ) {
-	records, err := m.records(ctx, w.Address)
-	if err != nil {
-		return nil, nil, err
+	stored, err := p.State.Check()
+	mirrored := err == nil
+	if !mirrored {
+		stored = registry.MirrorVersion{Version: v}
 	}
-	if err := checkAvailable(records, v); err != nil {
-		return nil, nil, err
+	if !mirrored && !errors.Is(err, registry.ErrNotFound) {
+		return nil, stored, err
 	}
-	if err := d.load(ctx); err != nil {
-		return nil, nil, err
-	}
-	if listed, err := d.listed(ctx, v); err != nil {
-		return nil, nil, err
-	} else if !listed {
-		return nil, nil, fmt.Errorf("the origin does not list %s %s: %w", w.Address, v, registry.ErrNotFound)
+	unlisted := fmt.Errorf("the origin does not list %s %s: %w", w.Address, v, registry.ErrNotFound)
+	isListed := p.listed(v)
+	if !isListed && !w.copying {
+		return nil, stored, unlisted
 	}
 	origin, err := m.origin(ctx, w)
 	if err != nil {
-		return nil, nil, asOriginError(err)
+		return nil, stored, asOriginError(err)
 	}
-	if slices.ContainsFunc(records, func(r registry.MirrorVersion) bool { return r.Version == v }) {
-		return origin, records, nil // a mirrored version can gain platforms, whatever its age
+	if !isListed {
+		offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
+		if err != nil {
+			return nil, stored, originError{err}
+		}
+		if !slices.ContainsFunc(offered, func(o client.ProviderVersion) bool { return o.Version == v }) {
+			return nil, stored, unlisted
+		}
+		if err := d.see(ctx, offered, date); err != nil {
+			return nil, stored, err
+		}
+	}
+	if mirrored {
+		return origin, stored, nil // a mirrored version can gain platforms, whatever its age
 	}
 	d.learn(ctx, origin, []client.ProviderVersion{{Version: v}})
 	if err := d.recordLearned(ctx); err != nil {
-		return nil, nil, err
+		return nil, stored, err
 	}
-	return origin, records, asOriginError(d.ready(v))
+	return origin, stored, asOriginError(d.ready(v))
 }
 
 // listed reports whether [Pull.List] has seen a version. If no clock could be
 // compared, then only the result of the last check has it.
-func (d *decider) listed(ctx context.Context, v registry.Version) (bool, error) {
-	if _, seen := d.seen[v]; seen {
-		return true, nil
+func (p Pull) listed(v registry.Version) bool {
+	if _, seen := p.State.Origin.Seen(v); seen {
+		return true
 	}
-	found, err := d.m.Catalog.Mirror.Pulled(ctx, d.address)
-	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) || err == nil && len(found.Index) == 0 {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	last, err := protocol.Decode[protocol.MirrorListing](found.Index)
-	return err == nil && slices.Contains(last, v), nil
+	last, err := protocol.Decode[protocol.MirrorListing](p.State.Pulled.Index)
+	return err == nil && slices.Contains(last, v)
 }
 
 // Copy mirrors a version for the platforms of the policy. A platform that the
-// version lacks is left out. If it lacks all, that is [registry.ErrNotFound].
+// version lacks is left out. If it lacks all, that is [registry.ErrNotFound]. If the
+// state has the answer of [Pull.Offer], its packages are copied.
 func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider,
 	v registry.Version) (Result, error) {
-	m, _, w, err := p.prepare(policy, address)
+	m, d, w, err := p.prepare(policy, address)
 	if err != nil {
 		return Result{}, err
 	}
-	w.exact = &v
-	// The item is only a cache. Without it, the origin lists the version again.
-	if found, err := m.Catalog.Mirror.PulledVersion(ctx, address, v); err == nil {
-		for _, a := range found.Archives {
-			w.offered = append(w.offered, a.Platform)
+	m.publish, w.copying = p.Publish, true
+	origin, stored, err := p.check(ctx, m, d, w, v)
+	if err != nil {
+		return Result{}, err
+	}
+	wanted := client.ProviderVersion{Version: v}
+	if answer := p.State.Version; len(answer.Archives) > 0 {
+		w.answer = &answer
+		for _, a := range answer.Archives {
+			wanted.Platforms = append(wanted.Platforms, a.Platform)
 		}
+	} else if wanted.Platforms, err = p.platforms(ctx, origin, w, v); err != nil {
+		return Result{}, err
 	}
-	results, err := m.add(ctx, policy, w)
+	var records []registry.MirrorVersion
+	if len(stored.Packages) > 0 {
+		records = append(records, stored)
+	}
+	result, _, err := m.addVersion(ctx, origin, d, w, wanted, records)
 	if err != nil {
 		return Result{}, err
 	}
-	if len(results) == 0 || len(results[0].Packages) == 0 {
+	if len(result.Packages) == 0 {
 		return Result{}, originError{noPackage(address, v)}
 	}
-	return results[0], nil
+	return result, nil
 }
 
 // services returns p.Services with errors for [asOriginError].
@@ -374,6 +455,8 @@ func (p Pull) prepare(policy *registry.MirrorPolicy, address registry.MirrorProv
 	if err != nil {
 		return nil, nil, Wanted{}, err
 	}
+	d.set(p.State.Origin)
+	d.found, d.mirrored = p.found, p.State.Listed
 	if d.rule.Pull == "" {
 		return nil, nil, Wanted{}, fmt.Errorf("%w: the mirror policy does not let clients fetch %s",
 			registry.ErrNotAdmitted, address)

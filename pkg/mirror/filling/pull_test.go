@@ -61,16 +61,45 @@ func (p *pulled) rule() *registry.MirrorRule { return &p.policy.Rules[0] }
 // look returns the versions that clients can get.
 func (p *pulled) look(t testing.TB) (string, error) {
 	t.Helper()
-	found, err := p.pull.List(t.Context(), p.policy, inventory)
+	found, err := p.list(t)
 	return fmt.Sprint(found), err
+}
+
+func (p *pulled) list(t testing.TB) (found []registry.Version, err error) {
+	t.Helper()
+	return found, p.run(t, nil, func(from filling.Pull) error {
+		listing, err := from.List(t.Context(), p.policy, inventory)
+		found = listing.Versions
+		return err
+	})
+}
+
+// run runs a method with the stored data, and stores its findings.
+func (p *pulled) run(t testing.TB, v *registry.Version, method func(filling.Pull) error) error {
+	t.Helper()
+	s, err := p.pull.Mirror.Catalog.Mirror.State(t.Context(), inventory, inventory.Hostname, v, p.now)
+	if err != nil {
+		return err
+	}
+	from := p.pull.With(s)
+	failed := method(from)
+	if err := s.Update(t.Context(), from.Settle); err != nil {
+		return err
+	}
+	return failed
 }
 
 // offer returns the platforms of a version at the origin.
 func (p *pulled) offer(t testing.TB, version string) (string, error) {
 	t.Helper()
-	found, err := p.pull.Offer(t.Context(), p.policy, inventory, parseVersion(t, version))
+	v := parseVersion(t, version)
+	var found registry.PulledVersion
+	err := p.run(t, &v, func(from filling.Pull) (err error) {
+		found, err = from.Offer(t.Context(), p.policy, inventory, v)
+		return err
+	})
 	var all []string
-	for _, a := range found {
+	for _, a := range found.Archives {
 		all = append(all, a.String())
 		if want := providerfiles.Sum(p.pages[zipPage(version, a.String())].body); a.SHA256 != want {
 			t.Errorf("%s has the digest %s, want %s", a, a.SHA256, want)
@@ -85,8 +114,11 @@ func (p *pulled) offer(t testing.TB, version string) (string, error) {
 
 func (p *pulled) copy(t testing.TB, version string) error {
 	t.Helper()
-	_, err := p.pull.Copy(t.Context(), p.policy, inventory, parseVersion(t, version))
-	return err
+	v := parseVersion(t, version)
+	return p.run(t, &v, func(from filling.Pull) error {
+		_, err := from.Copy(t.Context(), p.policy, inventory, v)
+		return err
+	})
 }
 
 // blamed checks the kind of an error, and whether the origin is its cause.
@@ -308,7 +340,10 @@ func TestPullOffer(t *testing.T) {
 			if got != test.want {
 				t.Errorf("offered %q, want %q", got, test.want)
 			}
-			err = p.pull.Check(t.Context(), p.policy, inventory, parseVersion(t, "2.0.0"))
+			v := parseVersion(t, "2.0.0")
+			err = p.run(t, &v, func(from filling.Pull) error {
+				return from.Check(t.Context(), p.policy, inventory, v)
+			})
 			blamed(t, "check", err, test.check, !test.table)
 			if err := p.copy(t, "2.0.0"); !errors.Is(err, test.copied) {
 				t.Errorf("copy: %v, want %v", err, test.copied)
@@ -441,17 +476,17 @@ func TestPullBounds(t *testing.T) {
 		want   error
 		spent  string
 	}{
-		"room":                {max: 1 << 20, spent: fmt.Sprintf("2 0, 0 %d", size)},
-		"just enough":         {max: size, spent: fmt.Sprintf("2 0, 0 %d", size)},
-		"one byte too little": {max: size - 1, want: registry.ErrInvalid, spent: fmt.Sprintf("2 0, -2 %d", size)},
-		"no budget":           {max: 1 << 20, spend: errSpent, want: errSpent, spent: "2 0"},
+		"room":                {max: 1 << 20, spent: fmt.Sprint("2 ", size)},
+		"just enough":         {max: size, spent: fmt.Sprint("2 ", size)},
+		"one byte too little": {max: size - 1, want: registry.ErrInvalid, spent: fmt.Sprint("0 ", size)},
+		"no budget":           {max: 1 << 20, spend: errSpent, want: errSpent, spent: fmt.Sprintf("2 %d, 0 %d", size, size)},
 		"withdrawn meanwhile": {
 			max: 1 << 20, before: func(t *testing.T, p *pulled, _ context.CancelFunc) { p.withdrawn(t) },
-			want: registry.ErrWithdrawn, spent: fmt.Sprintf("2 0, 0 %d, -2 0", size),
+			want: registry.ErrWithdrawn, spent: fmt.Sprintf("2 %d, -2 0", size),
 		},
 		"interrupted": {
 			max: 1 << 20, before: func(_ *testing.T, _ *pulled, cancel context.CancelFunc) { cancel() },
-			want: context.Canceled, spent: fmt.Sprintf("2 0, 0 %d, -2 -%d", size, size),
+			want: context.Canceled, spent: fmt.Sprintf("2 %d, -2 -%d", size, size),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -466,13 +501,17 @@ func TestPullBounds(t *testing.T) {
 			p.pull.MaxBytes = test.max
 			p.pull.Spend = func(_ context.Context, packages int, bytes int64) error {
 				spent = append(spent, fmt.Sprint(packages, " ", bytes))
-				if packages == 0 && test.before != nil {
+				if packages > 0 && test.before != nil {
 					p.pull.Spend = nil // of other copies
 					test.before(t, p, cancel)
 				}
 				return test.spend
 			}
-			_, err := p.pull.Copy(ctx, p.policy, inventory, parseVersion(t, "2.0.0"))
+			v := parseVersion(t, "2.0.0")
+			err := p.run(t, &v, func(from filling.Pull) error {
+				_, err := from.Copy(ctx, p.policy, inventory, v)
+				return err
+			})
 			if !errors.Is(err, test.want) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
@@ -507,7 +546,7 @@ func TestPullRecall(t *testing.T) {
 			t.Parallel()
 			p := newPulled(t)
 			p.listVersions(map[string]any{"1.0.0": on(-100), "2.0.0": on(-1)})
-			last, err := p.pull.List(t.Context(), p.policy, inventory)
+			last, err := p.list(t)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -515,8 +554,11 @@ func TestPullRecall(t *testing.T) {
 				test.prepare(t, p)
 			}
 			p.set(discovery, page{status: http.StatusServiceUnavailable})
-			got, err := p.pull.LastVersions(t.Context(), p.policy, inventory, last)
-			if err != nil {
+			var got []registry.Version
+			if err := p.run(t, nil, func(from filling.Pull) (err error) {
+				got, err = from.LastVersions(p.policy, inventory, last)
+				return err
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, fmt.Sprint(got)); diff != "" {
@@ -532,7 +574,7 @@ func TestPullWithoutClock(t *testing.T) {
 	t.Parallel()
 	p := newPulled(t)
 	p.header = http.Header{"Date": nil}
-	found, err := p.pull.List(t.Context(), p.policy, inventory)
+	found, err := p.list(t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -541,12 +583,7 @@ func TestPullWithoutClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := catalog.New(p.table).Mirror.UpdatePulled(t.Context(), inventory, func(f *registry.PulledProvider) bool {
-		f.Index, f.RequestedAt = index, time.Now()
-		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	p.setPulled(t, func(f *registry.PulledProvider) { f.Index, f.RequestedAt = index, time.Now() })
 	got, err := p.offer(t, "2.0.0")
 	if err != nil {
 		t.Error(err)

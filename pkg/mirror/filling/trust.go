@@ -28,6 +28,28 @@ type signature struct {
 	newest bool
 	// signers are the IDs of the keys that signed mirrored versions.
 	signers []string
+	// sums is the SHA256SUMS, detached its signature, and armored has the keys that the
+	// origin named.
+	sums, detached []byte
+	armored        []string
+}
+
+// signers returns the IDs of the keys that signed mirrored versions, as far as the
+// trust in one of all depends on them. records are the mirrored versions, unless a
+// reader makes the mirror fetch one.
+func (d *decider) signers(ctx context.Context, all []signing.Signer, records []registry.MirrorVersion) ([]string, error) {
+	if d.found == nil {
+		return signers(records), nil
+	}
+	if len(d.mirrored) == 0 || len(all) == 0 && len(d.origin.Keys) > 0 ||
+		slices.ContainsFunc(all, func(s signing.Signer) bool { return d.origin.Trusts(d.keyOf(s)) }) {
+		return nil, nil
+	}
+	records, err := d.m.records(ctx, d.address)
+	if err != nil {
+		return nil, tableError{err}
+	}
+	return signers(records), nil
 }
 
 func (d *decider) keyOf(s signing.Signer) registry.OriginKey {
@@ -181,8 +203,11 @@ func (d *decider) settle(ctx context.Context, v registry.Version, s signature, w
 	}
 	trusted := false
 	if err := d.update(ctx, func(o *registry.MirrorOrigin) (changed bool, entry *registry.AuditEntry, err error) {
+		before := trusted
 		trusted, changed, entry = judge(o)
 		switch {
+		case before && !trusted && d.found != nil: // another run has trusted another key
+			return false, nil, d.untrusted(s.key)
 		case !trusted:
 		case admits:
 			changed, entry = true, d.admit(o, v)

@@ -174,9 +174,24 @@ func (c keyChange) run(t *testing.T) (before, after string) {
 // loseOrigin removes the record of the origin, as operators do if it is damaged.
 func (s *store) loseOrigin(t testing.TB) {
 	t.Helper()
-	item, err := s.table.Get(t.Context(), catalog.Key{Partition: inventory.Path(), Sort: "origin"})
+	item, err := s.table.Get(t.Context(), catalog.Key{Partition: "mirror/providers", Sort: inventory.String()})
 	if err == nil {
 		err = s.table.Write(t.Context(), catalog.Change{Key: item.Key, Revision: item.Revision, Delete: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setPulled changes what was found at the origin for clients.
+func (s *store) setPulled(t testing.TB, edit func(*registry.PulledProvider)) {
+	t.Helper()
+	state, err := catalog.New(s.table).Mirror.State(t.Context(), inventory, inventory.Hostname, nil, time.Now())
+	if err == nil {
+		err = state.Update(t.Context(), func() error {
+			edit(&state.Pulled)
+			return nil
+		})
 	}
 	if err != nil {
 		t.Fatal(err)

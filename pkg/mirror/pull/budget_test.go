@@ -119,7 +119,12 @@ func TestBudgetAfterKill(t *testing.T) {
 	policy.Budget.Packages = len(both)
 	wanted := fakeVersion{inventory, "1.0.0", both}
 	bubble(t, newMemoryOrigin(t, wanted), policy, func(t *testing.T, s setup) {
-		if err := s.catalog.Mirror.SpendPullBudget(t.Context(), policy.Budget.OrDefault(), time.Now(), len(both), 1); err != nil {
+		n := number(t, "1.0.0")
+		state, err := s.catalog.Mirror.State(t.Context(), inventory, inventory.Hostname, &n, time.Now())
+		if err == nil {
+			err = state.Spend(t.Context(), policy.Budget.OrDefault(), len(both), 1)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		if err := run(t.Context(), s.worker(), inventory, "1.0.0"); err != nil {

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -55,16 +54,8 @@ const copyTime = 14 * time.Minute
 // errSlow means that an origin did not send a version in time.
 var errSlow = errors.New("the copy was not complete")
 
-// refusal returns the name under which the failures of a version are counted. It
-// depends on the policy, so that a change of the policy has an effect.
-func refusal(policy *registry.MirrorPolicy, p registry.MirrorProvider, v registry.Version) string {
-	return fmt.Sprintf("refused/%s/%s/%d", p, v, policy.SetAt.UnixNano())
-}
-
-// slowness is like refusal, for the slow copies of a provider.
-func slowness(policy *registry.MirrorPolicy, p registry.MirrorProvider) string {
-	return fmt.Sprintf("slow/%s/%d", p, policy.SetAt.UnixNano())
-}
+// copying is the lease of a copy.
+func copying(s *catalog.MirrorState) *registry.Lease { return &s.Version.Copying }
 
 // copy mirrors a version, unless that failed a short time ago. If another process
 // does, that is [errBusy]. If it fails and may succeed later, copy returns an
@@ -75,52 +66,105 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	if err != nil || rule.Pull == "" {
 		return err
 	}
-	until, err := w.options.Catalog.Mirror.BackedOff(ctx, refusal(policy, p, v), w.options.Now())
-	if err != nil || !until.IsZero() {
+	s, err := w.state(ctx, rule, p, &v)
+	if err != nil {
 		return err
 	}
-	until, err = w.options.Catalog.Mirror.BackedOff(ctx, slowness(policy, p), w.options.Now())
-	if err != nil || !until.IsZero() && rule.Pull != registry.PullClosed {
+	c := &versionCopy{w: w, policy: policy, rule: rule, provider: p, version: v, begin: w.options.Now(), state: s}
+	if needless, err := c.isNeedless(ctx); needless || err != nil {
 		return err
-	}
-	if !until.IsZero() {
-		// Otherwise clients would wait for the copy.
-		answer := registry.PulledVersion{
-			Version: v, PolicySetAt: policy.SetAt, Problem: "the origin was too slow for another version",
-		}
-		return w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until)
 	}
 	ctx, end, err := w.takeSlot(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer end()
-	until = w.options.Now().Add(w.options.Lease)
-	lease, err := w.options.Catalog.Mirror.TakeLease(ctx, "copy/"+p.String()+"/"+v.String(), until)
+	c.begin = w.options.Now()
+	c.lease, err = s.Take(ctx, copying, c.begin, c.begin.Add(w.options.Lease), nil)
 	if errors.Is(err, registry.ErrExists) {
 		return fmt.Errorf("%w: %w", errBusy, err)
 	}
 	if err != nil {
 		return err
 	}
-	defer w.release(ctx, lease)
-	record, err := w.options.Catalog.Mirror.Get(ctx, p, v)
+	isEnded := false
+	defer func() {
+		if !isEnded {
+			w.release(ctx, c.lease)
+		}
+	}()
+	isEnded, err = c.run(ctx)
+	return err
+}
+
+// versionCopy is a copy of a version.
+type versionCopy struct {
+	w        *Worker
+	policy   *registry.MirrorPolicy
+	rule     registry.MirrorRule
+	provider registry.MirrorProvider
+	version  registry.Version
+	begin    time.Time
+	state    *catalog.MirrorState
+	lease    *catalog.MirrorLease
+}
+
+// isNeedless reports whether there is nothing to copy now. It stores why, if clients
+// wait.
+func (c *versionCopy) isNeedless(ctx context.Context) (bool, error) {
+	s := c.state
+	d := admission.RulesOf(c.policy, c.provider).Decide(known(s, c.rule, c.version), c.begin)
 	switch {
-	case err == nil && record.Has(rule.Platforms), errors.Is(err, registry.ErrWithdrawn):
-		return w.removePending(ctx, p, v)
-	case err != nil && !errors.Is(err, registry.ErrNotFound):
-		return w.failed(ctx, policy, rule, p, v, err)
+	case d.State == admission.Withdrawn, d.State == admission.Available && !d.CanLocate && !d.CanCopy:
+		return true, s.Update(ctx, func() error {
+			s.Pulled.RemovePending(c.version)
+			return nil
+		})
+	case d.CanCopy, s.Version.Copying.Held(c.begin): // the caller finds out that it is held
+		return false, nil
+	case c.rule.Pull == registry.PullClosed && s.Pulled.Slow.Waits(c.begin, c.policy.SetAt) &&
+		!s.Version.Refused.Waits(c.begin, c.policy.SetAt):
+		// Otherwise clients would wait for the copy.
+		answer := registry.PulledVersion{PolicySetAt: c.policy.SetAt, Problem: admission.TooSlow}
+		return true, s.Update(ctx, func() error {
+			s.Version = s.Version.WithAnswer(answer, s.Pulled.Slow.Until)
+			return nil
+		})
 	}
-	begin := w.options.Now()
+	return true, nil
+}
+
+// run copies the version. isEnded reports whether its result is stored, and its lease
+// has ended.
+func (c *versionCopy) run(ctx context.Context) (isEnded bool, err error) {
+	w, s := c.w, c.state
 	// Only the download shows whether a version fits into the budget. But nothing
 	// fits if nothing is left.
-	budget := policy.Budget.OrDefault()
-	if err = w.options.Catalog.Mirror.CheckPullBudget(ctx, budget, begin); err != nil {
-		return w.failed(ctx, policy, rule, p, v, err)
+	budget := c.policy.Budget.OrDefault()
+	if err := s.CheckBudget(budget); err != nil {
+		return c.fail(ctx, filling.Pull{State: s}, err)
 	}
-	from := w.from
+	from := w.from.With(s)
+	from.Services = w.services(s)
 	from.Spend = func(ctx context.Context, packages int, bytes int64) error {
-		return w.options.Catalog.Mirror.SpendPullBudget(ctx, budget, begin, packages, bytes)
+		return s.Spend(ctx, budget, packages, bytes)
+	}
+	from.Publish = func(ctx context.Context, record registry.MirrorVersion, by string) (
+		stored registry.MirrorVersion, changed bool, err error,
+	) {
+		isEnded = false
+		err = s.Update(ctx, func() error {
+			if err := errors.Join(c.lease.End(s), from.Settle()); err != nil {
+				return err
+			}
+			stored, changed, err = s.Add(record, by)
+			if err == nil {
+				c.succeed(stored)
+			}
+			return err
+		})
+		isEnded = err == nil
+		return stored, changed, err
 	}
 	limit := copyTime
 	if deadline, ok := ctx.Deadline(); ok {
@@ -129,11 +173,11 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	}
 	working, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	held, stop := w.renewing(working, lease, w.options.Lease)
+	held, stop := w.renewing(working, c.lease, w.options.Lease)
 	defer stop() //nolint:errcheck // after a panic
-	result, failed := from.Copy(held, policy, p, v)
+	result, failed := from.Copy(held, c.policy, c.provider, c.version)
 	// An origin that fails late takes the time of other copies too.
-	took := w.options.Now().Sub(begin)
+	took := w.options.Now().Sub(c.begin)
 	late := took >= minRate.Window && errors.Is(failed, filling.ErrOrigin) && !isFinal(failed)
 	if failed != nil && ctx.Err() == nil && (late || working.Err() != nil) {
 		failed = fmt.Errorf("%w after %s: %w", errSlow, took.Round(time.Second), failed)
@@ -142,18 +186,31 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	if limit < copyTime && took < providerTime && working.Err() != nil {
 		lost = cmp.Or(lost, working.Err()) // the process ends, and the origin is not slow
 	}
-	w.log(ctx, "copied a version", p, failed, slog.String("version", v.String()),
+	w.log(ctx, "copied a version", c.provider, failed, slog.String("version", c.version.String()),
 		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", took.Milliseconds()))
-	if failed != nil && (lost != nil || ctx.Err() != nil) {
+	if failed != nil && (lost != nil || ctx.Err() != nil || errors.Is(failed, catalog.ErrLost)) {
 		// That is not an answer of the origin. Another process or night continues.
-		return fmt.Errorf("cannot copy %s %s: %w", p, v, cmp.Or(lost, failed))
+		return false, fmt.Errorf("cannot copy %s %s: %w", c.provider, c.version, cmp.Or(lost, failed))
 	}
 	stored, cancel := storeContext(ctx)
 	defer cancel()
 	if failed != nil {
-		return w.failed(stored, policy, rule, p, v, failed)
+		return c.fail(stored, from, failed)
 	}
-	return w.copied(stored, policy, rule, p, v, result)
+	if isEnded {
+		return true, nil
+	}
+	// Nothing was new, so that nothing was stored.
+	return true, s.Update(stored, func() error {
+		if err := errors.Join(c.lease.End(s), from.Settle()); err != nil {
+			return err
+		}
+		record, err := s.Check()
+		if err == nil {
+			c.succeed(record)
+		}
+		return err
+	})
 }
 
 // errNoSlot means that other processes make as many copies as may run at once, or
@@ -188,103 +245,44 @@ func (w *Worker) takeSlot(ctx context.Context, p registry.MirrorProvider) (
 	}, nil
 }
 
-// copied stores that a version is mirrored, as far as its origin has it.
-func (w *Worker) copied(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
-	p registry.MirrorProvider, v registry.Version, result filling.Result) error {
+// succeed records in an edit that the version is mirrored, as far as its origin has it.
+func (c *versionCopy) succeed(record registry.MirrorVersion) {
+	s, now := c.state, c.w.options.Now()
+	s.Pulled.Slow.Succeed(now)
+	s.Pulled.RemovePending(c.version)
 	var lacking []string
-	for _, platform := range rule.Platforms {
-		if !slices.ContainsFunc(result.Packages, func(r filling.PackageResult) bool { return r.Platform == platform }) {
+	for _, platform := range c.rule.Platforms {
+		if !record.Has([]registry.Platform{platform}) {
 			lacking = append(lacking, platform.String())
 		}
 	}
 	if len(lacking) > 0 {
 		// Otherwise clients would wait for these packages.
-		answer := registry.PulledVersion{
-			Version: v, PolicySetAt: policy.SetAt, Problem: printable.Mark("the origin has no package for "+strings.Join(lacking, ", "), maxProblem),
-		}
-		if err := w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, w.options.Now().Add(lackingTime)); err != nil {
+		problem := printable.Mark("the origin has no package for "+strings.Join(lacking, ", "), maxProblem)
+		answer := registry.PulledVersion{PolicySetAt: c.policy.SetAt, Problem: problem}
+		s.Version = s.Version.WithAnswer(answer, now.Add(lackingTime))
+	}
+}
+
+// fail stores that the copy failed. It returns an error if the copy may succeed
+// later.
+func (c *versionCopy) fail(ctx context.Context, from filling.Pull, failed error) (isEnded bool, err error) {
+	s, setAt, now := c.state, c.policy.SetAt, c.w.options.Now()
+	err = s.Update(ctx, func() error {
+		if err := errors.Join(c.lease.End(s), from.Settle()); err != nil && !errors.Is(err, registry.ErrNotAdmitted) {
 			return err
 		}
-	}
-	if err := w.options.Catalog.Mirror.ForgetBackOff(ctx, slowness(policy, p), w.options.Now()); err != nil {
-		return err
-	}
-	return w.removePending(ctx, p, v)
-}
-
-// removePending records that a version need not be copied any more.
-func (w *Worker) removePending(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
-	return w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
-		return found.RemovePending(v)
+		after := afterFailure(s, c.rule.Pull, setAt, now, failed)
+		after.apply(s, setAt, now)
+		return nil
 	})
-}
-
-// failed stores that a copy failed. It returns an error if the copy may succeed
-// later.
-func (w *Worker) failed(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
-	p registry.MirrorProvider, v registry.Version, failed error) error {
-	answer := registry.PulledVersion{Version: v, PolicySetAt: policy.SetAt, Problem: problem(failed)}
-	lasts, longest := registry.PullRetry, maxFailedTime
-	wasted, name := true, refusal(policy, p, v) // wasted: the same download would fail again
-	switch {
-	case errors.Is(failed, catalog.ErrBudget):
-		lasts, longest = budgetTime, budgetTime
-	case errors.Is(failed, errSlow), errors.Is(failed, client.ErrSlow):
-		lasts, longest, name = slowTime, maxSlowTime, slowness(policy, p)
-	case errors.Is(failed, client.ErrTooLarge):
-		lasts = tooLargeTime
-	case errors.Is(failed, registry.ErrInvalid), errors.Is(failed, registry.ErrExists):
-		lasts = failedTime
-	case !isFinal(failed) && !errors.Is(failed, filling.ErrOrigin):
-		// The text can name places of this registry, and clients must not continue
-		// with their next source.
-		answer.Failed, answer.Problem, lasts, wasted = true, "the mirror could not store it", ownFailureTime, false
-	default:
-		wasted = false
-	}
-	until := w.options.Now().Add(lasts)
-	if wasted {
-		var err error
-		if until, err = w.options.Catalog.Mirror.BackOff(ctx, name, w.options.Now(), lasts, longest); err != nil {
-			return errors.Join(failed, err)
-		}
-	}
-	short := false // the answer ends soon
-	// In open mode, clients can still get the version from its origin. A final
-	// failure ends that: the policy or the signature does not allow the version.
-	if found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v); err == nil && rule.Pull == registry.PullOpen &&
-		found.PolicySetAt.Equal(policy.SetAt) && !isFinal(failed) && !answer.Failed {
-		// It is not known when the origin gave out these URLs.
-		until, short = w.offerUntil(found.Archives, time.Unix(0, 0), 0)
-		if until.After(w.options.Now()) {
-			answer.Archives = found.Archives
-		}
-	}
-	short = short || len(answer.Archives) == 0
-	if rule.Pull == registry.PullOpen && short && !wasted && !isFinal(failed) && !answer.Failed {
-		// The answer does not limit how often clients make the mirror try again.
-		if _, err := w.options.Catalog.Mirror.BackOff(ctx, name, w.options.Now(), retryTime, maxRetryTime); err != nil {
-			return errors.Join(failed, err)
-		}
-	}
-	if rule.Pull == registry.PullClosed || isFinal(failed) || len(answer.Archives) > 0 {
-		if err := w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until); err != nil {
-			return errors.Join(failed, err)
-		}
+	if err != nil {
+		return false, errors.Join(failed, err)
 	}
 	if isFinal(failed) || errors.Is(failed, catalog.ErrBudget) {
-		return w.outdate(ctx, p, failed)
+		return true, nil
 	}
-	return fmt.Errorf("cannot copy %s %s: %w", p, v, failed)
-}
-
-// outdate makes the mirror check the versions of a provider again, if one of them
-// turned out to be refused. Clients would choose it, and get no package.
-func (w *Worker) outdate(ctx context.Context, p registry.MirrorProvider, failed error) error {
-	if !errors.Is(failed, registry.ErrNotAdmitted) {
-		return nil
-	}
-	return w.options.Catalog.Mirror.OutdatePulled(ctx, p)
+	return true, fmt.Errorf("cannot copy %s %s: %w", c.provider, c.version, failed)
 }
 
 // isFinal reports whether a copy would fail in the same way again.

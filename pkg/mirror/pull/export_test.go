@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -29,14 +30,39 @@ const (
 // MinRate is the minimum rate of a download.
 var MinRate = minRate
 
-// Once does some work while it has a lease.
-func (w *Worker) Once(ctx context.Context, name string, done func(context.Context) (bool, error),
-	work func(context.Context) error) error {
-	return w.once(ctx, name, done, work)
+// The leases of a state.
+var (
+	Checking = checking
+	Locating = locating
+	Copying  = copying
+)
+
+// Once does some work while it has the lease of the check of a provider.
+func (w *Worker) Once(ctx context.Context, p registry.MirrorProvider, isDone func() bool,
+	do func(context.Context) error) error {
+	return w.once(ctx, work{
+		state: func(ctx context.Context) (*catalog.MirrorState, error) {
+			return w.state(ctx, registry.MirrorRule{}, p, nil)
+		},
+		lease:  checking,
+		isDone: func(*catalog.MirrorState) bool { return isDone() },
+		isWorking: func(ctx context.Context) (bool, error) {
+			found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+			return found.Checking.Held(w.options.Now()), err
+		},
+		do: func(ctx context.Context, s *catalog.MirrorState, end func() error) error {
+			if err := do(ctx); err != nil {
+				return err
+			}
+			return s.Update(ctx, end)
+		},
+	})
 }
 
 // IndexOf returns the index.json of versions.
-func IndexOf(versions []registry.Version) (protocol.Document, error) { return indexOf(versions) }
+func IndexOf(versions []registry.Version) (protocol.Document, error) {
+	return indexOf(versions, maxIndex)
+}
 
 // WithClientAsIs makes the worker use its client as it is, for origins without a
 // network.
@@ -50,3 +76,30 @@ func (l *Local) Wait() { l.work.Wait() }
 
 // SetLease sets how long the lease of a copy lasts.
 func (w *Worker) SetLease(d time.Duration) { w.options.Lease = d }
+
+// AfterFailure describes what a failure of a copy changes.
+func AfterFailure(s *catalog.MirrorState, mode registry.PullMode, policySetAt, now time.Time, failed error) string {
+	o := afterFailure(s, mode, policySetAt, now, failed)
+	text := "no answer"
+	if o.answer != nil {
+		text = o.answer.Problem
+		if len(o.answer.Archives) > 0 {
+			text += " with URLs"
+		}
+		text += " for " + o.until.Sub(now).String()
+		if o.answer.Failed {
+			text += ", 503"
+		}
+	}
+	o.apply(s, policySetAt, now)
+	switch {
+	case o.isSlow:
+		text += ", all wait " + s.Pulled.Slow.Until.Sub(now).String()
+	case o.wait > 0:
+		text += ", waits " + s.Version.Refused.Until.Sub(now).String()
+	}
+	if o.isRefused {
+		text += ", checks again"
+	}
+	return text
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -38,8 +39,7 @@ func (h hangingTable) Write(ctx context.Context, changes ...catalog.Change) erro
 func TestTableHangs(t *testing.T) {
 	t.Parallel()
 	for name, partition := range map[string]string{
-		"lease of a list": "mirror/leases/index/", "lease of a version": "mirror/leases/version/",
-		"lease of a service": "mirror/leases/service/", "service": "mirror/origins", "findings": "mirror/pulled",
+		"provider": "mirror/providers", "version": inventory.Path(), "service": "mirror/origins",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,10 +323,8 @@ func TestNightlyReportsFailures(t *testing.T) {
 		s.requestIndex(t, other)
 		s.requestIndex(t, inventory)
 		time.Sleep(day)
-		s.overwrite(t, catalog.Key{Partition: other.Path(), Sort: "origin"})
-		if _, err := s.catalog.Mirror.TakeLease(t.Context(), "index/"+inventory.String(), time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		s.damageOrigin(t, other)
+		s.hold(t, pull.Checking, time.Now().Add(time.Hour))
 		_, err := s.worker().Do(t.Context(), protocol.PullRequest{Action: protocol.PullNightly})
 		if !errors.Is(err, registry.ErrCorrupt) {
 			t.Errorf("%v, want ErrCorrupt", err)

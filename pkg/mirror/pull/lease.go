@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,27 +24,37 @@ const (
 // errBusy means that another process has a lease, and does the work.
 var errBusy = errors.New("another process is at work")
 
-// once does some work while it has the lease with a name. done reports whether
-// there is nothing left to do. If another process has the lease, once waits until
-// done reports true. If ctx ends before, that is [errBusy] with the error of ctx.
-// If the table gave no answer until then, it is the error of the table.
-func (w *Worker) once(ctx context.Context, name string, done func(context.Context) (bool, error),
-	work func(context.Context) error) error {
+// work is what one of many processes does, and the others wait for.
+type work struct {
+	// state reads the state.
+	state func(context.Context) (*catalog.MirrorState, error)
+	// lease is the lease of the work.
+	lease func(*catalog.MirrorState) *registry.Lease
+	// isDone reports whether there is nothing left to do.
+	isDone func(*catalog.MirrorState) bool
+	// isWorking reports whether another process is at work. It reads little.
+	isWorking func(context.Context) (bool, error)
+	// begin changes the state when the lease is taken. It may be nil.
+	begin func(*catalog.MirrorState, registry.Lease)
+	// do does the work. It calls end in the edit of its last update, which ends the
+	// lease.
+	do func(ctx context.Context, s *catalog.MirrorState, end func() error) error
+}
+
+// once does some work while it has its lease. If another process has the lease, once
+// waits until the work is done. If ctx ends before, that is [errBusy] with the error of
+// ctx. If the table gave no answer until then, it is the error of the table.
+func (w *Worker) once(ctx context.Context, job work) error {
 	const first, most = 20 * time.Millisecond, 400 * time.Millisecond
-	busy := false
+	isBusy := false
 	for wait := first; ; wait = min(2*wait, most) {
-		ok, err := done(ctx)
-		if ok {
+		err := w.try(ctx, job, isBusy)
+		if err == nil {
 			return nil
 		}
-		if err == nil {
-			var lease *catalog.Lease
-			if lease, err = w.takeLease(ctx, name); err == nil {
-				return w.workWithLease(ctx, lease, done, work)
-			}
-		}
-		busy = busy || errors.Is(err, registry.ErrExists)
-		if !busy || ctx.Err() == nil && !errors.Is(err, registry.ErrExists) {
+		isOther := errors.Is(err, errTaken) || errors.Is(err, catalog.ErrLost)
+		isBusy = isBusy || isOther
+		if !isBusy || ctx.Err() == nil && !isOther {
 			return err
 		}
 		select {
@@ -54,37 +65,54 @@ func (w *Worker) once(ctx context.Context, name string, done func(context.Contex
 	}
 }
 
-// takeLease takes the lease of a document. It reads before it writes, because
-// many processes can wait for it.
-func (w *Worker) takeLease(ctx context.Context, name string) (*catalog.Lease, error) {
-	taken, err := w.options.Catalog.Mirror.Leased(ctx, name)
-	if err == nil && taken {
-		return nil, registry.ErrExists
-	}
-	if err != nil {
-		return nil, err
-	}
-	return w.options.Catalog.Mirror.TakeLease(ctx, name, w.options.Now().Add(documentLease))
-}
+// errTaken means that another process has a lease.
+var errTaken = errors.New("another process has the lease")
 
-// workWithLease does the work of [Worker.once] with the lease, which it renews.
-func (w *Worker) workWithLease(ctx context.Context, lease *catalog.Lease, done func(context.Context) (bool, error),
-	work func(context.Context) error) error {
-	defer w.release(ctx, lease)
-	// Another process can have done it since.
-	if ok, err := done(ctx); ok || err != nil {
+// try does some work, unless it is done. If another process has the lease, that is
+// [errTaken]. With isBusy, it first reads little, because many processes can wait.
+func (w *Worker) try(ctx context.Context, job work, isBusy bool) error {
+	if isBusy {
+		if working, err := job.isWorking(ctx); err != nil {
+			return err
+		} else if working {
+			return errTaken
+		}
+	}
+	s, err := job.state(ctx)
+	if err != nil || job.isDone(s) {
 		return err
 	}
+	now := w.options.Now()
+	lease, err := s.Take(ctx, job.lease, now, now.Add(documentLease), job.begin)
+	if errors.Is(err, registry.ErrExists) {
+		return errTaken
+	}
+	if err != nil {
+		return err
+	}
+	isEnded := false
+	defer func() {
+		if !isEnded {
+			w.release(ctx, lease)
+		}
+	}()
 	held, stop := w.renewing(ctx, lease, documentLease)
 	defer stop() //nolint:errcheck // after a panic
-	err := work(held)
+	err = job.do(held, s, func() error { return lease.End(s) })
+	isEnded = err == nil
 	if lost := stop(); lost != nil && err != nil {
 		return lost // the work has ended because of it
 	}
 	return err
 }
 
-func (w *Worker) release(ctx context.Context, lease *catalog.Lease) {
+// leased is a lease of a process: a slot, or a part of a state.
+type leased interface {
+	Renew(ctx context.Context, until time.Time) error
+	Release(ctx context.Context) error
+}
+
+func (w *Worker) release(ctx context.Context, lease leased) {
 	ctx, cancel := storeContext(ctx)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
@@ -94,7 +122,7 @@ func (w *Worker) release(ctx context.Context, lease *catalog.Lease) {
 
 // renewing renews a lease of some duration until stop is called. The returned
 // context ends if the lease is lost, and stop then returns the reason.
-func (w *Worker) renewing(ctx context.Context, lease *catalog.Lease, duration time.Duration) (
+func (w *Worker) renewing(ctx context.Context, lease leased, duration time.Duration) (
 	held context.Context, stop func() error,
 ) {
 	held, cancel := context.WithCancel(ctx)
@@ -112,8 +140,9 @@ func (w *Worker) renewing(ctx context.Context, lease *catalog.Lease, duration ti
 
 // renew renews a lease until ctx ends. It returns an error if another process
 // may have taken the lease.
-func (w *Worker) renew(ctx context.Context, lease *catalog.Lease, duration time.Duration) error {
+func (w *Worker) renew(ctx context.Context, lease leased, duration time.Duration) error {
 	expires := w.options.Now().Add(duration)
+	var failed error // since the last renewal
 	tick := time.NewTicker(duration / 4)
 	defer tick.Stop()
 	for {
@@ -126,18 +155,22 @@ func (w *Worker) renew(ctx context.Context, lease *catalog.Lease, duration time.
 		err := renewBefore(ctx, lease, expires, until)
 		switch {
 		case err == nil:
-			expires = until
+			expires, failed = until, nil
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, registry.ErrConflict) || !w.options.Now().Before(expires):
+		case errors.Is(err, registry.ErrConflict):
 			return err
+		case !w.options.Now().Before(expires):
+			return cmp.Or(failed, err) // the last one has no time
+		default:
+			failed = err
 		}
 	}
 }
 
 // renewBefore renews a lease until a time. If that takes until the lease expires,
 // it fails.
-func renewBefore(ctx context.Context, lease *catalog.Lease, expires, until time.Time) error {
+func renewBefore(ctx context.Context, lease leased, expires, until time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, expires)
 	defer cancel()
 	return lease.Renew(ctx, until)

@@ -17,7 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-func no(context.Context) (bool, error) { return false, nil }
+func no() bool { return false }
 
 // Of many processes, one does the work, and the others wait for its result.
 func TestOnce(t *testing.T) {
@@ -29,14 +29,12 @@ func TestOnce(t *testing.T) {
 		failed := make(chan error, processes)
 		for range processes {
 			go func() {
-				failed <- s.worker().Once(t.Context(), "work",
-					func(context.Context) (bool, error) { return done.Load(), nil },
-					func(context.Context) error {
-						works.Add(1)
-						time.Sleep(5 * time.Second)
-						done.Store(true)
-						return nil
-					})
+				failed <- s.worker().Once(t.Context(), inventory, done.Load, func(context.Context) error {
+					works.Add(1)
+					time.Sleep(5 * time.Second)
+					done.Store(true)
+					return nil
+				})
 			}()
 		}
 		for range processes {
@@ -55,10 +53,8 @@ func TestOnceAfterKill(t *testing.T) {
 	t.Parallel()
 	bubble(t, newMemoryOrigin(t), allow(registry.PullOpen), func(t *testing.T, s setup) {
 		begin := time.Now()
-		if _, err := s.catalog.Mirror.TakeLease(t.Context(), "work", begin.Add(10*time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.worker().Once(t.Context(), "work", no, func(context.Context) error { return nil }); err != nil {
+		s.hold(t, pull.Checking, begin.Add(10*time.Second))
+		if err := s.worker().Once(t.Context(), inventory, no, func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
 		if waited := time.Since(begin); waited < 10*time.Second || waited > 12*time.Second {
@@ -77,7 +73,7 @@ func TestOnceAfterKillDuringWork(t *testing.T) {
 		var killed time.Time
 		ended := make(chan error, 1)
 		go func() {
-			ended <- first.Once(t.Context(), "work", no, func(ctx context.Context) error {
+			ended <- first.Once(t.Context(), inventory, no, func(ctx context.Context) error {
 				time.Sleep(2 * pull.DocumentLease)
 				p.mu.Lock()
 				p.killed, killed = true, time.Now()
@@ -88,7 +84,7 @@ func TestOnceAfterKillDuringWork(t *testing.T) {
 		}()
 		synctest.Wait()
 		var begun time.Time
-		if err := s.worker().Once(t.Context(), "work", no, func(context.Context) error {
+		if err := s.worker().Once(t.Context(), inventory, no, func(context.Context) error {
 			begun = time.Now()
 			return nil
 		}); err != nil {
@@ -114,7 +110,7 @@ func TestOnceFails(t *testing.T) {
 		fails := func(context.Context) error { return failure }
 		begin := time.Now()
 		for range 2 {
-			if err := s.worker().Once(t.Context(), "work", no, fails); !errors.Is(err, failure) {
+			if err := s.worker().Once(t.Context(), inventory, no, fails); !errors.Is(err, failure) {
 				t.Errorf("%v, want %v", err, failure)
 			}
 		}
@@ -128,19 +124,17 @@ func TestOnceFails(t *testing.T) {
 // That is not a failure of this registry.
 func TestDeadlineWhileAnotherWorks(t *testing.T) {
 	t.Parallel()
-	for lease, request := range map[string]protocol.PullRequest{
-		"index/" + inventory.String():              {Action: protocol.PullIndex, Address: inventory.String()},
-		"version/" + inventory.String() + "/1.0.0": {Action: protocol.PullVersion, Address: inventory.String(), Version: "1.0.0"},
+	for action, lease := range map[protocol.PullAction]func(*catalog.MirrorState) *registry.Lease{
+		protocol.PullIndex: pull.Checking, protocol.PullVersion: pull.Locating,
 	} {
-		t.Run(string(request.Action), func(t *testing.T) {
+		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both}), allow(registry.PullOpen), func(t *testing.T, s setup) {
-				if _, err := s.catalog.Mirror.TakeLease(t.Context(), lease, time.Now().Add(time.Minute)); err != nil {
-					t.Fatal(err)
-				}
+				s.hold(t, lease, time.Now().Add(time.Minute))
 				begin := time.Now()
-				request.Deadline = begin.Add(8 * time.Second)
-				response, err := s.worker().Do(t.Context(), request)
+				response, err := s.worker().Do(t.Context(), protocol.PullRequest{
+					Action: action, Address: inventory.String(), Version: "1.0.0", Deadline: begin.Add(8 * time.Second),
+				})
 				if err != nil {
 					t.Errorf("%v, want no error", err)
 				}
@@ -168,8 +162,7 @@ type renewals struct {
 
 func (r *renewals) Write(ctx context.Context, changes ...catalog.Change) error {
 	c := changes[0]
-	if strings.HasPrefix(c.Partition, "mirror/leases/copy/") && c.Revision > 0 && c.Expires.After(time.Now()) && time.Now().After(r.from) &&
-		r.times.Add(-1) >= 0 {
+	if len(changes) == 1 && strings.HasPrefix(c.Sort, "pulled/") && time.Now().After(r.from) && r.times.Add(-1) >= 0 {
 		if r.before != nil {
 			if err := r.before(ctx, r.Table, c); err != nil {
 				return err
@@ -187,7 +180,14 @@ func TestRenewals(t *testing.T) {
 	t.Parallel()
 	renew := func(ctx context.Context, table catalog.Table, c catalog.Change) error { return table.Write(ctx, c) }
 	take := func(ctx context.Context, table catalog.Table, c catalog.Change) error {
-		c.Data = []byte(`{"owner":"another"}`)
+		found, err := protocol.Decode[registry.PulledVersion](c.Data)
+		if err != nil {
+			return err
+		}
+		found.Copying.Owner = "another"
+		if c.Data, err = protocol.Compress(found); err != nil {
+			return err
+		}
 		return table.Write(ctx, c)
 	}
 	for name, test := range map[string]struct {

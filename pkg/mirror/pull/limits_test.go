@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -50,10 +51,11 @@ func testLookupsAtOnce(t *testing.T, callers, want int) {
 	origin := newMemoryOrigin(t)
 	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
 		origin.set(func() { origin.hangs[inventory.Hostname] = true })
-		if err := s.catalog.Mirror.SetOriginService(t.Context(), inventory.Hostname,
-			"https://"+inventory.Hostname+"/v1/", time.Now().Add(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		s.update(t, inventory, "1.0.0", func(state *catalog.MirrorState) {
+			state.Service = catalog.OriginService{
+				URL: "https://" + inventory.Hostname + "/v1/", Until: time.Now().Add(time.Hour),
+			}
+		})
 		w := s.worker()
 		var running sync.WaitGroup
 		for i := range clients {

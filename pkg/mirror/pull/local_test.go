@@ -77,10 +77,7 @@ func TestLocalResumes(t *testing.T) {
 					t.Errorf("the answer of the origin is %q", got)
 				}
 				if test.killed { // as if the lease had not been released
-					lease := "copy/" + inventory.String() + "/1.0.0"
-					if _, err := s.catalog.Mirror.TakeLease(t.Context(), lease, begin.Add(pull.DefaultLease)); err != nil {
-						t.Fatal(err)
-					}
+					s.hold(t, pull.Copying, begin.Add(pull.DefaultLease))
 				}
 				_, stop = s.serve(t)
 				time.Sleep(test.within)

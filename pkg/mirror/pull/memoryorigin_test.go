@@ -381,5 +381,32 @@ func (s setup) problem(t *testing.T, p registry.MirrorProvider, version string) 
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		t.Fatal(err)
 	}
+	if !time.Now().Before(found.Until) {
+		return ""
+	}
 	return found.Problem
+}
+
+// update changes the state of the provider and of a version.
+func (s setup) update(t *testing.T, p registry.MirrorProvider, version string, change func(*catalog.MirrorState)) {
+	t.Helper()
+	n := number(t, version)
+	state, err := s.catalog.Mirror.State(t.Context(), p, p.Hostname, &n, time.Now())
+	if err == nil {
+		err = state.Update(t.Context(), func() error {
+			change(state)
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hold makes another process have a lease of version 1.0.0 of the inventory.
+func (s setup) hold(t *testing.T, lease func(*catalog.MirrorState) *registry.Lease, until time.Time) {
+	t.Helper()
+	s.update(t, inventory, "1.0.0", func(state *catalog.MirrorState) {
+		*lease(state) = registry.Lease{Owner: "another", Until: until}
+	})
 }

@@ -154,15 +154,14 @@ func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, be
 	}
 	checking, cancel := context.WithTimeout(ctx, nightlyTimeout)
 	defer cancel()
-	if err := w.once(checking, "index/"+p.String(), func(ctx context.Context) (bool, error) {
-		found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+	if err := w.check(checking, policy, rule, p, time.Time{}, func(found registry.PulledProvider) bool {
 		checked := found.CheckedAt.After(begin) || found.RetryAt.After(w.options.Now())
-		return err == nil && checked && found.PolicySetAt.Equal(policy.SetAt), nil
-	}, func(ctx context.Context) error { return w.refreshIndex(ctx, policy, p, time.Time{}) }); err != nil {
+		return checked && found.PolicySetAt.Equal(policy.SetAt)
+	}); err != nil {
 		return nil, err
 	}
 	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
-	if errors.Is(err, registry.ErrNotFound) || err == nil && found.Problem != "" {
+	if err == nil && found.Problem != "" {
 		return nil, nil // each copy would fail too, after a long time
 	}
 	return found.Pending, err

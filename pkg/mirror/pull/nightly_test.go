@@ -2,6 +2,7 @@ package pull_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -119,10 +120,10 @@ func TestNightlyContinues(t *testing.T) {
 		"fails": {func(_ *testing.T, s setup) { s.origin.set(func() { s.origin.fails[other.Hostname] = 500 }) }, nil},
 		"hangs": {func(_ *testing.T, s setup) { s.origin.set(func() { s.origin.hangs[other.Hostname] = true }) }, nil},
 		"has an origin that cannot be read": {func(t *testing.T, s setup) {
-			s.overwrite(t, catalog.Key{Partition: other.Path(), Sort: "origin"})
+			s.damageOrigin(t, other)
 		}, registry.ErrCorrupt},
 		"has a cache that cannot be read": {func(t *testing.T, s setup) {
-			s.overwrite(t, catalog.Key{Partition: "mirror/pulled", Sort: other.String()})
+			s.overwrite(t, other, "{")
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,25 +265,35 @@ func TestNightsOfAFunction(t *testing.T) {
 // addPending records that a client requested a version.
 func (s setup) addPending(t *testing.T, v fakeVersion) {
 	t.Helper()
-	n, err := registry.ParseVersion(v.version)
+	s.update(t, v.provider, v.version, func(state *catalog.MirrorState) { state.Pulled.AddPending(number(t, v.version)) })
+}
+
+// damageOrigin damages the data about the origin of a provider.
+func (s setup) damageOrigin(t *testing.T, p registry.MirrorProvider) {
+	t.Helper()
+	found, err := s.catalog.Mirror.Pulled(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.catalog.Mirror.UpdatePulled(t.Context(), v.provider, func(p *registry.PulledProvider) bool {
-		return p.AddPending(n)
-	}); err != nil {
+	data, err := json.Marshal(struct {
+		registry.PulledProvider
+		Origin string `json:"origin"`
+	}{found, "eA=="})
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.overwrite(t, p, string(data))
 }
 
-// overwrite replaces the data of an item with invalid JSON.
-func (s setup) overwrite(t *testing.T, k catalog.Key) {
+// overwrite replaces the data of the item of a provider.
+func (s setup) overwrite(t *testing.T, p registry.MirrorProvider, data string) {
 	t.Helper()
+	k := catalog.Key{Partition: "mirror/providers", Sort: p.String()}
 	item, err := s.table.Get(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := catalog.Change{Key: k, Revision: item.Revision, Data: []byte("{"), Expires: item.Expires}
+	change := catalog.Change{Key: k, Revision: item.Revision, Data: []byte(data), Expires: item.Expires}
 	if err := s.table.Write(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"runtime/debug"
 	"time"
 
@@ -81,7 +82,7 @@ func New(o Options) *Worker {
 			Catalog: o.Catalog, Objects: o.Objects, Client: o.Client, Now: o.Now,
 			Publisher: &publish.Publisher{Catalog: o.Catalog, Objects: o.Objects, By: By, Now: o.Now},
 		},
-		Services: w.service, MaxBytes: o.MaxBytes,
+		MaxBytes: o.MaxBytes,
 	}
 	return w
 }
@@ -172,6 +173,11 @@ const (
 	// maxIndex is the maximum size of the compressed versions of a provider, in
 	// bytes. It leaves room for the other parts of an item of DynamoDB.
 	maxIndex = 200 << 10
+	// maxPlatforms is that of the compressed platforms of all versions, in bytes.
+	maxPlatforms = 32 << 10
+	// maxRelease is the maximum size of a SHA256SUMS and the keys of a version
+	// together that are stored for its copy, in bytes.
+	maxRelease = 200 << 10
 	// offerTime is how long the answer for a version is cached, unless one of its
 	// URLs ends earlier. handover is the least time, in which all who wait for the
 	// answer read it.
@@ -200,44 +206,78 @@ func (w *Worker) rule(ctx context.Context, p registry.MirrorProvider) (
 	return policy, rule, nil
 }
 
+// hostOf returns the host where the origin of a provider is.
+func hostOf(rule registry.MirrorRule, p registry.MirrorProvider) string {
+	if at, err := url.Parse(rule.Upstream); err == nil && at.Host != "" {
+		return at.Host
+	}
+	return p.Hostname
+}
+
+// state reads the data about a provider, and about a version if v is not nil.
+func (w *Worker) state(ctx context.Context, rule registry.MirrorRule, p registry.MirrorProvider, v *registry.Version) (
+	*catalog.MirrorState, error,
+) {
+	return w.options.Catalog.Mirror.State(ctx, p, hostOf(rule, p), v, w.options.Now())
+}
+
+// checking and locating are the leases of a check, and of a look-up of a version.
+func checking(s *catalog.MirrorState) *registry.Lease { return &s.Pulled.Checking }
+func locating(s *catalog.MirrorState) *registry.Lease { return &s.Version.Locating }
+
 // index checks the versions of a provider, unless the last check is current.
 func (w *Worker) index(ctx context.Context, p registry.MirrorProvider) error {
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {
 		return err
 	}
-	return w.once(ctx, "index/"+p.String(), func(ctx context.Context) (bool, error) {
-		found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
-		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
-			return false, nil
-		}
-		return found.Current(w.options.Now(), policy.SetAt), err
-	}, func(ctx context.Context) error { return w.refreshIndex(ctx, policy, p, w.options.Now()) })
+	return w.check(ctx, policy, rule, p, w.options.Now(), func(found registry.PulledProvider) bool {
+		return found.Current(w.options.Now(), policy.SetAt)
+	})
 }
 
-// refreshIndex checks the versions of a provider and stores the result. If a
-// client requested it, that was at requestedAt. Otherwise requestedAt is the zero
-// time.
-func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider,
-	requestedAt time.Time) error {
-	// An operator can change the mirror during the check.
-	before, err := w.options.Catalog.Mirror.Pulled(ctx, p)
-	if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt) {
-		return err
-	}
-	unknown := len(before.Index) == 0 && !requestedAt.IsZero()
+// check checks the versions of a provider and stores the result, unless isDone
+// returns true. If a client requested it, that was at requestedAt. Otherwise
+// requestedAt is the zero time.
+func (w *Worker) check(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
+	p registry.MirrorProvider, requestedAt time.Time, isDone func(registry.PulledProvider) bool) error {
+	return w.once(ctx, work{
+		state:  func(ctx context.Context) (*catalog.MirrorState, error) { return w.state(ctx, rule, p, nil) },
+		lease:  checking,
+		isDone: func(s *catalog.MirrorState) bool { return isDone(s.Pulled) },
+		isWorking: func(ctx context.Context) (bool, error) {
+			found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+			return found.Checking.Held(w.options.Now()), err
+		},
+		begin: func(s *catalog.MirrorState, lease registry.Lease) {
+			if s.Service.URL == "" && !s.Service.Finding.Held(w.options.Now()) {
+				s.Service.Finding = lease // it is the next step
+			}
+			// An operator can change the mirror during the check.
+			s.Pulled.Changes = max(s.Pulled.Changes, 1)
+			if len(s.Pulled.Index) == 0 {
+				s.Pulled.RetryAt = w.options.Now().Add(registry.PullRetry).UTC()
+			}
+		},
+		do: func(ctx context.Context, s *catalog.MirrorState, end func() error) error {
+			return w.checkOrigin(ctx, policy, p, requestedAt, s, end)
+		},
+	})
+}
+
+// checkOrigin requests the versions of a provider and stores them. end ends the
+// lease in an edit of s.
+func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider,
+	requestedAt time.Time, s *catalog.MirrorState, end func() error) error {
+	unknown, changes := len(s.Pulled.Index) == 0 && !requestedAt.IsZero(), s.Pulled.Changes
 	if unknown {
 		if err := w.lookups.miss(w.options.Now()); err != nil {
 			return err
 		}
 	}
-	if before.Changes == 0 && before.PolicySetAt.IsZero() {
-		// Without an item, a change could not be noticed.
-		if before, err = w.addPulled(ctx, p); err != nil {
-			return err
-		}
-	}
-	versions, failed := w.from.List(ctx, policy, p)
+	from := w.from.With(s)
+	from.Services = w.services(s)
+	listing, failed := from.List(ctx, policy, p)
 	if failed != nil && !isAnswer(failed) {
 		// It still counts as a miss. Otherwise readers who leave at once could flood the
 		// origin.
@@ -247,81 +287,92 @@ func (w *Worker) refreshIndex(ctx context.Context, policy *registry.MirrorPolicy
 	now := w.options.Now().UTC()
 	ctx, cancel := storeContext(ctx)
 	defer cancel()
-	if failed != nil {
-		if versions, err = w.lastVersions(ctx, policy, p); err != nil {
+	return s.Update(ctx, func() error {
+		if err := errors.Join(end(), from.Settle()); err != nil {
 			return err
 		}
-	}
-	index, err := indexOf(versions)
-	if err != nil {
-		return err
-	}
-	if unknown && index != nil {
-		w.lookups.hit()
-	}
-	return w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
+		versions := listing.Versions
+		if failed != nil {
+			var err error
+			if versions, err = w.lastVersions(from, policy, p); err != nil {
+				return err
+			}
+		}
+		found := &s.Pulled
 		if !requestedAt.IsZero() {
 			found.RequestedAt = requestedAt.UTC()
 		}
 		found.PolicySetAt = policy.SetAt
-		if found.Changes != before.Changes {
+		if found.Changes != changes {
 			found.PolicySetAt = time.Time{}
 		}
+		if err := setIndex(found, s.Origin, versions); err != nil {
+			return err
+		}
+		if unknown && found.Index != nil {
+			w.lookups.hit()
+			unknown = false
+		}
 		found.Problem, found.RetryAt = "", time.Time{}
-		found.Index = index
 		if failed != nil {
 			found.Problem, found.RetryAt = problem(failed), now.Add(registry.PullRetry)
-			return true
+			return nil //nolint:nilerr // the problem has it
 		}
 		found.CheckedAt = now
-		if index == nil {
-			found.CheckedAt = time.Time{}
+		if found.Index == nil {
+			found.CheckedAt, found.Platforms = time.Time{}, nil
 			found.Problem, found.RetryAt = "the origin has no version that may be mirrored", now.Add(registry.PullRetry)
+			return nil
 		}
-		return true
+		var err error
+		found.Platforms, err = encodePlatforms(listing.Platforms)
+		return err
 	})
-}
-
-// addPulled stores that the versions of a provider are being checked. It returns
-// the stored item.
-func (w *Worker) addPulled(ctx context.Context, p registry.MirrorProvider) (stored registry.PulledProvider, err error) {
-	err = w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
-		found.Changes = max(found.Changes, 1)
-		if len(found.Index) == 0 {
-			found.RetryAt = w.options.Now().Add(registry.PullRetry).UTC()
-		}
-		stored = *found
-		return true
-	})
-	return stored, err
 }
 
 // lastVersions returns the last known versions of a provider, without those that
 // clients may not get any more.
-func (w *Worker) lastVersions(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider) (
+func (w *Worker) lastVersions(from filling.Pull, policy *registry.MirrorPolicy, p registry.MirrorProvider) (
 	[]registry.Version, error,
 ) {
-	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
-	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+	if len(from.State.Pulled.Index) == 0 {
 		return nil, nil
 	}
-	if err != nil || len(found.Index) == 0 {
+	last, err := protocol.Decode[protocol.MirrorListing](from.State.Pulled.Index)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the index is only a cache
+	}
+	return from.LastVersions(policy, p, last)
+}
+
+// setIndex sets the index of a provider. If the versions are too many for its item,
+// it has the newest ones.
+func setIndex(found *registry.PulledProvider, o registry.MirrorOrigin, versions []registry.Version) (err error) {
+	known, err := protocol.Compress(o)
+	if err != nil {
+		return err
+	}
+	found.Index, err = indexOf(versions, min(maxIndex, catalog.MaxMirrorItem-maxPlatforms-len(known)))
+	return err
+}
+
+// encodePlatforms returns the platforms as an item has them, or nothing if they are
+// too many. They are then requested again.
+func encodePlatforms(all registry.OfferedPlatforms) ([]byte, error) {
+	data, err := protocol.Compress(all)
+	if err != nil || len(data) > maxPlatforms {
 		return nil, err
 	}
-	last, err := protocol.Decode[protocol.MirrorListing](found.Index)
-	if err != nil {
-		return nil, nil //nolint:nilerr // the item is only a cache
-	}
-	return w.from.LastVersions(ctx, policy, p, last)
+	return data, nil
 }
 
 // indexOf returns the index.json of versions, which are the newest first. It is
-// nil if there are none. If they are too many for an item of the table, it has
-// the newest ones.
-func indexOf(versions []registry.Version) (protocol.Document, error) {
+// nil if there are none. If it would have more than most bytes, it has the newest
+// versions.
+func indexOf(versions []registry.Version, most int) (protocol.Document, error) {
 	for ; len(versions) > 0; versions = versions[:len(versions)/2] {
 		index, err := protocol.Compress(protocol.MirrorListing(versions))
-		if err != nil || len(index) <= maxIndex {
+		if err != nil || len(index) <= most {
 			return index, err
 		}
 	}
@@ -337,68 +388,90 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 	if err != nil || rule.Pull == "" {
 		return false, err
 	}
-	err = w.once(ctx, "version/"+p.String()+"/"+v.String(), func(ctx context.Context) (bool, error) {
-		found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v)
-		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
-			return false, nil
-		}
-		return err == nil && found.PolicySetAt.Equal(policy.SetAt), err
-	}, func(ctx context.Context) error {
-		answer := registry.PulledVersion{Version: v, PolicySetAt: policy.SetAt}
-		until := w.options.Now().Add(offerTime)
-		if rule.Pull == registry.PullClosed {
-			until = w.options.Now().Add(waitTime)
-		}
-		var failed error
-		if answer.Archives, failed = w.offer(ctx, policy, rule, p, v); failed != nil {
-			if !isAnswer(failed) {
-				return failed
+	isDone := func(found registry.PulledVersion) bool { return found.Current(w.options.Now(), policy.SetAt) }
+	err = w.once(ctx, work{
+		state:  func(ctx context.Context) (*catalog.MirrorState, error) { return w.state(ctx, rule, p, &v) },
+		lease:  locating,
+		isDone: func(s *catalog.MirrorState) bool { return isDone(s.Version) },
+		isWorking: func(ctx context.Context) (bool, error) {
+			found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v)
+			if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
+				return false, nil
 			}
-			answer.Problem, until = problem(failed), w.options.Now().Add(registry.PullRetry)
-		}
-		isShort := false
-		if len(answer.Archives) > 0 {
-			until, isShort = w.offerUntil(answer.Archives, w.options.Now(), handover)
-		}
-		w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
-		ctx, cancel := storeContext(ctx)
-		defer cancel()
-		// An earlier copy can have failed meanwhile, which is a better answer.
-		ended, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v)
-		if err == nil && ended.PolicySetAt.Equal(policy.SetAt) {
-			return nil
-		}
-		// A copy has more time than a client, so that a slow origin is mirrored too.
-		startCopy = failed == nil || errors.Is(failed, context.DeadlineExceeded)
-		if startCopy && isShort {
-			// Otherwise each client would start a copy after one that failed.
-			for _, name := range []string{refusal(policy, p, v), slowness(policy, p)} {
-				backedOff, err := w.options.Catalog.Mirror.BackedOff(ctx, name, w.options.Now())
-				if err != nil {
-					return err
-				}
-				startCopy = startCopy && backedOff.IsZero()
-			}
-		}
-		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
-			if err := w.addPending(ctx, p, v); err != nil {
-				return err
-			}
-		}
-		if err := w.outdate(ctx, p, failed); err != nil {
+			return !isDone(found) && found.Locating.Held(w.options.Now()), err
+		},
+		do: func(ctx context.Context, s *catalog.MirrorState, end func() error) (err error) {
+			startCopy, err = w.locate(ctx, policy, rule, p, v, s, end)
 			return err
-		}
-		return w.options.Catalog.Mirror.SetPulledVersion(ctx, p, answer, until)
+		},
 	})
 	return startCopy && err == nil, err
 }
 
+// locate finds out about a version, and stores it. end ends the lease in an edit of s.
+func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
+	p registry.MirrorProvider, v registry.Version, s *catalog.MirrorState, end func() error) (startCopy bool, err error) {
+	now := w.options.Now()
+	from := w.from.With(s)
+	from.Services = w.services(s)
+	answer, failed := w.offer(ctx, policy, rule, p, v, from)
+	if failed != nil && !isAnswer(failed) {
+		return false, failed
+	}
+	answer.PolicySetAt = policy.SetAt
+	until, isShort := w.options.Now().Add(offerTime), false
+	switch {
+	case failed != nil:
+		answer.Problem, until = problem(failed), w.options.Now().Add(registry.PullRetry)
+	case rule.Pull == registry.PullClosed:
+		until = w.options.Now().Add(waitTime)
+	default:
+		until, isShort = offerUntil(answer.Archives, w.options.Now(), w.options.Now(), handover)
+	}
+	w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
+	ctx, cancel := storeContext(ctx)
+	defer cancel()
+	err = s.Update(ctx, func() error {
+		if err := errors.Join(end(), from.Settle()); err != nil {
+			return err
+		}
+		startCopy = false
+		// An earlier copy can have failed meanwhile, which is a better answer.
+		if s.Version.Current(now, policy.SetAt) {
+			return nil
+		}
+		s.Version = s.Version.WithAnswer(answer, until)
+		// A copy has more time than a client, so that a slow origin is mirrored too.
+		startCopy = failed == nil || errors.Is(failed, context.DeadlineExceeded)
+		if startCopy && isShort {
+			// Otherwise each client would start a copy after one that failed.
+			startCopy = !s.Version.Refused.Waits(now, policy.SetAt) && !s.Pulled.Slow.Waits(now, policy.SetAt)
+		}
+		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
+			s.Pulled.RequestedAt = w.options.Now().UTC()
+			if len(s.Pulled.Index) > 0 {
+				s.Pulled.AddPending(v)
+			}
+		}
+		if errors.Is(failed, registry.ErrNotAdmitted) {
+			outdate(s)
+		}
+		return nil
+	})
+	return startCopy, err
+}
+
+// outdate makes the mirror check the versions of a provider again, because one of
+// them turned out to be refused. Clients would choose it, and get no package.
+func outdate(s *catalog.MirrorState) {
+	s.Pulled.PolicySetAt = time.Time{}
+	s.Pulled.Changes++
+}
+
 // offerUntil returns until when an answer with URLs is cached, and whether that is
-// short because one of them ends. The parameters are those of [filling.LastUse].
-func (w *Worker) offerUntil(archives []registry.PulledArchive, at time.Time, some time.Duration) (
-	until time.Time, isShort bool,
-) {
-	until = w.options.Now().Add(offerTime)
+// short because one of them ends. at and some are those of [filling.LastUse].
+func offerUntil(archives []registry.PulledArchive, now, at time.Time, some time.Duration) (until time.Time, isShort bool) {
+	until = now.Add(offerTime)
 	if end := filling.LastUse(archives, at, some); !end.IsZero() && end.Before(until) {
 		return end, true
 	}
@@ -408,12 +481,19 @@ func (w *Worker) offerUntil(archives []registry.PulledArchive, at time.Time, som
 // offer returns the packages of a version at its origin. In closed mode it only
 // checks that the version may be copied.
 func (w *Worker) offer(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
-	p registry.MirrorProvider, v registry.Version) (archives []registry.PulledArchive, err error) {
+	p registry.MirrorProvider, v registry.Version, from filling.Pull) (answer registry.PulledVersion, err error) {
 	try := func() error {
 		if rule.Pull == registry.PullClosed {
-			return w.from.Check(ctx, policy, p, v)
+			return from.Check(ctx, policy, p, v)
 		}
-		archives, err = w.from.Offer(ctx, policy, p, v)
+		answer, err = from.Offer(ctx, policy, p, v)
+		size := len(answer.Sums)
+		for _, key := range answer.Keys {
+			size += len(key)
+		}
+		if size > maxRelease {
+			answer.Sums, answer.Signature, answer.Keys = nil, nil, nil
+		}
 		return err
 	}
 	err = try()
@@ -421,51 +501,41 @@ func (w *Worker) offer(ctx context.Context, policy *registry.MirrorPolicy, rule 
 	if errors.Is(err, registry.ErrNotFound) && !errors.Is(err, filling.ErrOrigin) &&
 		!errors.Is(err, registry.ErrWithdrawn) {
 		var checked bool
-		if checked, err = w.refreshAgain(ctx, policy, p, err); checked {
+		if checked, err = w.refreshAgain(ctx, policy, rule, p, from.State, err); checked {
 			err = try()
 		}
 	}
-	return archives, err
+	return answer, err
 }
 
 // refreshAgain checks the versions of a provider, unless another check was less
-// than [registry.PullRetry] ago. Then it returns unlisted.
-func (w *Worker) refreshAgain(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider,
-	unlisted error) (checked bool, err error) {
+// than [registry.PullRetry] ago. Then it returns unlisted. Otherwise it replaces what
+// s has of the provider.
+func (w *Worker) refreshAgain(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
+	p registry.MirrorProvider, s *catalog.MirrorState, unlisted error) (checked bool, err error) {
 	begin := w.options.Now()
-	err = w.once(ctx, "index/"+p.String(), func(ctx context.Context) (bool, error) {
-		found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
-		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
-			return false, nil
-		}
+	isRecent := func(found registry.PulledProvider) bool {
 		checked = checked || found.CheckedAt.After(begin)
 		recent := begin.Before(found.RetryAt) || begin.Before(found.CheckedAt.Add(registry.PullRetry))
-		return recent && !found.PolicySetAt.IsZero(), err
-	}, func(ctx context.Context) error {
-		checked = true
-		return w.refreshIndex(ctx, policy, p, w.options.Now())
-	})
-	if err != nil {
-		return checked, err
+		return recent && !found.PolicySetAt.IsZero()
 	}
-	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
+	if !isRecent(s.Pulled) {
+		err := w.check(ctx, policy, rule, p, begin, isRecent)
+		if err == nil {
+			err = s.Reread(ctx)
+		}
+		if err != nil {
+			return checked, err
+		}
+		checked = checked || !s.Pulled.CheckedAt.Before(begin.UTC())
+	}
 	switch {
-	case err == nil && found.Problem != "":
-		return false, fmt.Errorf("%w: %s", registry.ErrNotFound, found.Problem)
-	case err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt):
-		return false, err
+	case s.Pulled.Problem != "":
+		return false, fmt.Errorf("%w: %s", registry.ErrNotFound, s.Pulled.Problem)
 	case !checked:
 		return false, unlisted
 	}
 	return true, nil
-}
-
-// addPending records that a client requested a version that the mirror lacks.
-func (w *Worker) addPending(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
-	return w.options.Catalog.Mirror.UpdatePulled(ctx, p, func(found *registry.PulledProvider) bool {
-		found.RequestedAt = w.options.Now().UTC()
-		return len(found.Index) > 0 && found.AddPending(v)
-	})
 }
 
 // isOwnFailure reports whether this registry is the cause of an error.
@@ -518,23 +588,47 @@ func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 }
 
-// service shares the results of discovery between processes.
-func (w *Worker) service(ctx context.Context, host string, discover func(context.Context) (string, error)) (
-	at string, err error,
-) {
-	err = w.once(ctx, "service/"+host, func(ctx context.Context) (bool, error) {
-		at, err = w.options.Catalog.Mirror.OriginService(ctx, host)
-		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
-			return false, nil
+// finding is the lease of discovery.
+func finding(s *catalog.MirrorState) *registry.Lease { return &s.Service.Finding }
+
+// services shares the results of discovery between processes.
+func (w *Worker) services(s *catalog.MirrorState) filling.Services {
+	return func(ctx context.Context, host string, discover func(context.Context) (string, error)) (string, error) {
+		store := func(at string) error {
+			return s.Update(ctx, func() error {
+				s.Service = catalog.OriginService{URL: at, Until: w.options.Now().Add(serviceTime).UTC()}
+				return nil
+			})
 		}
-		return err == nil, err
-	}, func(ctx context.Context) error {
-		if at, err = discover(ctx); err != nil {
-			return err
+		if s.Service.URL == "" && s.Service.Finding == s.Pulled.Checking && s.Pulled.Checking.Owner != "" {
+			// The lease came with that of the check.
+			at, err := discover(ctx)
+			if err != nil {
+				return "", err
+			}
+			return at, store(at)
 		}
-		return w.options.Catalog.Mirror.SetOriginService(ctx, host, at, w.options.Now().Add(serviceTime))
-	})
-	return at, err
+		err := w.once(ctx, work{
+			state:  func(context.Context) (*catalog.MirrorState, error) { return s, nil },
+			lease:  finding,
+			isDone: func(s *catalog.MirrorState) bool { return s.Service.URL != "" },
+			isWorking: func(ctx context.Context) (bool, error) {
+				found, err := w.options.Catalog.Mirror.OriginService(ctx, host)
+				if err == nil && !found.Finding.Held(w.options.Now()) {
+					err = s.Reread(ctx)
+				}
+				return found.Finding.Held(w.options.Now()), err
+			},
+			do: func(ctx context.Context, _ *catalog.MirrorState, _ func() error) error {
+				at, err := discover(ctx)
+				if err != nil {
+					return err
+				}
+				return store(at)
+			},
+		})
+		return s.Service.URL, err
+	}
 }
 
 func (w *Worker) log(ctx context.Context, what string, p registry.MirrorProvider, failed error, more ...slog.Attr) {

@@ -1,0 +1,125 @@
+package pull
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// known returns what a state has of its version.
+func known(s *catalog.MirrorState, rule registry.MirrorRule, v registry.Version) admission.Known {
+	k := admission.Known{Version: v, Found: s.Version, Slow: s.Pulled.Slow}
+	record, err := s.Check()
+	k.IsWithdrawn = errors.Is(err, registry.ErrWithdrawn)
+	k.IsMirrored = err == nil
+	k.IsComplete = err == nil && record.Has(rule.Platforms)
+	if at := slices.IndexFunc(s.Listed, v.Same); at >= 0 && s.Listed[at] != v {
+		k.Twin = &s.Listed[at]
+	}
+	if seen, ok := s.Origin.Seen(v); ok {
+		k.Seen = &seen
+	}
+	for _, r := range s.Origin.Refused {
+		if r.Version == v {
+			k.Refused = &r
+		}
+	}
+	last, err := protocol.Decode[protocol.MirrorListing](s.Pulled.Index)
+	k.IsListed = k.Seen != nil || err == nil && slices.Contains(last, v)
+	return k
+}
+
+// outcome is what a copy that failed changes.
+type outcome struct {
+	// answer is what clients get for the version until a time. If it is nil, that stays
+	// as it is.
+	answer *registry.PulledVersion
+	until  time.Time
+	// wait is how long the copy is not repeated. It doubles with each failure, up to
+	// longest. If it is 0, the copy can be repeated at once.
+	wait, longest time.Duration
+	// isSlow means that wait is for all versions of the provider.
+	isSlow bool
+	// isRefused means that the versions of the provider must be checked again.
+	isRefused bool
+}
+
+// afterFailure decides what a failure of a copy changes.
+func afterFailure(s *catalog.MirrorState, mode registry.PullMode, policySetAt, now time.Time, failed error) outcome {
+	answer := registry.PulledVersion{PolicySetAt: policySetAt, Problem: problem(failed)}
+	o := outcome{isRefused: errors.Is(failed, registry.ErrNotAdmitted)}
+	lasts := registry.PullRetry
+	switch {
+	case errors.Is(failed, catalog.ErrBudget):
+		o.wait, o.longest = budgetTime, budgetTime
+	case errors.Is(failed, errSlow), errors.Is(failed, client.ErrSlow):
+		o.wait, o.longest, o.isSlow = slowTime, maxSlowTime, true
+	case errors.Is(failed, client.ErrTooLarge):
+		o.wait, o.longest = tooLargeTime, maxFailedTime
+	case errors.Is(failed, registry.ErrInvalid), errors.Is(failed, registry.ErrExists):
+		o.wait, o.longest = failedTime, maxFailedTime
+	case !isFinal(failed) && !errors.Is(failed, filling.ErrOrigin):
+		// The text can name places of this registry, and clients must not continue
+		// with their next source.
+		answer.Failed, answer.Problem, lasts = true, "the mirror could not store it", ownFailureTime
+	}
+	o.until = now.Add(lasts)
+	if o.wait > 0 {
+		back := o.backOff(s)
+		back.Fail(now, policySetAt, o.wait, o.longest)
+		o.until = back.Until
+	}
+	isShort := false // the answer ends soon
+	// In open mode, clients can still get the version from its origin. A final
+	// failure ends that: the policy or the signature does not allow the version.
+	if found := s.Version; mode == registry.PullOpen && found.Current(now, policySetAt) && !isFinal(failed) && !answer.Failed {
+		var until time.Time
+		if until, isShort = offerUntil(found.Archives, now, time.Unix(0, 0), 0); until.After(now) {
+			answer.Archives, o.until = found.Archives, until
+			answer.Sums, answer.Signature, answer.Keys = found.Sums, found.Signature, found.Keys
+		}
+	}
+	isShort = isShort || len(answer.Archives) == 0
+	if mode == registry.PullOpen && isShort && o.wait == 0 && !isFinal(failed) && !answer.Failed {
+		// The answer does not limit how often clients make the mirror try again.
+		o.wait, o.longest = retryTime, maxRetryTime
+	}
+	if mode == registry.PullClosed || isFinal(failed) || len(answer.Archives) > 0 {
+		o.answer = &answer
+	}
+	return o
+}
+
+// backOff returns the wait that the failure makes longer.
+func (o outcome) backOff(s *catalog.MirrorState) registry.BackOff {
+	if o.isSlow {
+		return s.Pulled.Slow
+	}
+	return s.Version.Refused
+}
+
+// apply changes the state.
+func (o outcome) apply(s *catalog.MirrorState, policySetAt, now time.Time) {
+	if o.wait > 0 {
+		back := o.backOff(s)
+		back.Fail(now, policySetAt, o.wait, o.longest)
+		if o.isSlow {
+			s.Pulled.Slow = back
+		} else {
+			s.Version.Refused = back
+		}
+	}
+	if o.answer != nil {
+		s.Version = s.Version.WithAnswer(*o.answer, o.until)
+	}
+	if o.isRefused {
+		outdate(s)
+	}
+}
