@@ -228,7 +228,7 @@ func (u uploader) upload(t *testing.T, m registry.Module, version string, packed
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() (int, []byte, error) { return u.post(t, up.path+"/"+up.begun.Upload+"/files/0/inspect", "") }
+	return func() (int, []byte, error) { return u.post(t, up.path+"/"+up.begun.Upload+"/inspect", "") }
 }
 
 // readEverything sends reads of each kind, four at once.

@@ -813,13 +813,12 @@ var publishFaults = []struct {
 		"S3: never answers", onBucket, slow(time.Hour),
 		unavailable("timeout"), unavailable("timeout"), unavailable("timeout"),
 	},
-	// S3 answers HEAD as for a missing object, so only the upload detects the
-	// fault.
+	// S3 answers HEAD as for a missing object.
 	{
 		"S3: no such bucket", onBucket, s3Says(404, "NoSuchBucket"),
-		fine, outcome{409, "m.tar.gz"}, broken("NoSuchBucket"),
+		broken("NoSuchBucket"), outcome{409, "m.tar.gz"}, broken("NoSuchBucket"),
 	},
-	{"S3: half an answer", onBucket, cut(false), fine, unavailable("EOF"), unavailable("EOF")},
+	{"S3: half an answer", onBucket, cut(false), unavailable("EOF"), unavailable("EOF"), unavailable("EOF")},
 	{
 		"table: writes are throttled", onTable, only("TransactWriteItems", refuses("ThrottlingException")),
 		unavailable("ThrottlingException"), unavailable("ThrottlingException"), unavailable("ThrottlingException"),
@@ -887,7 +886,7 @@ func faultsOfPublishing(t *testing.T) {
 					t.Errorf("%s: %v", f.name, err)
 					return
 				}
-				do(1, "inspect", u.path+"/"+u.begun.Upload+"/files/0/inspect", "")
+				do(1, "inspect", u.path+"/"+u.begun.Upload+"/inspect", "")
 				do(2, "commit", u.path+"/"+u.begun.Upload+"/commit", "")
 				if records, err := p.catalog.Modules.All(t.Context(), m); err != nil || len(records) != 1 ||
 					records[0].SHA256 != fmt.Sprintf("%x", sha256.Sum256(packed)) {

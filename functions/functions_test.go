@@ -323,11 +323,10 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 	}
 	const uploads = "/v1/publish/modules/acme/vpc/aws/1.0.0/uploads"
 	for path, method := range map[string]string{
-		uploads:                                              "POST",
-		uploads + "/U/files/0/inspect":                       "POST",
-		uploads + "/U/files/-1/inspect":                      "POST",
-		uploads + "/U/commit":                                "POST",
-		uploads + "/U":                                       "DELETE",
+		uploads:                "POST",
+		uploads + "/U/inspect": "POST",
+		uploads + "/U/commit":  "POST",
+		uploads + "/U":         "DELETE",
 		uploads + "/" + strings.Repeat("U", 3000):            "DELETE",
 		uploads + "/../x":                                    "DELETE",
 		"/v1/publish/modules/acme/vpc/aws/deprecation":       "PUT",
@@ -336,7 +335,7 @@ func recorded(t *testing.T) map[string]events.APIGatewayV2HTTPRequest {
 		"/v1/publish/providers/acme/x/deprecation":           "PUT",
 		"/v1/publish/modules/../x/aws/1.0.0/uploads":         "POST",
 		"/v1/publish/modules/acme/vpc/aws/x/uploads":         "POST",
-		"/v1/publish/":                                       "POST",
+		"/v1/publish/": "POST",
 	} {
 		for what, body := range map[string]string{
 			"nothing": "", "no JSON": "{", "null": "null", "a list": "[]",

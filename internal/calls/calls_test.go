@@ -47,6 +47,7 @@ func measure(t *testing.T, open func(*testing.T) *countedRegistry) (rows []row) 
 	// Each operation depends on the ones before it.
 	for _, operations := range [][]operation{
 		r.publishing(t), r.mirroring(t), r.reading(t), r.listing(), r.deprecating(t), r.withdrawing(),
+		r.publishingLarge(t),
 	} {
 		rows = append(rows, r.count(t, operations)...)
 	}
@@ -127,7 +128,7 @@ func TestTwoAtOnce(t *testing.T) {
 					return nil
 				}
 				for _, kind := range kinds {
-					files := release(t, kind, stock.Version(n+1), 1)
+					files := release(t, kind, stock.Version(n+1), 1, 0)
 					address := registry.Provider{Namespace: provider.Namespace, Type: kind}
 					group.Go(func() error {
 						_, err := r.publisher().Provider(ctx, rules.Provider{Dir: files.Dir, Address: address})

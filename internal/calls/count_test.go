@@ -154,7 +154,7 @@ func (s countedStore) PutStaged(ctx context.Context, key string, body io.ReadSee
 }
 
 // Keep implements objects.Stage.
-func (s countedStore) Keep(ctx context.Context, key string) error {
+func (s countedStore) Keep(ctx context.Context, key string) (objects.Info, error) {
 	s.wrote()
 	return s.storage.Keep(ctx, key)
 }

@@ -53,7 +53,7 @@ func (r *countedRegistry) publishing(t *testing.T) []operation {
 	}
 	var providerOf []rules.Provider // by the number of the version
 	for n := range 4 {
-		dir := release(t, provider.Type, stock.Version(max(n, 1)), releasePlatforms).Dir
+		dir := release(t, provider.Type, stock.Version(max(n, 1)), releasePlatforms, 0).Dir
 		providerOf = append(providerOf, rules.Provider{Dir: dir, Address: provider})
 	}
 	scoped, wide := r.token(t, "publish:*/acme/**", "publish:*/through/**"), r.token(t, "publish:**")
@@ -71,6 +71,16 @@ func (r *countedRegistry) publishing(t *testing.T) []operation {
 		{"publish --registry, provider of 7 files", r.providerThrough(scoped, providerOf[3], false)},
 		{"publish --registry, provider, unchanged", r.providerThrough(scoped, providerOf[3], true)},
 	}
+}
+
+// publishingLarge returns operations that publish files of 1 MiB, whose inspection
+// needs a slot.
+func (r *countedRegistry) publishingLarge(t *testing.T) []operation {
+	t.Helper()
+	large := registry.Provider{Namespace: "acme", Type: "large"}
+	dir := release(t, large.Type, stock.Version(1), releasePlatforms, 1<<20).Dir
+	publish := r.providerThrough(r.token(t, "publish:*/acme/**"), rules.Provider{Dir: dir, Address: large}, false)
+	return []operation{{"publish --registry, 7 files with zips of 1 MiB", publish}}
 }
 
 // unchanged returns an error unless a publish reported unchanged as expected.

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -124,22 +124,6 @@ func (r *countedRegistry) publisher() *publish.Publisher {
 	return &publish.Publisher{Catalog: r.catalog, Objects: r.store, By: operator}
 }
 
-// inTurn sends requests for inspections one at a time. Inspections at the same
-// time change one item, and so make one another retry.
-type inTurn struct {
-	http.RoundTripper
-	mu sync.Mutex
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(r.URL.Path, "/inspect") {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-	}
-	return t.RoundTripper.RoundTrip(r)
-}
-
 // through calls do with a client of the publish API. A new process serves the
 // API, so that no credential is cached.
 func (r *countedRegistry) through(
@@ -170,7 +154,7 @@ func (r *countedRegistry) through(
 	if err != nil {
 		return err
 	}
-	c := client.New(config, "larder/test", &inTurn{RoundTripper: server.Client().Transport})
+	c := client.New(config, "larder/test", server.Client().Transport)
 	p, err := publishclient.Open(t.Context(), c, host)
 	if err != nil {
 		return err
@@ -179,12 +163,15 @@ func (r *countedRegistry) through(
 	return do(t.Context(), p)
 }
 
-// release writes a signed release of a provider of the namespace acme.
-func release(t *testing.T, kind string, v registry.Version, platforms int) builds.Release {
+// release writes a signed release of a provider of the namespace acme. Its zips
+// have at least size bytes.
+func release(t *testing.T, kind string, v registry.Version, platforms, size int) builds.Release {
 	t.Helper()
+	random := make([]byte, size) // which cannot be compressed
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
 	r := builds.Release{Dir: t.TempDir(), Name: "terraform-provider-" + kind + "_" + v.String()}
 	for _, platform := range stock.Platforms[:platforms] {
-		program := map[string]string{"terraform-provider-" + kind + "_v" + v.String(): "program for " + platform.String()}
+		program := map[string]string{"terraform-provider-" + kind + "_v" + v.String(): "program for " + platform.String() + string(random)}
 		r.Zip(t, r.Name+"_"+platform.String()+".zip", program)
 	}
 	r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["6.0"]}}`)
@@ -218,7 +205,7 @@ func startOrigin(t *testing.T, requests *counter, versions int) *httptest.Server
 		listing.Versions = append(listing.Versions, protocol.ListedProvider{
 			Version: v, Protocols: []string{"6.0"}, Platforms: []registry.Platform{platform},
 		})
-		r := release(t, provider.Type, v, 1)
+		r := release(t, provider.Type, v, 1, 0)
 		zip, err := os.ReadFile(filepath.Join(r.Dir, r.Name+"_"+platform.String()+".zip"))
 		if err != nil {
 			t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -121,13 +121,9 @@ func (r *Registry) send(ctx context.Context, method, path, token string, documen
 	return nil
 }
 
-// announcement announces files that do not exist.
-func announcement(names ...string) protocol.Announcement {
-	var a protocol.Announcement
-	for i, name := range names {
-		a.Files = append(a.Files, protocol.File{Name: name, Size: 1000, SHA256: fmt.Sprintf("%064x", i+1)})
-	}
-	return a
+// announcement announces a file that does not exist.
+func announcement(name string) protocol.Announcement {
+	return protocol.Announcement{Files: []protocol.File{{Name: name, Size: 1000, SHA256: fmt.Sprintf("%064x", 1)}}}
 }
 
 // giveUp begins to publish, and deletes the upload. Before that, it checks that
@@ -143,7 +139,7 @@ func (p publisher) giveUp(ctx context.Context, path string, a protocol.Announcem
 		method, path string
 		want         int
 	}{
-		{http.MethodPost, at + "/files/0/inspect", http.StatusConflict},
+		{http.MethodPost, at + "/inspect", http.StatusConflict},
 		{http.MethodPost, at + "/commit", http.StatusConflict},
 		{http.MethodDelete, at, http.StatusNoContent},
 		{http.MethodPost, at + "/commit", http.StatusNotFound},
@@ -292,10 +288,17 @@ func publishProviderScenario(ctx context.Context, r *Registry) error {
 	if _, err := r.Larder(ctx, "key", "add", r.fresh(), public); err != nil {
 		return err
 	}
-	const name = "terraform-provider-note_0.9.0_"
-	a := announcement(name+clients.Platform()+".zip", name+"SHA256SUMS", name+"SHA256SUMS.sig")
-	a.Protocols = []string{"6.0"}
-	if err := p.giveUp(ctx, path+"/0.9.0", a); err != nil {
+	prepared, err := rules.Preparer{}.Provider(ctx, rules.Provider{
+		Dir: release, Address: registry.Provider{Namespace: r.fresh(), Type: "note"},
+	})
+	if err != nil {
+		return err
+	}
+	a := prepared.Announcement()
+	for _, f := range prepared.Zips() {
+		a.Files = append(a.Files, protocol.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
+	}
+	if err := p.giveUp(ctx, path+"/1.0.0", a); err != nil {
 		return err
 	}
 	for _, step := range []struct {

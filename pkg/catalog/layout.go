@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -146,15 +145,7 @@ var policyKey = Key{"policy", "mirror"}
 const policySubject = "policy/mirror"
 
 // uploadKey returns the key of a [registry.Upload].
-func uploadKey(id string) Key { return Key{uploadPartition(id), "upload"} }
-
-func uploadPartition(id string) string { return "uploads/" + id }
-
-// inspectionKey returns the key of the [registry.Inspection] of a file of an
-// upload.
-func inspectionKey(id string, file int) Key {
-	return Key{uploadPartition(id), "file/" + strconv.Itoa(file)}
-}
+func uploadKey(id string) Key { return Key{"uploads/" + id, "upload"} }
 
 // openKey returns the key of the open uploads of an identity. It has a hash of
 // the identity's name, which can be too long for a key.

@@ -25,39 +25,28 @@ type openUpload struct {
 	Until time.Time `json:"until"`
 	// What identifies the content to publish, as returned by whatOf.
 	What string `json:"what"`
-	// Inspecting has the files that are being inspected, and the time until
-	// which each claim is valid.
-	Inspecting map[int]time.Time `json:"inspecting,omitempty"`
+	// Inspecting is until when a claim to inspect it is valid.
+	Inspecting time.Time `json:"inspecting,omitzero"`
 }
 
 // inspecting returns how many inspections are running.
 func (u openUploads) inspecting(now time.Time) int {
 	n := 0
 	for _, o := range u {
-		for _, until := range o.Inspecting {
-			if now.Before(until) {
-				n++
-			}
+		if now.Before(o.Inspecting) {
+			n++
 		}
 	}
 	return n
 }
 
-// setInspecting records until when the claim to inspect a file is valid. The
-// zero time means that the inspection has ended.
-func (u openUploads) setInspecting(id string, file int, until time.Time) {
-	o, ok := u[id]
-	if !ok {
-		return // the upload has ended
+// setInspecting records until when the claim to inspect an upload is valid. The
+// zero time means that no request inspects it.
+func (u openUploads) setInspecting(id string, until time.Time) {
+	if o, ok := u[id]; ok { // otherwise the upload has ended
+		o.Inspecting = until
+		u[id] = o
 	}
-	if o.Inspecting == nil {
-		o.Inspecting = make(map[int]time.Time)
-	}
-	o.Inspecting[file] = until
-	if until.IsZero() {
-		delete(o.Inspecting, file)
-	}
-	u[id] = o
 }
 
 // whatOf returns a digest that is the same for uploads of the same content.
@@ -167,32 +156,13 @@ func (u openUploads) last() time.Time {
 	return last
 }
 
-// Upload returns an upload and the inspections of its files. If there is no
-// such upload, it returns [registry.ErrNotFound].
-func (c *Catalog) Upload(ctx context.Context, id string) (u registry.Upload, files []registry.Inspection, err error) {
-	found := make(map[Key]Item)
-	for item, err := range query(ctx, c.table, Query{Partition: uploadPartition(id)}) {
-		if err != nil {
-			return u, nil, err
-		}
-		found[item.Key] = item
+// Upload returns an upload. If there is no such upload, it returns
+// [registry.ErrNotFound].
+func (c *Catalog) Upload(ctx context.Context, id string) (u registry.Upload, err error) {
+	if err := get(ctx, c.table, uploadKey(id), &u); err != nil {
+		return u, fmt.Errorf("upload %s: %w", id, err)
 	}
-	item, there := found[uploadKey(id)]
-	if !there {
-		return u, nil, fmt.Errorf("upload %s: %w", id, registry.ErrNotFound)
-	}
-	if err := decode(item, &u); err != nil {
-		return u, nil, err
-	}
-	files = make([]registry.Inspection, len(u.Files))
-	for i := range files {
-		if item, there := found[inspectionKey(id, i)]; there {
-			if err := decode(item, &files[i]); err != nil {
-				return u, nil, err
-			}
-		}
-	}
-	return u, files, nil
+	return u, nil
 }
 
 // EndUpload records how an upload of an owner has ended, unless it had already
@@ -243,67 +213,61 @@ func endUpload(item, counted Item, ended registry.Upload, now time.Time) ([]Chan
 // result.
 const maxAttempts = 3
 
-// Claim is the inspection of a file of an upload, with or without the right to
-// perform it.
+// Claim is an upload, with or without the right to inspect its files. Methods
+// must not be called concurrently.
 type Claim struct {
+	// Upload is the upload as it was last read or written.
 	Upload registry.Upload
-	// File is the index of the file in the upload.
-	File  int
-	Found registry.Inspection
-	// Mine reports whether the holder must inspect the file and record the
-	// result.
+	// Mine reports whether the holder must inspect a file, and then call Record
+	// or GiveUp. File is its index.
 	Mine bool
+	File int
 
-	// items are the items that a result changes, as stored by the claim.
-	// current reports whether they are up to date.
+	table Table
+	// items are those of the upload and of its owner's open uploads, as stored by
+	// the claim. current reports whether they are up to date.
 	items   []Item
 	current bool
 }
 
-// ClaimInspection claims the inspection of a file until a time. It claims
-// nothing if the inspection has ended or another claim is valid. If check
-// returns an error for the upload, ClaimInspection returns it and changes
-// nothing.
+// ClaimInspection claims the inspection of the files of an upload until a time.
+// It claims nothing if the inspection has ended or another claim is valid, or if
+// the owner already has most running inspections. If check returns an error for
+// the upload, ClaimInspection returns it and changes nothing.
 //
 // A file whose inspection has ended maxAttempts times without a result is
-// rejected. If the owner already has most running inspections, the state is
-// running and the claim is not granted.
+// rejected.
 func (c *Catalog) ClaimInspection(
-	ctx context.Context, id, owner string, file int, now, until time.Time, most int, check func(registry.Upload) error,
+	ctx context.Context, id, owner string, now, until time.Time, most int, check func(registry.Upload) error,
 ) (*Claim, error) {
 	var claim *Claim
-	keys := []Key{uploadKey(id), inspectionKey(id, file), openKey(owner)}
+	keys := []Key{uploadKey(id), openKey(owner)}
 	err := update(ctx, c.table, keys, func(items []Item) ([]Change, error) {
 		if items[0].Revision == 0 {
 			return nil, fmt.Errorf("upload %s: %w", id, registry.ErrNotFound)
 		}
-		claim = &Claim{File: file}
+		claim = &Claim{table: c.table}
 		if err := decode(items[0], &claim.Upload); err != nil {
 			return nil, err
 		}
 		if err := check(claim.Upload); err != nil {
 			return nil, err
 		}
-		items = items[1:]
-		open, err := claim.read(items, now)
-		running := claim.Found.State == registry.InspectionRunning && now.Before(claim.Found.Until)
-		if err != nil || running || ended(claim.Found) {
+		open, err := decodeOpen(items[1], now)
+		if err != nil {
 			return nil, err
 		}
-		switch attempts := claim.Found.Attempts; {
-		case attempts >= maxAttempts:
-			problem := fmt.Sprintf("its inspection has failed %d times without a result", attempts)
-			claim.Found = registry.Inspection{State: registry.InspectionRefused, Problem: problem}
-			open.setInspecting(id, file, time.Time{})
-		case open.inspecting(now) >= most:
-			claim.Found = registry.Inspection{State: registry.InspectionRunning}
+		next := claim.Upload
+		if next.Pending() < 0 || now.Before(next.ClaimedUntil) {
 			return nil, nil
-		default:
-			claim.Found = registry.Inspection{State: registry.InspectionRunning, Until: until, Attempts: attempts + 1}
-			claim.Mine = true
-			open.setInspecting(id, file, until)
 		}
-		return claim.changes(items, claim.Found, open)
+		file := startNext(&next, until)
+		if file >= 0 && open.inspecting(now) >= most {
+			return nil, nil
+		}
+		next.Claims++
+		open.setInspecting(id, next.ClaimedUntil)
+		return claim.changes(items, next, open, file)
 	})
 	if err != nil {
 		return nil, err
@@ -312,31 +276,34 @@ func (c *Catalog) ClaimInspection(
 	return claim, nil
 }
 
-func ended(i registry.Inspection) bool {
-	return i.State == registry.InspectionPassed || i.State == registry.InspectionRefused
-}
-
-// read decodes the inspection of a file and its owner's open uploads.
-func (c *Claim) read(items []Item, now time.Time) (openUploads, error) {
-	c.Found = registry.Inspection{}
-	if items[0].Revision > 0 {
-		if err := decode(items[0], &c.Found); err != nil {
-			return nil, err
-		}
+// startNext starts the inspection of the next file of an upload, and returns its
+// index. It returns -1 if there is none, or if that file has failed too often.
+func startNext(u *registry.Upload, until time.Time) int {
+	u.ClaimedUntil = time.Time{}
+	file := u.Pending()
+	if file < 0 {
+		return -1
 	}
-	return decodeOpen(items[1], now)
+	u.Files = slices.Clone(u.Files)
+	if attempts := u.Files[file].Attempts; attempts >= maxAttempts {
+		problem := fmt.Sprintf("its inspection has failed %d times without a result", attempts)
+		u.Files[file].Inspection = registry.Inspection{State: registry.InspectionRefused, Problem: problem}
+		return -1
+	}
+	u.Files[file].Attempts++
+	u.ClaimedUntil = until
+	return file
 }
 
-// changes returns the changes that record an inspection. It stores the items as
-// they are after these changes.
-func (c *Claim) changes(items []Item, i registry.Inspection, open openUploads) ([]Change, error) {
-	items[0].Expires = c.Upload.ExpiresAt
-	changed, err := encode(items[0], i)
+// changes returns the changes that store an upload, and its owner's open uploads
+// unless they are nil. The claim is then one of the file, or none if it is -1.
+func (c *Claim) changes(items []Item, u registry.Upload, open openUploads, file int) ([]Change, error) {
+	changed, err := encode(items[0], u)
 	if err != nil {
 		return nil, err
 	}
 	changes := []Change{changed}
-	if items[1].Revision > 0 { // it exists as long as the owner has open uploads
+	if open != nil && items[1].Revision > 0 { // it exists as long as the owner has open uploads
 		counted, err := encode(items[1], open)
 		if err != nil {
 			return nil, err
@@ -348,48 +315,90 @@ func (c *Claim) changes(items []Item, i registry.Inspection, open openUploads) (
 		c.items[i].Data = change.Data
 		c.items[i].Revision++
 	}
+	c.Upload, c.Mine, c.File = u, file >= 0, file
 	return changes, nil
 }
 
-// RecordInspection records the result of an inspection. With state running, it
-// renews the claim. With an empty state, it gives up the inspection without
-// counting the attempt.
+// Record records the result of the claimed file, and claims the next one until a
+// time. If that is the zero time, or no file is left, the claim ends.
 //
-// A recorded result does not change, because the same bytes give the same
-// result. Only the attempt that has the claim, identified by its number in
-// Attempts, can renew it or give it up.
-func (c *Catalog) RecordInspection(ctx context.Context, claim *Claim, i registry.Inspection, now time.Time) error {
-	id, file := claim.Upload.ID, claim.File
+// Record and the other methods change nothing if the claim has expired and
+// another request has taken it, or if the upload has ended. Mine is then false.
+func (c *Claim) Record(ctx context.Context, found registry.Inspection, now, until time.Time) error {
+	next := c.with(found)
+	file := -1
+	if !until.IsZero() {
+		file = startNext(&next, until)
+	}
+	return c.write(ctx, now, next, file, false)
+}
+
+// Renew extends the claim until a time.
+func (c *Claim) Renew(ctx context.Context, now, until time.Time) error {
+	next := c.Upload
+	next.ClaimedUntil = until
+	return c.write(ctx, now, next, c.File, true)
+}
+
+// GiveUp ends the claim without a result. The attempt counts if counts is set.
+func (c *Claim) GiveUp(ctx context.Context, now time.Time, counts bool) error {
+	attempts := c.Upload.Files[c.File].Attempts
+	if !counts {
+		attempts--
+	}
+	return c.write(ctx, now, c.with(registry.Inspection{Attempts: attempts}), -1, false)
+}
+
+// with returns the upload, not claimed, with another inspection of the claimed
+// file.
+func (c *Claim) with(i registry.Inspection) registry.Upload {
+	u := c.Upload
+	u.Files = slices.Clone(u.Files)
+	u.Files[c.File].Inspection, u.ClaimedUntil = i, time.Time{}
+	return u
+}
+
+// write stores an upload with a claim of a file, or none if it is -1. It changes
+// the count of inspections if the claim ends, or if count is set. Between files
+// it does not, because all uploads of the owner share that item.
+func (c *Claim) write(ctx context.Context, now time.Time, next registry.Upload, file int, count bool) error {
 	return retry(ctx, func() error {
-		items := claim.items
-		if !claim.current {
+		items := c.items
+		if !c.current {
 			var err error
-			if items, err = c.table.Snapshot(ctx, inspectionKey(id, file), openKey(claim.Upload.Owner)); err != nil {
+			if items, err = c.table.Snapshot(ctx, c.items[0].Key, c.items[1].Key); err != nil {
 				return err
 			}
+			var u registry.Upload
+			if items[0].Revision > 0 {
+				if err := decode(items[0], &u); err != nil {
+					return err
+				}
+			}
+			if u.Claims != next.Claims || u.Ended != "" {
+				c.Mine = false
+				return nil
+			}
 		}
-		claim.current = false // until this write succeeds
-		found := Claim{Upload: claim.Upload}
-		open, err := found.read(items, now)
-		if err != nil || ended(found.Found) {
-			return err
+		c.current = false // until this write succeeds
+		var open openUploads
+		if count || file < 0 {
+			var err error
+			if open, err = decodeOpen(items[1], now); err != nil {
+				return err
+			}
+			open.setInspecting(next.ID, next.ClaimedUntil)
 		}
-		next := i
-		if !ended(i) && i.Attempts != found.Found.Attempts {
-			return nil // another attempt has the claim
-		}
-		if i.State == "" {
-			next.Attempts = max(0, found.Found.Attempts-1)
-		}
-		open.setInspecting(id, file, i.Until)
-		changes, err := claim.changes(items, next, open)
+		written := *c
+		changes, err := written.changes(items, next, open, file)
 		if err != nil {
 			return err
 		}
 		if err := c.table.Write(ctx, changes...); err != nil {
 			return err
 		}
-		claim.current = true
+		*c = written
+		c.current = true
 		return nil
 	})
 }

@@ -78,7 +78,7 @@ func TestBeginAgain(t *testing.T) {
 	again("e", "ada", 31*time.Minute, 1, "e")
 	endUpload(t, c, "e", registry.UploadAborted, registry.UploadAborted)
 	again("f", "ada", 32*time.Minute, 1, "f")
-	if _, err := uploaded(c, t.Context(), "b"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Upload(t.Context(), "b"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -88,7 +88,7 @@ func TestBeginAgain(t *testing.T) {
 func TestUpload(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
-	if _, err := uploaded(c, t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := c.Upload(t.Context(), "a"); !errors.Is(err, registry.ErrNotFound) {
 		t.Error(err)
 	}
 	if _, err := end(c, t.Context(), "a", registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
@@ -99,7 +99,7 @@ func TestUpload(t *testing.T) {
 	} {
 		want := newUpload(id, "ada", 0)
 		beginUpload(t, c, want, 9)
-		if got, err := uploaded(c, t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
+		if got, err := c.Upload(t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
 			t.Error(cmp.Diff(want, got), err)
 		}
 		endUpload(t, c, id, hows[0], hows[0])
@@ -107,7 +107,7 @@ func TestUpload(t *testing.T) {
 			endUpload(t, c, id, how, hows[0])
 		}
 		want.Ended, want.Description = hows[0], "" // the version may be withdrawn before the item expires
-		if got, err := uploaded(c, t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
+		if got, err := c.Upload(t.Context(), id); err != nil || cmp.Diff(want, got) != "" {
 			t.Error(cmp.Diff(want, got), err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestOpenUploads(t *testing.T) {
 		); !errors.Is(err, catalog.ErrTooManyUploads) || !errors.Is(err, registry.ErrForbidden) {
 			t.Errorf("one more than the maximum of %d: %v", most, err)
 		}
-		if _, err := uploaded(c, t.Context(), "x"); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := c.Upload(t.Context(), "x"); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("a rejected upload is stored: %v", err)
 		}
 	}
@@ -176,7 +176,7 @@ func TestCommittedUploads(t *testing.T) {
 		if err != nil || !created {
 			t.Fatal(created, err)
 		}
-		if ended, err := uploaded(c, t.Context(), u.ID); err != nil || ended.Ended != registry.UploadCommitted {
+		if ended, err := c.Upload(t.Context(), u.ID); err != nil || ended.Ended != registry.UploadCommitted {
 			t.Errorf("%+v, %v", ended, err)
 		}
 	}
@@ -188,27 +188,18 @@ func TestCommittedUploads(t *testing.T) {
 	}
 }
 
-// If an upload has expired by the clock of the table, its inspections have too,
-// and the count of its owner's uploads is zero.
+// If an upload has expired by the clock of the table, the count of its owner's
+// uploads is zero.
 func TestExpiredUploads(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	for _, id := range []string{"a", "b"} {
-		u := newUpload(id, "ada", -2*time.Hour)
-		beginUpload(t, c, u, 2)
-		if err := setInspection(
-			c, t.Context(), u, 0, registry.Inspection{State: registry.InspectionPassed}, begin,
-		); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := uploaded(c, t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
+		beginUpload(t, c, newUpload(id, "ada", -2*time.Hour), 2)
+		if _, err := c.Upload(t.Context(), id); !errors.Is(err, registry.ErrNotFound) {
 			t.Error(err)
 		}
 		if _, err := end(c, t.Context(), id, registry.UploadCommitted, begin); !errors.Is(err, registry.ErrNotFound) {
 			t.Error(err)
-		}
-		if found, err := inspection(c, t.Context(), id, 0); !errors.Is(err, registry.ErrNotFound) {
-			t.Error(found, err)
 		}
 	}
 	for i := range 2 {
@@ -271,118 +262,167 @@ func TestUploadsAtOnce(t *testing.T) {
 	}
 }
 
-// Only one caller can inspect a file until its claim expires. Others receive
-// that the inspection is running.
+// threeFiles returns an upload with three files.
+func threeFiles(id, owner string) registry.Upload {
+	u := newUpload(id, owner, 0)
+	u.Files = append(u.Files, u.Files[0], u.Files[0])
+	return u
+}
+
+// Only one request can inspect an upload until its claim expires. It inspects
+// the files in their order.
 func TestInspectionClaim(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
-	u := newUpload("a", "ada", 0)
+	u := threeFiles("a", "ada")
 	beginUpload(t, c, u, 1)
-	claimAt := func(at time.Duration, wantState string, wantMine bool) {
+	claimAt := func(at time.Duration, wantFile int) *catalog.Claim {
 		t.Helper()
-		now := begin.Add(at)
-		found, mine, err := claim(c, t.Context(), u, 0, now, now.Add(time.Minute), 1000)
-		if err != nil {
-			t.Fatal(err)
+		claimed := claim(t, c, u, begin.Add(at), 1000)
+		if want := wantFile >= 0; claimed.Mine != want {
+			t.Errorf("after %s: the claim is granted: %t, want %t", at, claimed.Mine, want)
 		}
-		if found.State != wantState {
-			t.Errorf("after %s: state %q, want %q", at, found.State, wantState)
+		if claimed.Mine && claimed.File != wantFile {
+			t.Errorf("after %s: file %d, want %d", at, claimed.File, wantFile)
 		}
-		if mine != wantMine {
-			t.Errorf("after %s: the claim is granted: %t, want %t", at, mine, wantMine)
-		}
+		return claimed
 	}
-	set := func(i registry.Inspection) {
-		t.Helper()
-		if err := setInspection(c, t.Context(), u, 0, i, begin); err != nil {
-			t.Fatal(err)
-		}
-	}
-	claimAt(0, registry.InspectionRunning, true)
-	claimAt(59*time.Second, registry.InspectionRunning, false)
-	claimAt(60*time.Second, registry.InspectionRunning, true) // the claim has expired
-	claimAt(61*time.Second, registry.InspectionRunning, false)
-	// From an attempt whose claim has expired.
-	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour), Attempts: 1})
-	claimAt(2*time.Minute, registry.InspectionRunning, true)
-	// Renews the claim.
-	set(registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(5 * time.Minute), Attempts: 3})
-	claimAt(4*time.Minute, registry.InspectionRunning, false)
-	set(registry.Inspection{Attempts: 3}) // gives up the claim
-	claimAt(4*time.Minute, registry.InspectionRunning, true)
-	want := registry.Inspection{State: registry.InspectionPassed, ContentSHA256: "1"}
-	set(want)
-	// A result does not change, whatever is recorded later.
-	for _, late := range []registry.Inspection{
-		{}, {State: registry.InspectionRunning, Until: begin.Add(time.Hour)},
-		{State: registry.InspectionRefused, Problem: "bad"}, {State: registry.InspectionPassed, ContentSHA256: "2"},
+	const none = -1
+	expired := claimAt(0, 0)
+	claimAt(59*time.Second, none)
+	first := claimAt(60*time.Second, 0)
+	claimAt(61*time.Second, none)
+	// From a request whose claim has expired.
+	for what, write := range map[string]func(*catalog.Claim) error{
+		"Renew":  func(c *catalog.Claim) error { return c.Renew(t.Context(), begin, begin.Add(time.Hour)) },
+		"GiveUp": func(c *catalog.Claim) error { return c.GiveUp(t.Context(), begin, true) },
+		"Record": func(c *catalog.Claim) error {
+			return c.Record(t.Context(), registry.Inspection{State: registry.InspectionRefused}, begin, begin.Add(time.Hour))
+		},
 	} {
-		set(late)
-		claimAt(time.Hour, registry.InspectionPassed, false)
-		if got, err := inspection(c, t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
-			t.Error(cmp.Diff(want, got), err)
+		old := *expired
+		if err := write(&old); err != nil || old.Mine {
+			t.Errorf("%s of an expired claim: the claim is granted: %t, %v", what, old.Mine, err)
 		}
 	}
-	// Other files have their own inspections, even if their numbers begin with
-	// the same digit.
-	for _, file := range []int{1, 10, 100} {
-		if found, mine, err := claim(c, t.Context(), u, file, begin, begin.Add(time.Minute), 1000); err != nil || !mine {
-			t.Errorf("%+v, %v", found, err)
+	if err := first.Renew(t.Context(), begin, begin.Add(5*time.Minute)); err != nil || !first.Mine {
+		t.Errorf("Renew: the claim is granted: %t, %v", first.Mine, err)
+	}
+	claimAt(4*time.Minute, none)
+	pass(t, first, begin.Add(6*time.Minute))
+	if !first.Mine || first.File != 1 {
+		t.Errorf("after the first file: file %d, and the claim is granted: %t", first.File, first.Mine)
+	}
+	claimAt(5*time.Minute, none)
+	giveUp(t, first, false)
+	second := claimAt(5*time.Minute, 1)
+	pass(t, second, time.Time{})
+	third := claimAt(5*time.Minute, 2)
+	pass(t, third, begin.Add(time.Hour))
+	for _, done := range []*catalog.Claim{first, second, third} {
+		if done.Mine {
+			t.Error("an ended claim is still granted")
 		}
-		if err := setInspection(
-			c, t.Context(), u, file, registry.Inspection{State: registry.InspectionRefused, Problem: "bad"}, begin,
-		); err != nil {
-			t.Error(err)
-		}
-		found, mine, err := claim(c, t.Context(), u, file, begin, begin.Add(time.Minute), 1000)
-		if err != nil || mine {
-			t.Errorf("the claim is granted: %t, %v", mine, err)
-		}
-		if found.Problem != "bad" {
-			t.Errorf("the problem is %q", found.Problem)
-		}
+	}
+	claimAt(time.Hour, none)
+	got, err := c.Upload(t.Context(), u.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := threeFiles("a", "ada")
+	want.Claims = 4
+	for i := range want.Files {
+		want.Files[i].Inspection = registry.Inspection{State: registry.InspectionPassed, H1: fmt.Sprint("of ", i)}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An ended upload is not inspected any further.
+func TestInspectionOfEndedUpload(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	u := threeFiles("a", "ada")
+	beginUpload(t, c, u, 1)
+	claimed := claim(t, c, u, begin, 1)
+	endUpload(t, c, "a", registry.UploadAborted, registry.UploadAborted)
+	pass(t, claimed, begin.Add(time.Hour))
+	if claimed.Mine {
+		t.Error("the claim of an ended upload is granted")
+	}
+	got, err := c.Upload(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(registry.Inspection{Attempts: 1}, got.Files[0].Inspection); diff != "" {
+		t.Errorf("the first file (-want +got):\n%s", diff)
 	}
 }
 
 // A file whose inspection repeatedly starts and dies is rejected and not
-// inspected again. An attempt that was given up does not count.
+// inspected again. An attempt that was given up does not count, and neither do
+// those of other files.
 func TestInspectionAttempts(t *testing.T) {
 	t.Parallel()
-	c := catalog.New(open(t))
-	u := newUpload("a", "ada", 0)
-	beginUpload(t, c, u, 1)
-	claimAt := func(n int) (registry.Inspection, bool) {
-		t.Helper()
-		now := begin.Add(time.Duration(n) * time.Hour / 10)
-		found, mine, err := claim(c, t.Context(), u, 0, now, now.Add(time.Minute), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found, mine
-	}
-	for n := range 5 {
-		if _, mine := claimAt(n); !mine {
-			t.Errorf("attempt %d, after others that were given up, gets no claim", n+1)
-		}
-		if err := setInspection(c, t.Context(), u, 0, registry.Inspection{Attempts: 1}, begin); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := range 3 {
-		if _, mine := claimAt(10 + n); !mine {
-			t.Errorf("attempt %d gets no claim", n+1)
-		}
-	}
 	texts := golden.New(t)
-	for n := range 2 {
-		found, mine := claimAt(20 + n)
-		if mine || found.State != registry.InspectionRefused {
-			t.Errorf("after three failed attempts: %+v, %t", found, mine)
-		}
-		if !strings.Contains(found.Problem, " 3 ") {
-			t.Errorf("the reason is %q without the number of attempts", found.Problem)
-		}
-		texts.Text(t, found.Problem+"\n")
+	for name, die := range map[string]func(*testing.T, *catalog.Claim){
+		"killed":         func(*testing.T, *catalog.Claim) {},
+		"given up, died": func(t *testing.T, c *catalog.Claim) { t.Helper(); giveUp(t, c, true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := catalog.New(open(t))
+			u := threeFiles("a", "ada")
+			beginUpload(t, c, u, 1)
+			now := begin
+			next := func() *catalog.Claim {
+				t.Helper()
+				now = now.Add(2 * time.Minute)
+				return claim(t, c, u, now, 1)
+			}
+			for n := range 5 {
+				claimed := next()
+				if !claimed.Mine {
+					t.Fatalf("attempt %d, after others that were given up, gets no claim", n+1)
+				}
+				giveUp(t, claimed, false)
+			}
+			die(t, next())
+			die(t, next())
+			pass(t, next(), now.Add(time.Minute)) // and starts the second file
+			for n := range 2 {
+				claimed := next()
+				if !claimed.Mine || claimed.File != 1 {
+					t.Fatalf("attempt %d of the second file gets no claim", n+2)
+				}
+				die(t, claimed)
+			}
+			for range 2 {
+				claimed := next()
+				if claimed.Mine {
+					t.Error("after three failed attempts, the claim is granted")
+				}
+				if refused := claimed.Upload.Refused(); refused != 1 {
+					t.Errorf("file %d is rejected, want 1", refused)
+				}
+				texts.Text(t, claimed.Upload.Files[1].Problem+"\n")
+			}
+		})
+	}
+}
+
+// A claim of several files rejects a file that has failed too often before.
+func TestAttemptsOfNextFile(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	u := threeFiles("a", "ada")
+	u.Files[1].Attempts = 3
+	beginUpload(t, c, u, 1)
+	claimed := claim(t, c, u, begin, 1)
+	pass(t, claimed, begin.Add(time.Hour))
+	if claimed.Mine || claimed.Upload.Refused() != 1 {
+		t.Errorf("the claim is granted: %t; file %d is rejected, want 1", claimed.Mine, claimed.Upload.Refused())
 	}
 }
 
@@ -391,44 +431,35 @@ func TestInspectionAttempts(t *testing.T) {
 func TestInspectionsOfOneOwner(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
-	one, two, other := newUpload("a", "ada", 0), newUpload("b", "ada", 0), newUpload("c", "bob", 0)
-	two.Description = "another"
-	for _, u := range []registry.Upload{one, two, other} {
-		beginUpload(t, c, u, 2)
+	for _, owner := range []string{"ada", "bob"} {
+		for i := range 4 {
+			u := threeFiles(fmt.Sprint(owner, i), owner)
+			beginUpload(t, c, u, 4)
+		}
 	}
-	claimAt := func(u registry.Upload, file int, at time.Duration, want bool) {
+	claimAt := func(id string, at time.Duration, want bool) *catalog.Claim {
 		t.Helper()
-		now := begin.Add(at)
-		found, mine, err := claim(c, t.Context(), u, file, now, now.Add(time.Minute), 2)
-		if err != nil {
-			t.Fatal(err)
+		u := threeFiles(id, id[:3])
+		claimed := claim(t, c, u, begin.Add(at), 2)
+		if claimed.Mine != want {
+			t.Errorf("upload %s: the claim is granted: %t, want %t", id, claimed.Mine, want)
 		}
-		if mine != want {
-			t.Errorf("file %d of upload %s: the claim is granted: %t, want %t", file, u.ID, mine, want)
-		}
-		if found.State != registry.InspectionRunning {
-			t.Errorf("file %d of upload %s: state %q", file, u.ID, found.State)
-		}
+		return claimed
 	}
-	claimAt(one, 0, 0, true)
-	claimAt(two, 0, 0, true)
-	claimAt(one, 1, 0, false)
-	claimAt(other, 0, 0, true)
-	if err := setInspection(
-		c, t.Context(), two, 0, registry.Inspection{State: registry.InspectionPassed}, begin,
-	); err != nil {
+	first := claimAt("ada0", 0, true)
+	second := claimAt("ada1", 0, true)
+	claimAt("ada2", 0, false)
+	claimAt("bob0", 0, true)
+	pass(t, second, begin.Add(time.Minute)) // its claim continues
+	claimAt("ada2", 0, false)
+	pass(t, second, time.Time{})
+	claimAt("ada2", 0, true)
+	claimAt("ada3", 0, false)
+	if err := first.Renew(t.Context(), begin, begin.Add(time.Hour/2)); err != nil {
 		t.Fatal(err)
 	}
-	claimAt(one, 1, 0, true)
-	claimAt(one, 2, 0, false)
-	if err := setInspection(
-		c, t.Context(), one, 0,
-		registry.Inspection{State: registry.InspectionRunning, Until: begin.Add(time.Hour / 2), Attempts: 1}, begin,
-	); err != nil {
-		t.Fatal(err)
-	}
-	claimAt(one, 2, 2*time.Minute, true) // the claim of file 1 has expired, that of file 0 has not
-	claimAt(one, 3, 2*time.Minute, false)
+	claimAt("ada3", 2*time.Minute, true) // the claim of ada2 has expired, that of ada0 has not
+	claimAt("ada1", 2*time.Minute, false)
 }
 
 // If several callers claim an inspection concurrently, one succeeds.
@@ -441,11 +472,7 @@ func TestInspectionsAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 12 {
 		group.Go(func() {
-			found, mine, err := claim(c, t.Context(), u, 0, begin, begin.Add(time.Minute), 1000)
-			if err != nil || found.State != registry.InspectionRunning {
-				t.Errorf("%+v, %v", found, err)
-			}
-			if mine {
+			if claim(t, c, u, begin, 1000).Mine {
 				all.Add(1)
 			}
 		})
@@ -456,15 +483,38 @@ func TestInspectionsAtOnce(t *testing.T) {
 	}
 }
 
-// The largest upload, and the largest SHA256SUMS that the registry reads, fit
-// into their items.
+// Inspections of one owner at once change one item. Each result is recorded.
+func TestClaimsAtOnce(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	var group sync.WaitGroup
+	for i := range 4 {
+		u := threeFiles(fmt.Sprint(i), "ada")
+		beginUpload(t, c, u, 4)
+		group.Go(func() {
+			for claimed := claim(t, c, u, begin, 4); claimed.Mine; {
+				if err := claimed.Renew(t.Context(), begin, begin.Add(time.Minute)); err != nil {
+					t.Error(err)
+					return
+				}
+				pass(t, claimed, begin.Add(time.Minute))
+			}
+			if got, err := c.Upload(t.Context(), u.ID); err != nil || got.Pending() >= 0 || got.Claims != 1 {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// The largest upload fits into its item, with the results of its inspections.
 func TestLargeUpload(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
 	u := newUpload("a", "ada", 0)
 	u.Description = strings.Repeat("d", 1000)
 	u.Files = nil
-	for i := range 203 { // the maximum number of platforms of a release, and its other files
+	for i := range 200 { // the maximum number of platforms of a release
 		name := fmt.Sprintf("%0250d", i)
 		u.Files = append(u.Files, registry.UploadFile{
 			Name: name,
@@ -473,17 +523,18 @@ func TestLargeUpload(t *testing.T) {
 			},
 		})
 	}
+	u.Sums, u.Signature = strings.Repeat("0", 128<<10), make([]byte, 16<<10)
 	beginUpload(t, c, u, 1)
-	sums := make(map[string]string)
-	for i := range 1000 {
-		sums[fmt.Sprintf("%0255d", i)] = strings.Repeat("0", 64)
-	}
-	want := registry.Inspection{State: registry.InspectionPassed, Sums: sums}
-	if err := setInspection(c, t.Context(), u, 0, want, begin); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := inspection(c, t.Context(), "a", 0); err != nil || cmp.Diff(want, got) != "" {
-		t.Error(err)
+	for claimed := claim(t, c, u, begin, 1); claimed.Mine; {
+		found := registry.Inspection{State: registry.InspectionPassed, H1: strings.Repeat("1", 47)}
+		if claimed.File == len(u.Files)-1 {
+			found = registry.Inspection{
+				State: registry.InspectionRefused, Problem: strings.Repeat("p", 2<<10), Hint: strings.Repeat("h", 2<<10),
+			}
+		}
+		if err := claimed.Record(t.Context(), found, begin, begin.Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// An owner with the maximum configurable number of uploads fits too.
 	for i := range 100 {
@@ -551,41 +602,39 @@ func TestUploadFailsAtEachCall(t *testing.T) {
 
 // end ends an upload of any owner.
 func end(c *catalog.Catalog, ctx context.Context, id, how string, now time.Time) (registry.Upload, error) {
-	u, _, err := c.Upload(ctx, id)
+	u, err := c.Upload(ctx, id)
 	if err != nil {
 		return u, err
 	}
 	return c.EndUpload(ctx, id, u.Owner, how, now, func(registry.Upload) error { return nil })
 }
 
-func uploaded(c *catalog.Catalog, ctx context.Context, id string) (registry.Upload, error) {
-	u, _, err := c.Upload(ctx, id)
-	return u, err
-}
-
-func inspection(c *catalog.Catalog, ctx context.Context, id string, file int) (i registry.Inspection, err error) {
-	_, found, err := c.Upload(ctx, id)
-	if file < len(found) {
-		i = found[file]
-	}
-	return i, err
-}
-
-func claim(
-	c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, now, until time.Time, most int,
-) (registry.Inspection, bool, error) {
+// claim claims an upload for a minute.
+func claim(t testing.TB, c *catalog.Catalog, u registry.Upload, now time.Time, most int) *catalog.Claim {
+	t.Helper()
 	claimed, err := c.ClaimInspection(
-		ctx, u.ID, u.Owner, file, now, until, most, func(registry.Upload) error { return nil },
+		t.Context(), u.ID, u.Owner, now, now.Add(time.Minute), most, func(registry.Upload) error { return nil },
 	)
 	if err != nil {
-		return registry.Inspection{}, false, err
+		t.Fatal(err)
 	}
-	return claimed.Found, claimed.Mine, nil
+	return claimed
 }
 
-// setInspection records the result of another caller's claim.
-func setInspection(
-	c *catalog.Catalog, ctx context.Context, u registry.Upload, file int, i registry.Inspection, now time.Time,
-) error {
-	return c.RecordInspection(ctx, &catalog.Claim{Upload: u, File: file}, i, now)
+// giveUp ends a claim without a result.
+func giveUp(t testing.TB, c *catalog.Claim, counts bool) {
+	t.Helper()
+	if err := c.GiveUp(t.Context(), begin, counts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pass records that the claimed file has passed. The claim continues until a
+// time, unless that is zero.
+func pass(t testing.TB, c *catalog.Claim, until time.Time) {
+	t.Helper()
+	passed := registry.Inspection{State: registry.InspectionPassed, H1: fmt.Sprint("of ", c.File)}
+	if err := c.Record(t.Context(), passed, begin, until); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -126,8 +126,8 @@ func publishOperations() (all []operation) {
 		none := map[int]any{204: nil}
 		all = append(all,
 			operation{"publish", "POST" + upload, "Begin an upload", "", protocol.Announcement{}, begun, false},
-			operation{"publish", "POST" + upload + "/{upload}/files/{file}/inspect", "Inspect an uploaded file", "", nil,
-				inspected, false},
+			operation{"publish", "POST" + upload + "/{upload}/inspect", "Inspect the uploaded files", "", nil, inspected,
+				false},
 			operation{"publish", "POST" + upload + "/{upload}/commit", "Publish an upload", "", nil,
 				ok(protocol.Published{}), false},
 			operation{"publish", "DELETE" + upload + "/{upload}", "Abandon an upload", "", nil, none, false},

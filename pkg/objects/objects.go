@@ -62,10 +62,10 @@ type Stage interface {
 	// PutStaged is like PutOnce of a [Store], but a new object is staged. It
 	// does not change an existing object.
 	PutStaged(ctx context.Context, key string, body io.ReadSeeker, digest Digest) error
-	// Keep makes an object permanent. It does nothing if the object is permanent
-	// already. It returns registry.ErrInvalid if the object was uploaded with
-	// headers that change what clients download.
-	Keep(ctx context.Context, key string) error
+	// Keep makes an object permanent, unless it is already, and returns what Stat
+	// does. It returns registry.ErrInvalid if the object was uploaded with headers
+	// that change what clients download.
+	Keep(ctx context.Context, key string) (Info, error)
 }
 
 // Upload is a PUT request to URL. The client sends the headers unchanged, and

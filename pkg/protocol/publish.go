@@ -18,7 +18,7 @@ const (
 // followed by:
 //
 //	POST   VERSION/uploads                       Announcement -> Begun, 201; 200 if the same content is published
-//	POST   VERSION/uploads/ID/files/N/inspect    -> Inspected, 200; 202 while another request inspects the file
+//	POST   VERSION/uploads/ID/inspect            -> Inspected, 200; 202 if files are left, or another request inspects them
 //	POST   VERSION/uploads/ID/commit             -> Published, 200
 //	DELETE VERSION/uploads/ID                    -> 204
 //	PUT    deprecation, VERSION/deprecation      Deprecation -> 204
@@ -46,10 +46,14 @@ const (
 type (
 	// Announcement describes the content to publish.
 	Announcement struct {
-		// Files are the archive NAME.tar.gz of a module. For a provider, they
-		// are the zips, SHA256SUMS, its signature and the manifest, with the
-		// names of the release.
+		// Files are the archive NAME.tar.gz of a module, or the zips of a
+		// provider with the names of the release.
 		Files []File `json:"files"`
+		// Sums is the SHA256SUMS of a provider. Signature is its signature, and
+		// Manifest is the manifest, if there is one.
+		Sums      []byte `json:"sums,omitempty"`
+		Signature []byte `json:"signature,omitempty"`
+		Manifest  []byte `json:"manifest,omitempty"`
 		// ContentSHA256 is the digest of a module's files. It identifies an
 		// archive of the same files that was packed differently. It is only
 		// trusted to report that there is nothing to do.
@@ -91,10 +95,11 @@ type (
 		// Stored means that the file is already stored.
 		Stored bool `json:"stored,omitempty"`
 	}
-	// Inspected is the state of the inspection of a file.
+	// Inspected is the state of the inspection of an upload.
 	Inspected struct {
-		// Passed is false while the inspection is running.
+		// Passed reports whether all files have passed. Files is how many have.
 		Passed bool `json:"passed"`
+		Files  int  `json:"files"`
 	}
 	// Published is the record of the published module or provider.
 	Published struct {

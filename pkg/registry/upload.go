@@ -1,8 +1,12 @@
 package registry
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// Upload is a publish in progress through the publish API.
+// Upload is a publish in progress through the publish API, with the inspections
+// of its files.
 type Upload struct {
 	ID string `json:"id"`
 	// Path is the address to publish to: modules/NAMESPACE/NAME/SYSTEM or
@@ -18,18 +22,40 @@ type Upload struct {
 	// CopiedFrom is set for a copy from another registry.
 	CopiedFrom *CopiedFrom `json:"copied_from,omitempty"`
 	// AllowSecrets are the paths in a module that may have secrets.
-	AllowSecrets []string     `json:"allow_secrets,omitempty"`
-	Files        []UploadFile `json:"files"`
-	CreatedAt    time.Time    `json:"created_at"`
-	ExpiresAt    time.Time    `json:"expires_at"`
+	AllowSecrets []string `json:"allow_secrets,omitempty"`
+	// Sums is the SHA256SUMS of a provider, and Signature is its signature.
+	Sums      string       `json:"sums,omitempty"`
+	Signature []byte       `json:"signature,omitempty"`
+	Files     []UploadFile `json:"files"`
+	CreatedAt time.Time    `json:"created_at"`
+	ExpiresAt time.Time    `json:"expires_at"`
+	// Claims is how many requests have begun to inspect the files. ClaimedUntil
+	// is until when the last one may do so, unless it renews its claim. It is
+	// zero if that request has ended.
+	Claims       int       `json:"claims,omitempty"`
+	ClaimedUntil time.Time `json:"claimed_until,omitzero"`
 	// Ended is empty, [UploadCommitted] or [UploadAborted].
 	Ended string `json:"ended,omitempty"`
+}
+
+// Pending returns the first file without a result of its inspection. It returns
+// -1 if all files have passed, or if one was rejected.
+func (u *Upload) Pending() int {
+	if u.Refused() >= 0 {
+		return -1
+	}
+	return slices.IndexFunc(u.Files, func(f UploadFile) bool { return f.State == "" })
+}
+
+// Refused returns the first file that was rejected, or -1.
+func (u *Upload) Refused() int {
+	return slices.IndexFunc(u.Files, func(f UploadFile) bool { return f.State == InspectionRefused })
 }
 
 // End records how an upload has ended. It drops the texts of the publisher,
 // because the item remains for some time even if the version is withdrawn.
 func (u *Upload) End(how string) {
-	u.Ended, u.Description, u.CopiedFrom, u.AllowSecrets = how, "", nil, nil
+	u.Ended, u.Description, u.CopiedFrom, u.AllowSecrets, u.Signature = how, "", nil, nil, nil
 }
 
 // The ways in which an upload can end.
@@ -39,19 +65,18 @@ const (
 )
 
 // UploadFile is an announced file of an upload, with its place in the object
-// store.
+// store and its inspection.
 type UploadFile struct {
 	StoredFile
 	Name string `json:"name"`
+	Inspection
 }
 
 // Inspection is the result of inspecting an uploaded file.
 type Inspection struct {
-	// State is empty, [InspectionRunning], [InspectionPassed] or
-	// [InspectionRefused].
+	// State is empty, [InspectionPassed] or [InspectionRefused]. A rejected file
+	// stays rejected, since its bytes do not change.
 	State string `json:"state,omitempty"`
-	// Until is when a running inspection expires, unless it is renewed.
-	Until time.Time `json:"until,omitzero"`
 	// Attempts counts the inspections that started without recording a result.
 	// Those that were given up do not count.
 	Attempts int `json:"attempts,omitempty"`
@@ -68,17 +93,10 @@ type Inspection struct {
 	Docs      *StoredFile `json:"docs,omitempty"`
 	DocsNotes []string    `json:"docs_notes,omitempty"`
 	H1        string      `json:"h1,omitempty"`
-	// Sums has the lines of SHA256SUMS: SHA-256 digests by file name.
-	Sums map[string]string `json:"sums,omitempty"`
-	// Protocols are the protocols in a manifest.
-	Protocols []string `json:"protocols,omitempty"`
 }
 
-// The states of an inspection. A rejected file stays rejected, since its bytes
-// do not change. The validity of a signature depends on more than the file, so
-// it is checked each time.
+// The results of an inspection.
 const (
-	InspectionRunning = "running"
 	InspectionPassed  = "passed"
 	InspectionRefused = "refused"
 )
@@ -87,5 +105,8 @@ const (
 // publish API. The files of operators have keys without the api segment, so
 // that the role of the publish API cannot access them.
 func UploadKey(path string, v Version, sha256, filename string) string {
-	return path + "/" + v.String() + "/api/" + sha256 + "/" + filename
+	return UploadPrefix(path, v) + sha256 + "/" + filename
 }
+
+// UploadPrefix returns the beginning of the keys of [UploadKey] for a version.
+func UploadPrefix(path string, v Version) string { return path + "/" + v.String() + "/api/" }

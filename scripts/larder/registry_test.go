@@ -86,7 +86,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			answer(409, map[string][]string{"errors": {conflictText}})
 		}
 	case strings.HasSuffix(path, "/inspect"):
-		answer(200, protocol.Inspected{Passed: true})
+		answer(200, protocol.Inspected{Passed: true, Files: 1})
 	case strings.HasSuffix(path, "/commit"):
 		version, _ := registry.ParseTag(strings.Split(path, "/")[4])
 		e.published = &registry.ModuleVersion{

@@ -190,7 +190,7 @@ func TestPublishProviderThroughServer(t *testing.T) {
 	p.run(t, exitInvalid, []string{s.Host + ": terraform-provider-note_1.0.0_SHA256SUMS.sig: "},
 		"publish", "provider", releaseOf(t, signingKey(t, "P-256")), "acme/note")
 	p.run(t, 0, []string{
-		"2 of 5 files", "terraform-provider-note_1.0.0_SHA256SUMS.sig",
+		"uploading 2 files", "waiting for " + s.Host + " to inspect 2 files",
 		"Published acme/note 1.0.0 to " + s.Host + " for 2 platforms", "protocols 6.0, signed by ",
 	}, provider...)
 
@@ -232,8 +232,8 @@ func TestInterruptedThroughServer(t *testing.T) {
 	inspecting := make(chan struct{}, 10)
 	var resumed atomic.Bool
 	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// It is a zip. They are inspected when all files are uploaded.
-		if strings.HasSuffix(r.URL.Path, "/files/0/inspect") && !resumed.Load() {
+		// Files are inspected when all are uploaded.
+		if strings.HasSuffix(r.URL.Path, "/inspect") && !resumed.Load() {
 			inspecting <- struct{}{}
 			<-r.Context().Done()
 			return
@@ -263,7 +263,7 @@ func TestInterruptedThroughServer(t *testing.T) {
 	}
 	golden.New(t).Text(t, errorText(printed.String()))
 	resumed.Store(true)
-	p.run(t, 0, []string{"5 of 5 files", "Published acme/note 1.0.0"}, args...)
+	p.run(t, 0, []string{"2 of 2 files", "Published acme/note 1.0.0"}, args...)
 }
 
 // jobs is the identity provider of an emulated CI service.

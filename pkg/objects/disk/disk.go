@@ -189,7 +189,7 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 		return err
 	}
 	// The caller relies on the object, even if someone else has staged it.
-	if err := s.Keep(ctx, key); err == nil {
+	if _, err := s.Keep(ctx, key); err == nil {
 		return fmt.Errorf("object %s: %w", key, registry.ErrExists)
 	} else if !errors.Is(err, registry.ErrNotFound) {
 		return err

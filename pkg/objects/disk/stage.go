@@ -72,13 +72,13 @@ func (s *Store) PutStaged(ctx context.Context, key string, body io.ReadSeeker, d
 }
 
 // Keep implements [objects.Stage].
-func (s *Store) Keep(_ context.Context, key string) error {
+func (s *Store) Keep(_ context.Context, key string) (objects.Info, error) {
 	if err := objects.CheckKey(key); err != nil {
-		return err
+		return objects.Info{}, err
 	}
 	unlock, err := s.lock.Lock()
 	if err != nil {
-		return fmt.Errorf("object %s: %w", key, err)
+		return objects.Info{}, fmt.Errorf("object %s: %w", key, err)
 	}
 	defer unlock()
 	name := path.Join(stored, key)
@@ -87,17 +87,17 @@ func (s *Store) Keep(_ context.Context, key string) error {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return s.notFound(key, err)
+		return objects.Info{}, s.notFound(key, err)
 	}
 	// The process that stored the object may have been killed before it was
 	// durable.
 	if err := s.syncDirs(name); err != nil {
-		return err
+		return objects.Info{}, err
 	}
 	if err := s.unmark(key); err != nil {
-		return fmt.Errorf("object %s: %w", key, err)
+		return objects.Info{}, fmt.Errorf("object %s: %w", key, err)
 	}
-	return nil
+	return objects.Info{Key: key, Size: info.Size(), Modified: info.ModTime()}, nil
 }
 
 // sweepStaged removes expired staged objects.

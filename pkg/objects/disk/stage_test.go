@@ -78,7 +78,7 @@ func TestStagedExpire(t *testing.T) {
 	for _, key := range []string{"a/staged", "a/kept", "later"} {
 		stage(t, s, key, key)
 	}
-	if err := s.Keep(t.Context(), "a/kept"); err != nil {
+	if _, err := s.Keep(t.Context(), "a/kept"); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.PutOnce(t.Context(), "put", strings.NewReader("put"), digestOf("put")); err != nil {
@@ -100,7 +100,7 @@ func TestStagedExpire(t *testing.T) {
 			t.Errorf("after 49 hours %s is there: %t", key, !want)
 		}
 	}
-	if err := s.Keep(t.Context(), "a/staged"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := s.Keep(t.Context(), "a/staged"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("Keep of an expired object: %v", err)
 	}
 	// The object can be stored again, and is then new.
@@ -163,7 +163,7 @@ func TestStagedAfterACrash(t *testing.T) {
 	}
 	// In the same state, nothing else happens.
 	mark("left/3", "left/3")
-	if err := s.Keep(t.Context(), "left/3"); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := s.Keep(t.Context(), "left/3"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("Keep of a marker without an object: %v", err)
 	}
 	// Invalid markers remove nothing.
@@ -204,7 +204,7 @@ func TestKeepOrSweep(t *testing.T) {
 		)
 		wait.Go(func() {
 			time.Sleep(time.Duration(i%5) * 50 * time.Microsecond)
-			err = s.Keep(t.Context(), key)
+			_, err = s.Keep(t.Context(), key)
 		})
 		wait.Go(func() {
 			time.Sleep(time.Duration(i/5%5) * 50 * time.Microsecond)

@@ -184,7 +184,7 @@ func (s *Store) ensureKept(ctx context.Context, key string) error {
 	if !strings.Contains(aws.ToString(out.Expiration), `rule-id="`+objects.StagedRule+`"`) {
 		return nil
 	}
-	if err := s.Keep(ctx, key); err != nil {
+	if _, err := s.Keep(ctx, key); err != nil {
 		return registry.WithHint(
 			fmt.Errorf("%w: object %s is an unfinished upload that expires soon (%s), and cannot be made permanent: %w",
 				registry.ErrConflict, key, aws.ToString(out.Expiration), err),
@@ -216,22 +216,26 @@ func (s *Store) SignPut(ctx context.Context, key string, digest objects.Digest) 
 
 // Keep implements [objects.Stage]. An object without the tag was stored by
 // PutOnce, and is permanent.
-func (s *Store) Keep(ctx context.Context, key string) error {
+func (s *Store) Keep(ctx context.Context, key string) (objects.Info, error) {
 	if err := objects.CheckKey(key); err != nil {
-		return err
+		return objects.Info{}, err
 	}
 	tags, staged, err := s.tags(ctx, key)
-	if err != nil || !staged {
-		return err
+	if err != nil {
+		return objects.Info{}, err
+	}
+	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
+	if err != nil {
+		return objects.Info{}, s.translate(key, err)
+	}
+	info := infoOf(key, out)
+	if !staged {
+		return info, nil
 	}
 	// Clients would unpack an archive with a Content-Encoding. S3 accepts this
 	// header even if it is not signed.
-	out, err := s.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.bucket, Key: &key})
-	if err != nil {
-		return s.translate(key, err)
-	}
 	if encoding := aws.ToString(out.ContentEncoding); encoding != "" {
-		return fmt.Errorf("%w object %s: it was put with Content-Encoding %q", registry.ErrInvalid, key, encoding)
+		return info, fmt.Errorf("%w object %s: it was put with Content-Encoding %q", registry.ErrInvalid, key, encoding)
 	}
 	_, err = s.client.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{
 		Bucket: &s.bucket, Key: &key, Tagging: &types.Tagging{TagSet: tags},
@@ -239,10 +243,14 @@ func (s *Store) Keep(ctx context.Context, key string) error {
 	if err != nil {
 		// If two clients call Keep at once, the later one may not change the tag.
 		if _, staged, again := s.tags(ctx, key); again == nil && !staged {
-			return nil
+			return info, nil
 		}
 	}
-	return s.translate(key, err)
+	return info, s.translate(key, err)
+}
+
+func infoOf(key string, out *s3.HeadObjectOutput) objects.Info {
+	return objects.Info{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}
 }
 
 // tags reports whether an object is staged. It returns the tags that make it
@@ -324,7 +332,7 @@ func (s *Store) Stat(ctx context.Context, key string) (objects.Info, error) {
 	if err != nil {
 		return objects.Info{}, s.translate(key, err)
 	}
-	return objects.Info{Key: key, Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, nil
+	return infoOf(key, out), nil
 }
 
 // Walk implements objects.Store.

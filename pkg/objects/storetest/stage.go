@@ -134,7 +134,7 @@ func putStaged(t *testing.T, s Backend) {
 	if err := stage(key, body, digest(body)); !errors.Is(err, registry.ErrExists) {
 		t.Errorf("the second time: %v, want ErrExists", err)
 	}
-	if err := s.Keep(t.Context(), key); err != nil {
+	if _, err := s.Keep(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	if err := stage(key, body, digest(body)); !errors.Is(err, registry.ErrExists) {
@@ -211,7 +211,7 @@ func uploadWithOtherHeaders(t *testing.T, s Backend) {
 	u = signPut(t, s, other, body)
 	u.Header["Content-Encoding"] = "gzip"
 	if status, _ := send(t, s, http.MethodPut, u, body); status == http.StatusOK {
-		if err := s.Keep(t.Context(), other); !errors.Is(err, registry.ErrInvalid) || !s.Staged(t, other) {
+		if _, err := s.Keep(t.Context(), other); !errors.Is(err, registry.ErrInvalid) || !s.Staged(t, other) {
 			t.Errorf("Keep of an object with Content-Encoding: %v", err)
 		}
 	} else if status != http.StatusForbidden {
@@ -350,8 +350,12 @@ func keep(t *testing.T, s Backend) {
 	stage(t, s, key, "content")
 	stage(t, s, "another", "content")
 	for range 2 {
-		if err := s.Keep(t.Context(), key); err != nil {
+		info, err := s.Keep(t.Context(), key)
+		if err != nil {
 			t.Errorf("Keep: %v", err)
+		}
+		if info.Key != key || info.Size != int64(len("content")) || info.Modified.IsZero() {
+			t.Errorf("Keep returned %+v", info)
 		}
 		if s.Staged(t, key) || !s.Staged(t, "another") {
 			t.Error("Keep changed another object")
@@ -365,13 +369,13 @@ func keep(t *testing.T, s Backend) {
 		t.Errorf("a PUT over a permanent object: %d", status)
 	}
 	put(t, s, "put/once", "content")
-	if err := s.Keep(t.Context(), "put/once"); err != nil {
+	if _, err := s.Keep(t.Context(), "put/once"); err != nil {
 		t.Errorf("Keep of an object stored by PutOnce: %v", err)
 	}
 	// The beginning of a key is not a key either. versitygw returns tags for it
 	// if it is a folder.
 	for _, missing := range []string{"missing", "not/there", key + ".sig"} {
-		if err := s.Keep(t.Context(), missing); !errors.Is(err, registry.ErrNotFound) {
+		if _, err := s.Keep(t.Context(), missing); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("Keep(%s), which is missing: %v, want ErrNotFound", missing, err)
 		}
 	}
@@ -381,7 +385,7 @@ func keep(t *testing.T, s Backend) {
 		errs [8]error
 	)
 	for i := range errs {
-		wait.Go(func() { errs[i] = s.Keep(t.Context(), "another") })
+		wait.Go(func() { _, errs[i] = s.Keep(t.Context(), "another") })
 	}
 	wait.Wait()
 	if err := errors.Join(errs[:]...); err != nil || s.Staged(t, "another") {
@@ -407,7 +411,7 @@ func badUploads(t *testing.T, s Backend) {
 		if _, err := s.SignPut(t.Context(), key, digest("x")); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("SignPut(%q): %v, want ErrInvalid", key, err)
 		}
-		if err := s.Keep(t.Context(), key); !errors.Is(err, registry.ErrInvalid) {
+		if _, err := s.Keep(t.Context(), key); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("Keep(%q): %v, want ErrInvalid", key, err)
 		}
 	}

@@ -27,7 +27,6 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
-	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/objects"
@@ -166,7 +165,7 @@ func (t tableOf) Write(ctx context.Context, changes ...catalog.Change) error {
 	var publishes, ends bool
 	for _, c := range changes {
 		publishes = publishes || strings.HasPrefix(c.Sort, "version/")
-		ends = ends || c.Sort == "upload" && c.Revision > 0
+		ends = ends || c.Sort == "upload" && decode[registry.Upload](c.Data).Ended != ""
 	}
 	if publishes {
 		if err := fails(t.publish); err != nil {
@@ -190,36 +189,42 @@ func (t tableOf) Write(ctx context.Context, changes ...catalog.Change) error {
 	return nil
 }
 
-// claims counts started inspections.
+func decode[T any](data []byte) (v T) {
+	if err := json.Unmarshal(data, &v); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// claims counts started inspections of files.
 type claims struct {
 	mu    sync.Mutex
-	state map[catalog.Key]registry.Inspection
+	state map[catalog.Key]registry.Upload
 	begun int
 }
 
-// written counts a change if it starts an inspection. A renewal belongs to the
+// written counts the inspections that a change starts. A renewal belongs to the
 // same attempt.
 func (c *claims) written(change catalog.Change) {
-	if !strings.HasPrefix(change.Sort, "file/") {
+	if change.Sort != "upload" {
 		return
 	}
-	var now registry.Inspection
-	if err := json.Unmarshal(change.Data, &now); err != nil {
-		panic(err)
-	}
+	now := decode[registry.Upload](change.Data)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.state[change.Key]
-	if now.State == registry.InspectionRunning && (before.State != now.State || before.Attempts != now.Attempts) {
-		c.begun++
+	before, there := c.state[change.Key]
+	for i, f := range now.Files {
+		if there && f.Attempts > before.Files[i].Attempts {
+			c.begun++
+		}
 	}
 	if c.state == nil {
-		c.state = make(map[catalog.Key]registry.Inspection)
+		c.state = make(map[catalog.Key]registry.Upload)
 	}
 	c.state[change.Key] = now
 }
 
-// count returns the number of started inspections.
+// count returns the number of started inspections of files.
 func (c *claims) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,10 +274,14 @@ func (o objectsOf) PutStaged(ctx context.Context, key string, body io.ReadSeeker
 	return o.Store.PutStaged(ctx, key, body, digest)
 }
 
-func (o objectsOf) Keep(ctx context.Context, key string) error {
+func (o objectsOf) Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error {
+	return o.Store.Walk(ctx, prefix, visit)
+}
+
+func (o objectsOf) Keep(ctx context.Context, key string) (objects.Info, error) {
 	if o.keep != nil {
 		if err := o.keep(key); err != nil {
-			return err
+			return objects.Info{}, err
 		}
 	}
 	return o.Store.Keep(ctx, key)
@@ -407,7 +416,7 @@ func do(r *http.Request) (answer, error) {
 	return answer{w.StatusCode, w.Header, body}, err
 }
 
-// upload is an upload in progress. The files are announced in the order of
+// upload is an upload in progress. Its archives are announced in the order of
 // their names.
 type upload struct {
 	*testAPI
@@ -426,7 +435,16 @@ func sum(data []byte) string {
 func announce(files map[string][]byte) protocol.Announcement {
 	var a protocol.Announcement
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		a.Files = append(a.Files, protocol.File{Name: name, Size: int64(len(files[name])), SHA256: sum(files[name])})
+		switch data := files[name]; {
+		case strings.HasSuffix(name, "_SHA256SUMS"):
+			a.Sums = data
+		case strings.HasSuffix(name, ".sig"):
+			a.Signature = data
+		case strings.HasSuffix(name, "_manifest.json"):
+			a.Manifest = data
+		default:
+			a.Files = append(a.Files, protocol.File{Name: name, Size: int64(len(data)), SHA256: sum(data)})
+		}
 	}
 	if _, module := files["vpc.tar.gz"]; !module {
 		a.Protocols = []string{"5.0", "6.0"}
@@ -479,17 +497,15 @@ func (u *upload) at(more string) string {
 	return protocol.PublishPath + u.path + "/uploads/" + u.Upload + more
 }
 
-func (u *upload) inspect(t testing.TB, file int) answer {
+func (u *upload) inspect(t testing.TB) answer {
 	t.Helper()
-	return u.send(t, u.token, http.MethodPost, u.at(fmt.Sprintf("/files/%d/inspect", file)), nil)
+	return u.send(t, u.token, http.MethodPost, u.at("/inspect"), nil)
 }
 
 // inspectAll inspects all files, which must pass.
 func (u *upload) inspectAll(t testing.TB) *upload {
 	t.Helper()
-	for i := range u.Files {
-		u.inspect(t, i).into(t, http.StatusOK, nil)
-	}
+	u.inspect(t).into(t, http.StatusOK, nil)
 	return u
 }
 
@@ -529,26 +545,17 @@ func (d *testAPI) publish(
 			return "put " + put.Name, last
 		}
 	}
-	for i, put := range u.Files {
-		if last = u.inspect(t, i); last.status != http.StatusOK {
-			// A rejection is permanent.
-			if again := u.inspect(t, i); again.status != last.status || string(again.body) != string(last.body) {
-				t.Errorf("inspecting %s again: %d %s, and before %d %s", put.Name, again.status, again.body, last.status, last.body)
+	if last = u.inspect(t); last.status != http.StatusOK {
+		// A rejection is permanent.
+		for name, again := range map[string]answer{"inspection": u.inspect(t), "commit": u.commit(t)} {
+			if again.status != last.status {
+				t.Errorf("%s after a rejected file: status %d, want %d", name, again.status, last.status)
 			}
-			// A signature is verified again each time, unless it is too large.
-			signature := strings.HasSuffix(put.Name, ".sig") && len(files[put.Name]) <= signing.MaxSignature
-			commit := u.commit(t)
-			if signature && commit.status != http.StatusConflict {
-				t.Errorf("commit after a rejected signature: %d %s, want 409", commit.status, commit.body)
+			if again.text() != last.text() {
+				t.Errorf("%s after a rejected file: %q, want %q", name, again.text(), last.text())
 			}
-			if !signature && commit.status != last.status {
-				t.Errorf("commit after a rejected file: status %d, want %d", commit.status, last.status)
-			}
-			if !signature && commit.text() != last.text() {
-				t.Errorf("commit after a rejected file: %q, want %q", commit.text(), last.text())
-			}
-			return "inspect " + put.Name, last
 		}
+		return "inspect", last
 	}
 	last = u.commit(t)
 	return "commit", last

@@ -12,6 +12,7 @@ import (
 // Durations that tests use.
 const (
 	Lease    = lease
+	Turn     = turn
 	Lifetime = lifetime
 )
 

@@ -233,7 +233,10 @@ func TestFailingReads(t *testing.T) {
 	}
 	reset := errors.New("connection reset")
 	for name, fail := range map[string]func(*faults){
-		"no answer": func(f *faults) { f.stat = func(string) error { return errDied } },
+		"no answer, and none about the object": func(f *faults) {
+			f.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { return nil, errDied }
+			f.stat = func(string) error { return errDied }
+		},
 		"no answer to reading": func(f *faults) {
 			f.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { return nil, errDied }
 		},
@@ -257,13 +260,11 @@ func TestFailingReads(t *testing.T) {
 				}
 				u := d.begin(t, d.token(t, both), path, files).putAll(t)
 				fail(d.faults)
-				for i, put := range u.Files {
-					for range 2 {
-						a := u.inspect(t, i)
-						a.refused(t, texts, http.StatusServiceUnavailable)
-						if a.header.Get("Retry-After") == "" {
-							t.Errorf("%s: the response has no Retry-After header", put.Name)
-						}
+				for range 4 { // more often than an inspection may fail
+					a := u.inspect(t)
+					a.refused(t, texts, http.StatusServiceUnavailable)
+					if a.header.Get("Retry-After") == "" {
+						t.Error("the response has no Retry-After header")
 					}
 				}
 				u.commit(t).refused(t, texts, http.StatusConflict)
@@ -288,9 +289,7 @@ func TestObjectDeletedDuringRead(t *testing.T) {
 		d.faults.opened = func(key string, _ io.ReadCloser) (io.ReadCloser, error) {
 			return nil, fmt.Errorf("object %s: %w", key, registry.ErrNotFound)
 		}
-		for i := range u.Files {
-			u.inspect(t, i).refused(t, texts, http.StatusConflict)
-		}
+		u.inspect(t).refused(t, texts, http.StatusConflict)
 		d.faults.opened = nil
 		u.inspectAll(t)
 	}
@@ -312,11 +311,11 @@ func (d *testAPI) slow() slow {
 	return s
 }
 
-// later inspects the first file in the background, until the context ends.
+// later inspects the upload in the background, until the context ends.
 func (u *upload) later(ctx context.Context) <-chan answer {
 	done := make(chan answer, 1)
 	go func() {
-		a, err := u.try(ctx, u.token, http.MethodPost, u.at("/files/0/inspect"), nil)
+		a, err := u.try(ctx, u.token, http.MethodPost, u.at("/inspect"), nil)
 		if err != nil {
 			a.body = []byte(err.Error())
 		}
@@ -338,7 +337,7 @@ func TestLongInspection(t *testing.T) {
 	gone := u.later(hasty)
 	<-s.reading
 	for range 2 {
-		a := u.inspect(t, 0)
+		a := u.inspect(t)
 		a.into(t, http.StatusAccepted, nil)
 		compare(t, "inspecting", a.body)
 		if a.header.Get("Retry-After") != "1" {
@@ -350,7 +349,7 @@ func TestLongInspection(t *testing.T) {
 	if a := <-gone; a.status != 0 {
 		t.Errorf("who has left is answered: %d %s", a.status, a.body)
 	}
-	u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+	u.inspect(t).into(t, http.StatusAccepted, nil)
 	close(s.release)
 	u.passes(t)
 	u.commit(t).into(t, http.StatusOK, nil)
@@ -359,11 +358,11 @@ func TestLongInspection(t *testing.T) {
 	}
 }
 
-// passes waits until the first file has passed.
+// passes waits until all files have passed.
 func (u *upload) passes(t testing.TB) {
 	t.Helper()
 	poll.Until(t, "the inspection ends", func() bool {
-		a := u.inspect(t, 0)
+		a := u.inspect(t)
 		if a.status != http.StatusOK {
 			a.into(t, http.StatusAccepted, nil)
 		}
@@ -372,7 +371,7 @@ func (u *upload) passes(t testing.TB) {
 }
 
 // An inspection that does not renew its lease is taken over. If it still runs,
-// it changes nothing.
+// it changes nothing, and its caller sends the request again.
 func TestInspectionThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	d := open(t)
@@ -382,16 +381,17 @@ func TestInspectionThatIsGivenUp(t *testing.T) {
 	first := u.later(t.Context())
 	<-s.reading
 	d.at(publishapi.Lease - time.Second)
-	u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+	u.inspect(t).into(t, http.StatusAccepted, nil)
 	d.at(publishapi.Lease + time.Second)
 	second := u.later(t.Context())
 	<-s.reading
-	u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+	u.inspect(t).into(t, http.StatusAccepted, nil)
 	close(s.release)
-	for _, done := range []<-chan answer{first, second} {
-		a := <-done
-		a.into(t, http.StatusOK, nil)
+	if a := <-first; a.status != http.StatusOK && a.status != http.StatusAccepted {
+		t.Errorf("the first request: %d %s", a.status, a.body)
 	}
+	a := <-second
+	a.into(t, http.StatusOK, nil)
 	u.commit(t).into(t, http.StatusOK, nil)
 	if n := d.faults.claims.count(); n != 2 {
 		t.Errorf("it was inspected %d times", n)
@@ -410,8 +410,8 @@ func TestSlowInspection(t *testing.T) {
 	for n := range 3 {
 		d.at(time.Duration(n) * (publishapi.Lease - time.Second))
 		until := d.now().Add(publishapi.Lease - time.Second)
-		poll.Until(t, "the inspection renews its lease", func() bool { return u.inspection(t).Until.After(until) })
-		u.inspect(t, 0).into(t, http.StatusAccepted, nil)
+		poll.Until(t, "the inspection renews its lease", func() bool { return u.stored(t).ClaimedUntil.After(until) })
+		u.inspect(t).into(t, http.StatusAccepted, nil)
 	}
 	close(s.release)
 	a := <-first
@@ -422,14 +422,44 @@ func TestSlowInspection(t *testing.T) {
 	}
 }
 
-// inspection returns the stored inspection of the first file.
-func (u *upload) inspection(t testing.TB) registry.Inspection {
+// stored returns the stored upload.
+func (u *upload) stored(t testing.TB) registry.Upload {
 	t.Helper()
-	_, found, err := u.catalog.Upload(t.Context(), u.Upload)
+	stored, err := u.catalog.Upload(t.Context(), u.Upload)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found[0]
+	return stored
+}
+
+// A request inspects files until its turn is over. The next one continues.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.addKey(t, "acme", signer)
+	u := d.begin(t, d.token(t, both), provider1, newRelease(t)).putAll(t)
+	d.at(0)
+	d.faults.opened = func(_ string, stored io.ReadCloser) (io.ReadCloser, error) {
+		d.at(publishapi.Turn)
+		return stored, nil
+	}
+	var first, second protocol.Inspected
+	u.inspect(t).into(t, http.StatusAccepted, &first)
+	if diff := cmp.Diff(protocol.Inspected{Files: 1}, first); diff != "" {
+		t.Errorf("after a turn (-want +got):\n%s", diff)
+	}
+	if until := u.stored(t).ClaimedUntil; !until.IsZero() {
+		t.Errorf("after a turn, the upload is claimed until %s", until)
+	}
+	u.commit(t).refused(t, golden.New(t), http.StatusConflict)
+	u.inspect(t).into(t, http.StatusOK, &second)
+	if diff := cmp.Diff(protocol.Inspected{Passed: true, Files: 2}, second); diff != "" {
+		t.Errorf("after another turn (-want +got):\n%s", diff)
+	}
+	if n := d.faults.claims.count(); n != 2 {
+		t.Errorf("%d inspections of 2 files", n)
+	}
+	u.commit(t).into(t, http.StatusOK, nil)
 }
 
 // A panic in a reader does not block further inspections.
@@ -440,15 +470,15 @@ func TestPanickingInspection(t *testing.T) {
 	d.failing = true
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t)
 	d.faults.opened = func(string, io.ReadCloser) (io.ReadCloser, error) { panic("at the disco") }
-	u.inspect(t, 0).refused(t, texts, http.StatusInternalServerError)
+	u.inspect(t).refused(t, texts, http.StatusInternalServerError)
 	d.faults.opened = nil
-	before := u.inspection(t)
+	before := u.stored(t).ClaimedUntil
 	time.Sleep(50 * time.Millisecond)
-	if after := u.inspection(t); !after.Until.Equal(before.Until) {
-		t.Errorf("%+v, and before %+v", after, before)
+	if after := u.stored(t).ClaimedUntil; !after.Equal(before) {
+		t.Errorf("claimed until %s, and before until %s", after, before)
 	}
 	d.at(publishapi.Lease + time.Second)
-	u.inspect(t, 0).into(t, http.StatusOK, nil)
+	u.inspect(t).into(t, http.StatusOK, nil)
 }
 
 // FuzzBegin announces any text. It is accepted or rejected, and never a fault.
@@ -463,12 +493,9 @@ func FuzzBegin(f *testing.F) {
 	f.Add(
 		false,
 		[]byte(
-			`{"protocols": ["6.0"], "files": [{"name": "terraform-provider-inventory_1.0.0_linux_amd64.zip", "size": 7, `+
-				`"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": `+
-				`"terraform-provider-inventory_1.0.0_SHA256SUMS", "size": 7, "sha256": `+
-				`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"},{"name": `+
-				`"terraform-provider-inventory_1.0.0_SHA256SUMS.sig", "size": 7, "sha256": `+
-				`"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}]}`,
+			`{"protocols": ["6.0"], "sums": "eA==", "signature": "eA==", "manifest": "e30=", "files": [{"name": `+
+				`"terraform-provider-inventory_1.0.0_linux_amd64.zip", "size": 7, `+
+				`"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"}]}`,
 		),
 	)
 	f.Add(true, []byte(`{"files": [{"name": "..", "size": -1, "sha256": "x"}]}`))

@@ -26,13 +26,13 @@ type module struct {
 	address registry.Module
 }
 
-func (m module) announced(_ context.Context, _ registry.Version, a protocol.Announcement) error {
+func (m module) announced(_ registry.Version, a protocol.Announcement) error {
 	name := rules.ArchiveName(m.address)
 	switch {
 	case len(a.Files) != 1 || a.Files[0].Name != name:
 		return fmt.Errorf("%w publish: a module must be one file, %s", registry.ErrInvalid, name)
-	case len(a.Protocols) > 0:
-		return fmt.Errorf("%w publish: a module has no protocols", registry.ErrInvalid)
+	case len(a.Protocols)+len(a.Sums)+len(a.Signature)+len(a.Manifest) > 0:
+		return fmt.Errorf("%w publish: a module has no protocols, checksums, signature and manifest", registry.ErrInvalid)
 	}
 	return nil
 }
@@ -45,6 +45,8 @@ func (m module) check(ctx context.Context, v registry.Version) (protocol.Publish
 func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.Announcement) error {
 	return rules.CheckSameModule(m.address, *p.Module, a.Files[0].SHA256, a.ContentSHA256)
 }
+
+func (m module) accept(context.Context, protocol.Announcement) error { return nil }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
 	// A copy can have secrets, since refusing it would not take them back.
@@ -65,16 +67,32 @@ func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.In
 
 // stageDocs stores documentation until the upload is committed.
 func (m module) stageDocs(ctx context.Context, v registry.Version, data []byte) (*registry.StoredFile, error) {
-	sum := sha256.Sum256(data)
-	file := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
-	file.Object = registry.UploadKey(m.address.Path(), v, file.SHA256, registry.DocsName)
-	digest := objects.Digest{SHA256: file.SHA256, Size: file.Size}
-	err := m.h.objects.PutStaged(ctx, file.Object, bytes.NewReader(data), digest)
-	if err != nil && !errors.Is(err, registry.ErrExists) {
+	file := storedFile(m.address.Path(), v, registry.DocsName, data)
+	if err := m.h.stage(ctx, file, data); err != nil {
 		// No error of storing is the fault of the uploaded file.
 		return nil, fmt.Errorf("%w: cannot store the documentation: %s", registry.ErrUnavailable, err.Error())
 	}
 	return &file, nil
+}
+
+// storedFile returns the place of a file with some content.
+func storedFile(path string, v registry.Version, name string, data []byte) registry.StoredFile {
+	sum := sha256Of(data)
+	return registry.StoredFile{Object: registry.UploadKey(path, v, sum, name), SHA256: sum, Size: int64(len(data))}
+}
+
+func sha256Of(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// stage stores a file until the upload is committed.
+func (h *handler) stage(ctx context.Context, f registry.StoredFile, data []byte) error {
+	err := h.objects.PutStaged(ctx, f.Object, bytes.NewReader(data), objects.Digest{SHA256: f.SHA256, Size: f.Size})
+	if errors.Is(err, registry.ErrExists) {
+		return nil
+	}
+	return err
 }
 
 // addWords adds the search words of the stored documentation to a record. It
@@ -96,16 +114,14 @@ func (m module) addWords(ctx context.Context, record *registry.ModuleVersion) (n
 	return extract.Notes(d), nil
 }
 
-func (m module) assemble(
-	_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time,
-) (publication, error) {
+func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time) (publication, error) {
 	f := u.Files[0]
 	record := registry.ModuleVersion{
-		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: found[0].ContentSHA256, Size: f.Size,
-		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: found[0].Docs, CopiedFrom: u.CopiedFrom,
+		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: f.ContentSHA256, Size: f.Size,
+		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: f.Docs, CopiedFrom: u.CopiedFrom,
 		AllowedSecrets: u.AllowSecrets,
 	}
-	notes := found[0].DocsNotes
+	notes := f.DocsNotes
 	return publication{
 		keep:    record.Files(),
 		content: protocol.Announcement{Files: []protocol.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -23,32 +22,25 @@ type provider struct {
 	address registry.Provider
 }
 
-func (p provider) announced(ctx context.Context, v registry.Version, a protocol.Announcement) error {
+func (p provider) announced(v registry.Version, a protocol.Announcement) error {
 	names, err := p.names(a.Files)
 	switch {
 	case err != nil:
 		return err
 	case names.Version != v:
 		return fmt.Errorf("%w release: its files are for version %s, not %s", registry.ErrInvalid, names.Version, v)
-	case !names.HasSums || !names.HasSignature:
+	case len(a.Sums) == 0 || len(a.Signature) == 0:
 		return fmt.Errorf("%w release: it must have %s and %s", registry.ErrInvalid, names.Sums, names.Signature())
 	case a.Description != "" || a.ContentSHA256 != "" || len(a.AllowSecrets) > 0:
 		return fmt.Errorf("%w publish: a provider has no description, no content digest and no allowed secrets",
 			registry.ErrInvalid)
 	}
 	for _, f := range a.Files {
-		if !names.Has(f.Name) {
-			return fmt.Errorf("%w release: %s is not a file of a release", registry.ErrInvalid, f.Name)
+		if _, zip := names.Zips[f.Name]; !zip {
+			return fmt.Errorf("%w release: %s is not a zip of a release", registry.ErrInvalid, f.Name)
 		}
 	}
-	if err := rules.CheckProtocols(a.Protocols); err != nil {
-		return err
-	}
-	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
-	if err == nil {
-		err = rules.CheckKeys(p.address.Namespace, keys)
-	}
-	return err
+	return rules.CheckProtocols(a.Protocols)
 }
 
 func (p provider) names(files []protocol.File) (rules.Names, error) {
@@ -57,6 +49,97 @@ func (p provider) names(files []protocol.File) (rules.Names, error) {
 		names[i] = f.Name
 	}
 	return rules.ParseNames(p.address.Type, names)
+}
+
+func (p provider) check(ctx context.Context, v registry.Version) (protocol.Published, error) {
+	stored, err := p.h.catalog.Providers.Check(ctx, p.address, v)
+	return protocol.Published{Provider: &stored}, err
+}
+
+func (p provider) checkSame(ctx context.Context, published protocol.Published, a protocol.Announcement) error {
+	stored := *published.Provider
+	if err := rules.CheckSameProvider(p.address, stored, sha256Of(a.Sums), a.Protocols); err != nil {
+		return err
+	}
+	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
+	if err != nil {
+		return err
+	}
+	return rules.CheckSigner(p.address, stored, keys)
+}
+
+// accept checks SHA256SUMS, its signature and the manifest.
+func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
+	names, err := p.names(a.Files)
+	if err != nil {
+		return err
+	}
+	if len(a.Sums) > maxSums {
+		return fmt.Errorf("%w file %s: it has %d bytes, more than %d", registry.ErrInvalid, names.Sums, len(a.Sums), maxSums)
+	}
+	sums, err := rules.ParseSums(a.Sums)
+	if err != nil {
+		return fmt.Errorf("%s: %w", names.Sums, err)
+	}
+	manifest := ""
+	switch {
+	case len(a.Manifest) > rules.MaxManifest:
+		return fmt.Errorf("%w file %s: it has %d bytes, more than %d",
+			registry.ErrInvalid, names.ManifestName(), len(a.Manifest), rules.MaxManifest)
+	case len(a.Manifest) > 0:
+		protocols, err := rules.ParseManifest(a.Manifest)
+		if err == nil {
+			err = rules.CheckManifest(protocols, a.Protocols)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", names.ManifestName(), err)
+		}
+		manifest = sha256Of(a.Manifest)
+	case a.CopiedFrom != nil:
+		rules.DropManifest(sums)
+	}
+	files := make(map[string]string, len(a.Files))
+	for _, f := range a.Files {
+		files[f.Name] = f.SHA256
+	}
+	if err := rules.CheckSums(files, manifest, sums); err != nil {
+		return err
+	}
+	_, err = p.verify(ctx, names, a.Sums, a.Signature)
+	return err
+}
+
+// verify returns the ID of the key that has signed a release, with the current
+// keys of the namespace.
+func (p provider) verify(ctx context.Context, names rules.Names, sums, signature []byte) (string, error) {
+	if len(signature) > signing.MaxSignature {
+		return "", fmt.Errorf("%w file %s: it has %d bytes, more than %d",
+			registry.ErrInvalid, names.Signature(), len(signature), signing.MaxSignature)
+	}
+	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
+	if err == nil {
+		err = rules.CheckKeys(p.address.Namespace, keys)
+	}
+	if err != nil {
+		return "", err
+	}
+	signer, err := signing.Verify(keys, sums, signature, p.h.now())
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", names.Signature(), err)
+	}
+	return signer.ID, nil
+}
+
+func (p provider) read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error) {
+	f := u.Files[file]
+	names, err := p.namesOf(u)
+	if err != nil {
+		return registry.Inspection{}, err
+	}
+	found, err := p.h.readArchive(ctx, f, inspection.Request{
+		Kind: inspection.ProviderZip, ProviderType: p.address.Type, Platform: names.Zips[f.Name],
+	})
+	return registry.Inspection{H1: found.H1}, err
 }
 
 // namesOf is names for an upload, whose files were checked when they were
@@ -69,145 +152,41 @@ func (p provider) namesOf(u registry.Upload) (rules.Names, error) {
 	return p.names(files)
 }
 
-func (p provider) check(ctx context.Context, v registry.Version) (protocol.Published, error) {
-	stored, err := p.h.catalog.Providers.Check(ctx, p.address, v)
-	return protocol.Published{Provider: &stored}, err
-}
-
-func (p provider) checkSame(ctx context.Context, published protocol.Published, a protocol.Announcement) error {
-	stored, sums := *published.Provider, ""
-	for _, f := range a.Files {
-		if strings.HasSuffix(f.Name, "_SHA256SUMS") {
-			sums = f.SHA256
-		}
-	}
-	if err := rules.CheckSameProvider(p.address, stored, sums, a.Protocols); err != nil {
-		return err
-	}
-	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
-	if err != nil {
-		return err
-	}
-	return rules.CheckSigner(p.address, stored, keys)
-}
-
-func (p provider) read(ctx context.Context, u registry.Upload, file int) (found registry.Inspection, err error) {
-	names, err := p.namesOf(u)
-	if err != nil {
-		return found, err
-	}
-	f := u.Files[file]
-	if platform, zip := names.Zips[f.Name]; zip {
-		request := inspection.Request{Kind: inspection.ProviderZip, ProviderType: p.address.Type, Platform: platform}
-		read, err := p.h.readArchive(ctx, f, request)
-		return registry.Inspection{H1: read.H1}, err
-	}
-	switch f.Name {
-	case names.Manifest:
-		found.Protocols, err = p.readManifest(ctx, f)
-	case names.Sums:
-		found.Sums, err = p.readSums(ctx, f)
-	default:
-		_, err = p.verify(ctx, u, names)
-	}
-	return found, err
-}
-
-func (p provider) readManifest(ctx context.Context, f registry.UploadFile) ([]string, error) {
-	text, err := p.h.readAll(ctx, f, rules.MaxManifest)
-	if err != nil {
-		return nil, err
-	}
-	return rules.ParseManifest(text)
-}
-
-func (p provider) readSums(ctx context.Context, f registry.UploadFile) (map[string]string, error) {
-	text, err := p.h.readAll(ctx, f, signing.MaxSums)
-	if err != nil {
-		return nil, err
-	}
-	return rules.ParseSums(text)
-}
-
-// verify returns the id of the key that has signed a release, with the current
-// keys of the namespace.
-func (p provider) verify(ctx context.Context, u registry.Upload, names rules.Names) (key string, err error) {
-	var text, sig []byte
-	for _, f := range u.Files {
-		switch f.Name {
-		case names.Sums:
-			text, err = p.h.readAll(ctx, f, signing.MaxSums)
-		case names.Signature():
-			sig, err = p.h.readAll(ctx, f, signing.MaxSignature)
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
-	if err != nil {
-		return "", err
-	}
-	signer, err := signing.Verify(keys, text, sig, p.h.now())
-	if err != nil {
-		return "", asYet{err} // the key may be added, or become valid
-	}
-	return signer.ID, nil
-}
-
-func (p provider) assemble(
-	_ context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time,
-) (publication, error) {
+func (p provider) assemble(u registry.Upload, by registry.Publisher, now time.Time) (publication, error) {
 	names, err := p.namesOf(u)
 	if err != nil {
 		return publication{}, err
 	}
+	sums := []byte(u.Sums)
 	record := registry.ProviderVersion{
 		Version: u.Version, Protocols: u.Protocols, PublishedAt: now, PublishedBy: by, CopiedFrom: u.CopiedFrom,
+		Sums:      storedFile(u.Path, u.Version, names.Sums, sums),
+		Signature: storedFile(u.Path, u.Version, names.Signature(), u.Signature),
 	}
-	files, manifest := make(map[string]string, len(u.Files)), ""
-	var sums map[string]string
-	for i, f := range u.Files {
-		files[f.Name] = f.SHA256
-		if platform, zip := names.Zips[f.Name]; zip {
-			record.Packages = append(
-				record.Packages,
-				registry.ProviderPackage{Platform: platform, StoredFile: f.StoredFile, Filename: f.Name, H1: found[i].H1},
-			)
-			continue
-		}
-		switch f.Name {
-		case names.Manifest:
-			if err := rules.CheckManifest(found[i].Protocols, u.Protocols); err != nil {
-				return publication{}, err
-			}
-			manifest = f.SHA256
-		case names.Sums:
-			record.Sums, sums = f.StoredFile, found[i].Sums
-		default:
-			record.Signature = f.StoredFile
-		}
+	for _, f := range u.Files {
+		record.Packages = append(record.Packages, registry.ProviderPackage{
+			Platform: names.Zips[f.Name], StoredFile: f.StoredFile, Filename: f.Name, H1: f.H1,
+		})
 	}
 	slices.SortFunc(record.Packages, func(a, b registry.ProviderPackage) int {
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
-	if u.CopiedFrom != nil && names.Manifest == "" {
-		rules.DropManifest(sums)
-	}
-	if err := rules.CheckSums(files, manifest, sums); err != nil {
-		return publication{}, err
-	}
 	return publication{
-		keep: record.Files(),
-		content: protocol.Announcement{
-			Files: []protocol.File{{Name: names.Sums, SHA256: record.Sums.SHA256}}, Protocols: record.Protocols,
-		},
+		keep:    record.Files(),
+		content: protocol.Announcement{Sums: sums, Protocols: record.Protocols},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
 			var dropped *protocol.DroppedPlatforms
 			makeRecord := func(ctx context.Context, listed protocol.Document) (_ registry.ProviderVersion, err error) {
 				dropped = protocol.FindDropped(listed, record)
 				// With the current versions and keys.
-				if record.SigningKey, err = p.verify(ctx, u, names); err != nil {
+				if record.SigningKey, err = p.verify(ctx, names, sums, u.Signature); err != nil {
+					return record, err
+				}
+				err = p.h.stage(ctx, record.Sums, sums)
+				if err == nil {
+					err = p.h.stage(ctx, record.Signature, u.Signature)
+				}
+				if err != nil {
 					return record, err
 				}
 				return record, prepare(ctx)

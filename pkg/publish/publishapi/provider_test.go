@@ -2,6 +2,7 @@ package publishapi_test
 
 import (
 	"database/sql"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -42,23 +43,16 @@ func TestPublishProvider(t *testing.T) {
 	begun.into(t, http.StatusCreated, &u.Begun)
 	// A signature is different each time.
 	changing := []string{
-		sum(r[signature]), "SHA256-OF-SIGNATURE", u.Upload, "UPLOAD", d.url, "https://registry.example.com", key, "KEY",
+		sum(r[signature]), "SHA256-OF-SIGNATURE", base64.StdEncoding.EncodeToString(r[signature]), "SIGNATURE",
+		u.Upload, "UPLOAD", d.url, "https://registry.example.com", key, "KEY",
 		fmt.Sprintf(`"size": %d`, len(r[signature])), `"size": 0`,
-	}
-	for i, put := range u.Files {
-		if put.Name == signature {
-			changing = append(
-				changing, u.Files[i].Header["X-Amz-Checksum-Sha256"], "CHECKSUM-OF-SIGNATURE",
-				`"Content-Length": "`+fmt.Sprint(len(r[signature]))+`"`, `"Content-Length": "0"`,
-			)
-		}
 	}
 	compare(t, "provider-announcement", requestJSON(t, announce(r)), changing...)
 	compare(t, "provider-begun", begun.body, changing...)
 	before := d.visible(t)
 	u.putAll(t).inspectAll(t).inspectAll(t)
-	if n := d.faults.claims.count(); n != len(r) {
-		t.Errorf("%d inspections of %d files", n, len(r))
+	if n := d.faults.claims.count(); n != 2 {
+		t.Errorf("%d inspections of 2 zips", n)
 	}
 	if d.visible(t) != before {
 		t.Error("something is visible before the commit")
@@ -77,10 +71,12 @@ func TestPublishProvider(t *testing.T) {
 		t.Errorf("%+v, %v", record, err)
 	}
 	// The manifest is read, and not served.
-	for object, state := range d.objects(t) {
-		if want := map[bool]string{true: "staged", false: "kept"}[strings.HasSuffix(object, "manifest.json")]; state != want {
-			t.Errorf("%s is %s", object, state)
-		}
+	want := make(map[string]string)
+	for _, f := range record.Files() {
+		want[f.Object] = "kept"
+	}
+	if diff := cmp.Diff(want, d.objects(t)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
 	}
 
 	// A new signature of the same checksums is the same content. Other
@@ -148,58 +144,58 @@ func TestRejectedReleases(t *testing.T) {
 		named  string // what the error names
 	}{
 		{"a signature of other sums", func(r release) {
-			other := byte('0')
-			if r[sums][0] == other {
-				other = '1'
-			}
-			r[sums] = append([]byte{other}, r[sums][1:]...)
-		}, "inspect " + signature, signature},
+			r[sums] = fmt.Appendf(r[sums], "%064d  README.md\n", 0) // a file that a release need not have
+		}, "begin", signature},
 		{"a signature by another namespace's key", func(r release) {
 			r.resign(t, stranger)
-		}, "inspect " + signature, strangersKey},
+		}, "begin", strangersKey},
 		{"an armored signature", func(r release) {
 			r[signature] = []byte("-----BEGIN PGP SIGNATURE-----\n\nx\n")
-		}, "inspect " + signature, signature},
+		}, "begin", signature},
 		{"a signature that names SHA-1", func(r release) {
 			const hash = 5 // after a header of two bytes
 			r[signature] = append(slices.Clone(r[signature][:hash]), append([]byte{2}, r[signature][hash+1:]...)...)
-		}, "inspect " + signature, "SHA-1"},
-		{"no signature", func(r release) { r[signature] = []byte("x") }, "inspect " + signature, signature},
-		{"a huge signature", func(r release) { r[signature] = make([]byte, 17<<10) }, "inspect " + signature, "16384"},
-		{"sums of another zip", replaced(sum(good[zip]), strings.Repeat("0", 64)), "commit", zip},
-		{"sums without a zip", replaced(zip, arm), "commit", zip},
+		}, "begin", "SHA-1"},
+		{"no signature", func(r release) { r[signature] = []byte("x") }, "begin", signature},
+		{"a huge signature", func(r release) { r[signature] = make([]byte, 17<<10) }, "begin", "16384"},
+		{"sums of another zip", replaced(sum(good[zip]), strings.Repeat("0", 64)), "begin", zip},
+		{"sums without a zip", replaced(zip, arm), "begin", zip},
 		{"sums of one more zip", func(r release) {
 			r[sums] = fmt.Appendf(r[sums], "%064d  %s\n", 0, arm)
 			r.resign(t, signer)
-		}, "commit", arm},
-		{"sums of another manifest", replaced(sum(good[manifestFile]), strings.Repeat("0", 64)), "commit", manifestFile},
-		{"a zip that is not in the sums", func(r release) { r[arm] = program(t, "for arm64") }, "commit", arm},
-		{"sums that clients cannot read", replaced("\n", "\n\n"), "inspect " + sums, "line 2"},
+		}, "begin", arm},
+		{"sums of another manifest", replaced(sum(good[manifestFile]), strings.Repeat("0", 64)), "begin", manifestFile},
+		{"a zip that is not in the sums", func(r release) { r[arm] = program(t, "for arm64") }, "begin", arm},
+		{"huge sums", func(r release) {
+			r[sums] = make([]byte, 129<<10)
+			r.resign(t, signer)
+		}, "begin", "131072"},
+		{"sums that clients cannot read", replaced("\n", "\n\n"), "begin", "line 2"},
 		{"sums with a zip twice", func(r release) {
 			r[sums] = append(r[sums], r[sums]...)
 			r.resign(t, signer)
-		}, "inspect " + sums, "line 4"},
+		}, "begin", "line 4"},
 		{"another manifest", again(func(r release) {
 			r[manifestFile] = []byte(strings.Replace(manifest, `"5.0", `, "", 1))
-		}), "commit", "5.0, 6.0"},
-		{"a missing manifest", func(r release) { delete(r, manifestFile) }, "commit", manifestFile},
+		}), "begin", "5.0, 6.0"},
+		{"a missing manifest", func(r release) { delete(r, manifestFile) }, "begin", manifestFile},
 		{"an invalid manifest", again(func(r release) {
 			r[manifestFile] = []byte("x")
-		}), "inspect " + manifestFile, manifestFile},
+		}), "begin", manifestFile},
 		{"a huge manifest", again(func(r release) {
 			r[manifestFile] = make([]byte, 65<<10)
-		}), "inspect " + manifestFile, "65536"},
-		{"a zip bomb", holding(bomb(t)), "inspect " + zip, "200 times"},
-		{"another provider's program", zipOf("terraform-provider-other_v1.0.0"), "inspect " + zip, zip},
-		{"a program that is not at the root", zipOf("bin/terraform-provider-inventory"), "inspect " + zip, "root"},
+		}), "begin", "65536"},
+		{"a zip bomb", holding(bomb(t)), "inspect", "200 times"},
+		{"another provider's program", zipOf("terraform-provider-other_v1.0.0"), "inspect", zip},
+		{"a program that is not at the root", zipOf("bin/terraform-provider-inventory"), "inspect", "root"},
 		{"another platform's program", holding(zipped(t, map[string]string{
 			"terraform-provider-inventory": strings.Replace(string(elf), "\x3e", "\xb7", 1),
-		})), "inspect " + zip, linux},
-		{"a path above", zipOf("terraform-provider-inventory", "../evil"), "inspect " + zip, "../evil"},
-		{"an absolute path", zipOf("terraform-provider-inventory", "/etc/evil"), "inspect " + zip, "/etc/evil"},
-		{"no zip", holding([]byte("x")), "inspect " + zip, zip},
-		{"a truncated zip", holding(good[zip][:len(good[zip])-9]), "inspect " + zip, zip},
-		{"a zip after a script", holding(append([]byte("#!/bin/sh\n"), good[zip]...)), "inspect " + zip, zip},
+		})), "inspect", linux},
+		{"a path above", zipOf("terraform-provider-inventory", "../evil"), "inspect", "../evil"},
+		{"an absolute path", zipOf("terraform-provider-inventory", "/etc/evil"), "inspect", "/etc/evil"},
+		{"no zip", holding([]byte("x")), "inspect", zip},
+		{"a truncated zip", holding(good[zip][:len(good[zip])-9]), "inspect", zip},
+		{"a zip after a script", holding(append([]byte("#!/bin/sh\n"), good[zip]...)), "inspect", zip},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := good.clone()
@@ -235,18 +231,7 @@ func TestChangedObjects(t *testing.T) {
 	u := d.begin(t, d.token(t, both), provider1, r).putAll(t)
 	before := d.visible(t)
 	d.overwrite(t, named(linux+".zip"), program(t, "for linux"))
-	d.overwrite(t, named("manifest.json"), []byte(strings.ReplaceAll(manifest, "5", "4")))
-	d.overwrite(t, named("SHA256SUMS.sig"), make([]byte, len(r[named("SHA256SUMS.sig")])))
-	for i, put := range u.Files {
-		switch put.Name {
-		case named(linux + ".zip"):
-			u.inspect(t, i).refused(t, texts, http.StatusBadRequest)
-		case named("manifest.json"), named("SHA256SUMS.sig"):
-			u.inspect(t, i).refused(t, texts, http.StatusBadRequest,
-				sum(r[named("SHA256SUMS.sig")]), "SHA256-OF-SIGNATURE",
-				fmt.Sprint(len(r[named("SHA256SUMS.sig")])), "SIZE-OF-SIGNATURE")
-		}
-	}
+	u.inspect(t).refused(t, texts, http.StatusBadRequest)
 	if d.visible(t) != before {
 		t.Error("something is visible of it")
 	}
@@ -302,7 +287,7 @@ func TestKeyOfNewerRelease(t *testing.T) {
 	d := open(t)
 	d.failing = true
 	key := d.addKey(t, "acme", signer)
-	u := d.begin(t, d.token(t, both), provider1, newRelease(t)).putAll(t)
+	u := d.begin(t, d.token(t, both), provider1, newRelease(t)).putAll(t).inspectAll(t)
 	setSchema := func(version int) {
 		t.Helper()
 		db, err := sql.Open("sqlite", filepath.Join(d.dir, "larder.db"))
@@ -315,8 +300,7 @@ func TestKeyOfNewerRelease(t *testing.T) {
 		}
 	}
 	setSchema(2)
-	signature := slices.IndexFunc(u.Files, func(f protocol.Put) bool { return f.Name == named("SHA256SUMS.sig") })
-	u.inspect(t, signature).refused(t, texts, http.StatusInternalServerError)
+	u.commit(t).refused(t, texts, http.StatusInternalServerError)
 	var logged []string
 	for line := range strings.Lines(d.log.String()) {
 		if strings.Contains(line, "level=ERROR") {
@@ -334,7 +318,7 @@ func TestKeyOfNewerRelease(t *testing.T) {
 	}
 	texts.Text(t, logged[0], key, "KEY")
 	setSchema(1)
-	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
+	u.commit(t).into(t, http.StatusOK, nil)
 }
 
 // Files that another publisher stored are inspected like any others.
@@ -353,22 +337,4 @@ func TestStoredBySomebodyElse(t *testing.T) {
 	}
 	u.commit(t).refused(t, texts, http.StatusConflict)
 	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
-}
-
-// The signature is inspected with SHA256SUMS, which may be uploaded later.
-func TestSignatureBeforeSums(t *testing.T) {
-	t.Parallel()
-	texts := golden.New(t)
-	d := open(t)
-	d.addKey(t, "acme", signer)
-	r := newRelease(t)
-	u := d.begin(t, d.token(t, both), provider1, r)
-	for i, put := range u.Files {
-		if put.Name == named("SHA256SUMS.sig") {
-			u.put(t, i, r[put.Name]).into(t, http.StatusOK, nil)
-			u.inspect(t, i).refused(t, texts, http.StatusConflict)
-			u.Files[i].Stored = true
-		}
-	}
-	u.putAll(t).inspectAll(t).commit(t).into(t, http.StatusOK, nil)
 }

@@ -1,7 +1,7 @@
 // Package publishapi serves the publish API. With it, holders of the registry's
 // own credentials publish without access to the table or the bucket. A caller
 // announces files, uploads them with presigned URLs to their final place, has
-// each inspected, and commits.
+// them inspected, and commits.
 //
 // The package does not trust its callers. Everything that becomes visible
 // derives from the stored bytes, which it reads itself, and from the path that
@@ -14,7 +14,6 @@
 package publishapi
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -24,7 +23,6 @@ import (
 	"net/http"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -55,6 +53,7 @@ type Inspector interface {
 type Objects interface {
 	objects.Reader
 	objects.Stage
+	Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error
 }
 
 const (
@@ -65,6 +64,9 @@ const (
 	// renew it, and renew is how often it does.
 	lease = 20 * time.Second
 	renew = 7 * time.Second
+	// turn is how long a request inspects one file after another. It then returns
+	// 202, before the gateway's timeout of 30 seconds, so that others get a slot.
+	turn = 20 * time.Second
 	// slotBytes is the size of a file from which its inspection needs a slot of the
 	// table. A smaller one cannot unpack to more than about 66 MiB.
 	slotBytes = 64 << 10
@@ -79,8 +81,13 @@ const (
 	inspectionShare = 2
 	// slotTimeout is how long a request waits for a slot before it returns 202.
 	slotTimeout = 2 * time.Second
-	// maxAnnouncement bounds an announcement, in bytes.
-	maxAnnouncement = 256 << 10
+	// maxAnnouncement bounds an announcement, and maxSums the SHA256SUMS in it, in
+	// bytes. An upload with the largest one fits into an item of the table.
+	maxAnnouncement = 512 << 10
+	maxSums         = 128 << 10
+	// maxListed is how many objects of a version are listed. A file that is stored
+	// but not found is sent again.
+	maxListed = 1000
 )
 
 // Routes returns the routes of the publish API.
@@ -134,7 +141,7 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 			serve        httpapi.HandlerFunc
 		}{
 			{http.MethodPost, uploads, h.begin},
-			{http.MethodPost, uploads + "/{upload}/files/{file}/inspect", h.inspect},
+			{http.MethodPost, uploads + "/{upload}/inspect", h.inspect},
 			{http.MethodPost, uploads + "/{upload}/commit", h.commit},
 			{http.MethodDelete, uploads + "/{upload}", h.abort},
 			{http.MethodPut, thing + "/deprecation", h.deprecate},
@@ -159,7 +166,7 @@ type subject struct {
 // kind has the rules in which modules and providers differ.
 type kind interface {
 	// announced checks an announcement by the rules for names.
-	announced(context.Context, registry.Version, protocol.Announcement) error
+	announced(registry.Version, protocol.Announcement) error
 	// check returns the version if it is published, and registry.ErrNotFound if
 	// it can be published. Any other error is the reason why it cannot be
 	// published.
@@ -167,13 +174,12 @@ type kind interface {
 	// checkSame returns a rules.ExistsError unless the published content
 	// equals the announced content.
 	checkSame(context.Context, protocol.Published, protocol.Announcement) error
+	// accept checks the content of an announcement that is not published.
+	accept(context.Context, protocol.Announcement) error
 	// read inspects a stored file of an upload.
 	read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error)
-	// assemble returns the record for inspected files and their publisher, with
-	// the files that it needs.
-	assemble(
-		ctx context.Context, u registry.Upload, found []registry.Inspection, by registry.Publisher, now time.Time,
-	) (publication, error)
+	// assemble returns the record for inspected files and their publisher.
+	assemble(u registry.Upload, by registry.Publisher, now time.Time) (publication, error)
 	deprecate(ctx context.Context, v *registry.Version, d protocol.Deprecation, by string) error
 	// addCopy records a copy of the version in another registry.
 	addCopy(ctx context.Context, v registry.Version, target, by string) error
@@ -181,6 +187,7 @@ type kind interface {
 
 // publication is what a commit makes visible.
 type publication struct {
+	// keep are the files of the record.
 	keep []registry.StoredFile
 	// content is the part of an announcement that identifies its content, for
 	// comparing it with a published version.
@@ -248,7 +255,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err := h.check(a); err != nil {
 		return explain(err)
 	}
-	if err := s.announced(ctx, s.version, a); err != nil {
+	if err := s.announced(s.version, a); err != nil {
 		return explain(err)
 	}
 	stored, err := s.check(ctx, s.version)
@@ -263,14 +270,17 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Begun{Published: &stored})
 		return nil
 	}
-	if !errors.Is(err, registry.ErrNotFound) {
+	if errors.Is(err, registry.ErrNotFound) {
+		err = s.accept(ctx, a)
+	}
+	if err != nil {
 		return explain(err)
 	}
 	now := h.now().UTC().Truncate(time.Second)
 	u := registry.Upload{
 		ID: rand.Text(), Path: s.path, Version: s.version, Owner: caller.ID,
 		Description: a.Description, Protocols: a.Protocols, CopiedFrom: a.CopiedFrom, AllowSecrets: a.AllowSecrets,
-		CreatedAt: now, ExpiresAt: now.Add(lifetime),
+		Sums: string(a.Sums), Signature: a.Signature, CreatedAt: now, ExpiresAt: now.Add(lifetime),
 	}
 	for _, f := range a.Files {
 		u.Files = append(u.Files, registry.UploadFile{Name: f.Name, StoredFile: registry.StoredFile{
@@ -287,11 +297,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	puts := make([]protocol.Put, len(u.Files))
-	err = each(ctx, len(u.Files), func(ctx context.Context, i int) (err error) {
-		puts[i], err = h.put(ctx, u.Files[i])
-		return err
-	})
+	puts, err := h.puts(ctx, u)
 	if err != nil {
 		return err
 	}
@@ -415,20 +421,34 @@ func (h *handler) check(a protocol.Announcement) error {
 	return nil
 }
 
-// put returns how to upload a file, unless it is stored already.
-func (h *handler) put(ctx context.Context, f registry.UploadFile) (protocol.Put, error) {
-	info, err := h.objects.Stat(ctx, f.Object)
-	if err == nil && info.Size == f.Size {
-		return protocol.Put{Name: f.Name, Stored: true}, nil
+var errEnough = errors.New("enough objects are listed")
+
+// puts returns how to upload the files that are not stored already.
+func (h *handler) puts(ctx context.Context, u registry.Upload) ([]protocol.Put, error) {
+	stored := make(map[string]int64)
+	err := h.objects.Walk(ctx, registry.UploadPrefix(u.Path, u.Version), func(i objects.Info) error {
+		if stored[i.Key] = i.Size; len(stored) == maxListed {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, err
 	}
-	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return protocol.Put{}, err
+	puts := make([]protocol.Put, len(u.Files))
+	for i, f := range u.Files {
+		puts[i].Name = f.Name
+		if size, there := stored[f.Object]; there && size == f.Size {
+			puts[i].Stored = true
+			continue
+		}
+		signed, err := h.objects.SignPut(ctx, f.Object, objects.Digest{SHA256: f.SHA256, Size: f.Size})
+		if err != nil {
+			return nil, err
+		}
+		puts[i].URL, puts[i].Header = signed.URL, signed.Header
 	}
-	signed, err := h.objects.SignPut(ctx, f.Object, objects.Digest{SHA256: f.SHA256, Size: f.Size})
-	if err != nil {
-		return protocol.Put{}, err
-	}
-	return protocol.Put{Name: f.Name, URL: signed.URL, Header: signed.Header}, nil
+	return puts, nil
 }
 
 func (h *handler) target(r *http.Request) (subject, access.Caller, error) {
@@ -465,17 +485,15 @@ func (h *handler) live(s subject, caller access.Caller) func(registry.Upload) er
 	}
 }
 
-func (h *handler) upload(ctx context.Context, s subject, caller access.Caller, id string) (
-	registry.Upload, []registry.Inspection, error,
-) {
-	u, found, err := h.catalog.Upload(ctx, id)
+func (h *handler) upload(ctx context.Context, s subject, caller access.Caller, id string) (registry.Upload, error) {
+	u, err := h.catalog.Upload(ctx, id)
 	if errors.Is(err, registry.ErrNotFound) {
 		err = errNoUpload
 	}
 	if err == nil {
 		err = h.live(s, caller)(u)
 	}
-	return u, found, err
+	return u, err
 }
 
 func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
@@ -483,100 +501,84 @@ func (h *handler) inspect(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	file, err := strconv.Atoi(r.PathValue("file"))
-	if err != nil || strconv.Itoa(file) != r.PathValue("file") {
-		file = -1 // no upload has this file
-	}
-	u, found, err := h.inspectFile(r.Context(), s, caller, r.PathValue("upload"), file)
-	switch {
-	case err != nil:
+	u, err := h.inspectUpload(r.Context(), s, caller, r.PathValue("upload"))
+	if err != nil {
 		return err
-	case found.State == registry.InspectionRefused:
-		return errRefused(u.Files[file], found)
-	case found.State == registry.InspectionRunning:
-		w.Header().Set("Retry-After", "1")
-		httpapi.WriteJSON(w, http.StatusAccepted, httpapi.NoStore, protocol.Inspected{})
-	default:
-		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Inspected{Passed: true})
 	}
+	if file := u.Refused(); file >= 0 {
+		return errRefused(u.Files[file])
+	}
+	status, found := http.StatusOK, protocol.Inspected{Passed: true, Files: len(u.Files)}
+	if pending := u.Pending(); pending >= 0 {
+		w.Header().Set("Retry-After", "1")
+		status, found = http.StatusAccepted, protocol.Inspected{Files: pending}
+	}
+	httpapi.WriteJSON(w, status, httpapi.NoStore, found)
 	return nil
 }
 
-// inspectFile returns the inspection of a file. It inspects the file first if
-// no other request has done so, and slots of the process and of the table are
-// free.
-func (h *handler) inspectFile(
-	ctx context.Context, s subject, caller access.Caller, id string, file int,
-) (registry.Upload, registry.Inspection, error) {
-	var rejected error
-	check := func(u registry.Upload) error {
-		rejected = h.live(s, caller)(u)
-		if rejected == nil && (file < 0 || file >= len(u.Files)) {
-			rejected = httpapi.Explain(registry.ErrNotFound, fmt.Sprintf("the upload has files 0 to %d", len(u.Files)-1))
-		}
-		return rejected
-	}
+// inspectUpload inspects files of an upload, and returns the upload. It inspects
+// none while another request does so, or no slot of the process or of the table
+// is free.
+func (h *handler) inspectUpload(ctx context.Context, s subject, caller access.Caller, id string) (
+	registry.Upload, error,
+) {
 	release, ok := h.slots.take(ctx, caller.ID, 0)
 	if !ok {
-		u, found, err := h.upload(ctx, s, caller, id)
-		if err == nil {
-			err = check(u)
-		}
-		if err != nil {
-			return u, registry.Inspection{}, err
-		}
-		if state := found[file].State; state == registry.InspectionPassed || state == registry.InspectionRefused {
-			return u, found[file], nil
+		u, err := h.upload(ctx, s, caller, id)
+		if err != nil || u.Pending() < 0 {
+			return u, err
 		}
 		if release, ok = h.slots.take(ctx, caller.ID, slotTimeout); !ok {
-			return u, registry.Inspection{State: registry.InspectionRunning}, nil
+			return u, nil
 		}
 	}
 	defer release()
-	now := h.now()
-	claim, err := h.catalog.ClaimInspection(ctx, id, caller.ID, file, now, now.Add(lease), h.limits.Inspections, check)
+	now, live := h.now(), h.live(s, caller)
+	var rejected error
+	claim, err := h.catalog.ClaimInspection(ctx, id, caller.ID, now, now.Add(lease), h.limits.Inspections,
+		func(u registry.Upload) error { rejected = live(u); return rejected })
 	if rejected == nil && errors.Is(err, registry.ErrNotFound) {
 		err = errNoUpload
 	}
 	if err != nil {
-		return registry.Upload{}, registry.Inspection{}, err
+		return registry.Upload{}, err
 	}
 	if !claim.Mine {
-		return claim.Upload, claim.Found, nil
+		return claim.Upload, nil
 	}
-	slot, err := h.takeSlot(ctx, claim)
+	slot, err := h.takeSlot(ctx, claim.Upload)
 	if err != nil {
 		if errors.Is(err, registry.ErrExists) {
 			err = nil
 		}
 		// The attempt has not begun, so it does not count.
-		givenUp := registry.Inspection{Attempts: claim.Found.Attempts}
-		return claim.Upload, registry.Inspection{State: registry.InspectionRunning},
-			errors.Join(err, h.catalog.RecordInspection(context.WithoutCancel(ctx), claim, givenUp, h.now()))
+		err = errors.Join(err, claim.GiveUp(context.WithoutCancel(ctx), h.now(), false))
+		return claim.Upload, err
 	}
 	if slot != nil {
 		defer func() { _ = slot.Release(context.WithoutCancel(ctx)) }() // it also expires
 	}
-	found, err := h.inspectNow(ctx, s, claim, slot)
-	return claim.Upload, found, err
+	return h.inspectClaimed(ctx, s, claim, slot)
 }
 
-// takeSlot takes a slot of the table for a claimed inspection. It returns nil if the
-// inspection is too short to need one. If none is free, that is
+// takeSlot takes a slot of the table for the inspection of an upload. It returns
+// nil if all its files are too small to need one. If none is free, that is
 // [registry.ErrExists].
-func (h *handler) takeSlot(ctx context.Context, claim *catalog.Claim) (*catalog.Lease, error) {
-	if h.limits.AllInspections == 0 || claim.Upload.Files[claim.File].Size < slotBytes {
+func (h *handler) takeSlot(ctx context.Context, u registry.Upload) (*catalog.Lease, error) {
+	large := func(f registry.UploadFile) bool { return f.State == "" && f.Size >= slotBytes }
+	if h.limits.AllInspections == 0 || !slices.ContainsFunc(u.Files, large) {
 		return nil, nil
 	}
 	return h.catalog.TakeInspectionSlot(ctx, h.limits.AllInspections, h.now().Add(lease))
 }
 
-// inspectNow reads a stored file and records the result for the attempt that
-// has the claim. It continues if the caller disconnects, because the caller
-// will request it again.
-func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Claim, slot *catalog.Lease) (
-	registry.Inspection, error,
-) {
+// inspectClaimed inspects the files of a claimed upload, one after another, until
+// its turn is over. It continues if the caller disconnects, because the caller
+// will request it again. The slot may be nil.
+func (h *handler) inspectClaimed(
+	ctx context.Context, s subject, claim *catalog.Claim, slot *catalog.Lease,
+) (registry.Upload, error) {
 	deadline, limited := ctx.Deadline()
 	ctx = context.WithoutCancel(ctx)
 	if limited { // a function's deadline
@@ -584,80 +586,73 @@ func (h *handler) inspectNow(ctx context.Context, s subject, claim *catalog.Clai
 		ctx, cancel = context.WithDeadline(ctx, deadline)
 		defer cancel()
 	}
-	attempt := claim.Found.Attempts
-	givenUp := registry.Inspection{Attempts: attempt}
-	found, err := h.readLeased(ctx, s, claim, slot)
-	switch {
-	case err == nil:
-		found.State = registry.InspectionPassed
-	case isAsYet(err):
-		rejected := registry.Inspection{State: registry.InspectionRefused, Problem: err.Error(), Hint: registry.Hint(err)}
-		return rejected, h.catalog.RecordInspection(ctx, claim, givenUp, h.now())
-	case errors.Is(err, registry.ErrInvalid):
-		found = registry.Inspection{
-			State:   registry.InspectionRefused,
-			Problem: printable.Line(err.Error(), maxProblem),
-			Hint:    printable.Line(registry.Hint(err), maxProblem),
+	// It ticks across files, so that many short inspections renew the slot too.
+	tick := time.NewTicker(h.renew)
+	defer tick.Stop()
+	for end := h.now().Add(turn); claim.Mine; {
+		found, err := h.readLeased(ctx, s, claim, slot, tick.C)
+		switch {
+		case err == nil:
+			found.State = registry.InspectionPassed
+		case errors.Is(err, registry.ErrInvalid):
+			found = registry.Inspection{
+				State:   registry.InspectionRefused,
+				Problem: printable.Line(err.Error(), maxProblem),
+				Hint:    printable.Line(registry.Hint(err), maxProblem),
+			}
+		default:
+			// The result is unknown, so the next request inspects the file again.
+			return claim.Upload, errors.Join(err, claim.GiveUp(ctx, h.now(), errors.Is(err, inspection.ErrDied)))
 		}
-	case errors.Is(err, inspection.ErrDied):
-		// The claim ends now, and the attempt counts.
-		died := registry.Inspection{State: registry.InspectionRunning, Until: h.now(), Attempts: attempt}
-		return found, errors.Join(err, h.catalog.RecordInspection(ctx, claim, died, h.now()))
-	default:
-		// The result is unknown, so the next request inspects the file again.
-		return found, errors.Join(err, h.catalog.RecordInspection(ctx, claim, givenUp, h.now()))
+		now, until := h.now(), time.Time{}
+		if now.Before(end) {
+			until = now.Add(lease)
+		}
+		if err := claim.Record(ctx, found, now, until); err != nil {
+			return claim.Upload, err
+		}
 	}
-	return found, h.catalog.RecordInspection(ctx, claim, found, h.now())
+	return claim.Upload, nil
 }
 
-// readLeased reads a stored file, and renews its claim and its slot at the same
-// time. The slot may be nil.
-func (h *handler) readLeased(ctx context.Context, s subject, claim *catalog.Claim, slot *catalog.Lease) (
-	registry.Inspection, error,
-) {
-	attempt := claim.Found.Attempts
+// readLeased reads the claimed file, and renews the claim and the slot at the
+// same time.
+func (h *handler) readLeased(
+	ctx context.Context, s subject, claim *catalog.Claim, slot *catalog.Lease, tick <-chan time.Time,
+) (registry.Inspection, error) {
+	u, file := claim.Upload, claim.File
 	working, done := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
-	renewing.Go(func() { h.renewLease(working, claim, slot, attempt) })
+	renewing.Go(func() { h.renewLease(working, claim, slot, tick) })
 	defer renewing.Wait()
 	defer done() // in any case: a lease that is renewed forever would block further inspections
-	return h.read(ctx, s, claim.Upload, claim.File)
+	return h.read(ctx, s, u, file)
 }
 
-// asYet is a problem with a file that may be gone the next time.
-type asYet struct{ error }
-
-func (e asYet) Unwrap() error { return e.error }
-
-func isAsYet(err error) bool {
-	_, is := errors.AsType[asYet](err)
-	return is
-}
-
-func errRefused(f registry.UploadFile, found registry.Inspection) error {
+func errRefused(f registry.UploadFile) error {
 	err := fmt.Errorf("%w file %s", registry.ErrInvalid, f.Name)
-	if found.Hint != "" {
-		err = registry.WithHint(err, "%s", found.Hint)
+	if f.Hint != "" {
+		err = registry.WithHint(err, "%s", f.Hint)
 	}
-	return httpapi.Explain(err, f.Name+": "+strings.TrimPrefix(found.Problem, f.Name+": "))
+	return httpapi.Explain(err, f.Name+": "+f.Problem)
 }
 
 const maxProblem = 2 << 10 // bytes
 
-func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, slot *catalog.Lease, attempt int) {
-	tick := time.NewTicker(h.renew)
-	defer tick.Stop()
+func (h *handler) renewLease(
+	ctx context.Context, claim *catalog.Claim, slot *catalog.Lease, tick <-chan time.Time,
+) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			// If this fails, another request starts over and gets the same
 			// result.
-			running := registry.Inspection{State: registry.InspectionRunning, Until: h.now().Add(lease), Attempts: attempt}
-			_ = h.catalog.RecordInspection(ctx, claim, running, h.now())
+			until := h.now().Add(lease)
+			_ = claim.Renew(ctx, h.now(), until)
 			if slot != nil {
-				_ = slot.Renew(ctx, running.Until)
+				_ = slot.Renew(ctx, until)
 			}
 		}
 	}
@@ -665,79 +660,28 @@ func (h *handler) renewLease(ctx context.Context, claim *catalog.Claim, slot *ca
 
 func (h *handler) read(ctx context.Context, s subject, u registry.Upload, file int) (registry.Inspection, error) {
 	f := u.Files[file]
-	info, err := h.objects.Stat(ctx, f.Object)
-	if errors.Is(err, registry.ErrNotFound) {
-		return registry.Inspection{}, errMissing(f)
+	found, err := s.read(ctx, u, file)
+	if err == nil || errors.Is(err, registry.ErrInvalid) {
+		return found, err
 	}
-	if err != nil {
-		return registry.Inspection{}, err
+	unavailable := fmt.Errorf("%w: reading %s: %w", registry.ErrUnavailable, f.Name, err)
+	if errors.Is(err, registry.ErrUnavailable) {
+		return found, unavailable
 	}
-	if info.Size != f.Size {
-		return registry.Inspection{}, fmt.Errorf(
+	// Find out whether it is the fault of the file or of the store.
+	info, failed := h.objects.Stat(ctx, f.Object)
+	switch {
+	case errors.Is(err, registry.ErrNotFound), errors.Is(failed, registry.ErrNotFound):
+		err = fmt.Errorf("%w: object %s is missing", registry.ErrConflict, f.Object)
+		return found, httpapi.Explain(err, f.Name+" is not uploaded yet")
+	case failed != nil && ctx.Err() == nil:
+		return found, failed
+	case failed == nil && info.Size != f.Size:
+		return found, fmt.Errorf(
 			"%w file: it has %d bytes, but %d were announced", registry.ErrInvalid, info.Size, f.Size,
 		)
 	}
-	found, err := s.read(ctx, u, file)
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		err = errMissing(f) // it expired during the inspection
-	case err != nil && !errors.Is(err, registry.ErrInvalid) && !errors.Is(err, registry.ErrConflict) &&
-		!errors.Is(err, registry.ErrSchema):
-		// Any other error is not the fault of the file, and may be gone the
-		// next time.
-		err = fmt.Errorf("%w: reading %s: %w", registry.ErrUnavailable, f.Name, err)
-	}
-	return found, err
-}
-
-// readAll reads a small stored file, and checks that its bytes are the
-// announced ones.
-func (h *handler) readAll(ctx context.Context, f registry.UploadFile, most int64) ([]byte, error) {
-	if f.Size > most {
-		return nil, fmt.Errorf("%s: %w file: it has %d bytes, more than %d", f.Name, registry.ErrInvalid, f.Size, most)
-	}
-	stored, err := h.open(ctx, f)
-	if errors.Is(err, registry.ErrNotFound) {
-		return nil, errMissing(f)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer stored.Close()
-	var data bytes.Buffer
-	if err := objects.Copy(&data, stored, objects.Digest{SHA256: f.SHA256, Size: f.Size}); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, err)
-	}
-	return data.Bytes(), nil
-}
-
-// source is a stored file that is being read. It reports an early end as an
-// error of the store, and not of the file.
-type source struct {
-	io.ReadCloser
-	left int64
-}
-
-func (h *handler) open(ctx context.Context, f registry.UploadFile) (*source, error) {
-	stored, err := h.objects.Open(ctx, f.Object, 0, -1)
-	return &source{ReadCloser: stored, left: f.Size}, err
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	s.left -= int64(n)
-	if errors.Is(err, io.EOF) && s.left > 0 {
-		err = io.ErrUnexpectedEOF // the store has announced more bytes
-	}
-	return n, err
-}
-
-// errMissing returns the error for a file that is not stored, or no longer
-// stored. It is not a fault of the file's content.
-func errMissing(f registry.UploadFile) error {
-	return httpapi.Explain(
-		fmt.Errorf("%w: object %s is missing", registry.ErrConflict, f.Object), f.Name+" is not uploaded yet",
-	)
+	return found, unavailable
 }
 
 func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
@@ -746,14 +690,14 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	u, found, err := h.upload(ctx, s, caller, r.PathValue("upload"))
+	u, err := h.upload(ctx, s, caller, r.PathValue("upload"))
 	if err != nil {
 		return err
 	}
-	if err := inspected(u, found); err != nil {
+	if err := checkInspected(u); err != nil {
 		return err
 	}
-	p, err := s.assemble(ctx, u, found, caller.Publisher, h.now().UTC().Truncate(time.Second))
+	p, err := s.assemble(u, caller.Publisher, h.now().UTC().Truncate(time.Second))
 	if err != nil {
 		return explain(err)
 	}
@@ -788,30 +732,23 @@ func (h *handler) commit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inspected returns an error unless all files of an upload have passed
+// checkInspected returns an error unless all files of an upload have passed
 // inspection.
-func inspected(u registry.Upload, found []registry.Inspection) error {
-	for i, f := range u.Files {
-		switch found[i].State {
-		case registry.InspectionPassed:
-		case registry.InspectionRefused:
-			return errRefused(f, found[i])
-		default:
-			return httpapi.Explain(
-				fmt.Errorf("%w: file %s is not inspected", registry.ErrConflict, f.Name),
-				f.Name+" has not passed inspection yet",
-			)
-		}
+func checkInspected(u registry.Upload) error {
+	if file := u.Refused(); file >= 0 {
+		return errRefused(u.Files[file])
+	}
+	if file := u.Pending(); file >= 0 {
+		name := u.Files[file].Name
+		return httpapi.Explain(
+			fmt.Errorf("%w: file %s is not inspected", registry.ErrConflict, name), name+" has not passed inspection yet",
+		)
 	}
 	return nil
 }
 
 func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
-	err := h.objects.Keep(ctx, f.Object)
-	var info objects.Info
-	if err == nil {
-		info, err = h.objects.Stat(ctx, f.Object)
-	}
+	info, err := h.objects.Keep(ctx, f.Object)
 	if errors.Is(err, registry.ErrNotFound) || err == nil && info.Size != f.Size {
 		name := path.Base(f.Object)
 		if name == registry.DocsName {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -76,7 +77,7 @@ func TestPublishModule(t *testing.T) {
 		t.Errorf("a second PUT: %d", a.status)
 	}
 	for range 3 {
-		inspected := u.inspect(t, 0)
+		inspected := u.inspect(t)
 		inspected.into(t, http.StatusOK, nil)
 		compare(t, "inspected", inspected.body)
 	}
@@ -101,7 +102,7 @@ func TestPublishModule(t *testing.T) {
 		if again := u.commit(t); again.status != http.StatusOK || string(again.body) != string(committed.body) {
 			t.Errorf("commit again: %d %s", again.status, again.body)
 		}
-		u.inspect(t, 0).into(t, http.StatusOK, nil)
+		u.inspect(t).into(t, http.StatusOK, nil)
 	}
 	u.abort(t).refused(t, texts, http.StatusConflict)
 	if again := d.visible(t); again != after {
@@ -148,7 +149,7 @@ func TestStoredFilesAreNotSentAgain(t *testing.T) {
 	first := d.begin(t, token, module1, files).putAll(t)
 	first.abort(t).into(t, http.StatusNoContent, nil)
 	first.abort(t).into(t, http.StatusNoContent, nil)
-	for name, a := range map[string]answer{"inspect": first.inspect(t, 0), "commit": first.commit(t)} {
+	for name, a := range map[string]answer{"inspect": first.inspect(t), "commit": first.commit(t)} {
 		if a.refused(t, texts, http.StatusNotFound); d.visible(t) != "" {
 			t.Errorf("%s of what was aborted published something", name)
 		}
@@ -186,9 +187,10 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 		for _, n := range names {
 			files = append(files, name(n))
 		}
-		return `{"protocols": ["6.0"], "files": [` + strings.Join(files, ",") + `]}`
+		return `{"protocols": ["6.0"], "sums": "eA==", "signature": "eA==", "files": [` + strings.Join(files, ",") + `]}`
 	}
-	whole := []string{named(linux + ".zip"), named("SHA256SUMS"), named("SHA256SUMS.sig")}
+	zip := named(linux + ".zip")
+	without := func(field string) string { return strings.Replace(release(zip), `"`+field+`": "eA==", `, "", 1) }
 	for _, test := range []struct {
 		path   string
 		bodies []string
@@ -196,7 +198,7 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 		{module1, []string{
 			``, `[]`, `null`, `{`, `{}`, file(`"name"`, `"path": "x", "name"`), `{"files": [` + good + `], "by": "somebody"}`,
 			`{"files": [` + good + `]} {}`, `{"files": [` + good + `]}]`,
-			`{"files": [` + good + `], "description": "` + strings.Repeat("x", 300<<10) + `"}`, many,
+			`{"files": [` + good + `], "description": "` + strings.Repeat("x", 600<<10) + `"}`, many,
 			`{"files": [` + good + `,` + good + `]}`, `{"files": [` + good + `,` + name("b.tar.gz") + `]}`,
 			file("vpc.tar.gz", ""), file("vpc.tar.gz", "a/vpc.tar.gz"), file("vpc.tar.gz", "../vpc.tar.gz"),
 			file("vpc.tar.gz", `..\\vpc.tar.gz`), file("vpc.tar.gz", ".."), file("vpc.tar.gz", "vpc\u202e.tar.gz"),
@@ -207,21 +209,23 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 			`{"files": [` + good + `], "content_sha256": "x"}`, `{"files": [` + good + `], "description": "a\nb"}`,
 			`{"files": [` + good + `], "description": "a\u001b[31m"}`,
 			`{"files": [` + good + `], "description": "` + strings.Repeat("x", 1001) + `"}`,
-			`{"files": [` + good + `], "protocols": ["6.0"]}`, "{\"files\": [" + good + "], \"description\": \"\xff\"}",
+			`{"files": [` + good + `], "protocols": ["6.0"]}`, `{"files": [` + good + `], "sums": "eA=="}`,
+			`{"files": [` + good + `], "signature": "eA=="}`, `{"files": [` + good + `], "manifest": "eA=="}`, "{\"files\": [" + good + "], \"description\": \"\xff\"}",
 		}},
 		{provider1, []string{
-			release(whole[1:]...), release(whole[0], whole[2]), release(whole[:2]...), release(append(whole, "README.md")...),
-			release(append(whole, named("SHA256SUMS.sig2"))...),
-			release(append(whole, "terraform-provider-inventory_1.0.1_darwin_arm64.zip")...),
-			release(append(whole, "terraform-provider-other_1.0.0_darwin_arm64.zip")...),
-			release(append(whole, named("plan9.zip"))...), strings.Replace(release(whole...), "6.0", "4.0", 1),
-			strings.Replace(release(whole...), `"6.0"`, `"6.0", "6.1"`, 1),
-			strings.Replace(release(whole...), `["6.0"]`, `[]`, 1),
-			strings.Replace(release(whole...), `"protocols"`, `"description": "x", "protocols"`, 1),
-			strings.Replace(release(whole...), `"protocols"`, `"allow_secrets": ["a"], "protocols"`, 1),
+			release(), without("sums"), without("signature"), release(zip, "README.md"), release(zip, named("SHA256SUMS")),
+			release(zip, named("SHA256SUMS.sig")), release(zip, named("manifest.json")),
+			release(zip, "terraform-provider-inventory_1.0.1_darwin_arm64.zip"),
+			release(zip, "terraform-provider-other_1.0.0_darwin_arm64.zip"),
+			release(zip, named("plan9.zip")), strings.Replace(release(zip), "6.0", "4.0", 1),
+			strings.Replace(release(zip), `"6.0"`, `"6.0", "6.1"`, 1),
+			strings.Replace(release(zip), `["6.0"]`, `[]`, 1),
+			strings.Replace(release(zip), `"eA=="`, `"?"`, 1),
+			strings.Replace(release(zip), `"protocols"`, `"description": "x", "protocols"`, 1),
+			strings.Replace(release(zip), `"protocols"`, `"allow_secrets": ["a"], "protocols"`, 1),
 		}},
-		{"providers/acme/inventory/1.0.1", []string{release(whole...)}},
-		{"providers/other/inventory/1.0.0", []string{release(whole...)}},
+		{"providers/acme/inventory/1.0.1", []string{release(zip)}},
+		{"providers/other/inventory/1.0.0", []string{release(zip)}},
 	} {
 		for _, body := range test.bodies {
 			status := http.StatusBadRequest
@@ -264,7 +268,7 @@ func TestRejectedModules(t *testing.T) {
 			path := fmt.Sprintf("modules/acme/vpc/aws/1.0.%d", i)
 			files := map[string][]byte{"vpc.tar.gz": test.packed}
 			step, a := d.publish(t, token, path, announce(files), files)
-			if step != "inspect vpc.tar.gz" {
+			if step != "inspect" {
 				t.Errorf("rejected at step %q, want the inspection", step)
 			}
 			if code, want := a.code(t), errs.Code(registry.ErrInvalid); code != want {
@@ -301,7 +305,7 @@ func TestOtherBytesThanAnnounced(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
 	}
-	a := u.inspect(t, 0)
+	a := u.inspect(t)
 	a.refused(t, texts, http.StatusConflict)
 	if a.header.Get("Retry-After") == "" {
 		t.Error("the response has no Retry-After header")
@@ -334,13 +338,23 @@ func TestFaultyStore(t *testing.T) {
 			d := open(t)
 			u := d.begin(t, d.token(t, both), module1, good).putAll(t)
 			d.overwrite(t, "vpc.tar.gz", test.lie)
-			u.inspect(t, 0).refused(t, texts, test.status)
+			u.inspect(t).refused(t, texts, test.status)
 			u.commit(t).refused(t, texts, test.status)
 			if d.visible(t) != "" {
 				t.Error(d.visible(t))
 			}
 		})
 	}
+	t.Run("more bytes at the end", func(t *testing.T) {
+		t.Parallel()
+		d := open(t)
+		u := d.begin(t, d.token(t, both), module1, good).putAll(t)
+		d.overwrite(t, "vpc.tar.gz", append(bytes.Clone(good["vpc.tar.gz"]), 0))
+		u.inspectAll(t).commit(t).refused(t, texts, http.StatusConflict)
+		if _, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1); !errors.Is(err, registry.ErrNotFound) {
+			t.Errorf("the version: %v, want ErrNotFound", err)
+		}
+	})
 	t.Run("lost after inspection", func(t *testing.T) {
 		t.Parallel()
 		d := open(t)
@@ -386,14 +400,11 @@ func TestUploadsBelongToCallers(t *testing.T) {
 		"another's": &theirs, "another module's": &moved, "another version's": &newer, "of a provider": &provider,
 		"an unknown upload": &made, "another item": &odd,
 	} {
-		for step, a := range map[string]answer{"inspect": x.inspect(t, 0), "commit": x.commit(t), "abort": x.abort(t)} {
+		for step, a := range map[string]answer{"inspect": x.inspect(t), "commit": x.commit(t), "abort": x.abort(t)} {
 			t.Run(name+"/"+step, func(t *testing.T) { a.refused(t, texts, http.StatusNotFound) })
 		}
 	}
 	tag.commit(t).refused(t, texts, http.StatusBadRequest)
-	for _, file := range []string{"1", "-1", "+0", "00", "x", "99999999999999999999"} {
-		d.send(t, token, http.MethodPost, u.at("/files/"+file+"/inspect"), nil).refused(t, texts, http.StatusNotFound)
-	}
 	if d.visible(t) != "" {
 		t.Error(d.visible(t))
 	}
@@ -409,7 +420,7 @@ func TestScopes(t *testing.T) {
 	acme, all := d.token(t, "publish:modules/acme/**"), d.token(t, "publish:**")
 	for _, path := range []string{"modules/other/vpc/aws/1.0.0", "modules/acme2/vpc/aws/1.0.0", provider1} {
 		for method, at := range map[string]string{
-			"/uploads": http.MethodPost, "/uploads/x/commit": http.MethodPost, "/uploads/x/files/0/inspect": http.MethodPost,
+			"/uploads": http.MethodPost, "/uploads/x/commit": http.MethodPost, "/uploads/x/inspect": http.MethodPost,
 			"/uploads/x": http.MethodDelete, "/deprecation": http.MethodPut,
 		} {
 			d.send(t, acme, at, protocol.PublishPath+path+method, announce(vpc(t, 1))).refused(t, texts, http.StatusForbidden)
@@ -503,7 +514,7 @@ func TestExpiredUpload(t *testing.T) {
 	d := open(t)
 	u := d.begin(t, d.token(t, both), module1, vpc(t, 1)).putAll(t).inspectAll(t)
 	d.at(publishapi.Lifetime)
-	for step, a := range map[string]answer{"inspect": u.inspect(t, 0), "commit": u.commit(t), "abort": u.abort(t)} {
+	for step, a := range map[string]answer{"inspect": u.inspect(t), "commit": u.commit(t), "abort": u.abort(t)} {
 		t.Run(step, func(t *testing.T) {
 			if a.hint() == "" {
 				t.Error("the error has no hint")

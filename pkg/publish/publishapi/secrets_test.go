@@ -34,7 +34,7 @@ func TestSecrets(t *testing.T) {
 		for name, a := range map[string]protocol.Announcement{"none": allowing(), "one": allowing("main.tf")} {
 			t.Run(name, func(t *testing.T) {
 				step, last := d.publish(t, token, at("1.0.0"), a, files)
-				if step != "inspect vpc.tar.gz" {
+				if step != "inspect" {
 					t.Errorf("refused at step %q, want the inspection", step)
 				}
 				if strings.Contains(string(last.body), secret) {

@@ -33,11 +33,11 @@ import (
 )
 
 const (
-	// parallel is how many files are sent or inspected at once.
+	// parallel is how many files are sent at once.
 	parallel = 4
 	// interval is the time between two requests for the same result.
 	interval = 2 * time.Second
-	// timeout is how long an inspection may take. It equals the maximum
+	// timeout is how long the inspection of a file may take. It equals the maximum
 	// duration of a function.
 	timeout = 15 * time.Minute
 	// attempts is how often a request that fails in the registry is sent.
@@ -56,7 +56,7 @@ type Publisher struct {
 	// Progress may be nil.
 	Progress progress.Reporter
 	// Interval is the time between two requests for the same result, and
-	// Timeout bounds an inspection. If zero, two seconds and 15 minutes are
+	// Timeout bounds the inspection of a file. If zero, two seconds and 15 minutes are
 	// used.
 	Interval, Timeout time.Duration
 }
@@ -130,8 +130,7 @@ const (
 func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (rules.ProviderResult, error) {
 	ours := m.Record
 	published, err := p.publish(
-		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version, nil}, m.Files,
-		protocol.Announcement{Protocols: ours.Protocols, CopiedFrom: ours.CopiedFrom},
+		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version, nil}, m.Zips(), m.Announcement(),
 	)
 	if err != nil {
 		return rules.ProviderResult{}, err
@@ -207,19 +206,12 @@ type upload struct {
 	sent  atomic.Int32 // number of stored files
 }
 
-// parts returns the indexes of the files, in the order in which they are sent.
-// The small files with the checksums and the signature come before the zips. A
-// wrong signature is then reported before hundreds of megabytes are sent.
-func (u *upload) parts() [][]int {
-	var first, zips []int
-	for i, f := range u.files {
-		if strings.HasSuffix(f.Name, ".zip") {
-			zips = append(zips, i)
-		} else {
-			first = append(first, i)
-		}
+// what describes the files for people.
+func (u *upload) what() string {
+	if len(u.files) == 1 {
+		return u.files[0].Name
 	}
-	return [][]int{first, zips}
+	return fmt.Sprintf("%d files", len(u.files))
 }
 
 func (p *Publisher) publish(
@@ -291,17 +283,14 @@ func isFinal(err error) bool {
 		(errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrForbidden) || errors.Is(err, registry.ErrExists))
 }
 
-// finish sends and inspects one part after the other, and commits.
+// finish sends the files, has them inspected, and commits.
 func (p *Publisher) finish(ctx context.Context, t thing, u *upload) (protocol.Published, error) {
-	total, end := p.announceMissing(u)
-	defer end()
-	for _, part := range u.parts() {
-		if err := p.send(ctx, t, u, part, total); err != nil {
-			return protocol.Published{}, err
-		}
-		if err := p.inspect(ctx, u, part); err != nil {
-			return protocol.Published{}, err
-		}
+	err := p.send(ctx, t, u)
+	if err == nil {
+		err = p.inspect(ctx, u)
+	}
+	if err != nil {
+		return protocol.Published{}, err
 	}
 	return p.commit(ctx, t, u)
 }
@@ -367,17 +356,19 @@ func (p *Publisher) announceMissing(u *upload) (sent func(int64), end func()) {
 	return func(int64) {}, func() {}
 }
 
-// send uploads files, several at once, unless they are stored already.
-func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, total func(int64)) error {
+// send uploads the files, several at once, unless they are stored already.
+func (p *Publisher) send(ctx context.Context, t thing, u *upload) error {
+	total, end := p.announceMissing(u)
+	defer end()
 	var expired atomic.Value
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
-	for _, i := range part {
-		if u.Files[i].Stored {
+	for i, put := range u.Files {
+		if put.Stored {
 			continue
 		}
 		group.Go(func() error {
-			f, put := u.files[i], u.Files[i]
+			f := u.files[i]
 			name := f.Name
 			if len(u.files) == 1 {
 				name = t.address + " " + t.version.String()
@@ -406,33 +397,31 @@ func (p *Publisher) send(ctx context.Context, t thing, u *upload, part []int, to
 	return err
 }
 
-// inspect has the registry inspect the files, several at once.
-func (p *Publisher) inspect(ctx context.Context, u *upload, part []int) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
-	for _, i := range part {
-		group.Go(func() error {
-			f := u.files[i]
-			_, end := progress.Or(p.Progress).Transfer("waiting for "+p.Host+" to inspect "+f.Name, 0)
-			defer end()
-			err := p.persist(ctx, "inspecting "+f.Name, func() (bool, int, error) {
-				var found protocol.Inspected
-				status, err := p.Service.Repeat(ctx, http.MethodPost, fmt.Sprintf("%s/files/%d/inspect", u.at, i), nil, &found)
-				return found.Passed, status, err
-			})
-			return p.lost("inspecting "+f.Name, err)
-		})
-	}
-	return group.Wait()
+// inspect has the registry inspect the files.
+func (p *Publisher) inspect(ctx context.Context, u *upload) error {
+	what := "inspecting " + u.what()
+	_, end := progress.Or(p.Progress).Transfer("waiting for "+p.Host+" to inspect "+u.what(), 0)
+	defer end()
+	passed := 0
+	err := p.persist(ctx, what, func() (outcome, int, error) {
+		var found protocol.Inspected
+		status, err := p.Service.Repeat(ctx, http.MethodPost, u.at+"/inspect", nil, &found)
+		now := outcome{found.Passed, found.Files > passed && found.Files <= len(u.files)}
+		if now.advanced {
+			passed = found.Files
+		}
+		return now, status, err
+	})
+	return p.lost(what, err)
 }
 
 func (p *Publisher) commit(ctx context.Context, t thing, u *upload) (published protocol.Published, err error) {
 	_, end := progress.Or(p.Progress).Transfer(fmt.Sprintf("publishing %s %s", t.address, t.version), 0)
 	defer end()
-	err = p.persist(ctx, "publishing", func() (bool, int, error) {
+	err = p.persist(ctx, "publishing", func() (outcome, int, error) {
 		published = protocol.Published{}
 		status, err := p.Service.Repeat(ctx, http.MethodPost, u.at+"/commit", nil, &published)
-		return err == nil, status, err
+		return outcome{done: err == nil}, status, err
 	})
 	if err != nil && ctx.Err() != nil {
 		return published, fmt.Errorf("%w: %w", errCommitting, err)
@@ -448,21 +437,23 @@ func (p *Publisher) abort(ctx context.Context, u *upload) {
 	_, _ = p.Service.Do(ctx, http.MethodDelete, u.at, nil, nil) // it expires anyway
 }
 
+// outcome is the outcome of a request that is repeated until it is done. The
+// time for it begins again if it has advanced.
+type outcome struct{ done, advanced bool }
+
 // persist repeats a request until it is done. If the gateway in front of the
 // registry times out, the registry continues.
-func (p *Publisher) persist(ctx context.Context, what string, send func() (done bool, status int, err error)) error {
-	wait, until := p.Interval, time.Now().Add(timeout)
-	if wait == 0 {
-		wait = interval
-	}
-	if p.Timeout != 0 {
-		until = time.Now().Add(p.Timeout)
-	}
+func (p *Publisher) persist(ctx context.Context, what string, send func() (outcome, int, error)) error {
+	wait, most := cmp.Or(p.Interval, interval), cmp.Or(p.Timeout, timeout)
+	until := time.Now().Add(most)
 	for failed, reported := 0, false; ; {
-		done, status, err := send()
+		now, status, err := send()
+		if now.advanced {
+			until = time.Now().Add(most)
+		}
 		unavailable := errors.Is(err, registry.ErrUnavailable)
 		switch {
-		case err == nil && done:
+		case err == nil && now.done:
 			return nil
 		case errors.Is(err, registry.ErrIssuer):
 			return err

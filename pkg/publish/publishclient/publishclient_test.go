@@ -19,7 +19,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/keys"
@@ -46,7 +49,7 @@ type fake struct {
 	url    string
 	// fault may respond to a request in place of the registry, and reports
 	// whether it did. n counts the requests of a kind from 1. Kinds are begin,
-	// put NAME, inspect NAME, commit, abort and deprecation.
+	// put NAME, inspect, commit, abort and deprecation.
 	fault func(kind string, n int, w http.ResponseWriter, r *http.Request) bool
 	// record is the response to a commit.
 	record protocol.Published
@@ -144,12 +147,12 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for _, file := range f.announced.Files {
-			if data, there := f.stored[file.SHA256]; file.Name == name && there && int64(len(data)) == file.Size {
-				answer(w, 200, protocol.Inspected{Passed: true})
+			if data, there := f.stored[file.SHA256]; !there || int64(len(data)) != file.Size {
+				complain(w, 409, file.Name+" is not uploaded yet")
 				return
 			}
 		}
-		complain(w, 409, name+" is not uploaded yet")
+		answer(w, 200, protocol.Inspected{Passed: true, Files: len(f.announced.Files)})
 	case "commit":
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -179,10 +182,6 @@ func (f *fake) kind(r *http.Request) string {
 		return "abort"
 	case last == "uploads":
 		return "begin"
-	case last == "inspect":
-		var i int
-		_, _ = fmt.Sscan(path[len(path)-2], &i)
-		return "inspect " + f.announced.Files[i].Name
 	}
 	return last
 }
@@ -282,7 +281,7 @@ func module(t *testing.T) *rules.PreparedModule {
 
 var signer = sync.OnceValues(func() (keys.SigningKey, error) { return keys.NewSigningKey("Ed25519", 0) })
 
-// release returns a release for three platforms, with six files.
+// release returns a release for three platforms.
 func release(t *testing.T) *rules.PreparedProvider {
 	t.Helper()
 	dir := t.TempDir()
@@ -342,7 +341,7 @@ func TestModule(t *testing.T) {
 	if err != nil || result.Unchanged || result.Record.PublishedBy.String() != "token ci" || len(result.Files) != 1 {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	if want := []string{"begin", "put vpc.tar.gz", "inspect vpc.tar.gz", "commit"}; !slices.Equal(f.order, want) {
+	if want := []string{"begin", "put vpc.tar.gz", "inspect", "commit"}; !slices.Equal(f.order, want) {
 		t.Errorf("requests: %q", f.order)
 	}
 	if a := f.announced; a.ContentSHA256 != record.ContentSHA256 || a.Description != "A network" || len(a.Files) != 1 ||
@@ -377,28 +376,32 @@ func TestProvider(t *testing.T) {
 	if err != nil || result.Unchanged || result.Record.PublishedBy.String() != "somebody" {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	if f.count("put") != 6 || f.count("inspect") != 6 || f.count("commit") != 1 || f.count("abort") != 0 ||
-		f.order[0] != "begin" || f.order[13] != "commit" {
-		t.Errorf("requests: %q", f.order)
+	slices.Sort(f.order[1:4]) // they are sent at once
+	want := []string{"begin"}
+	for _, file := range m.Zips() {
+		want = append(want, "put "+file.Name)
 	}
-	// The checksums and the signature have passed before a zip is sent.
-	for i, request := range f.order[1:13] {
-		if strings.HasSuffix(request, ".zip") != (i >= 6) {
-			t.Errorf("request %d is %s: %q", i+1, request, f.order)
-		}
+	slices.Sort(want[1:])
+	if diff := cmp.Diff(append(want, "inspect", "commit"), f.order); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
-	if !slices.Equal(f.announced.Protocols, []string{"6.0"}) {
-		t.Errorf("announced protocols are not those of the manifest: %v", f.announced.Protocols)
+	announced := f.announced
+	announced.Files = nil
+	if diff := cmp.Diff(m.Announcement(), announced); diff != "" {
+		t.Errorf("announced (-want +got):\n%s", diff)
+	}
+	if !slices.Equal(announced.Protocols, []string{"6.0"}) {
+		t.Errorf("announced protocols are not those of the manifest: %v", announced.Protocols)
 	}
 	total := 0
-	for _, file := range m.Files {
+	for _, file := range m.Zips() {
 		if sent(p, file.Name) != int(file.Size) {
 			t.Errorf("progress of %s: %d of %d", file.Name, sent(p, file.Name), file.Size)
 		}
 		total += int(file.Size)
 	}
-	if sent(p, "6 files") != total {
-		t.Errorf("progress: %d of %d", sent(p, "6 files"), total)
+	if sent(p, "3 files") != total {
+		t.Errorf("progress: %d of %d", sent(p, "3 files"), total)
 	}
 }
 
@@ -448,7 +451,7 @@ func TestFaults(t *testing.T) {
 	texts := golden.New(t)
 	const linux = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
 	const signature = "terraform-provider-inventory_1.0.0_SHA256SUMS.sig"
-	const put, inspect = "put " + linux, "inspect " + linux
+	const put, inspect = "put " + linux, "inspect"
 	type (
 		answers = func(http.ResponseWriter, *http.Request) bool
 		counts  = map[string]int
@@ -503,12 +506,12 @@ func TestFaults(t *testing.T) {
 		"refused": {kind: inspect, times: 99, answer: status(
 			400, linux+": invalid provider zip: it unpacks to more than 200 times its size",
 		), err: registry.ErrInvalid, counts: counts{inspect: 1, "abort": 1, "commit": 0}},
-		"signed by a stranger": {kind: "inspect " + signature, times: 99, answer: status(
+		"signed by a stranger": {kind: "begin", times: 99, answer: status(
 			400, signature+": invalid signature by key 0000000000000001: the key is not one of 0000000000000002",
-		), err: registry.ErrInvalid, counts: counts{put: 0, "put": 3, "abort": 1, "commit": 0}},
+		), err: registry.ErrInvalid, counts: counts{"put": 0, "abort": 0, "commit": 0}},
 		"lost": {
 			kind: inspect, times: 1, answer: status(404, "you have no such upload"),
-			counts: counts{"begin": 2, "put": 6, "abort": 0, "commit": 1},
+			counts: counts{"begin": 2, "put": 3, "abort": 0, "commit": 1},
 		},
 		"lost for good": {
 			kind: inspect, times: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound,
@@ -564,7 +567,7 @@ func TestFaults(t *testing.T) {
 		"commit times out": {kind: "commit", times: 3, answer: status(504, ""), counts: counts{"commit": 4}},
 		"commit is lost": {
 			kind: "commit", times: 1, answer: status(404, "you have no such upload"),
-			counts: counts{"begin": 2, "put": 6, "commit": 2, "abort": 0},
+			counts: counts{"begin": 2, "put": 3, "commit": 2, "abort": 0},
 		},
 		"commit is always lost": {kind: "commit", times: 99, answer: status(
 			404, "you have no such upload",
@@ -603,7 +606,7 @@ func TestFaults(t *testing.T) {
 				if !f.committed {
 					t.Error("nothing was committed")
 				}
-				for _, file := range m.Files {
+				for _, file := range m.Zips() {
 					if sent(p, file.Name) != int(file.Size) {
 						t.Errorf("progress of %s: %d of %d", file.Name, sent(p, file.Name), file.Size)
 					}
@@ -646,7 +649,7 @@ func TestInterrupted(t *testing.T) {
 	f.record = recorded(m)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.fault = func(kind string, n int, _ http.ResponseWriter, r *http.Request) bool {
-		if kind == "inspect "+m.Files[0].Name && n == 1 {
+		if kind == "inspect" && n == 1 {
 			cancel()
 			<-r.Context().Done()
 			panic(http.ErrAbortHandler) // a response could still arrive
@@ -678,7 +681,7 @@ func TestInterrupted(t *testing.T) {
 	if got := f.count("put") - before; got != 1 {
 		t.Errorf("%d more uploads, want 1: %q", got, p.Steps())
 	}
-	if !p.HasStep("5 of 6 files") {
+	if !p.HasStep("2 of 3 files") {
 		t.Errorf("the steps do not name the stored files: %q", p.Steps())
 	}
 	// An interrupted commit may have succeeded.
@@ -741,6 +744,75 @@ func TestTimeout(t *testing.T) {
 		_, err := publisher.Module(t.Context(), module(t))
 		texts.Text(t, "hint: "+registry.Hint(err)+"\n")
 	}
+}
+
+// The time for an inspection begins again whenever a file has passed.
+func TestTimeoutOfEachFile(t *testing.T) {
+	t.Parallel()
+	m := release(t)
+	f := newFake(t)
+	f.record = recorded(m)
+	p := f.publisher(t, nil, token)
+	const polls = 4 // for each file
+	for name, test := range map[string]struct {
+		passing int // how many files pass
+		want    error
+	}{
+		"all pass": {passing: 3}, "the last one does not": {passing: 2, want: registry.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			inspect := func() protocol.Inspected {
+				requests++
+				passed := min(requests/polls, test.passing)
+				return protocol.Inspected{Passed: passed == len(m.Zips()), Files: passed}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				publisher := *p
+				publisher.Interval, publisher.Timeout = time.Second, (polls+1)*time.Second
+				publisher.Client = client.New(nil, "larder/test", inMemory{f, inspect})
+				var err error
+				if publisher.Service, err = publisher.Client.Service(t.Context(), f.host(), protocol.PublishService); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := publisher.Provider(t.Context(), m); !errors.Is(err, test.want) {
+					t.Errorf("%v, want %v", err, test.want)
+				}
+			})
+		})
+	}
+}
+
+// inMemory serves a registry without a network. Its files are stored already.
+type inMemory struct {
+	*fake
+	inspect func() protocol.Inspected
+}
+
+func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	switch kind := m.kind(r); kind {
+	case "terraform.json":
+		answer(w, 200, map[string]string{protocol.PublishService: protocol.PublishPath})
+	case "begin":
+		var a protocol.Announcement
+		if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
+			return nil, err
+		}
+		begun := protocol.Begun{Upload: "UPLOAD"}
+		for _, f := range a.Files {
+			begun.Files = append(begun.Files, protocol.Put{Name: f.Name, Stored: true})
+		}
+		answer(w, 201, begun)
+	case "inspect":
+		found := m.inspect()
+		answer(w, map[bool]int{true: 200, false: 202}[found.Passed], found)
+	default:
+		answer(w, 200, m.record)
+	}
+	response := w.Result()
+	response.Request = r
+	return response, nil
 }
 
 // Responses of the registry are validated.
@@ -899,8 +971,8 @@ func TestExpiresAgain(t *testing.T) {
 		f.mu.Unlock()
 		return !first && xml(403, "AccessDenied")(w, r)
 	}
-	if _, err := f.publisher(t, p, token).Provider(t.Context(), m); err != nil || f.count("begin") != 6 ||
-		f.count("abort") != 0 || len(f.stored) != 6 {
+	if _, err := f.publisher(t, p, token).Provider(t.Context(), m); err != nil || f.count("begin") != 3 ||
+		f.count("abort") != 0 || len(f.stored) != 3 {
 		t.Errorf("%v: %q", err, f.order)
 	}
 }

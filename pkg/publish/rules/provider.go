@@ -123,6 +123,18 @@ func (p Preparer) ProviderFor(
 	return r.finish(unpack)
 }
 
+// Announcement returns the announcement of the release to the publish API,
+// without its zips.
+func (r *PreparedProvider) Announcement() protocol.Announcement {
+	return protocol.Announcement{
+		Sums: r.sums, Signature: r.signature, Manifest: r.manifest,
+		Protocols: r.Record.Protocols, CopiedFrom: r.Record.CopiedFrom,
+	}
+}
+
+// Zips returns the zips of the release.
+func (r *PreparedProvider) Zips() []File { return r.Files[:len(r.Record.Packages)] }
+
 // prepare returns a release that is not read yet.
 func (p Preparer) prepare(m Provider) (*PreparedProvider, error) {
 	if err := CheckNamespace(m.Address.Namespace); err != nil {
