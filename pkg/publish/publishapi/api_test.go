@@ -138,8 +138,12 @@ type faults struct {
 	// publish is called before a version is written, and published after that.
 	publish, published func() error
 	// end is called before the end of an upload is written.
-	end    func() error
-	stage  func() error
+	end   func() error
+	stage func() error
+	// listed is called with each object that is listed. others is the number of
+	// objects that are listed before the real ones.
+	listed func()
+	others int
 	keep   func(key string) error
 	stat   func(key string) error
 	opened func(key string, stored io.ReadCloser) (io.ReadCloser, error)
@@ -275,7 +279,18 @@ func (o objectsOf) PutStaged(ctx context.Context, key string, body io.ReadSeeker
 }
 
 func (o objectsOf) Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error {
-	return o.Store.Walk(ctx, prefix, visit)
+	visited := func(i objects.Info) error {
+		if o.listed != nil {
+			o.listed()
+		}
+		return visit(i)
+	}
+	for i := range o.others {
+		if err := visited(objects.Info{Key: fmt.Sprint(prefix, i)}); err != nil {
+			return err
+		}
+	}
+	return o.Store.Walk(ctx, prefix, visited)
 }
 
 func (o objectsOf) Keep(ctx context.Context, key string) (objects.Info, error) {

@@ -163,6 +163,23 @@ func TestStoredFilesAreNotSentAgain(t *testing.T) {
 	second.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
 }
 
+// If too many objects of a version are stored, files are sent again, which
+// changes nothing.
+func TestManyStoredFiles(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token, files := d.token(t, both), vpc(t, 1)
+	d.begin(t, token, module1, files).putAll(t)
+	listed := 0
+	d.faults.listed, d.faults.others = func() { listed++ }, 2000
+	u := d.begin(t, token, module1, files)
+	if listed != 1000 {
+		t.Errorf("%d objects are listed, want 1000", listed)
+	}
+	u.put(t, 0, files["vpc.tar.gz"]).into(t, http.StatusPreconditionFailed, nil)
+	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
+}
+
 // Invalid announcements are rejected before anything is stored.
 func TestAnnouncementsAreStrict(t *testing.T) {
 	t.Parallel()
