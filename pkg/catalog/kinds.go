@@ -40,6 +40,8 @@ type kind[A registry.Address, R registry.Record] interface {
 	// addCopy returns a record with the address of a copy in another registry, and
 	// reports whether that is new.
 	addCopy(r R, target string) (R, bool)
+	// also returns the keys of the items that a version has beside its record.
+	also(A, registry.Version) []Key
 	// tombstone returns the record of a withdrawn version.
 	tombstone(registry.Version, registry.Withdrawal) R
 }
@@ -86,6 +88,8 @@ func (moduleKind) addCopy(r registry.ModuleVersion, target string) (registry.Mod
 	return r.AddCopy(target)
 }
 
+func (moduleKind) also(registry.Module, registry.Version) []Key { return nil }
+
 func (moduleKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ModuleVersion {
 	return registry.ModuleVersion{Version: v, Withdrawn: &w}
 }
@@ -121,6 +125,8 @@ func (providerKind) addCopy(r registry.ProviderVersion, target string) (registry
 	return r.AddCopy(target)
 }
 
+func (providerKind) also(registry.Provider, registry.Version) []Key { return nil }
+
 func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ProviderVersion {
 	return registry.ProviderVersion{Version: v, Withdrawn: &w}
 }
@@ -152,6 +158,10 @@ func (mirrorKind) audit(*registry.AuditEntry, registry.MirrorVersion) {}
 
 func (mirrorKind) addCopy(r registry.MirrorVersion, _ string) (registry.MirrorVersion, bool) {
 	return r, false // others mirror it from its origin
+}
+
+func (mirrorKind) also(p registry.MirrorProvider, n registry.Version) []Key {
+	return []Key{sumsKeysKey(p.Path(), n)}
 }
 
 func (mirrorKind) tombstone(v registry.Version, w registry.Withdrawal) registry.MirrorVersion {

@@ -51,6 +51,7 @@ const (
 	stateRecord
 	stateVersion
 	stateBudget
+	stateKeys
 )
 
 // State reads the data about a provider and about its host, which need not be that of
@@ -66,6 +67,7 @@ func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host strin
 	}
 	if n != nil {
 		s.keys = append(s.keys, recordKey(p.Path(), *n), pulledVersionKey(p, *n), budgetKey(s.day))
+		s.keys = append(s.keys, mirrorKind{}.also(p, *n)...)
 	}
 	return s, s.Reread(ctx)
 }
@@ -118,6 +120,7 @@ func (s *MirrorState) readContents(items []Item) error {
 	if s.number == nil {
 		return nil
 	}
+	stored.also = items[stateKeys:]
 	s.Version.Version = *s.number
 	if item := items[stateVersion]; item.Revision > 0 {
 		if found, err := decodePulledVersion(*s.number, item); err == nil {
@@ -287,17 +290,15 @@ func (s *MirrorState) Audit(e registry.AuditEntry) {
 	s.entries = append(s.entries, e)
 }
 
-// Add is [Mirror.Add] in an edit.
-func (s *MirrorState) Add(record registry.MirrorVersion, by string) (
-	stored registry.MirrorVersion, changed bool, err error,
-) {
-	stored, changed, entry, err := addTo(mirrored(s.table), s.stored, record, by)
+// Add is [Mirror.AddSigned] in an edit.
+func (s *MirrorState) Add(record registry.MirrorVersion, sums *OriginSums, by string) (registry.MirrorVersion, error) {
+	stored, changed, entry, err := addTo(mirrored(s.table), s.stored, record, sums, by)
 	if changed && err == nil {
 		s.adds = true
 		entry.Version = &record.Version
 		s.Audit(entry)
 	}
-	return stored, changed, err
+	return stored, err
 }
 
 // Take takes a lease of the state until a time. If another process has it at now,

@@ -163,18 +163,38 @@ func (v versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error
 	return nil
 }
 
-// Add adds a version of a provider, or adds platforms to an existing one, and
-// returns the stored record. If a platform is stored with other content, Add
-// changes nothing and returns [registry.ErrExists]. A platform that is stored
-// without a signature receives the one in record.
+// OriginSums is a verified SHA256SUMS of an origin, with what it takes to verify it
+// again.
+type OriginSums struct {
+	registry.MirrorSums
+	// Keys are the ASCII-armored signing keys that the origin named.
+	Keys []string
+	// Lists reports whether it has a file with a SHA-256.
+	Lists func(filename, sha256 string) bool
+}
+
+// Add is [Mirror.AddSigned] without a SHA256SUMS.
 func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion, by string) (
 	stored registry.MirrorVersion, changed bool, err error,
 ) {
+	return m.AddSigned(ctx, p, record, nil, by)
+}
+
+// AddSigned adds a version of a provider, or adds platforms to an existing one, and
+// returns the stored record. If a platform is stored with other content, AddSigned
+// changes nothing and returns [registry.ErrExists]. A platform that is stored
+// without a signature receives the one in record.
+//
+// If a package lacks sums, AddSigned adds it to the version, with its keys. For an
+// existing version, record can have no packages.
+func (m Mirror) AddSigned(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion,
+	sums *OriginSums, by string) (stored registry.MirrorVersion, changed bool, err error) {
 	v := mirrored(m.table)
-	err = v.update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (
+	also := v.kind.also(p, record.Version)
+	err = v.update(ctx, p, &record.Version, also, func(s *state[registry.MirrorVersion]) (
 		entry registry.AuditEntry, err error,
 	) {
-		stored, changed, entry, err = addTo(v, s, record, by)
+		stored, changed, entry, err = addTo(v, s, record, sums, by)
 		if err == nil && !changed {
 			err = errUnchanged
 		}
@@ -186,9 +206,9 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 	return stored, changed, nil
 }
 
-// addTo is [Mirror.Add] to a state. It returns the audit entry of the change.
+// addTo is [Mirror.AddSigned] to a state. It returns the audit entry of the change.
 func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state[registry.MirrorVersion],
-	record registry.MirrorVersion, by string) (
+	record registry.MirrorVersion, sums *OriginSums, by string) (
 	stored registry.MirrorVersion, changed bool, entry registry.AuditEntry, err error,
 ) {
 	before := registry.MirrorVersion{Version: record.Version}
@@ -198,16 +218,61 @@ func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state
 	case !errors.Is(err, registry.ErrNotFound):
 		return stored, false, entry, err
 	}
-	if len(record.Packages) == 0 {
+	if stored, changed, err = merge(before, record); err != nil {
+		return stored, false, entry, err
+	}
+	if len(stored.Packages) == 0 {
 		return stored, false, entry, errors.New("the version has no packages")
 	}
-	if stored, changed, err = merge(before, record); err != nil || !changed {
-		return stored, changed, entry, err
+	detail := differing(before, stored)
+	if sums != nil {
+		added, err := addSums(s, &stored, *sums)
+		if err != nil {
+			return stored, false, entry, err
+		}
+		if added {
+			detail, changed = strings.TrimSpace(detail+" "+registry.AuditedSums), true
+		}
+	}
+	if !changed {
+		return stored, false, entry, nil
 	}
 	v.set(s, stored)
-	return stored, true, registry.AuditEntry{
-		By: by, Action: registry.AuditMirror, Detail: differing(before, stored),
-	}, nil
+	return stored, true, registry.AuditEntry{By: by, Action: registry.AuditMirror, Detail: detail}, nil
+}
+
+// maxSumsKeys is the maximum size of all signing keys of a version, in bytes of
+// JSON. It leaves room for the other parts of an item of DynamoDB. A SHA256SUMS
+// whose keys do not fit is not added.
+const maxSumsKeys = 300 << 10
+
+// addSums adds a SHA256SUMS to a record, and its keys to the item beside it, if
+// either lacks it. It reports whether it did.
+func addSums(s *state[registry.MirrorVersion], record *registry.MirrorVersion, sums OriginSums) (added bool, err error) {
+	var keys map[string][]string
+	if s.also[0].Revision == 0 || decode(s.also[0], &keys) != nil || keys == nil {
+		keys = make(map[string][]string)
+	}
+	digest := sums.Sums.SHA256
+	at := record.FindSums(digest)
+	same := at >= 0 && record.Sums[at] == sums.MirrorSums
+	if !same && !record.LacksSums(sums.MirrorSums, sums.Lists) {
+		return false, nil
+	}
+	var change *Change
+	if len(sums.Keys) > 0 && (len(keys[digest]) == 0 || at >= 0 && !record.Sums[at].Signed()) {
+		keys[digest] = sums.Keys
+		written, err := encode(s.also[0], keys)
+		if err != nil || len(written.Data) > maxSumsKeys {
+			return false, err
+		}
+		change = &written
+	}
+	added = record.AddSums(sums.MirrorSums, sums.Lists)
+	if change != nil {
+		s.changes = append(s.changes, *change)
+	}
+	return added || change != nil, nil
 }
 
 // differing returns the names of the platforms that are new or changed.
@@ -224,10 +289,13 @@ func differing(before, after registry.MirrorVersion) string {
 // merge returns a stored version with the additions of another record of it,
 // and reports whether there are any.
 func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, changed bool, err error) {
-	merged = registry.MirrorVersion{Version: stored.Version, Packages: slices.Clone(stored.Packages)}
+	merged = registry.MirrorVersion{
+		Version: stored.Version, Packages: slices.Clone(stored.Packages), Sums: slices.Clone(stored.Sums),
+	}
 	for _, pkg := range more.Packages {
 		at := slices.IndexFunc(merged.Packages, func(s registry.MirrorPackage) bool { return s.Platform == pkg.Platform })
 		if at < 0 {
+			pkg.Sums = 0 // it can only refer to those that are stored
 			merged.Packages = append(merged.Packages, pkg)
 			changed = true
 			continue
@@ -246,4 +314,16 @@ func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, 
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
 	return merged, changed, nil
+}
+
+// SumsKeys returns the signing keys that the origin named for a version, by the
+// SHA-256 of the SHA256SUMS that they signed. It may have none.
+func (m Mirror) SumsKeys(ctx context.Context, p registry.MirrorProvider, n registry.Version) (
+	keys map[string][]string, err error,
+) {
+	err = get(ctx, m.table, sumsKeysKey(p.Path(), n), &keys)
+	if errors.Is(err, registry.ErrNotFound) {
+		return nil, nil //nolint:nilnil // documented above
+	}
+	return keys, err
 }

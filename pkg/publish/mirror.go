@@ -3,7 +3,10 @@ package publish
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -17,37 +20,68 @@ type MirrorPackage struct {
 	Path string
 }
 
-// Mirror stores inspected packages of a version and adds them to the catalog.
-// Mirroring the same packages again does not change the catalog, and stores
-// missing objects again.
+// MirrorSums is a verified SHA256SUMS of an origin.
+type MirrorSums struct {
+	catalog.OriginSums
+	// SumsData and SignatureData are the contents of the files. SignatureData is nil
+	// if nobody signed. Both are nil if the files are stored.
+	SumsData, SignatureData []byte
+}
+
+// files returns the files to store.
+func (s *MirrorSums) files() (all []file) {
+	for _, f := range []struct {
+		data []byte
+		registry.StoredFile
+	}{{s.SumsData, s.Sums}, {s.SignatureData, s.Signature}} {
+		if f.data != nil {
+			all = append(all, file{File: rules.FileOf(path.Base(f.Object), f.data, f.StoredFile)})
+		}
+	}
+	return all
+}
+
+// Mirror is [Publisher.MirrorSigned] without a SHA256SUMS.
 func (p *Publisher) Mirror(
 	ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage,
 ) (stored registry.MirrorVersion, changed bool, err error) {
-	record, err := p.StoreMirrored(ctx, address, v, packages)
+	return p.MirrorSigned(ctx, address, registry.MirrorVersion{Version: v}, packages, nil)
+}
+
+// MirrorSigned stores inspected packages of a version and the SHA256SUMS that lists
+// them, and adds both to the catalog. record has packages that are stored already
+// and get a signing key. sums may be nil. Mirroring the same again does not change
+// the catalog, and stores missing objects again.
+func (p *Publisher) MirrorSigned(ctx context.Context, address registry.MirrorProvider, record registry.MirrorVersion,
+	packages []MirrorPackage, sums *MirrorSums) (stored registry.MirrorVersion, changed bool, err error) {
+	record, of, err := p.StoreMirrored(ctx, address, record, packages, sums)
 	if err != nil {
 		return stored, false, err
 	}
-	return p.Catalog.Mirror.Add(ctx, address, record, p.By.String())
+	return p.Catalog.Mirror.AddSigned(ctx, address, record, of, p.By.String())
 }
 
-// StoreMirrored is the first part of [Publisher.Mirror]. It stores packages and
-// returns their record, which the caller adds to the catalog.
-func (p *Publisher) StoreMirrored(
-	ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage,
-) (registry.MirrorVersion, error) {
-	record := registry.MirrorVersion{Version: v}
+// StoreMirrored is the first part of [Publisher.MirrorSigned]. It stores the files,
+// and returns the data that the caller adds to the catalog.
+func (p *Publisher) StoreMirrored(ctx context.Context, address registry.MirrorProvider, record registry.MirrorVersion,
+	packages []MirrorPackage, sums *MirrorSums) (registry.MirrorVersion, *catalog.OriginSums, error) {
+	v := record.Version
 	var files []file
 	for _, pkg := range packages {
 		pkg.Object = address.FileKey(v, pkg.SHA256, pkg.Filename)
-		record.Packages = append(record.Packages, registry.MirrorPackage{
+		record.Packages = append(slices.Clip(record.Packages), registry.MirrorPackage{
 			ProviderPackage: pkg.ProviderPackage, SigningKey: pkg.SigningKey,
 			MirroredAt: p.PublishedAt(), MirroredBy: p.By,
 		})
 		files = append(files, file{File: rules.FileAt(pkg.Path, pkg.Filename, pkg.StoredFile)})
 	}
+	var of *catalog.OriginSums
+	if sums != nil {
+		files, of = append(files, sums.files()...), &sums.OriginSums
+	}
 	_, err := p.uploadFiles(ctx, files)
 	if err == nil {
 		p.step(fmt.Sprintf("mirroring %s %s", address, v))
 	}
-	return record, err
+	return record, of, err
 }

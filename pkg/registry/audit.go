@@ -62,3 +62,7 @@ const (
 	// AuditAcceptLoss names missing entries of the audit trail in its detail.
 	AuditAcceptLoss AuditAction = "accept-loss"
 )
+
+// AuditedSums is a word in the details of [AuditMirror], beside platforms. It means
+// that the version got a SHA256SUMS of its origin.
+const AuditedSums = "SHA256SUMS"

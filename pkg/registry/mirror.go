@@ -101,9 +101,23 @@ type MirrorPackage struct {
 	// SigningKey is the ID of the key that signed the origin's SHA256SUMS,
 	// which includes this package. It is empty if there was no signature to
 	// verify.
-	SigningKey string    `json:"signing_key,omitempty"`
+	SigningKey string `json:"signing_key,omitempty"`
+	// Sums is which of [MirrorVersion.Sums] lists the package under its file name,
+	// from 1. It is 0 if none does.
+	Sums       int       `json:"sums,omitempty"`
 	MirroredAt time.Time `json:"mirrored_at"`
 	MirroredBy Publisher `json:"mirrored_by"`
+}
+
+// MirrorSums is a SHA256SUMS of the origin, as the mirror has verified it. The
+// signing keys that the origin named with it are in an item of their own.
+type MirrorSums struct {
+	// Sums is the file, byte for byte. Signature is its detached signature. It is
+	// the zero value if the origin signs nothing.
+	Sums      StoredFile `json:"sums"`
+	Signature StoredFile `json:"signature,omitzero"`
+	// SigningKey is the ID of the key that signed it.
+	SigningKey string `json:"signing_key,omitempty"`
 }
 
 // MirrorVersion is the record of one mirrored version of a provider. It can
@@ -113,6 +127,10 @@ type MirrorVersion struct {
 	Version Version `json:"version"`
 	// Packages are sorted by platform.
 	Packages []MirrorPackage `json:"packages,omitzero"`
+	// Sums are the SHA256SUMS that list packages of the version. There can be
+	// several if the origin published platforms later. None is moved or removed
+	// until the version is withdrawn.
+	Sums []MirrorSums `json:"sums,omitempty"`
 	// Withdrawn is set if the version was withdrawn. The record then has only
 	// the version and this field.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
@@ -124,3 +142,49 @@ func (v MirrorVersion) Has(platforms []Platform) bool {
 		return !slices.ContainsFunc(v.Packages, func(p MirrorPackage) bool { return p.Platform == wanted })
 	})
 }
+
+// LacksSums reports whether a package that lists includes has no SHA256SUMS, or
+// has one without a signature and s is signed. lists reports whether s includes a
+// file with a SHA-256.
+func (v MirrorVersion) LacksSums(s MirrorSums, lists func(filename, sha256 string) bool) bool {
+	return slices.ContainsFunc(v.Packages, func(p MirrorPackage) bool {
+		return (p.Sums == 0 || s.Signed() && !v.Sums[p.Sums-1].Signed()) && lists(p.Filename, p.SHA256)
+	})
+}
+
+// AddSums makes all packages that lists includes refer to s, if one of them lacks
+// it, as [MirrorVersion.LacksSums] reports. It returns whether it did. A package
+// never loses a signature.
+func (v *MirrorVersion) AddSums(s MirrorSums, lists func(filename, sha256 string) bool) (added bool) {
+	if !v.LacksSums(s, lists) {
+		return false
+	}
+	v.Packages, v.Sums = slices.Clone(v.Packages), slices.Clone(v.Sums)
+	at := v.FindSums(s.Sums.SHA256)
+	switch {
+	case at < 0:
+		v.Sums = append(v.Sums, s)
+		at = len(v.Sums) - 1
+	case s.Signed() && !v.Sums[at].Signed():
+		v.Sums[at] = s
+	}
+	for i, p := range v.Packages {
+		if v.prefers(s, p) && lists(p.Filename, p.SHA256) {
+			v.Packages[i].Sums = at + 1
+		}
+	}
+	return true
+}
+
+// FindSums returns the index of a SHA256SUMS with a SHA-256, or -1.
+func (v MirrorVersion) FindSums(sha256 string) int {
+	return slices.IndexFunc(v.Sums, func(s MirrorSums) bool { return s.Sums.SHA256 == sha256 })
+}
+
+// prefers reports whether a package can refer to s without losing a signature.
+func (v MirrorVersion) prefers(s MirrorSums, p MirrorPackage) bool {
+	return s.Signed() || p.Sums == 0 || !v.Sums[p.Sums-1].Signed()
+}
+
+// Signed reports whether there is a signature.
+func (s MirrorSums) Signed() bool { return s.Signature != StoredFile{} }

@@ -83,9 +83,14 @@ func (v ProviderVersion) Files() []StoredFile {
 
 // Files implements [Record].
 func (v MirrorVersion) Files() []StoredFile {
-	files := make([]StoredFile, len(v.Packages))
-	for i, pkg := range v.Packages {
-		files[i] = pkg.StoredFile
+	var files []StoredFile
+	for _, pkg := range v.Packages {
+		files = append(files, pkg.StoredFile)
+	}
+	for _, s := range v.Sums {
+		if files = append(files, s.Sums); s.Signed() {
+			files = append(files, s.Signature)
+		}
 	}
 	return files
 }
@@ -100,7 +105,9 @@ func (v ProviderVersion) Validate(path string) error { return validate(v, path, 
 func (v MirrorVersion) Validate(path string) error {
 	packages := make([]ProviderPackage, len(v.Packages))
 	for i, p := range v.Packages {
-		packages[i] = p.ProviderPackage
+		if packages[i] = p.ProviderPackage; p.Sums < 0 || p.Sums > len(v.Sums) {
+			return fmt.Errorf("its object %s refers to SHA256SUMS %d of %d", p.Object, p.Sums, len(v.Sums))
+		}
 	}
 	return validate(v, path, packages)
 }

@@ -186,8 +186,12 @@ func (f *Filler) Mirrored(t testing.TB, p registry.MirrorProvider, versions, pla
 	record := registry.MirrorVersion{Version: all[0]}
 	for _, pkg := range packages(p.Path(), p.Type, all[0], platforms) {
 		record.Packages = append(record.Packages, registry.MirrorPackage{
-			ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", MirroredAt: long, MirroredBy: operator,
+			ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", Sums: 1, MirroredAt: long, MirroredBy: operator,
 		})
 	}
+	folder, sums := p.Path()+"/"+all[0].String(), "terraform-provider-"+p.Type+"_"+all[0].String()+"_SHA256SUMS"
+	record.Sums = []registry.MirrorSums{{
+		Sums: file(folder, sums), Signature: file(folder, sums+".sig"), SigningKey: "0C0AF313E5FD9F80",
+	}}
 	f.put(t, p.Path(), "version/"+all[0].String(), record)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
@@ -119,4 +120,22 @@ func verifyWith(ring openpgp.EntityList, message, signature []byte, config *pack
 		signer.Owner = printable.Remove(identity.Name, maxOwner)
 	}
 	return signer, nil
+}
+
+// Lists reports whether the SHA256SUMS of an origin contains a file with a
+// SHA-256, by the rules of clients. It ignores malformed lines, as they do.
+func Lists(sums []byte, filename, sha256 string) bool {
+	listed, found := ListedSum(sums, filename)
+	return found && strings.EqualFold(listed, sha256)
+}
+
+// ListedSum returns the SHA-256 of a file in the SHA256SUMS of an origin, like
+// [Lists].
+func ListedSum(sums []byte, filename string) (sha256 string, found bool) {
+	for line := range strings.Lines(string(sums)) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == filename {
+			return fields[0], true
+		}
+	}
+	return "", false
 }

@@ -74,6 +74,11 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 		address: p, versions: r.Catalog.Mirror.Versions, count: func(r *Report) *int { return &r.Mirrored },
 		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
 			var checks []check[registry.MirrorVersion]
+			for i := range v.Sums {
+				checks = append(checks, func(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
+					return r.mirroredSums(ctx, p, v, i, read)
+				})
+			}
 			for _, pkg := range v.Packages {
 				checks = append(checks, func(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
 					return r.packages(ctx, p.Provider, packages(v), pkg.Platform, read)

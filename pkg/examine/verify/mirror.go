@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/mirror/policyfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -156,4 +157,75 @@ func lostDecisions(o registry.MirrorOrigin, was *history) (lost []string) {
 		lost = append(lost, "the refusal of a key that was not the trusted one")
 	}
 	return slices.Compact(lost)
+}
+
+// mirroredSums verifies a SHA256SUMS of an origin and its signature as clients do,
+// and that it lists the packages that refer to it.
+func (r *run) mirroredSums(ctx context.Context, p registry.MirrorProvider, v registry.MirrorVersion, at int,
+	read func(int64)) ([]Finding, error) {
+	if at >= len(v.Sums) {
+		return nil, nil // the version was withdrawn, or it is another one
+	}
+	s := v.Sums[at]
+	sums, found, err := r.small(ctx, s.Sums, signing.MaxSums, read)
+	if err != nil {
+		return nil, err
+	}
+	var signature []byte
+	if s.Signed() {
+		var more []Finding
+		if signature, more, err = r.small(ctx, s.Signature, signing.MaxSignature, read); err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	for _, pkg := range v.Packages {
+		if pkg.Sums == at+1 && !signing.Lists(sums, pkg.Filename, pkg.SHA256) {
+			found = append(found, Finding{
+				Kind: Sums, Object: s.Sums.Object,
+				Detail: "it does not list " + pkg.Filename + " with the recorded sha256:" + pkg.SHA256,
+			})
+		}
+	}
+	if s.Signed() {
+		more, err := r.mirroredSigner(ctx, p, v.Version, s, sums, signature)
+		return append(found, more...), err
+	}
+	return found, nil
+}
+
+// mirroredSigner verifies a signature with the keys that the origin named.
+func (r *run) mirroredSigner(ctx context.Context, p registry.MirrorProvider, v registry.Version,
+	s registry.MirrorSums, sums, signature []byte) ([]Finding, error) {
+	f := Finding{
+		Kind: Signature, Object: s.Signature.Object,
+		Fix: "restore the items of the version (with this path, and version/VERSION or keys/VERSION without build " +
+			"metadata) from a backup of the table; if there is no backup, run `larder withdraw ADDRESS VERSION --reason WHY`",
+	}
+	keys, err := r.Catalog.Mirror.SumsKeys(ctx, p, v)
+	if errors.Is(err, registry.ErrCorrupt) {
+		f.Detail = err.Error()
+		return []Finding{f}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	named := keys[s.Sums.SHA256]
+	if len(named) == 0 {
+		f.Detail = "the signing keys that the origin named are missing"
+		return []Finding{f}, nil
+	}
+	all, err := signing.VerifyOriginAll(named, sums, signature, r.Now())
+	switch {
+	case err != nil:
+		f.Detail = "clients reject it: " + err.Error()
+	case !slices.ContainsFunc(all, func(by signing.Signer) bool { return by.ID == s.SigningKey }):
+		f.Detail = "it was signed by key " + all[0].ID + ", but the record has key " + s.SigningKey
+	default:
+		return nil, nil
+	}
+	return []Finding{f}, nil
 }

@@ -148,7 +148,7 @@ type claim struct {
 	action registry.AuditAction
 	// version is empty for an entry about all versions, a key or a token.
 	version string
-	// platform is the platform of a mirrored package.
+	// platform is the platform of a mirrored package, or [registry.AuditedSums].
 	platform string
 }
 
@@ -233,6 +233,9 @@ func claimsOf[R registry.Record](record R) []claim {
 		var made []claim
 		for _, pkg := range m.Packages {
 			made = append(made, claim{registry.AuditMirror, v, pkg.String()})
+		}
+		if len(m.Sums) > 0 {
+			made = append(made, claim{registry.AuditMirror, v, registry.AuditedSums})
 		}
 		return made
 	}

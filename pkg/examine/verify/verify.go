@@ -589,6 +589,9 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 		case published && isDocumentation(s.address, info.Key):
 			f.Note, f.Detail = true, f.Detail+"; it is documentation that the version does not use, for example because "+
 				"it was damaged and made again"
+		case published && isMirroredSums(s.address, info.Key):
+			f.Note, f.Detail = true, f.Detail+"; it is a SHA256SUMS or a signature that the version does not use, because "+
+				"others were stored at the same time"
 		case isUploaded(s.address.Path(), info.Key) && (!r.AtRest || published):
 			f.Note, f.Detail = true, f.Detail+"; it was uploaded with the publish API and not published"
 		case !r.AtRest && r.Now().Sub(now.Modified) < orphanedAfter:
@@ -661,6 +664,11 @@ func isStagedManifest(a registry.Address, key string) bool {
 func isDocumentation(a registry.Address, key string) bool {
 	_, module := a.(registry.Module)
 	return module && strings.HasSuffix(key, "/"+registry.DocsName)
+}
+
+func isMirroredSums(a registry.Address, key string) bool {
+	_, mirrored := a.(registry.MirrorProvider)
+	return mirrored && strings.HasSuffix(strings.TrimSuffix(key, ".sig"), "_SHA256SUMS")
 }
 
 // isUploaded reports whether an object was uploaded with the publish API. It

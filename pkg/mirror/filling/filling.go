@@ -53,8 +53,8 @@ type Mirror struct {
 	// The fields below are those of a [Pull], and unset otherwise.
 	services Services
 	spend    func(ctx context.Context, packages int, bytes int64) error
-	publish  func(ctx context.Context, record registry.MirrorVersion, by string) (
-		stored registry.MirrorVersion, changed bool, err error)
+	publish  func(ctx context.Context, record registry.MirrorVersion, sums *catalog.OriginSums, by string) (
+		stored registry.MirrorVersion, err error)
 	// left is how many bytes the packages of a version can still have.
 	left *atomic.Int64
 }

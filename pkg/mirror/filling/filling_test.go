@@ -469,11 +469,19 @@ func (s *store) has(t testing.TB) string {
 	return strings.Join(versions, ", ")
 }
 
-// objects counts what the store has.
-func (s *store) count(t testing.TB) int {
+// count counts the zips that the store has.
+func (s *store) count(t testing.TB) int { t.Helper(); return s.countFiles(t, ".zip") }
+
+// countFiles counts the objects whose names have an end.
+func (s *store) countFiles(t testing.TB, end string) int {
 	t.Helper()
 	n := 0
-	if err := s.objects.Walk(t.Context(), "", func(objects.Info) error { n++; return nil }); err != nil {
+	if err := s.objects.Walk(t.Context(), "", func(o objects.Info) error {
+		if strings.HasSuffix(o.Key, end) {
+			n++
+		}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -482,7 +490,7 @@ func (s *store) count(t testing.TB) int {
 // empty checks that a failure has left nothing.
 func (s *store) empty(t testing.TB, what string) {
 	t.Helper()
-	if has, n := s.has(t), s.count(t); has != "" || n != 0 {
+	if has, n := s.has(t), s.countFiles(t, ""); has != "" || n != 0 {
 		t.Errorf("%s: %d objects are stored, %q is visible", what, n, has)
 	}
 }

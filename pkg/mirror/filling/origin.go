@@ -532,16 +532,23 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 			return result, nil, err
 		}
 	}
+	sums, err := m.newSums(ctx, w.Address, stored, added(missing), signed)
+	if err != nil {
+		return result, nil, err
+	}
 	var written *registry.MirrorVersion
-	if len(confirmed) > 0 {
+	if len(confirmed) > 0 || sums != nil && len(missing) == 0 {
 		record := registry.MirrorVersion{Version: v.Version, Packages: confirmed}
-		if record, _, err = m.store(ctx, w.Address, record); err != nil {
+		if record, err = m.publishSigned(ctx, w.Address, record, nil, sums); err != nil {
 			return Result{}, nil, err
 		}
 		written = &record
+		if len(confirmed) == 0 {
+			result.Notes = append(result.Notes, "the SHA256SUMS of its origin was added")
+		}
 	}
 	if len(missing) > 0 {
-		record, note, err := m.fetch(ctx, d, w, v.Version, missing, signed)
+		record, note, err := m.fetch(ctx, d, w, v.Version, missing, signed, sums)
 		if err != nil {
 			return result, written, err
 		}
@@ -551,15 +558,19 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	return result, written, nil
 }
 
-// store stores a record, and returns the new one.
-func (m *Mirror) store(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion) (
-	stored registry.MirrorVersion, changed bool, err error,
-) {
-	by := m.Publisher.By.String()
-	if m.publish != nil {
-		return m.publish(ctx, record, by)
+// publishSigned is [publish.Publisher.MirrorSigned], unless the caller of a [Pull]
+// stores the record.
+func (m *Mirror) publishSigned(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion,
+	packages []publish.MirrorPackage, sums *publish.MirrorSums) (stored registry.MirrorVersion, err error) {
+	if m.publish == nil {
+		stored, _, err = m.Publisher.MirrorSigned(ctx, p, record, packages, sums)
+		return stored, err
 	}
-	return m.Catalog.Mirror.Add(ctx, p, record, by)
+	record, of, err := m.Publisher.StoreMirrored(ctx, p, record, packages, sums)
+	if err != nil {
+		return stored, err
+	}
+	return m.publish(ctx, record, of, m.Publisher.By.String())
 }
 
 // describe requests the descriptions of the packages for some platforms, unless they
@@ -686,8 +697,8 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 		return signer, signed, err
 	}
 	var all []signing.Signer
-	if len(signed.armored) > 0 {
-		if all, err = signing.VerifyOriginAll(signed.armored, signed.sums, signed.detached, d.now); err != nil {
+	if len(signed.release.keys) > 0 {
+		if all, err = signing.VerifyOriginAll(signed.release.keys, signed.release.sums, signed.release.signature, d.now); err != nil {
 			return signer, signed, err
 		}
 	}
@@ -707,14 +718,14 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 	if err != nil {
 		return signer, signed, err
 	}
-	if len(signed.armored) == 0 && !w.AllowUnsigned && signed.untrusted == nil {
+	if len(signed.release.keys) == 0 && !w.AllowUnsigned && signed.untrusted == nil {
 		return signer, signed, registry.WithHint(
 			fmt.Errorf("%w release: %s lists no signing keys for it, so it cannot be verified", registry.ErrInvalid,
 				w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
 	}
 	for _, o := range offers {
 		name := strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`)
-		if !listed(signed.sums, o.Filename, o.SHA256) {
+		if !signing.Lists(signed.release.sums, o.Filename, o.SHA256) {
 			return signer, signed, fmt.Errorf("%w release: its SHA256SUMS does not contain %s with sha256:%s",
 				registry.ErrInvalid, name, o.SHA256)
 		}
@@ -735,7 +746,7 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 // fetchSums downloads SHA256SUMS and its signature, unless they are known.
 func (m *Mirror) fetchSums(ctx context.Context, w Wanted, offers []offer, signed *signature) error {
 	if w.answer != nil {
-		signed.sums, signed.detached, signed.armored = w.answer.Sums, w.answer.Signature, w.answer.Keys
+		signed.release = signedRelease{w.answer.Sums, w.answer.Signature, w.answer.Keys}
 		return nil
 	}
 	// Prefer an offer with keys.
@@ -754,7 +765,7 @@ func (m *Mirror) fetchSums(ctx context.Context, w Wanted, offers []offer, signed
 	if failed[1] != nil {
 		return originError{fmt.Errorf("signature of SHA256SUMS: %w", failed[1])}
 	}
-	signed.sums, signed.detached, signed.armored = sums.Bytes(), detached.Bytes(), first.Keys
+	signed.release = signedRelease{sums.Bytes(), detached.Bytes(), first.Keys}
 	return nil
 }
 
@@ -766,17 +777,6 @@ func adds(offers []offer, stored registry.MirrorVersion, signer string) bool {
 			return p.Platform == o.platform && p.SHA256 == o.SHA256 && (p.SigningKey != "" || signer == "")
 		})
 	})
-}
-
-// listed reports whether a SHA256SUMS contains a file, by the rules of clients.
-// It ignores malformed lines, as they do.
-func listed(sums []byte, filename, sha256 string) bool {
-	for line := range strings.Lines(string(sums)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == filename {
-			return strings.EqualFold(fields[0], sha256)
-		}
-	}
-	return false
 }
 
 func signers(records []registry.MirrorVersion) []string {
@@ -831,7 +831,7 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 // fetch downloads, verifies and mirrors packages. It returns the new record, and
 // a note if the policy was overruled.
 func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Version, offers []offer,
-	signed signature) (stored registry.MirrorVersion, note []string, err error) {
+	signed signature, sums *publish.MirrorSums) (stored registry.MirrorVersion, note []string, err error) {
 	dir, err := os.MkdirTemp("", "larder-mirror-*")
 	if err != nil {
 		return stored, nil, err
@@ -895,11 +895,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 	if note, err = d.settle(ctx, v, signed, true); err != nil {
 		return stored, nil, err
 	}
-	record, err := m.Publisher.StoreMirrored(ctx, w.Address, v, packages)
-	if err != nil {
-		return stored, nil, err
-	}
-	stored, _, err = m.store(ctx, w.Address, record)
+	stored, err = m.publishSigned(ctx, w.Address, registry.MirrorVersion{Version: v}, packages, sums)
 	return stored, note, err
 }
 

@@ -41,8 +41,8 @@ type Pull struct {
 	// one.
 	State *catalog.MirrorState
 	// Publish stores the record of a copy, and what [Pull.Settle] does.
-	Publish func(ctx context.Context, record registry.MirrorVersion, by string) (
-		stored registry.MirrorVersion, changed bool, err error)
+	Publish func(ctx context.Context, record registry.MirrorVersion, sums *catalog.OriginSums, by string) (
+		stored registry.MirrorVersion, err error)
 
 	found *findings
 }
@@ -272,7 +272,7 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 			return registry.PulledVersion{}, err
 		}
 	}
-	answer.Sums, answer.Signature, answer.Keys = signed.sums, signed.detached, signed.armored
+	answer.Sums, answer.Signature, answer.Keys = signed.release.sums, signed.release.signature, signed.release.keys
 	return answer, nil
 }
 

@@ -28,10 +28,8 @@ type signature struct {
 	newest bool
 	// signers are the IDs of the keys that signed mirrored versions.
 	signers []string
-	// sums is the SHA256SUMS, detached its signature, and armored has the keys that the
-	// origin named.
-	sums, detached []byte
-	armored        []string
+	// release has the signed SHA256SUMS of the version.
+	release signedRelease
 }
 
 // signers returns the IDs of the keys that signed mirrored versions, as far as the

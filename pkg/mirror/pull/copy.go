@@ -149,22 +149,22 @@ func (c *versionCopy) run(ctx context.Context) (isEnded bool, err error) {
 	from.Spend = func(ctx context.Context, packages int, bytes int64) error {
 		return s.Spend(ctx, budget, packages, bytes)
 	}
-	from.Publish = func(ctx context.Context, record registry.MirrorVersion, by string) (
-		stored registry.MirrorVersion, changed bool, err error,
+	from.Publish = func(ctx context.Context, record registry.MirrorVersion, sums *catalog.OriginSums, by string) (
+		stored registry.MirrorVersion, err error,
 	) {
 		isEnded = false
 		err = s.Update(ctx, func() error {
 			if err := errors.Join(c.lease.End(s), from.Settle()); err != nil {
 				return err
 			}
-			stored, changed, err = s.Add(record, by)
+			stored, err = s.Add(record, sums, by)
 			if err == nil {
 				c.succeed(stored)
 			}
 			return err
 		})
 		isEnded = err == nil
-		return stored, changed, err
+		return stored, err
 	}
 	limit := copyTime
 	if deadline, ok := ctx.Deadline(); ok {

@@ -272,6 +272,14 @@ func (s setup) checkComplete(t *testing.T, v fakeVersion, processes ...*process)
 		key := v.provider.FileKey(n, providerfiles.Sum(content), v.provider.Filename(n, platform))
 		want[key], once[key] = content, 1
 	}
+	s.origin.set(func() {
+		for _, name := range []string{"SHA256SUMS", "SHA256SUMS.sig"} {
+			content := s.origin.pages[v.base()+name]
+			key := v.provider.FileKey(number(t, v.version), providerfiles.Sum(content),
+				"terraform-provider-"+v.provider.Type+"_"+v.version+"_"+name)
+			want[key], once[key] = content, 1
+		}
+	})
 	if got := s.mirrored(t, v.provider, v.version); got != strings.Join(v.platforms, " ") {
 		t.Errorf("it is mirrored for %q, want %q", got, v.platforms)
 	}

@@ -153,7 +153,7 @@ func (o *memoryOrigin) put(t testing.TB, page string, content any) {
 func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 	t.Helper()
 	host, address := v.provider.Hostname, v.provider.Provider.String()
-	base := host + "/files/" + address + "/" + v.version + "_"
+	base := v.base()
 	var sums strings.Builder
 	for _, p := range v.platforms {
 		packed, name := v.padded(t, p, o.padding), path.Base(v.zip(p))
@@ -170,6 +170,11 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 	signed := []byte(sums.String())
 	signature := providerfiles.Sign(t, o.key, signed)
 	o.set(func() { o.pages[base+"SHA256SUMS"], o.pages[base+"SHA256SUMS.sig"] = signed, signature })
+}
+
+// base returns the page of SHA256SUMS, without that name.
+func (v fakeVersion) base() string {
+	return v.provider.Hostname + "/files/" + v.provider.Provider.String() + "/" + v.version + "_"
 }
 
 // zip returns the page of a package.

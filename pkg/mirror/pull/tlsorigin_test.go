@@ -66,7 +66,8 @@ type tlsOrigin struct {
 	mu       sync.Mutex
 	pages    map[string]http.HandlerFunc
 	requests map[string]int
-	// signed are the digests that a trusted key of the origin has signed.
+	// signed are the digests that a trusted key of the origin has signed, and those of
+	// the signed files and their signatures.
 	signed map[string]bool
 }
 
@@ -211,8 +212,12 @@ func (o *tlsOrigin) serve(t testing.TB, version string, r release) {
 			"signing_keys": map[string]any{"gpg_public_keys": armored},
 		}))
 	}
+	signature := providerfiles.Sign(t, key, []byte(sums.String()))
+	o.mu.Lock()
+	o.signed[providerfiles.Sum([]byte(sums.String()))], o.signed[providerfiles.Sum(signature)] = true, true
+	o.mu.Unlock()
 	o.set(at(sumsPath), filePage([]byte(sums.String())))
-	o.set(at(signaturePath), filePage(providerfiles.Sign(t, key, []byte(sums.String()))))
+	o.set(at(signaturePath), filePage(signature))
 }
 
 // What pages can do instead of answering.

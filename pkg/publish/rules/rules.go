@@ -59,7 +59,11 @@ func FileAt(path, name string, stored registry.StoredFile) File {
 }
 
 func fileOf(name string, data []byte) File {
-	stored := registry.StoredFile{SHA256: sha256Of(data), Size: int64(len(data))}
+	return FileOf(name, data, registry.StoredFile{SHA256: sha256Of(data), Size: int64(len(data))})
+}
+
+// FileOf returns a file with the content data, which is that of stored.
+func FileOf(name string, data []byte, stored registry.StoredFile) File {
 	open := func() (io.ReadSeekCloser, error) { return unclosed{bytes.NewReader(data)}, nil }
 	return File{Name: name, StoredFile: stored, open: open}
 }

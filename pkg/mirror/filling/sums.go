@@ -1,0 +1,105 @@
+package filling
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/content/signing"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// signedRelease is a verified SHA256SUMS of an origin.
+type signedRelease struct {
+	sums []byte
+	// signature is empty, and there are no keys, if the origin signs nothing.
+	signature []byte
+	// keys are the armored keys that the origin names.
+	keys []string
+}
+
+func (r signedRelease) lists(filename, sha256 string) bool {
+	return signing.Lists(r.sums, filename, sha256)
+}
+
+// added returns the packages that a version gets, as far as a SHA256SUMS has them.
+func added(missing []offer) (packages []registry.MirrorPackage) {
+	for _, o := range missing {
+		if !o.restores {
+			packages = append(packages, registry.MirrorPackage{ProviderPackage: registry.ProviderPackage{
+				Filename: o.stored, StoredFile: registry.StoredFile{SHA256: o.SHA256},
+			}})
+		}
+	}
+	return packages
+}
+
+// newSums returns the SHA256SUMS of a version as the mirror should store it. It
+// returns nil if its key is not trusted, or if the stored record needs nothing of
+// it. more are the packages that the version gets.
+//
+// The stored SHA256SUMS of a version is not replaced, because it verifies the
+// stored packages. Another one is only stored for packages that have none. Otherwise an
+// origin that signs again and again could make the mirror store all of it.
+func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
+	more []registry.MirrorPackage, signed signature) (*publish.MirrorSums, error) {
+	if signed.untrusted != nil {
+		return nil, nil //nolint:nilnil,nilerr // documented above
+	}
+	sums := signed.release.place(address, stored, signed.key.ID)
+	with := stored
+	with.Packages = slices.Concat(stored.Packages, more)
+	if with.LacksSums(sums.MirrorSums, sums.Lists) {
+		return sums, nil
+	}
+	if at := stored.FindSums(sums.Sums.SHA256); at < 0 || stored.Sums[at] != sums.MirrorSums {
+		return nil, nil //nolint:nilnil // documented above
+	}
+	for _, f := range (registry.MirrorVersion{Sums: []registry.MirrorSums{sums.MirrorSums}}).Files() {
+		if err := objects.CheckStored(ctx, m.Objects, f); errors.Is(err, registry.ErrNotFound) {
+			return sums, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil //nolint:nilnil // documented above
+}
+
+// signatureEnd is the end of the name of the signature of a SHA256SUMS.
+const signatureEnd = ".sig"
+
+// sumsName returns the name of the SHA256SUMS of a version.
+func sumsName(p registry.MirrorProvider, v registry.Version) string {
+	return "terraform-provider-" + p.Type + "_" + v.String() + "_SHA256SUMS"
+}
+
+// place returns the SHA256SUMS with the keys of its objects. If the record has the
+// same one with another signature, that is the result, without data.
+func (r signedRelease) place(address registry.MirrorProvider, stored registry.MirrorVersion,
+	signer string) *publish.MirrorSums {
+	name := sumsName(address, stored.Version)
+	file := func(data []byte, name string) registry.StoredFile {
+		digest := sha256.Sum256(data)
+		sum := hex.EncodeToString(digest[:])
+		return registry.StoredFile{Object: address.FileKey(stored.Version, sum, name), SHA256: sum, Size: int64(len(data))}
+	}
+	placed := &publish.MirrorSums{
+		OriginSums: catalog.OriginSums{
+			MirrorSums: registry.MirrorSums{Sums: file(r.sums, name), SigningKey: signer}, Keys: r.keys, Lists: r.lists,
+		},
+		SumsData: r.sums,
+	}
+	if len(r.signature) > 0 {
+		placed.Signature, placed.SignatureData = file(r.signature, name+signatureEnd), r.signature
+	}
+	if at := stored.FindSums(placed.Sums.SHA256); at >= 0 && stored.Sums[at].Signed() &&
+		stored.Sums[at] != placed.MirrorSums {
+		placed.MirrorSums, placed.Keys, placed.SumsData, placed.SignatureData = stored.Sums[at], nil, nil, nil
+	}
+	return placed
+}
