@@ -24,7 +24,7 @@ func (c *cli) mirrorCommand() *cobra.Command {
 through the provider network mirror protocol.
 
 The mirror verifies each package before it stores it. It verifies the signature
-from the origin registry, as clients do, or the hashes in an imported folder. A
+of the origin registry, as clients do, or the hashes in an imported folder. A
 mirrored package never changes. You can add platforms to a version later. If a
 command is interrupted, run it again to finish.
 
@@ -205,8 +205,9 @@ func (c *cli) mirrorImportCommand() *cobra.Command {
 		Short: "Mirror providers from a folder",
 		Long: "Mirror providers from a folder that `tofu providers mirror` or\n" +
 			"`terraform providers mirror` has written. The command verifies the hashes in\n" +
-			"the folder's JSON files. They do not include signatures. To verify the\n" +
-			"signature later, run `larder mirror add` for the same version.\n\n" +
+			"the folder's JSON files. If `larder mirror export` has written the folder, the\n" +
+			"command also verifies the signature of the origin. Otherwise you can verify it\n" +
+			"later with `larder mirror add`.\n\n" +
 			"The command skips providers whose hostname has a port, because clients do not\n" +
 			"use mirrors for them. If the folder has no other provider, the exit code is 3.",
 		Example: `  tofu providers mirror -platform=linux_amd64 ./folder
@@ -233,7 +234,10 @@ func (c *cli) mirrorExportCommand() *cobra.Command {
 of ` + "`tofu providers mirror`" + `. Use the folder as the filesystem_mirror of a machine
 without a network, serve it with a static web server, or import it into another
 registry. Run the command again to add new versions. Hostnames with non-ASCII
-letters are in punycode, as web servers need them.`,
+letters are in punycode, as web servers need them.
+
+Beside the zips of a version, the folder has SHA256SUMS as its origin signed it,
+the signature, and the origin's keys. Clients ignore these files.`,
 		Example: `  larder mirror export ./folder
   larder mirror export ./folder registry.opentofu.org/hashicorp/random`,
 		RunE: c.run(func(ctx context.Context, args []string) (view, error) {

@@ -56,11 +56,15 @@ type folderProvider struct {
 // no other providers, or if a document is damaged, and then mirrors nothing. If
 // one version cannot be mirrored, it continues with the others.
 //
-// The policy of the mirror applies, as for a request of all platforms. An import
-// verifies no signatures, so it refuses everything if the policy names signing
-// keys, and every version that was refused because of its key. It has no
-// publication times other than those that [Mirror.Add] has recorded. It compares
-// them with the clock of this machine, and no origin's clock confirms that.
+// The folder can have the SHA256SUMS of a version, its signature and the keys of
+// the origin, as [Mirror.Export] writes them. Then Import verifies the packages with
+// them, and decides about the key as [Mirror.Add] does.
+//
+// The policy of the mirror applies, as for a request of all platforms. If it names
+// signing keys, Import refuses packages without a signature. It also refuses them
+// for a version that was refused because of its key. It has no publication times
+// other than those that [Mirror.Add] has recorded. It compares them with the clock
+// of this machine, and no origin's clock confirms that.
 func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 	found, err := m.readFolder(dir)
 	if err != nil {
@@ -72,7 +76,7 @@ func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 	}
 	var results []Result
 	var failed []error
-	deciders := make(map[registry.MirrorProvider]*decider) // nil for those that failed
+	deciders := make(map[registry.MirrorProvider]*importer) // nil for those that failed
 	for _, p := range found {
 		d, decided := deciders[p.address]
 		if !decided {
@@ -99,7 +103,7 @@ func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 // decideImport returns the decider for a provider of a folder, or nil and an
 // error. It returns [registry.ErrNotAdmitted] if the policy denies the address.
 func (m *Mirror) decideImport(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
-	*decider, error,
+	*importer, error,
 ) {
 	d, err := m.decide(policy, address)
 	if err == nil {
@@ -108,10 +112,14 @@ func (m *Mirror) decideImport(ctx context.Context, policy *registry.MirrorPolicy
 	if err == nil {
 		err = d.checkSeen()
 	}
+	var records []registry.MirrorVersion
+	if err == nil {
+		records, err = m.records(ctx, address)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return d, nil
+	return &importer{d, signers(records)}, nil
 }
 
 // checkSeen returns [registry.ErrInvalid] if this machine's clock shows a time
@@ -131,15 +139,12 @@ func (d *decider) checkSeen() error {
 		"Set the clock of this machine.")
 }
 
-// checkImport checks what the policy requires of a version to import, and that
-// it was not refused because of its key.
-func (d *decider) checkImport(v registry.Version, stored bool) error {
-	if err := d.object(v, d.denied); err != nil {
-		return err
-	}
+// checkUnsigned checks what the policy requires of a package without a signature,
+// and that its version was not refused because of its key.
+func (d *decider) checkUnsigned(v registry.Version) error {
 	_, err := admission.CheckKey(d.rule, registry.OriginKey{})
 	if err := d.object(v, err); err != nil {
-		return registry.WithHint(err, "An import verifies no signatures. Use `larder mirror add`, or overrule the "+
+		return registry.WithHint(err, "The folder has no signature of it. Use `larder mirror add`, or overrule the "+
 			"policy with `--overrule REASON`.")
 	}
 	for _, r := range d.origin.Refused {
@@ -147,10 +152,15 @@ func (d *decider) checkImport(v registry.Version, stored bool) error {
 			return d.untrusted(r.Key)
 		}
 	}
-	if stored {
-		return nil
+	return nil
+}
+
+// checkImport checks what else the policy requires of a version to import.
+func (d *decider) checkImport(v registry.Version, stored bool) error {
+	if err := d.object(v, d.denied); err != nil || stored {
+		return err
 	}
-	err = d.ready(v)
+	err := d.ready(v)
 	early, ok := errors.AsType[admission.TooNewError](err)
 	if _, seen := d.seen[v]; ok && !seen {
 		return registry.WithHint(fmt.Errorf("%w: the mirror never saw the version at its origin, so its age is unknown "+
@@ -164,9 +174,9 @@ func (d *decider) checkImport(v registry.Version, stored bool) error {
 }
 
 // importNotes returns notes about what is not known of a version to import.
-func (d *decider) importNotes(v registry.Version, stored bool) (notes []string) {
-	if len(d.origin.Keys) > 0 {
-		notes = append(notes, "the mirror has signing keys of this provider, but an import verifies no signatures")
+func (d *decider) importNotes(v registry.Version, signed, stored bool) (notes []string) {
+	if len(d.origin.Keys) > 0 && !signed {
+		notes = append(notes, "the mirror has signing keys of this provider, but the folder has no signature of it")
 	}
 	if !stored && d.rule.MinAge > 0 && d.seen[v].Admitted == nil && len(d.overruled[v]) == 0 && d.available(v).AgeUnknown {
 		notes = append(notes, "no publication time is recorded, so its age is unknown")
@@ -174,7 +184,7 @@ func (d *decider) importNotes(v registry.Version, stored bool) (notes []string) 
 	return notes
 }
 
-func (m *Mirror) importVersion(ctx context.Context, d *decider, p folderProvider) (Result, error) {
+func (m *Mirror) importVersion(ctx context.Context, d *importer, p folderProvider) (Result, error) {
 	result := Result{Address: p.address, Version: p.version}
 	record, err := m.stored(ctx, p.address, p.version)
 	if err != nil {
@@ -190,63 +200,134 @@ func (m *Mirror) importVersion(ctx context.Context, d *decider, p folderProvider
 	if len(all) == 0 {
 		return Result{}, d.checkNamed(excluded)
 	}
-	var packages []publish.MirrorPackage
+	signed, err := d.verify(p)
+	if err != nil {
+		return Result{}, err
+	}
+	var found []importedPackage
 	for _, pkg := range p.packages {
 		if !slices.Contains(all, pkg.platform) {
 			continue
 		}
-		path := filepath.Join(p.dir, pkg.filename)
-		found, err := archive.ReadProviderFile(ctx, path, p.address.Type, m.Progress)
-		if err == nil {
-			err = checkHashes(pkg.hashes, found.H1, "zh:"+found.SHA256)
-		}
-		if err != nil {
-			return Result{}, fmt.Errorf("%s: %w", pkg.filename, err)
-		}
-		have, err := find(p.address, record, pkg.platform, found.SHA256)
+		one, err := m.importPackage(ctx, d, p, pkg, record, signed)
 		if err != nil {
 			return Result{}, err
 		}
-		there := false
-		if have != nil {
-			if there, err = m.has(ctx, have); err != nil {
-				return Result{}, err
-			}
+		found = append(found, one)
+		result.Packages = append(result.Packages, PackageResult{pkg.platform, one.status})
+	}
+	if err := d.decide(ctx, p.version, found, &signed); err != nil {
+		return Result{}, err
+	}
+	return result, m.storeImport(ctx, d, p, record, found, signed, &result)
+}
+
+// importedPackage is a verified package of a folder. It has a signing key if the
+// signed SHA256SUMS of the folder lists it.
+type importedPackage struct {
+	publish.MirrorPackage
+	stored *registry.MirrorPackage // nil if there is none
+	status string
+}
+
+// importPackage verifies a package of a folder, and checks whether it may be
+// mirrored.
+func (m *Mirror) importPackage(ctx context.Context, d *importer, p folderProvider, pkg folderPackage,
+	record registry.MirrorVersion, signed signature) (one importedPackage, err error) {
+	path := filepath.Join(p.dir, pkg.filename)
+	found, err := archive.ReadProviderFile(ctx, path, p.address.Type, m.Progress)
+	if err == nil {
+		err = checkHashes(pkg.hashes, found.H1, "zh:"+found.SHA256)
+	}
+	if err != nil {
+		return one, fmt.Errorf("%s: %w", pkg.filename, err)
+	}
+	filename := p.address.Filename(p.version, pkg.platform)
+	listed, err := signed.release.check(filename, found.SHA256)
+	if err != nil {
+		return one, err
+	}
+	if one.stored, err = find(p.address, record, pkg.platform, found.SHA256); err != nil {
+		return one, err
+	}
+	there := false
+	if one.stored != nil {
+		filename = one.stored.Filename // restore it under its stored name
+		if there, err = m.has(ctx, one.stored); err != nil {
+			return one, err
 		}
-		status := Unchanged
-		if !there {
-			err := d.checkImport(p.version, len(record.Packages) > 0)
-			if err == nil {
-				err = d.object(p.version, admission.CheckPlatform(d.rule, pkg.platform))
-			}
-			if err == nil {
-				err = d.checkSize(p.version, found.Size)
-			}
-			if err != nil {
-				return Result{}, err
-			}
-			status = Added
-			filename := p.address.Filename(p.version, pkg.platform)
-			if have != nil { // restore it under its stored name
-				status, filename = Restored, have.Filename
-			}
-			packages = append(packages, inspected(pkg.platform, filename, path, found))
+	}
+	one.MirrorPackage = inspected(pkg.platform, filename, path, found)
+	if listed {
+		one.SigningKey = signed.key.ID
+	}
+	switch {
+	case there && one.stored.SigningKey == "" && one.SigningKey != "":
+		one.status = Verified
+		return one, nil
+	case there:
+		one.status = Unchanged
+		return one, nil
+	case one.stored != nil:
+		one.status = Restored
+	default:
+		one.status = Added
+	}
+	err = d.checkImport(p.version, len(record.Packages) > 0)
+	if err == nil && one.SigningKey == "" {
+		err = d.checkUnsigned(p.version)
+	}
+	if err == nil {
+		err = d.object(p.version, admission.CheckPlatform(d.rule, pkg.platform))
+	}
+	if err == nil {
+		err = d.checkSize(p.version, found.Size)
+	}
+	return one, err
+}
+
+// storeImport stores what is new of a version, unless it is a dry run.
+func (m *Mirror) storeImport(ctx context.Context, d *importer, p folderProvider, record registry.MirrorVersion,
+	found []importedPackage, signed signature, result *Result) error {
+	var packages []publish.MirrorPackage
+	var added, confirmed []registry.MirrorPackage
+	for _, one := range found {
+		switch {
+		case one.status == Verified:
+			with := *one.stored
+			with.SigningKey = one.SigningKey
+			confirmed = append(confirmed, with)
+			continue
+		case one.status == Unchanged:
+			continue
+		case one.stored == nil:
+			added = append(added, registry.MirrorPackage{ProviderPackage: one.ProviderPackage})
 		}
-		result.Packages = append(result.Packages, PackageResult{pkg.platform, status})
+		packages = append(packages, one.MirrorPackage)
 	}
-	if len(packages) == 0 {
-		return result, nil
+	signs := slices.ContainsFunc(found, func(one importedPackage) bool { return one.SigningKey != "" })
+	if signs && signed.untrusted == nil {
+		result.Signer, result.Owner = signed.key.ID, signed.key.Owner
 	}
-	result.Notes = append(result.Notes, d.importNotes(p.version, len(record.Packages) > 0)...)
-	note, err := d.settleImport(ctx, p.version)
-	result.Notes = append(result.Notes, note...)
-	if err != nil || m.DryRun {
-		return result, err
+	if len(packages) > 0 {
+		result.Notes = append(result.Notes, d.importNotes(p.version, signs, len(record.Packages) > 0)...)
 	}
-	if _, _, err = m.Publisher.Mirror(ctx, p.address, p.version, packages); err == nil {
-		m.outdate(ctx, &result)
+	if len(packages)+len(confirmed) > 0 {
+		note, err := d.settleAll(ctx, p.version, found, signed)
+		result.Notes = append(result.Notes, note...)
+		if err != nil {
+			return err
+		}
 	}
-	return result, err
+	sums, err := m.newSums(ctx, p.address, record, added, signed)
+	if err != nil || m.DryRun || len(packages)+len(confirmed) == 0 && sums == nil {
+		return err
+	}
+	record = registry.MirrorVersion{Version: p.version, Packages: confirmed}
+	if _, _, err = m.Publisher.MirrorSigned(ctx, p.address, record, packages, sums); err == nil && len(packages) > 0 {
+		m.outdate(ctx, result)
+	}
+	return err
 }
 
 // checkHashes checks a package's hashes against the named ones. It must have
@@ -485,6 +566,9 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 		}
 		return err
 	}); err != nil {
+		return Result{}, err
+	}
+	if err := m.exportSums(ctx, dir, address, record); err != nil {
 		return Result{}, err
 	}
 	for _, pkg := range record.Packages {

@@ -1,0 +1,92 @@
+package filling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// maxFilled is the maximum number of versions for which one call of
+// [Pull.FillSums] sends requests.
+const maxFilled = 3
+
+// FillSums adds the SHA256SUMS of the origin to versions of a provider that are
+// mirrored without it, if it lists their packages. It requests nothing else of
+// them, and tries few versions. Each day it begins with others, so that a version
+// that fails does not keep others from it. It returns how many versions got it.
+func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
+	filled int, err error,
+) {
+	m, d, w, err := p.prepare(policy, address)
+	if err != nil {
+		return 0, err
+	}
+	records, err := m.records(ctx, address)
+	if err != nil {
+		return 0, err
+	}
+	lacking := slices.DeleteFunc(slices.Clone(records), func(r registry.MirrorVersion) bool {
+		return !slices.ContainsFunc(r.Packages, func(p registry.MirrorPackage) bool { return p.Sums == 0 })
+	})
+	if len(lacking) == 0 {
+		return 0, nil
+	}
+	if err := d.load(ctx); err != nil {
+		return 0, err
+	}
+	origin, err := m.origin(ctx, w)
+	if err != nil {
+		return 0, asOriginError(err)
+	}
+	const day = 24 * 60 * 60
+	first := int(d.now.Unix() / day * maxFilled % int64(len(lacking)))
+	var failed []error
+	for _, record := range slices.Concat(lacking[first:], lacking[:first])[:min(maxFilled, len(lacking))] {
+		added, err := m.fillVersion(ctx, origin, d, w, record, records)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", record.Version, err))
+		} else if added {
+			filled++
+		}
+	}
+	return filled, errors.Join(failed...)
+}
+
+// fillVersion adds the SHA256SUMS of the origin to a mirrored version, and its
+// signing key to packages that have none. It reports whether it did.
+func (m *Mirror) fillVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
+	stored registry.MirrorVersion, records []registry.MirrorVersion) (added bool, err error) {
+	at := slices.IndexFunc(stored.Packages, func(p registry.MirrorPackage) bool { return p.Sums == 0 })
+	offers, err := m.describe(ctx, origin, w, stored.Version, []registry.Platform{stored.Packages[at].Platform})
+	if err != nil || len(offers) == 0 {
+		return false, err
+	}
+	if _, err := find(w.Address, stored, offers[0].platform, offers[0].SHA256); err != nil {
+		return false, err
+	}
+	signer, signed, err := m.verify(ctx, d, w, stored.Version, offers, stored, records)
+	if err != nil || signed.untrusted != nil {
+		return false, err
+	}
+	var confirmed []registry.MirrorPackage
+	for _, p := range stored.Packages {
+		if p.SigningKey == "" && signed.release.lists(p.Filename, p.SHA256) {
+			p.SigningKey = signer.ID
+			confirmed = append(confirmed, p)
+		}
+	}
+	sums, err := m.newSums(ctx, w.Address, stored, nil, signed)
+	if err != nil || sums == nil {
+		return false, err
+	}
+	if _, err := d.settle(ctx, stored.Version, signed, len(confirmed) > 0); err != nil {
+		return false, err
+	}
+	record := registry.MirrorVersion{Version: stored.Version, Packages: confirmed}
+	_, added, err = m.Publisher.MirrorSigned(ctx, w.Address, record, nil, sums)
+	return added, err
+}

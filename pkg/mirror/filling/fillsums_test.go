@@ -1,0 +1,95 @@
+package filling_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// FillSums requests nothing but what verifies stored versions, of few at a time.
+func TestFillSums(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*testing.T, *pulled)
+		filled int
+		want   string
+		kind   error
+	}{
+		"stored without": {func(t *testing.T, p *pulled) { p.forgetSums(t) }, 1, "signed darwin_arm64 linux_amd64", nil},
+		"stored with it": {nil, 0, "signed darwin_arm64 linux_amd64", nil},
+		"other content": {func(t *testing.T, p *pulled) {
+			p.forgetSums(t)
+			p.set(packagePage("1.0.0", "darwin_arm64"), p.pages[packagePage("2.0.0", "darwin_arm64")])
+		}, 0, "", registry.ErrExists},
+		"key that is not trusted": {func(t *testing.T, p *pulled) {
+			p.forgetSums(t)
+			p.releases[0].by = stranger
+			p.heal(t)
+		}, 0, "", nil},
+		"keys removed": {func(t *testing.T, p *pulled) {
+			p.forgetSums(t)
+			p.edit("signing_keys", nil, packagePage("1.0.0", "darwin_arm64"))
+		}, 0, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPulled(t)
+			if _, err := p.look(t); err != nil {
+				t.Fatal(err)
+			}
+			p.copied(t, "1.0.0")
+			if test.change != nil {
+				test.change(t, p)
+			}
+			before := p.times("")
+			filled, err := p.pull.FillSums(t.Context(), p.policy, inventory)
+			if test.kind != nil {
+				failed(t, name, err, test.kind)
+			} else if err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(fmt.Sprint(test.filled, " ", test.want), fmt.Sprint(filled, " ", p.sums(t))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := p.times("") - before; filled > 0 && got != 3 {
+				t.Errorf("%d requests, want 3: a description, SHA256SUMS, its signature", got)
+			}
+		})
+	}
+}
+
+// The versions of a provider get their SHA256SUMS within some nights, also beside
+// ones that fail.
+func TestFillSumsOfMany(t *testing.T) {
+	t.Parallel()
+	p := newPulled(t)
+	f := folder(t.TempDir())
+	var releases []release
+	var names []string
+	for i := range 10 {
+		r := build(fmt.Sprintf("1.%d.0", i), ours)
+		releases, names = append(releases, r), append(names, r.version)
+		f.add(t, r)
+	}
+	f.index(t, names...)
+	if _, err := p.mirror(nil).Import(t.Context(), string(f)); err != nil {
+		t.Fatal(err)
+	}
+	p.origin = newOrigin(t, releases...)
+	for _, v := range []string{"1.9.0", "1.8.0", "1.7.0"} {
+		p.set(sumsPage(v), page{status: 404})
+	}
+	var filled, most int
+	for night := range 10 {
+		p.on(start.AddDate(0, 0, night))
+		before := p.times("SHA256SUMS")
+		n, _ := p.pull.FillSums(t.Context(), p.policy, inventory)
+		filled, most = filled+n, max(most, p.times("SHA256SUMS")-before)
+	}
+	if filled != 7 || most != 3 {
+		t.Errorf("%d versions got it, want 7; %d were tried in one night, want 3", filled, most)
+	}
+}

@@ -1,0 +1,128 @@
+package filling_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// An import verifies the signature in a folder, and decides about its key as Add
+// does.
+func TestImportSigned(t *testing.T) {
+	t.Parallel()
+	record(t)
+	const sumsFile = "terraform-provider-inventory_1.0.0_SHA256SUMS"
+	strange := func(t *testing.T, f folder) {
+		t.Helper()
+		_, key := entity(t, stranger)
+		text, err := os.ReadFile(f.at(sumsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, f.at(sumsFile+".sig"), sign(t, stranger, text))
+		write(t, f.at(sumsFile+".keys.asc"), key.Public)
+	}
+	resum := func(text string) func(*testing.T, folder) {
+		return func(t *testing.T, f folder) {
+			t.Helper()
+			write(t, f.at(sumsFile), []byte(text))
+			write(t, f.at(sumsFile+".sig"), sign(t, ours, []byte(text)))
+		}
+	}
+	remove := func(name string) func(*testing.T, folder) {
+		return func(t *testing.T, f folder) {
+			t.Helper()
+			if err := os.Remove(f.at(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	trusting := func(t *testing.T, s *store) {
+		t.Helper()
+		s.adds(t, newOrigin(t, build("0.9.0", ours)), "0.9.0")
+	}
+	imported := func(t *testing.T, s *store) {
+		t.Helper()
+		if _, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, one))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	naming := func(t *testing.T, s *store) {
+		t.Helper()
+		s.setPolicy(t, registry.MirrorRule{SigningKeys: []string{keyID(t, ours)}})
+	}
+	name := zipName("1.0.0", "linux_amd64")
+	for what, test := range map[string]struct {
+		before func(*testing.T, *store)
+		change func(*testing.T, folder)
+		want   string // the result and the SHA256SUMS
+		kind   error  // of the failure
+	}{
+		"signed":                       {nil, nil, "1.0.0 [linux_amd64 added] signed linux_amd64", nil},
+		"by the trusted key":           {trusting, nil, "1.0.0 [linux_amd64 added] signed linux_amd64", nil},
+		"by a key that the rule names": {naming, nil, "1.0.0 [linux_amd64 added] signed linux_amd64", nil},
+		"imported before without":      {imported, nil, "1.0.0 [linux_amd64 verified] signed linux_amd64", nil},
+		"first key of a stranger":      {nil, strange, "1.0.0 [linux_amd64 added] signed linux_amd64", nil},
+		"key that is not trusted":      {trusting, strange, "", registry.ErrNotAdmitted},
+		"key that the rule lacks":      {naming, strange, "", registry.ErrNotAdmitted},
+		"no keys":                      {nil, remove(sumsFile + ".keys.asc"), "1.0.0 [linux_amd64 added] unsigned linux_amd64", nil},
+		"no signature":                 {nil, remove(sumsFile + ".sig"), "1.0.0 [linux_amd64 added] unsigned linux_amd64", nil},
+		"no signature beside a key":    {trusting, remove(sumsFile + ".sig"), "1.0.0 [linux_amd64 added] ", nil},
+		"no signature, rule":           {naming, remove(sumsFile + ".sig"), "", registry.ErrNotAdmitted},
+		"no SHA256SUMS":                {nil, remove(sumsFile), "1.0.0 [linux_amd64 added] ", nil},
+		"not listed":                   {nil, resum(strings.Repeat("0", 64) + "  other.zip\n"), "1.0.0 [linux_amd64 added] ", nil},
+		"not listed, rule":             {naming, resum(strings.Repeat("0", 64) + "  other.zip\n"), "", registry.ErrNotAdmitted},
+		"listed otherwise":             {nil, resum(strings.Repeat("0", 64) + "  " + name + "\n"), "", registry.ErrInvalid},
+		"changed SHA256SUMS": {nil, func(t *testing.T, f folder) {
+			write(t, f.at(sumsFile), []byte(providerfiles.Sum(one.zip(t, "linux_amd64"))+"  "+name+"\n# more\n"))
+		}, "", registry.ErrInvalid},
+		"keys that cannot be read": {nil, func(t *testing.T, f folder) {
+			write(t, f.at(sumsFile+".keys.asc"), []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nx\n"))
+		}, "", registry.ErrInvalid},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			from, s, f := newStore(t), newStore(t), folder(t.TempDir())
+			from.adds(t, newOrigin(t, one), "1.0.0")
+			if _, err := from.mirror(nil).Export(t.Context(), string(f), nil); err != nil {
+				t.Fatal(err)
+			}
+			if test.before != nil {
+				test.before(t, s)
+			}
+			if test.change != nil {
+				test.change(t, f)
+			}
+			m := s.mirror(nil)
+			m.DryRun = true
+			planned, _ := m.Import(t.Context(), string(f))
+			results, err := s.mirror(nil).Import(t.Context(), string(f))
+			if test.kind != nil {
+				failed(t, what, err, test.kind)
+				if strings.Contains(s.has(t), "1.0.0") {
+					t.Error("it is stored")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, describe(results)+" "+s.sums(t)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(describe(planned), describe(results)); diff != "" {
+				t.Errorf("the dry run differs (-want +got):\n%s", diff)
+			}
+			s.gives(t, "again", strings.NewReplacer("added", "unchanged", "verified", "unchanged").Replace(describe(results)))(
+				s.mirror(nil).Import(t.Context(), string(f)))
+			if keys := s.originItem(t).Keys; results[0].Signer != "" && len(keys) != 1 {
+				t.Errorf("%d keys are trusted", len(keys))
+			}
+		})
+	}
+}
