@@ -6,8 +6,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/registry"
 )
+
+func (p *pulled) fillSums(t *testing.T) (filled int, err error) {
+	t.Helper()
+	return filled, p.run(t, nil, func(from filling.Pull) (err error) {
+		filled, err = from.FillSums(t.Context(), p.policy, inventory)
+		return err
+	})
+}
 
 // FillSums requests nothing but what verifies stored versions, of few at a time.
 func TestFillSums(t *testing.T) {
@@ -45,7 +54,7 @@ func TestFillSums(t *testing.T) {
 				test.change(t, p)
 			}
 			before := p.times("")
-			filled, err := p.pull.FillSums(t.Context(), p.policy, inventory)
+			filled, err := p.fillSums(t)
 			if test.kind != nil {
 				failed(t, name, err, test.kind)
 			} else if err != nil {
@@ -86,7 +95,7 @@ func TestFillSumsOfMany(t *testing.T) {
 	for night := range 10 {
 		p.on(start.AddDate(0, 0, night))
 		before := p.times("SHA256SUMS")
-		n, _ := p.pull.FillSums(t.Context(), p.policy, inventory)
+		n, _ := p.fillSums(t)
 		filled, most = filled+n, max(most, p.times("SHA256SUMS")-before)
 	}
 	if filled != 7 || most != 3 {

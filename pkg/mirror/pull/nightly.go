@@ -35,8 +35,8 @@ type requested struct {
 }
 
 // nightly checks the origins of all providers that clients have requested in the
-// last 30 days. Then it copies the requested versions that may be mirrored now. It
-// continues if one fails. If ctx has a deadline, the checks take at most half of the
+// last 30 days. Then it copies the requested versions that may be mirrored now, and
+// gets what older copies lack. It continues if one fails. If ctx has a deadline, the checks take at most half of the
 // time, and no copy begins in the last minute.
 func (w *Worker) nightly(ctx context.Context) error {
 	var end time.Time
@@ -56,7 +56,9 @@ func (w *Worker) nightly(ctx context.Context) error {
 			failed = errors.Join(failed, checking.Err())
 		}
 	}
+	checked := slices.Clone(all) // copyAll removes what it has copied
 	w.copyAll(ctx, all, end)
+	w.fillSums(ctx, checked, end)
 	return errors.Join(failed, ctx.Err())
 }
 

@@ -1,0 +1,62 @@
+package pull_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// A version that was mirrored without the SHA256SUMS of its origin gets it in a
+// night, and no package is downloaded again.
+func TestNightlyFillsSums(t *testing.T) {
+	t.Parallel()
+	v := fakeVersion{inventory, "1.0.0", both}
+	origin := newMemoryOrigin(t, v)
+	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+		s.requestIndex(t, inventory)
+		if err := run(t.Context(), s.worker(), inventory, "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		before, err := s.catalog.Mirror.Get(t.Context(), inventory, number(t, "1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		without := before
+		without.Packages, without.Sums = slices.Clone(before.Packages), nil
+		for i := range without.Packages {
+			without.Packages[i].Sums = 0
+		}
+		k := catalog.Key{Partition: inventory.Path(), Sort: "version/1.0.0"}
+		item, err := s.table.Get(t.Context(), k)
+		if err == nil {
+			item.Data, err = json.Marshal(without)
+		}
+		if err == nil {
+			err = s.table.Write(t.Context(), catalog.Change{Key: k, Revision: item.Revision, Data: item.Data})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.runNightly(t)
+		after, err := s.catalog.Mirror.Get(t.Context(), inventory, number(t, "1.0.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("the record (-before +after):\n%s", diff)
+		}
+		requests := origin.times("")
+		s.runNightly(t)
+		if got := origin.times("") - requests; got > 1 {
+			t.Errorf("%d requests in the next night, want those of the check", got)
+		}
+		if got := origin.times(".zip"); got != len(both) {
+			t.Errorf("%d packages were downloaded, want %d", got, len(both))
+		}
+	})
+}
