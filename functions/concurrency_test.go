@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -62,7 +63,9 @@ func TestReadsBesideWork(t *testing.T) {
 	t.Parallel()
 	const inspections, copies, waiting = 2, 2, 3
 	account := lambda.NewAccount(10)
-	d := deployPullIn(t, account, settings.Pull{Copies: copies}.Environment())
+	worker := settings.Pull{Copies: copies}.Environment()
+	maps.Copy(worker, settings.MetricsEnvironment("larder"))
+	d := deployPullIn(t, account, worker)
 	d.publish(t, "acme/vpc/aws", "1.0.0", "")
 	reading, copying := newBarrier(), newBarrier()
 	d.origin.hold(func() { copying.pass(rand.Text()) })
@@ -96,7 +99,9 @@ func TestReadsBesideWork(t *testing.T) {
 	hosts := append([]string{""}, pullHosts[:waiting+copies-1]...)
 	for i, host := range hosts {
 		path := "/v1/mirror/" + host + "open.example.com/acme/note/1.0.0.json"
-		if response, body := d.get(t, path); response.StatusCode != http.StatusOK {
+		reader := d // each caller leaves a copy to others
+		reader.token = addToken(t, d.catalog, "read:mirror/**")
+		if response, body := reader.get(t, path); response.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s %s", path, response.Status, body)
 		}
 		if i == copies-1 {
@@ -136,6 +141,14 @@ func TestReadsBesideWork(t *testing.T) {
 	}
 	if dropped := d.api.Dropped(); len(dropped) > 0 {
 		t.Errorf("dropped: %v", dropped)
+	}
+	// The query of the runbook has these fields.
+	logged := regexp.MustCompile(`"message":"reached a bound of the mirror","bound":"slots","origin":"127.0.0.1:\d+","caller":"[0-9a-f]{12}","provider":`)
+	if !logged.MatchString(d.log()) {
+		t.Error("the log does not have that copies found no slot")
+	}
+	if !strings.Contains(d.log(), `{"MirrorBounds":1,`) {
+		t.Error("nothing counts that copies found no slot")
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -35,6 +36,8 @@ import (
 type pullOrigin struct {
 	*httptest.Server
 	caFile string
+	// second is the URL of another origin with the same content.
+	second string
 
 	// held is called before a package is sent. It may be nil.
 	held func()
@@ -93,6 +96,9 @@ func newPullOrigin(t *testing.T) *pullOrigin {
 		files.ServeHTTP(w, r)
 	}))
 	t.Cleanup(o.Close)
+	second := httptest.NewTLSServer(o.Config.Handler)
+	t.Cleanup(second.Close)
+	o.second = second.URL
 	o.caFile = filepath.Join(t.TempDir(), "origin.pem")
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: o.Certificate().Raw})
 	if err := os.WriteFile(o.caFile, certificate, 0o600); err != nil {
@@ -146,9 +152,13 @@ func deployPullIn(t *testing.T, account *lambda.Account, more map[string]string)
 	d := pulling{deployed: deploy(t), origin: newPullOrigin(t)}
 	policy := registry.MirrorPolicy{Text: "test", SetAt: time.Now().UTC(), SetBy: "tests"}
 	for _, mode := range []registry.PullMode{registry.PullOpen, registry.PullClosed} {
-		for _, host := range append([]string{""}, pullHosts...) {
+		for i, host := range append([]string{""}, pullHosts...) {
+			upstream := d.origin.URL
+			if i == 1 {
+				upstream = d.origin.second
+			}
 			policy.Rules = append(policy.Rules, registry.MirrorRule{
-				Pattern: host + string(mode) + ".example.com/*/*", Pull: mode, Upstream: d.origin.URL,
+				Pattern: host + string(mode) + ".example.com/*/*", Pull: mode, Upstream: upstream,
 				Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 			})
 		}
@@ -469,7 +479,7 @@ func TestPullFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := protocol.PullRequest{Action: protocol.PullCopy, Address: "open.example.com/acme/note", Version: "1.0.0",
-		PolicySetAt: policy.SetAt}
+		PolicySetAt: policy.SetAt, Caller: mirror.CallerID("token tests")}
 	if diff := cmp.Diff(want, request); diff != "" {
 		t.Errorf("the dropped request (-want +got):\n%s", diff)
 	}

@@ -368,8 +368,8 @@ func (m monitoring) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 				m.ofTable("ConsumedReadCapacityUnits"), m.ofTable("ConsumedWriteCapacityUnits"),
 				m.ofTable("ReadThrottleEvents"), m.ofTable("WriteThrottleEvents")),
 		}, {
-			graph("Mirror: versions to copy and failures", m.ofPull("AsyncEventsReceived", "Sum"),
-				m.ofPull("AsyncEventsDropped", "Sum")),
+			graph("Mirror: versions to copy, failures and bounds", m.ofPull("AsyncEventsReceived", "Sum"),
+				m.ofPull("AsyncEventsDropped", "Sum"), plain(metrics.MirrorBounds, "Sum")),
 			graph("Mirror: oldest version to copy, milliseconds", m.ofPull("AsyncEventAge", "Maximum")),
 			graph("Mirror: checks of origins, and failures", m.ofPull("Invocations", "Sum"), m.ofPull("Errors", "Sum")),
 		}, {

@@ -18,6 +18,7 @@ func main() {
 			Log:      lambdahttp.NewLogger(),
 			MaxBytes: settings.PullBytes,
 			Copies:   p.Copies,
+			OnBound:  r.Metrics.CountBound,
 		}).Do
 	})
 }

@@ -21,8 +21,8 @@ type Lease struct {
 	item  Item
 }
 
-func takeLease(ctx context.Context, t Table, k Key, holder string, until time.Time) (*Lease, error) {
-	data, err := json.Marshal(leased{rand.Text(), holder})
+func takeLease(ctx context.Context, t Table, k Key, holders Holders, until time.Time) (*Lease, error) {
+	data, err := json.Marshal(leased{rand.Text(), holders})
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +41,8 @@ func takeLease(ctx context.Context, t Table, k Key, holder string, until time.Ti
 // leased is the item of a [Lease].
 type leased struct {
 	Owner string `json:"owner"`
-	// Holder is that of [SlotsOf].
-	Holder string `json:"holder,omitempty"`
+	// Holders are those of a slot.
+	Holders Holders `json:"holders,omitempty"`
 }
 
 // Renew extends the lease until a time. If it has expired and another process
@@ -90,52 +90,43 @@ func (l *Lease) Release(ctx context.Context) error {
 	return err
 }
 
-// SlotsOf describes slots, which bound how much work all processes do at once.
-type SlotsOf struct {
-	// Count is the number of slots.
-	Count int
-	// Holder is for whom the work is done. It has at most Share slots, or one more if
-	// two processes take one at the same moment. If Share is 0, it can have all.
-	Holder string
-	Share  int
-}
-
-// TakeSlot takes a slot for a copy until a time. If none is free, that is
-// [registry.ErrExists].
-func (m Mirror) TakeSlot(ctx context.Context, of SlotsOf, until time.Time) (*Lease, error) {
-	return takeSlot(ctx, m.table, copySlots, of, until)
+// TakeSlot takes one of the slots for copies of all processes until a time. If
+// there is none for its holders, that is [registry.ErrExists]. If two processes
+// take one at the same moment, a holder can have one more than its share.
+func (m Mirror) TakeSlot(ctx context.Context, shares Shares, holders Holders, until time.Time) (*Lease, error) {
+	return takeSlot(ctx, m.table, copySlots, shares, holders, until)
 }
 
 // TakeInspectionSlot takes one of count slots for inspecting an upload until a
 // time. If none is free, that is [registry.ErrExists]. It does not check the
 // schema version, because [Catalog.ClaimInspection] has.
 func (c *Catalog) TakeInspectionSlot(ctx context.Context, count int, until time.Time) (*Lease, error) {
-	return takeSlot(ctx, c.table, inspectionSlots, SlotsOf{Count: count}, until)
+	return takeSlot(ctx, c.table, inspectionSlots, Shares{Count: count}, nil, until)
 }
 
 // takeSlot reads before it writes, because many processes can wait for a slot.
-func takeSlot(ctx context.Context, t Table, partition string, of SlotsOf, until time.Time) (*Lease, error) {
-	taken, held := make(map[string]bool), 0
+func takeSlot(ctx context.Context, t Table, partition string, shares Shares, holders Holders, until time.Time) (
+	*Lease, error,
+) {
+	taken, running := make(map[string]bool), []Holders{}
 	for item, err := range query(ctx, t, Query{Partition: partition}) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read %s: %w", partition, err)
 		}
-		taken[item.Sort] = true
 		var slot leased
-		if json.Unmarshal(item.Data, &slot) == nil && slot.Holder == of.Holder {
-			held++
-		}
+		_ = json.Unmarshal(item.Data, &slot) // a slot that cannot be read is taken too
+		taken[item.Sort], running = true, append(running, slot.Holders)
 	}
-	if of.Share == 0 || held < of.Share {
-		for _, i := range mathrand.Perm(of.Count) { //nolint:gosec // so that processes try different ones
+	if shares.Next(running, []Holders{holders}) == 0 {
+		for _, i := range mathrand.Perm(shares.Count) { //nolint:gosec // so that processes try different ones
 			k := Key{partition, "slot/" + strconv.Itoa(i)}
 			if taken[k.Sort] {
 				continue
 			}
-			if l, err := takeLease(ctx, t, k, of.Holder, until); !errors.Is(err, registry.ErrExists) {
+			if l, err := takeLease(ctx, t, k, holders, until); !errors.Is(err, registry.ErrExists) {
 				return l, err
 			}
 		}
 	}
-	return nil, fmt.Errorf("%d of %s: %w", of.Count, partition, registry.ErrExists)
+	return nil, fmt.Errorf("%d of %s: %w", shares.Count, partition, registry.ErrExists)
 }

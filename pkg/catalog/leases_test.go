@@ -19,21 +19,23 @@ func TestSlots(t *testing.T) {
 func testSlots(t *testing.T, table catalog.Table) {
 	c := catalog.New(table)
 	until := time.Now().Add(time.Hour)
-	take := func(holder string) (*catalog.Lease, error) {
-		return c.Mirror.TakeSlot(t.Context(), catalog.SlotsOf{Count: 3, Holder: holder, Share: 2}, until)
+	take := func(holders ...string) (*catalog.Lease, error) {
+		return c.Mirror.TakeSlot(t.Context(), catalog.Shares{Count: 3, Each: []int{2, 2}}, holders, until)
 	}
 	var slots []*catalog.Lease
 	for range 2 {
-		slot, err := take("a")
+		slot, err := take("a", "x")
 		if err != nil {
 			t.Fatal(err)
 		}
 		slots = append(slots, slot)
 	}
-	if _, err := take("a"); !errors.Is(err, registry.ErrExists) {
-		t.Errorf("more than the share: %v, want ErrExists", err)
+	for _, holders := range []catalog.Holders{{"a", "y"}, {"b", "x"}} {
+		if _, err := take(holders...); !errors.Is(err, registry.ErrExists) {
+			t.Errorf("more than the share of one of %v: %v, want ErrExists", holders, err)
+		}
 	}
-	if _, err := take("b"); err != nil {
+	if _, err := take("b", "y"); err != nil {
 		t.Errorf("another holder: %v", err)
 	}
 	if _, err := take("c"); !errors.Is(err, registry.ErrExists) {
@@ -59,7 +61,7 @@ func TestLostSlot(t *testing.T) {
 		m := catalog.New(table).Mirror
 		ctx, until := t.Context(), time.Now().Add(time.Hour)
 		take := func(until time.Time) *catalog.Lease {
-			slot, err := m.TakeSlot(ctx, catalog.SlotsOf{Count: 1}, until)
+			slot, err := m.TakeSlot(ctx, catalog.Shares{Count: 1}, nil, until)
 			if err != nil {
 				t.Fatal(err)
 			}

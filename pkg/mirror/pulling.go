@@ -3,6 +3,8 @@ package mirror
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -166,7 +168,7 @@ func (p *Pulling) cachedVersion(ctx context.Context, address registry.MirrorProv
 func (p *Pulling) do(ctx context.Context, begin, until time.Time, request protocol.PullRequest) (
 	protocol.PullResponse, error,
 ) {
-	request.Deadline = begin.Add(p.wait())
+	request.Deadline, request.Caller = begin.Add(p.wait()), CallerID(requestlog.From(ctx).Caller)
 	waiting, cancel := context.WithTimeout(ctx, until.Sub(p.now()))
 	defer cancel()
 	response, err := p.Worker.Do(waiting, request)
@@ -174,6 +176,16 @@ func (p *Pulling) do(ctx context.Context, begin, until time.Time, request protoc
 		return protocol.PullResponse{}, errNoAnswer
 	}
 	return response, err
+}
+
+// CallerID returns a short id of a caller for [protocol.PullRequest]. It is the
+// beginning of a digest, so that requests that failed do not have the name.
+func CallerID(name string) string {
+	if name == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:6])
 }
 
 // version returns the packages of a version that the mirror lacks, as far as
@@ -233,7 +245,7 @@ func (p *Pulling) locate(ctx context.Context, begin time.Time, address registry.
 	}
 	response, err := p.do(ctx, begin, begin.Add(p.wait()), request)
 	if err == nil && response.Copy {
-		request.Action = protocol.PullCopy
+		request.Action, request.Caller = protocol.PullCopy, CallerID(requestlog.From(ctx).Caller)
 		// The answer does not depend on it.
 		starting, cancel := context.WithTimeout(ctx, startTime)
 		defer cancel()

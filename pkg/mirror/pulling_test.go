@@ -447,6 +447,33 @@ func TestPullWaits(t *testing.T) {
 	}
 }
 
+// The worker distinguishes callers, and learns no names.
+func TestPullCallers(t *testing.T) {
+	t.Parallel()
+	for caller, want := range map[string]string{"": "", "token ci": "0f86fe5e47b1"} {
+		p := newPuller(t, registry.PullOpen)
+		var got []string
+		p.do = func(_ context.Context, r protocol.PullRequest) (protocol.PullResponse, error) {
+			got = append(got, r.Caller)
+			return protocol.PullResponse{Copy: true}, nil
+		}
+		p.start = func(r protocol.PullRequest) error {
+			got = append(got, r.Caller)
+			return nil
+		}
+		handler := mirror.New(p, p, &mirror.Pulling{
+			Pulled: p, Worker: p, Policies: admission.NewPolicies(p, p.now), Now: p.now, Wait: p.wait,
+		})
+		for _, document := range []string{"index.json", "1.0.0.json"} {
+			ctx := requestlog.NewContext(t.Context(), &requestlog.Entry{Caller: caller})
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, of+document, nil))
+		}
+		if diff := cmp.Diff([]string{want, want, want}, got); diff != "" {
+			t.Errorf("%q: the callers of index, version and copy (-want +got):\n%s", caller, diff)
+		}
+	}
+}
+
 // TestPullVersion covers what both modes have in common, and open mode.
 func TestPullVersion(t *testing.T) {
 	t.Parallel()

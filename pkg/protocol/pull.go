@@ -31,6 +31,9 @@ type PullRequest struct {
 	// PolicySetAt is the time of the policy that the caller has. A worker with an
 	// earlier one reads it again.
 	PolicySetAt time.Time `json:"policy_set_at,omitzero"`
+	// Caller distinguishes callers, so that each gets only a share of the work. It is
+	// not a name. Callers without a credential have none.
+	Caller string `json:"caller,omitempty"`
 }
 
 // PullResponse is the response to a [PullRequest].

@@ -28,6 +28,9 @@ type PulledProvider struct {
 	// succeeded. The mirror does not check again before RetryAt.
 	Problem string    `json:"problem,omitempty"`
 	RetryAt time.Time `json:"retry_at,omitzero"`
+	// Failing is the wait after failures of the origin. It ends with a success, and
+	// with a change of the policy or by an operator.
+	Failing BackOff `json:"failing,omitzero"`
 	// Index is the compressed index.json, with the mirrored versions and those
 	// that may be fetched. It is empty if no check has succeeded, or if the origin
 	// and the mirror lack the provider.
@@ -43,8 +46,11 @@ type PulledProvider struct {
 const (
 	// PullLifetime is how long the versions of an origin count as current.
 	PullLifetime = 10 * time.Minute
-	// PullRetry is how long a negative answer is cached.
+	// PullRetry is how long a negative answer is cached. After repeated failures of an
+	// origin it doubles.
 	PullRetry = time.Minute
+	// MaxPullRetry is its maximum.
+	MaxPullRetry = time.Hour
 	// PullInterest is how long after the last request the mirror checks again each
 	// night.
 	PullInterest = 30 * 24 * time.Hour
@@ -84,7 +90,7 @@ func (p PulledProvider) Forgotten(now time.Time) PulledProvider {
 	if now.Before(p.RequestedAt.Add(PullInterest)) || now.Before(p.RetryAt) {
 		return p
 	}
-	return PulledProvider{Changes: p.Changes, Checking: p.Checking, Slow: p.Slow}
+	return PulledProvider{Changes: p.Changes, Checking: p.Checking, Slow: p.Slow, Failing: p.Failing}
 }
 
 // HasFindings reports whether a check has found anything, be it a problem.
@@ -233,6 +239,9 @@ func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Ti
 // providers that do not exist.
 func (p PulledProvider) Expires() time.Time {
 	until := latest(p.RetryAt, p.Checking.Until, p.Slow.CountsUntil())
+	if !p.Failing.Until.IsZero() {
+		until = latest(until, p.Failing.Until.Add(MaxPullRetry)) // the next wait is longer
+	}
 	if len(p.Index) > 0 {
 		until = latest(until, p.RequestedAt.Add(PullInterest))
 	}

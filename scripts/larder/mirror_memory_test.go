@@ -77,8 +77,9 @@ func TestPullThroughMemory(t *testing.T) {
 				})
 			}
 			running.Wait()
-			if got := sent.Load(); got < 4 {
-				t.Errorf("the server read %d lists to their end, want 4 or more", got)
+			// One caller has three at once.
+			if got := sent.Load(); got < 3 {
+				t.Errorf("the server read %d lists to their end, want 3 or more", got)
 			}
 			if status, _ := s.get(t, "/healthz"); status != http.StatusOK {
 				t.Errorf("/healthz has status %d", status)

@@ -203,7 +203,7 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
-	worker := pullThrough(ctx, data, log)
+	worker := pullThrough(ctx, data, log, metrics)
 	server, err := data.Listen(ctx, o.Options, log)
 	if err != nil {
 		return err
@@ -249,12 +249,16 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 }
 
 // pullThrough lets clients make the mirror in a folder fetch what it lacks. The
-// returned worker must run until ctx ends.
-func pullThrough(ctx context.Context, data *local.Data, log *slog.Logger) *pull.Local {
+// returned worker must run until ctx ends. metrics may be nil.
+func pullThrough(ctx context.Context, data *local.Data, log *slog.Logger, metrics *monitoring.Metrics) *pull.Local {
 	policies := admission.NewPoliciesWithLifetime(policyTime, data.Catalog, nil)
+	var onBound func(string)
+	if metrics != nil {
+		onBound = metrics.MirrorBounds(pull.Bounds...)
+	}
 	worker := pull.NewLocal(ctx, pull.New(pull.Options{
 		Catalog: data.Catalog, Objects: data.Objects, Client: pull.NewClient("larder/" + version()), Policies: policies,
-		Log: log, MaxBytes: settings.PullBytes, Lease: pullLease,
+		Log: log, MaxBytes: settings.PullBytes, Lease: pullLease, OnBound: onBound,
 	}))
 	data.Pulling = &mirror.Pulling{Pulled: data.Catalog.Mirror, Worker: worker, Policies: policies}
 	return worker

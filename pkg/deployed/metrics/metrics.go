@@ -38,6 +38,8 @@ const (
 	// SigningKeyDays is the number of whole days until the last signing key of
 	// a namespace expires. It is about a year if its keys need no attention.
 	SigningKeyDays = "SigningKeyDays"
+	// MirrorBounds counts how often a bound of the mirror had an effect.
+	MirrorBounds = "MirrorBounds"
 
 	// StatusClass is 2xx, 4xx or 5xx.
 	StatusClass = "StatusClass"
@@ -62,7 +64,7 @@ type Dimension struct{ Name, Value string }
 
 // All returns all series.
 func All() []Series {
-	all := []Series{{Name: Refusals}, {Name: StoreLatency}, {Name: ColdStarts}, {Name: SigningKeyDays}}
+	all := []Series{{Name: Refusals}, {Name: StoreLatency}, {Name: ColdStarts}, {Name: SigningKeyDays}, {Name: MirrorBounds}}
 	for _, class := range classes {
 		all = append(all, Series{Requests, Dimension{StatusClass, class}})
 	}
@@ -85,7 +87,8 @@ type Request struct {
 	Store []time.Duration
 }
 
-// Writer writes one line for each request, and for each namespace's keys.
+// Writer writes one line for each request, for each namespace's keys, and for each
+// bound of the mirror that had an effect.
 type Writer struct {
 	out       io.Writer
 	namespace string
@@ -149,6 +152,18 @@ func (w *Writer) CountKeys(namespace string, expires time.Time) {
 	w.write(l, now)
 }
 
+// CountBound writes the line of a bound of the mirror that had an effect. Its name is
+// a property, because each value of a dimension would cost as much as a metric. A nil
+// writer writes nothing.
+func (w *Writer) CountBound(name string) {
+	if w == nil {
+		return
+	}
+	l := line{MirrorBounds: 1, Bound: name}
+	l.add(w.namespace, []string{}, metric{MirrorBounds, "Count"})
+	w.write(l, time.Now())
+}
+
 func class(status int) string {
 	switch {
 	case status >= 500:
@@ -165,6 +180,7 @@ type line struct {
 	ColdStarts     int       `json:",omitempty"`
 	Downloads      int       `json:",omitempty"`
 	Kind           string    `json:",omitempty"`
+	MirrorBounds   int       `json:",omitempty"`
 	Refusals       int       `json:",omitempty"`
 	Requests       int       `json:",omitempty"`
 	SigningKeyDays *int      `json:",omitempty"`
@@ -174,6 +190,7 @@ type line struct {
 		Timestamp         int64
 		CloudWatchMetrics []directive
 	} `json:"_aws"`
+	Bound        string `json:"bound,omitempty"`
 	KeyNamespace string `json:"namespace,omitempty"`
 	RequestID    string `json:"request_id,omitempty"`
 	Route        string `json:"route,omitempty"`

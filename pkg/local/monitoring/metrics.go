@@ -61,6 +61,7 @@ var help = func() *strings.Replacer {
 		"larder_disk_free_bytes":                      "Free space for the database and for the objects.",
 		"larder_disk_reserve_bytes":                   "Space that is reserved for withdrawals on a full disk.",
 		"larder_mirror_copies":                        "Mirrored versions that are being copied or wait for it.",
+		"larder_mirror_bounds_total":                  "How often a bound of the mirror had an effect.",
 	} {
 		pairs = append(pairs, "# HELP "+name+"\n", "# HELP "+name+" "+text+"\n")
 	}
@@ -145,6 +146,18 @@ func (m *Metrics) Watch(status func(context.Context) local.Status, copies func()
 		gauge("larder_mirror_copies", float64(copies()))
 		return state
 	}
+}
+
+// MirrorBounds adds the bounds of the mirror. It returns a function that counts that
+// one had an effect.
+func (m *Metrics) MirrorBounds(names ...string) func(name string) {
+	reached := func(name string) *metrics.Counter {
+		return m.counts.GetOrCreateCounter(fmt.Sprintf("larder_mirror_bounds_total{bound=%q}", name))
+	}
+	for _, name := range names {
+		reached(name)
+	}
+	return func(name string) { reached(name).Inc() }
 }
 
 // write writes all metrics in the text format of Prometheus.

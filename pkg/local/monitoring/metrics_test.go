@@ -56,6 +56,7 @@ func watched() *monitoring.Metrics {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	m := watched()
+	m.MirrorBounds("lookups", "queue")("queue")
 	const route = "/v1/modules/{namespace}/{name}/{system}/{version}/download"
 	for _, e := range []*requestlog.Entry{
 		{Method: "GET", Route: route, Status: 204, Download: requestlog.ModuleDownload, Duration: 20 * time.Millisecond},

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -1013,6 +1014,47 @@ func TestURLsAreRefused(t *testing.T) {
 			}
 			if n := o.times(packagePage("1.0.0", "linux_amd64")); n != test.looks {
 				t.Errorf("the package was described %d times, want %d", n, test.looks)
+			}
+		})
+	}
+}
+
+// If an origin cannot describe a package again before its URL may have ended, the
+// download uses the URL that it has.
+func TestURLsThatCannotBeRenewed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status  int
+		problem string
+	}{
+		"the origin fails":          {http.StatusServiceUnavailable, ""},
+		"the origin has it no more": {http.StatusNotFound, "(404)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, s := newOrigin(t, build("1.0.0", ours)), newStore(t)
+			now, pass := signURLs(o, true, func(int, bool) int { return 0 })
+			var fails atomic.Bool
+			served := o.serve
+			o.serve = func(w http.ResponseWriter, r *http.Request) bool {
+				if strings.HasSuffix(r.URL.Path, "SHA256SUMS") { // after the description
+					pass(time.Minute)
+					fails.Store(true)
+				}
+				if fails.Load() && strings.Contains(r.URL.Path, "/download/") {
+					w.WriteHeader(test.status)
+					return true
+				}
+				return served(w, r)
+			}
+			m := s.mirror(o)
+			m.Now = now
+			_, err := m.Add(t.Context(), wanted(t, "linux_amd64"))
+			if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
+				t.Errorf("%v, want %q", err, test.problem)
+			}
+			if n, want := o.times(".zip"), map[bool]int{true: 1}[test.problem == ""]; n != want {
+				t.Errorf("the package was requested %d times, want %d", n, want)
 			}
 		})
 	}

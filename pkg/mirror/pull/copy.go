@@ -214,14 +214,14 @@ func (c *versionCopy) run(ctx context.Context) (isEnded bool, err error) {
 }
 
 // errNoSlot means that other processes make as many copies as may run at once, or
-// as many of the same namespace. A process with a slot continues with the versions
+// as many of the same origin host or caller. A process with a slot continues with the versions
 // that clients requested, if it has time left. Otherwise the next request for a
 // version or the nightly run copies it.
 var errNoSlot = fmt.Errorf("%w: no slot is free", errBusy)
 
 // takeSlot takes a slot for a copy, which lasts until end is called. The returned
-// context ends if the slot is lost. If none is free, that is [errNoSlot]. A slow
-// namespace leaves one slot to others.
+// context ends if the slot is lost. If none is free, that is [errNoSlot]. An origin
+// host and a caller each leave one slot to others.
 func (w *Worker) takeSlot(ctx context.Context, p registry.MirrorProvider) (
 	held context.Context, end func(), err error,
 ) {
@@ -229,9 +229,9 @@ func (w *Worker) takeSlot(ctx context.Context, p registry.MirrorProvider) (
 		return ctx, func() {}, nil
 	}
 	until := w.options.Now().Add(w.options.Lease)
-	slot, err := w.options.Catalog.Mirror.TakeSlot(ctx, catalog.SlotsOf{
-		Count: w.options.Copies, Holder: p.Hostname + "/" + p.Namespace, Share: max(1, w.options.Copies-1),
-	}, until)
+	each := max(1, w.options.Copies-1)
+	shares := catalog.Shares{Count: w.options.Copies, Each: []int{each, each}}
+	slot, err := w.options.Catalog.Mirror.TakeSlot(ctx, shares, w.holders(ctx, p), until)
 	if errors.Is(err, registry.ErrExists) {
 		err = errNoSlot
 	}
@@ -267,7 +267,10 @@ func (c *versionCopy) succeed(record registry.MirrorVersion) {
 // fail stores that the copy failed. It returns an error if the copy may succeed
 // later.
 func (c *versionCopy) fail(ctx context.Context, from filling.Pull, failed error) (isEnded bool, err error) {
-	s, setAt, now := c.state, c.policy.SetAt, c.w.options.Now()
+	w := c.w
+	w.reached(ctx, boundOf(failed), w.holders(ctx, c.provider), slog.String("provider", c.provider.String()),
+		slog.String("version", c.version.String()))
+	s, setAt, now := c.state, c.policy.SetAt, w.options.Now()
 	err = s.Update(ctx, func() error {
 		if err := errors.Join(c.lease.End(s), from.Settle()); err != nil && !errors.Is(err, registry.ErrNotAdmitted) {
 			return err

@@ -11,20 +11,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// NewLookups returns the limits of a process.
-var NewLookups = newLookups
-
-// Enter waits for room.
-func (l *lookups) Enter(ctx context.Context) (leave func(), err error) { return l.enter(ctx) }
-
 // The times that tests wait for.
 const (
-	BudgetTime     = budgetTime
-	DefaultLease   = copyLease
-	DocumentLease  = documentLease
-	MaxCopies      = maxCopies
-	NamespaceQueue = namespaceQueue
-	MaxIndex       = maxIndex
+	BudgetTime    = budgetTime
+	DefaultLease  = copyLease
+	DocumentLease = documentLease
+	MaxCopies     = maxCopies
+	MaxIndex      = maxIndex
 )
 
 // MinRate is the minimum rate of a download.

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -36,39 +35,55 @@ func indexRequest(p registry.MirrorProvider) protocol.PullRequest {
 	return protocol.PullRequest{Action: protocol.PullIndex, Address: p.String(), Deadline: time.Now().Add(8 * time.Second)}
 }
 
+// requestFor returns the request of a caller that arrives now.
+func requestFor(caller string, p registry.MirrorProvider) protocol.PullRequest {
+	r := indexRequest(p)
+	r.Caller = caller
+	return r
+}
+
+// at returns a provider of another origin.
+func at(host, name string) registry.MirrorProvider {
+	p := named("acme", name)
+	p.Hostname = host
+	return p
+}
+
 // The number of look-ups at the same time is limited. One that waits for too long
 // is not an error, and sends no request to the origin.
 func TestLookupsAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ callers, want int }{"of one caller": {1, 16}, "of four callers": {4, 32}} {
-		t.Run(name, func(t *testing.T) { testLookupsAtOnce(t, test.callers, test.want) })
+	for name, test := range map[string]struct{ callers, hosts, want int }{
+		"of one caller":                   {1, 4, 24},
+		"of one origin":                   {4, 1, 16},
+		"of four callers at four origins": {4, 4, 32},
+	} {
+		t.Run(name, func(t *testing.T) { testLookupsAtOnce(t, test.callers, test.hosts, test.want) })
 	}
 }
 
-func testLookupsAtOnce(t *testing.T, callers, want int) {
+func testLookupsAtOnce(t *testing.T, callers, hosts, want int) {
 	t.Helper()
 	const clients = 60
 	origin := newMemoryOrigin(t)
 	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
-		origin.set(func() { origin.hangs[inventory.Hostname] = true })
-		s.update(t, inventory, "1.0.0", func(state *catalog.MirrorState) {
-			state.Service = catalog.OriginService{
-				URL: "https://" + inventory.Hostname + "/v1/", Until: time.Now().Add(time.Hour),
-			}
-		})
+		host := func(i int) string { return fmt.Sprintf("h%d.example.com", i%hosts) }
+		for i := range hosts {
+			s.hang(t, host(i))
+		}
 		w := s.worker()
 		var running sync.WaitGroup
 		for i := range clients {
 			running.Go(func() {
-				ctx := requestlog.NewContext(t.Context(), &requestlog.Entry{Caller: fmt.Sprint("ci-", i%callers)})
-				if _, err := w.Do(ctx, indexRequest(named("acme", fmt.Sprint("p", i)))); err != nil {
+				request := requestFor(fmt.Sprint("ci-", i%callers), at(host(i), fmt.Sprint("p", i)))
+				if _, err := w.Do(t.Context(), request); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		synctest.Wait()
 		if got := origin.times("/versions"); got != want {
-			t.Errorf("the origin has %d requests at once, want %d", got, want)
+			t.Errorf("the origins have %d requests at once, want %d", got, want)
 		}
 		begin := time.Now()
 		running.Wait()
@@ -76,43 +91,19 @@ func testLookupsAtOnce(t *testing.T, callers, want int) {
 			t.Errorf("the clients waited %s", took)
 		}
 		if failed, got := s.failures(t), origin.times("/versions"); failed > got {
-			t.Errorf("%d failures of the origin are stored after %d requests", failed, got)
+			t.Errorf("%d failures of the origins are stored after %d requests", failed, got)
 		}
 	})
 }
 
-// Look-ups that find no room in the process leave the room of their caller to
-// others.
-func TestLookupsWithoutRoom(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := pull.NewLookups()
-		enter := func(caller string) (func(), error) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			return l.Enter(requestlog.NewContext(ctx, &requestlog.Entry{Caller: caller}))
-		}
-		var leave []func()
-		for i := range 32 {
-			done, err := enter(fmt.Sprint("ci-", i%4))
-			if err != nil {
-				t.Fatal(err)
-			}
-			leave = append(leave, done)
-		}
-		for range 16 {
-			if _, err := enter("ci-0"); err == nil {
-				t.Fatal("there is room for one more")
-			}
-		}
-		for _, done := range leave[1:] {
-			done()
-		}
-		for i := range 15 {
-			if _, err := enter("ci-0"); err != nil {
-				t.Fatalf("look-up %d: %v", i+2, err)
-			}
-		}
+// hang makes an origin hang that has answered before.
+func (s setup) hang(t *testing.T, host string) {
+	t.Helper()
+	s.origin.set(func() { s.origin.hangs[host] = true })
+	p := inventory
+	p.Hostname = host
+	s.update(t, p, "1.0.0", func(state *catalog.MirrorState) {
+		state.Service = catalog.OriginService{URL: "https://" + host + "/v1/", Until: time.Now().Add(time.Hour)}
 	})
 }
 
@@ -134,13 +125,27 @@ func TestLookupsOfMissingProviders(t *testing.T) {
 		if got := origin.times("/versions"); got != exist {
 			t.Errorf("%d requests for providers that exist, want %d", got, exist)
 		}
-		const rest = 15 * time.Second
-		for i := range 2000 {
-			s.requestIndexOf(t, w, named("other", fmt.Sprint("p", i)))
-			time.Sleep(rest / 2000)
-		}
-		if got, most := origin.times("/versions")-exist, 116; got > most {
-			t.Errorf("%d requests for providers that do not exist, want at most %d", got, most)
+		for _, callers := range []struct{ n, most int }{{1, 58}, {4, 116}} {
+			time.Sleep(5 * time.Minute)
+			before := origin.times("/versions")
+			const rest = 15 * time.Second
+			for i := range 2000 {
+				request := requestFor(fmt.Sprint("ci-", i%callers.n), named("other", fmt.Sprint("p", i)))
+				if _, err := w.Do(t.Context(), request); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(rest / 2000)
+			}
+			if got := origin.times("/versions") - before; got > callers.most {
+				t.Errorf("%d callers: %d requests for providers that do not exist, want at most %d", callers.n, got, callers.most)
+			}
+			before = origin.times("/versions")
+			if _, err := w.Do(t.Context(), requestFor("another", named("other", fmt.Sprint("from", callers.n)))); err != nil {
+				t.Error(err)
+			}
+			if got := origin.times("/versions") - before; callers.n == 1 && got != 1 {
+				t.Errorf("%d requests for another caller, want 1", got)
+			}
 		}
 		time.Sleep(registry.PullLifetime)
 		before := origin.times("/versions")
@@ -160,10 +165,17 @@ func (s setup) requestIndexOf(t *testing.T, w interface {
 	}
 }
 
-// Only some look-ups have a large document in memory at once. One that waits for
-// too long does not count as an answer of the origin.
+// Only some look-ups have a large document in memory at once, and an origin has not
+// all of them. One that waits for too long does not count as an answer of the origin.
 func TestLargeLookups(t *testing.T) {
 	t.Parallel()
+	for hosts, most := range map[int]int{1: 3, 2: 4} {
+		t.Run(fmt.Sprint(hosts, " origins"), func(t *testing.T) { testLargeLookups(t, hosts, most) })
+	}
+}
+
+func testLargeLookups(t *testing.T, hosts, most int) {
+	t.Helper()
 	const clients = 8
 	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", []string{linux}})
 	origin.stalls = true
@@ -171,12 +183,16 @@ func TestLargeLookups(t *testing.T) {
 		w := s.worker()
 		var running sync.WaitGroup
 		for i := range clients {
-			p := named("acme", fmt.Sprint("p", i))
+			p := at(fmt.Sprintf("h%d.example.com", i%hosts), fmt.Sprint("p", i))
+			origin.put(t, p.Hostname+"/.well-known/terraform.json", map[string]string{"providers.v1": "/v1/"})
 			origin.put(t, p.Hostname+"/v1/"+p.Provider.String()+"/versions", "")
-			running.Go(func() { s.requestIndexOf(t, w, p) })
+			running.Go(func() {
+				if _, err := w.Do(t.Context(), requestFor(fmt.Sprint("ci-", i), p)); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		synctest.Wait()
-		const most = 4
 		if got := origin.stalledNow(); got != most {
 			t.Errorf("%d look-ups read a large document at once, want %d", got, most)
 		}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Local runs a worker in the process that serves the mirror. Create one with
@@ -23,8 +23,8 @@ type Local struct {
 
 	mu      sync.Mutex // is locked while work begins
 	work    sync.WaitGroup
-	queue   []protocol.PullRequest // the copies that wait or run, in the order of their requests
-	running map[workID]bool        // the copies that run
+	copies  room
+	queued  map[workID]bool // the copies that wait or run
 	lookups map[workID]*lookup
 }
 
@@ -40,13 +40,13 @@ type lookup struct {
 
 const (
 	// parallelCopies is how many versions are copied at the same time.
-	parallelCopies = 3
-	// maxCopies is how many copies can wait or run. More are not started: clients
+	parallelCopies = 4
+	// originCopies and callerCopies are the same for one origin host, and one caller. A
+	// caller of a slow origin has some left for others.
+	originCopies, callerCopies = 2, 3
+	// maxCopies is how many copies can wait or run. Others are not made: clients
 	// request them again.
 	maxCopies = 200
-	// namespaceCopies and namespaceQueue are the same for one namespace, so that a
-	// slow one does not prevent the copies of others.
-	namespaceCopies, namespaceQueue = 2, 100
 	// nightHour is the hour of the local time in which the nightly check begins.
 	nightHour = 3
 	// wakeUp is the longest time between two reads of the clock.
@@ -55,7 +55,10 @@ const (
 
 // NewLocal returns a worker whose work ends with ctx.
 func NewLocal(ctx context.Context, w *Worker) *Local {
-	return &Local{worker: w, ctx: ctx, running: make(map[workID]bool), lookups: make(map[workID]*lookup)}
+	return &Local{
+		worker: w, ctx: ctx, queued: make(map[workID]bool), lookups: make(map[workID]*lookup),
+		copies: room{shares: catalog.Shares{Count: parallelCopies, Each: []int{originCopies, callerCopies}}, most: maxCopies},
+	}
 }
 
 // Do is like [Worker.Do]. Clients with the same request wait for the same work. If
@@ -134,74 +137,49 @@ func (l *Local) forget(id workID, ended *lookup) {
 	}
 }
 
-// Start is like Do, but does not wait. If the copy or too many others wait, or if
-// the process ends, it does nothing.
-func (l *Local) Start(_ context.Context, request protocol.PullRequest) error {
+// Start is like Do, but does not wait. If the copy waits or runs already, or if the
+// process ends, it does nothing. If too many wait, those who have the most give way.
+func (l *Local) Start(ctx context.Context, request protocol.PullRequest) error {
+	p, err := registry.ParseMirrorProvider(request.Address)
+	if err != nil {
+		return err
+	}
+	id, holders := workOf(request), l.worker.holders(forCaller(ctx, request), p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
+	if l.ctx.Err() != nil || l.queued[id] {
 		return nil
 	}
-	same := 0
-	for _, other := range l.queue {
-		if workOf(other) == workOf(request) {
-			return nil
-		}
-		if namespaceOf(other.Address) == namespaceOf(request.Address) {
-			same++
-		}
-	}
-	if len(l.queue) < maxCopies && same < namespaceQueue {
-		l.queue = append(l.queue, request)
-		l.next()
-	}
-	return nil
-}
-
-// namespaceOf returns the host and the namespace of a provider's address.
-func namespaceOf(address string) string { return path.Dir(address) }
-
-// next begins the first copies that wait, as many as may run. l.mu is locked.
-func (l *Local) next() {
-	running := make(map[string]int) // by namespace
-	for id := range l.running {
-		running[namespaceOf(id.address)]++
-	}
-	for _, request := range l.queue {
-		key, namespace := workOf(request), namespaceOf(request.Address)
-		if l.ctx.Err() != nil || len(l.running) >= parallelCopies {
-			return
-		}
-		if l.running[key] || running[namespace] >= namespaceCopies {
-			continue
-		}
-		l.running[key] = true
-		running[namespace]++
-		l.work.Go(func() {
-			defer l.end(key)
+	l.queued[id] = true
+	place := l.copies.join(holders)
+	l.work.Go(func() {
+		defer func() {
+			l.copies.leave(place)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.queued, id)
+		}()
+		select {
+		case <-l.ctx.Done():
+		case enters := <-place.entered:
+			if !enters {
+				l.worker.reached(l.ctx, BoundQueue, holders, slog.String("provider", request.Address))
+				return
+			}
 			_, _ = l.worker.Do(l.ctx, request) // it is logged, and clients request it again
-		})
-	}
-}
-
-// end removes a copy that has ended, and begins others.
-func (l *Local) end(key workID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.running, key)
-	l.queue = slices.DeleteFunc(l.queue, func(r protocol.PullRequest) bool { return workOf(r) == key })
-	l.next()
+		}
+	})
+	return nil
 }
 
 // Queued returns the number of copies that wait or run. None waits any more when
 // the process ends.
 func (l *Local) Queued() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	running, waiting := l.copies.work()
 	if l.ctx.Err() != nil {
-		return len(l.running)
+		return running
 	}
-	return len(l.queue)
+	return running + waiting
 }
 
 // Run checks the origins each night, and then copies what clients requested, until
@@ -218,11 +196,11 @@ func (l *Local) Run(ctx context.Context) {
 	// While the copies of a start or of a night run, those of one night can wait. Those
 	// of a further night are in the list of the next one.
 	running, waiting := make(chan struct{}, 1), make(chan struct{}, 1)
-	inTurn := func(do func()) {
+	inTurn := func(do func()) bool {
 		select {
 		case waiting <- struct{}{}:
 		default:
-			return
+			return false
 		}
 		copies.Go(func() {
 			running <- struct{}{}
@@ -230,6 +208,7 @@ func (l *Local) Run(ctx context.Context) {
 			defer func() { <-running }()
 			do()
 		})
+		return true
 	}
 	inTurn(func() { l.resume(ctx) })
 	// Round removes the monotonic clock, which stops while the machine sleeps.
@@ -248,7 +227,9 @@ func (l *Local) Run(ctx context.Context) {
 			l.worker.options.Log.LogAttrs(ctx, slog.LevelError, "cannot check the origins of providers",
 				slog.Any("error", err))
 		}
-		inTurn(func() { l.worker.copyAll(ctx, all, time.Time{}) })
+		if !inTurn(func() { l.worker.copyAll(ctx, all, time.Time{}, false) }) {
+			l.worker.reached(ctx, BoundNight, nil, slog.String("reason", "the copies of earlier nights have not ended"))
+		}
 	}
 }
 

@@ -14,10 +14,13 @@ import (
 )
 
 // serve runs a worker as a server does, until stop is called.
-func (s setup) serve(t *testing.T) (l *pull.Local, stop func()) {
+func (s setup) serve(t *testing.T) (l *pull.Local, stop func()) { return s.serveWith(t, nil) }
+
+// serveWith is like serve. bound is called when a bound has an effect.
+func (s setup) serveWith(t *testing.T, bound func(string)) (l *pull.Local, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l = pull.NewLocal(ctx, s.worker())
+	l = pull.NewLocal(ctx, s.workerWith(bound))
 	ended := make(chan struct{})
 	go func() {
 		l.Run(ctx)
@@ -90,24 +93,28 @@ func TestLocalResumes(t *testing.T) {
 	}
 }
 
-// The number of waiting copies has a limit, also for each namespace. Some run at
-// the same time. All end with the server: a bubble fails if a goroutine is left.
+// The number of waiting copies has a limit. If there are more, those who have the
+// most give way to others. Some copies run at the same time. All end with the server:
+// a bubble fails if a goroutine is left.
 func TestLocalQueue(t *testing.T) {
 	t.Parallel()
 	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
 	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
-		origin.set(func() { origin.hangs[inventory.Hostname] = true })
+		hosts := []string{inventory.Hostname, other.Hostname, "b.example.com"}
+		for _, host := range hosts {
+			s.hang(t, host)
+		}
 		l, stop := s.serve(t)
-		for i := range pull.NamespaceQueue + 10 {
+		for i := range pull.MaxCopies + 10 {
 			start(t, l, fmt.Sprintf("%d.0.0", i))
 		}
 		synctest.Wait()
-		if waiting := l.Queued(); waiting != pull.NamespaceQueue {
-			t.Errorf("%d copies of a namespace wait or run, want %d", waiting, pull.NamespaceQueue)
+		if got := origin.open(); got != 2 {
+			t.Errorf("%d copies of one origin run, want 2", got)
 		}
-		for i := range pull.MaxCopies {
+		for i, host := range hosts[1:] {
 			request := protocol.PullRequest{
-				Action: protocol.PullCopy, Address: named(fmt.Sprint("n", i), "p").String(), Version: "1.0.0",
+				Action: protocol.PullCopy, Address: at(host, "p").String(), Version: "1.0.0", Caller: fmt.Sprint("ci-", i),
 			}
 			if err := l.Start(t.Context(), request); err != nil {
 				t.Fatal(err)
@@ -116,6 +123,9 @@ func TestLocalQueue(t *testing.T) {
 		synctest.Wait()
 		if waiting := l.Queued(); waiting != pull.MaxCopies {
 			t.Errorf("%d copies wait or run, want %d", waiting, pull.MaxCopies)
+		}
+		if got := origin.open(); got != 4 {
+			t.Errorf("%d copies run beside those of other origins, want 4", got)
 		}
 		begin := time.Now()
 		stop()

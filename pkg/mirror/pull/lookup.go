@@ -3,158 +3,125 @@ package pull
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 )
 
-// The limits of a process. Many readers can make it look up many providers at
+// The bounds of a process. Many readers can make it look up many providers at
 // once, and an origin chooses how long it takes and what it sends.
 const (
 	// maxLookups is how many look-ups for clients there are at once.
 	maxLookups = 32
-	// callerLookups is how many of them are of one caller.
-	callerLookups = 16
+	// originLookups and callerLookups are how many of them are of one origin host, and
+	// of one caller. A caller of a slow origin has some left for others.
+	originLookups, callerLookups = 16, 24
 	// maxLarge is how many of them have read a large document and have not ended.
 	maxLarge = 4
+	// originLarge and callerLarge are the same for one origin host, and one caller.
+	originLarge, callerLarge = 3, 3
 	// maxMisses is how many look-ups of unknown providers can begin at once. After
-	// that, there can be one more in each missInterval. A look-up that finds its
-	// provider does not count.
+	// that, there can be one more in each missInterval. One caller has half of that. A
+	// look-up that finds its provider does not count.
 	maxMisses    = 100
 	missInterval = time.Second
 )
 
-// errFull means that a limit allows no further look-up now. It is also [errBusy].
-var errFull = fmt.Errorf("%w: there are too many look-ups", errBusy)
-
-// lookups are the limits of a process.
+// lookups are the bounds of a process.
 type lookups struct {
-	running chan struct{}
-	large   chan struct{}
+	running, large room
 
-	mu      sync.Mutex
-	callers map[string]*callerRoom // that have look-ups, by their names
-	misses  int                    // that still count
-	since   time.Time              // when one of them stopped to count
-}
-
-// callerRoom is the room for look-ups of one caller.
-type callerRoom struct {
-	running chan struct{}
-	users   int // look-ups that wait or run
+	mu     sync.Mutex
+	misses bucket
+	each   map[string]bucket // by caller
 }
 
 func newLookups() *lookups {
 	return &lookups{
-		running: make(chan struct{}, maxLookups), large: make(chan struct{}, maxLarge), callers: make(map[string]*callerRoom),
+		running: room{shares: catalog.Shares{Count: maxLookups, Each: []int{originLookups, callerLookups}}},
+		large:   room{shares: catalog.Shares{Count: maxLarge, Each: []int{originLarge, callerLarge}}},
+		each:    make(map[string]bucket),
 	}
-}
-
-// enter waits for room of the caller of a request, and for room in the process.
-// The caller calls leave if there is no error.
-func (l *lookups) enter(ctx context.Context) (leave func(), err error) {
-	name := requestlog.From(ctx).Caller
-	l.mu.Lock()
-	room := l.callers[name]
-	if room == nil {
-		room = &callerRoom{running: make(chan struct{}, callerLookups)}
-		l.callers[name] = room
-	}
-	room.users++
-	l.mu.Unlock()
-	forget := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if room.users--; room.users == 0 {
-			delete(l.callers, name)
-		}
-	}
-	if err := acquire(ctx, room.running); err != nil {
-		forget()
-		return nil, err
-	}
-	if err := acquire(ctx, l.running); err != nil {
-		<-room.running
-		forget()
-		return nil, err
-	}
-	return func() {
-		<-l.running
-		<-room.running
-		forget()
-	}, nil
 }
 
 // do does some work when there is room for a look-up. The work has its room for
 // large documents from the first one until its end. If there is no room in time,
 // that is [errFull].
-func (l *lookups) do(ctx context.Context, work func(context.Context) error) error {
-	leave, err := l.enter(ctx)
+func (l *lookups) do(ctx context.Context, holders catalog.Holders, work func(context.Context) error) error {
+	leave, err := l.running.enter(ctx, holders)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errLookups, err)
 	}
 	defer leave()
 	var mu sync.Mutex // a version is described by several requests at once
-	reserved := false
+	var leaveLarge func()
 	defer func() {
-		if reserved {
+		if leaveLarge != nil {
 			// Otherwise the garbage of several look-ups adds up on a busy machine.
 			runtime.GC()
-			<-l.large
+			leaveLarge()
 		}
 	}()
-	return work(client.OnLarge(ctx, func(ctx context.Context) error {
+	return work(client.OnLarge(ctx, func(ctx context.Context) (err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if reserved {
+		if leaveLarge != nil {
 			return nil
 		}
-		err := acquire(ctx, l.large)
-		reserved = err == nil
-		return err
+		if leaveLarge, err = l.large.enter(ctx, holders); err != nil {
+			return fmt.Errorf("%w: %w", errDocuments, err)
+		}
+		return nil
 	}))
 }
 
-// acquire waits for room in half of the time that is left. The error must come
-// before ctx ends, which would be a failure of the origin.
-func acquire(ctx context.Context, room chan struct{}) error {
-	if end, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
-		defer cancel()
+// bucket counts events, of which one is forgotten in each interval.
+type bucket struct {
+	counted int
+	since   time.Time // when one of them was forgotten
+}
+
+// at returns the bucket as it is at a time.
+func (b bucket) at(now time.Time, interval time.Duration) bucket {
+	passed := max(0, int(now.Sub(b.since)/interval))
+	if b.counted <= passed {
+		return bucket{0, now}
 	}
-	select {
-	case room <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", errFull, ctx.Err())
-	}
+	return bucket{b.counted - passed, b.since.Add(time.Duration(passed) * interval)}
 }
 
 // miss counts a look-up of an unknown provider. If there are too many, that is
-// [errFull].
-func (l *lookups) miss(now time.Time) error {
+// [errUnknown].
+func (l *lookups) miss(ctx context.Context, now time.Time) error {
+	caller, _ := ctx.Value(callerKey{}).(string)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	passed := int(now.Sub(l.since) / missInterval)
-	l.misses = max(0, l.misses-max(0, passed))
-	l.since = l.since.Add(time.Duration(passed) * missInterval)
-	if l.misses == 0 {
-		l.since = now
+	maps.DeleteFunc(l.each, func(_ string, b bucket) bool { return b.at(now, 2*missInterval).counted == 0 })
+	all, own := l.misses.at(now, missInterval), bucket{since: now}
+	if b, ok := l.each[caller]; ok {
+		own = b.at(now, 2*missInterval)
 	}
-	if l.misses >= maxMisses {
-		return errFull
+	if all.counted >= maxMisses || own.counted >= maxMisses/2 {
+		return errUnknown
 	}
-	l.misses++
+	all.counted++
+	own.counted++
+	l.misses, l.each[caller] = all, own
 	return nil
 }
 
-// hit takes back the last miss, because the provider was found.
-func (l *lookups) hit() {
+// hit takes back the last miss of a caller, because the provider was found.
+func (l *lookups) hit(ctx context.Context) {
+	caller, _ := ctx.Value(callerKey{}).(string)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.misses = max(0, l.misses-1)
+	l.misses.counted = max(0, l.misses.counted-1)
+	if b, ok := l.each[caller]; ok {
+		b.counted = max(0, b.counted-1)
+		l.each[caller] = b
+	}
 }

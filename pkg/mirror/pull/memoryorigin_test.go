@@ -26,6 +26,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/settings"
 )
 
 // memoryOrigin is an origin without a network, so that its clients can run on
@@ -325,6 +326,22 @@ func (s setup) worker() *pull.Worker { return s.workerFor(1 << 20) }
 // workerFor is like worker, with the maximum size of a version.
 func (s setup) workerFor(maxBytes int64) *pull.Worker {
 	return newWorker(s.origin, s.table, s.objects, maxBytes)
+}
+
+// workerWith is like worker. bound is called when a bound has an effect.
+func (s setup) workerWith(bound func(string)) *pull.Worker { return s.process(0, bound) }
+
+// function is like workerWith for a process of Lambda.
+func (s setup) function(bound func(string)) *pull.Worker {
+	return s.process(settings.DefaultCopies, bound)
+}
+
+func (s setup) process(copies int, bound func(string)) *pull.Worker {
+	c := client.New(nil, "larder/test", s.origin)
+	c.MinRate = pull.MinRate
+	return pull.New(pull.Options{
+		Catalog: s.catalog, Objects: s.objects, Client: c, Log: slog.New(slog.DiscardHandler), MaxBytes: 1 << 20, Copies: copies, OnBound: bound,
+	}).WithClientAsIs()
 }
 
 func newWorker(o *memoryOrigin, table catalog.Table, store publish.Objects, maxBytes int64) *pull.Worker {

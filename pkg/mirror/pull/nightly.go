@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -20,7 +22,10 @@ const (
 	// minutes for all. The last copy may take longer, so that each night makes
 	// progress.
 	providerTime = 4 * time.Minute
-	secondsOfDay = 24 * 60 * 60
+	// maxUnanswered is how many checks in a row an origin host may not answer. Then its
+	// other providers are not checked that night.
+	maxUnanswered = 5
+	secondsOfDay  = 24 * 60 * 60
 	// stride is a large prime number. With it, the first provider of a day is far from
 	// that of the day before.
 	stride = 2654435761
@@ -30,8 +35,26 @@ const (
 // lacks.
 type requested struct {
 	provider registry.MirrorProvider
+	origin   string // its host
 	versions []registry.Version
-	took     time.Duration // for the copies of the provider so far
+	turns    int           // its copies so far
+	took     time.Duration // for these
+}
+
+// shares are the time that the work for each origin host took so far.
+type shares map[string]time.Duration
+
+// next returns the index of the provider whose turn it is. Its origin host took the
+// least time so far. If several have such a host, it is the first with the fewest
+// turns. So a slow host takes no more time than each of the others needs.
+func (s shares) next(all []*requested) int {
+	next := 0
+	for i, r := range all {
+		if best := all[next]; cmp.Or(cmp.Compare(s[r.origin], s[best.origin]), r.turns-best.turns) < 0 {
+			next = i
+		}
+	}
+	return next
 }
 
 // nightly checks the origins of all providers that clients have requested in the
@@ -50,40 +73,59 @@ func (w *Worker) nightly(ctx context.Context) error {
 	all, failed := w.checkAll(checking)
 	if checking.Err() != nil && ctx.Err() == nil {
 		// The next night begins with others.
-		w.options.Log.LogAttrs(ctx, slog.LevelWarn, "the time did not suffice to check all origins",
-			slog.Int("checked", len(all)))
+		w.reached(ctx, BoundNight, nil, slog.Int("checked", len(all)))
 		if len(all) == 0 {
 			failed = errors.Join(failed, checking.Err())
 		}
 	}
 	checked := slices.Clone(all) // copyAll removes what it has copied
-	w.copyAll(ctx, all, end)
+	w.copyAll(ctx, all, end, true)
 	w.fillSums(ctx, checked, end)
 	return errors.Join(failed, ctx.Err())
 }
 
 // checkAll checks the origins of all providers, until ctx ends. Each day it begins
-// with another one, so that no provider is always the last. It returns what can be
-// copied of those that were checked, even if there is an error.
-func (w *Worker) checkAll(ctx context.Context) ([]*requested, error) {
+// with another one, so that no provider is always the last. It leaves out the other
+// providers of an origin host that does not answer. It returns what can be copied of
+// those that were checked, even if there is an error.
+func (w *Worker) checkAll(ctx context.Context) (checked []*requested, failed error) {
 	begin := w.options.Now()
-	all, failed := w.allRequested(ctx)
-	if len(all) > 0 {
-		first := begin.Unix() / secondsOfDay * stride % int64(len(all))
-		all = slices.Concat(all[first:], all[:first])
+	left, failed := w.allRequested(ctx)
+	if len(left) > 0 {
+		first := begin.Unix() / secondsOfDay * stride % int64(len(left))
+		left = slices.Concat(left[first:], left[:first])
 	}
-	for i, r := range all {
+	took, unanswered := make(shares), make(map[string]int)
+	for len(left) > 0 {
+		i := took.next(left)
+		r, start := left[i], w.options.Now()
+		left = slices.Delete(left, i, i+1)
 		var err error
 		r.versions, err = w.refreshSince(ctx, r.provider, begin)
 		if ctx.Err() != nil {
-			return all[:i], failed
+			return checked, failed
 		}
-		if err != nil && !errors.Is(err, errBusy) {
+		took[r.origin] += w.options.Now().Sub(start)
+		checked = append(checked, r)
+		if err != nil && !errors.Is(err, errBusy) && !errors.Is(err, errUnanswered) {
 			failed = errors.Join(failed, fmt.Errorf("cannot check %s: %w", r.provider, err))
 		}
+		if unanswered[r.origin]++; !errors.Is(err, errUnanswered) {
+			unanswered[r.origin] = 0
+		}
+		if unanswered[r.origin] >= maxUnanswered {
+			before := len(left)
+			left = slices.DeleteFunc(left, func(other *requested) bool { return other.origin == r.origin })
+			if n := before - len(left); n > 0 {
+				w.reached(ctx, BoundNight, catalog.Holders{r.origin}, slog.Int("unchecked", n))
+			}
+		}
 	}
-	return all, failed
+	return checked, failed
 }
+
+// errUnanswered means that an origin did not answer a nightly check in time.
+var errUnanswered = errors.New("the origin did not answer in time")
 
 // allRequested returns what clients requested of all providers. If reading fails,
 // it also returns what it has read before.
@@ -92,8 +134,11 @@ func (w *Worker) allRequested(ctx context.Context) (all []*requested, _ error) {
 		if err != nil {
 			return all, err
 		}
+		if len(found.Index) == 0 && len(found.Pending) == 0 {
+			continue // it is only stored that the origin failed or lacks it
+		}
 		if p, err := registry.ParseMirrorProvider(found.Address); err == nil { // the item is only a cache
-			all = append(all, &requested{provider: p, versions: found.Pending})
+			all = append(all, &requested{provider: p, origin: w.holders(ctx, p)[0], versions: found.Pending})
 		}
 	}
 	return all, nil
@@ -113,39 +158,53 @@ func (w *Worker) resumeAll(ctx context.Context, end time.Time, skip func(registr
 			r.versions = slices.DeleteFunc(r.versions, func(v registry.Version) bool { return skip(r.provider, v) })
 		}
 	}
-	return w.copyAll(ctx, all, end)
+	return w.copyAll(ctx, all, end, false)
 }
 
 // copyAll copies versions, as many as it can begin until end, or all if end is
-// zero. It copies one version of each provider, then the next one of each, so that
-// a slow provider delays the others little. It reports whether it left some to
-// another process, which may have ended.
-func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time) (left bool) {
-	for ; len(all) > 0; all = slices.DeleteFunc(all, func(r *requested) bool { return len(r.versions) == 0 }) {
-		for _, r := range all {
-			begin := w.options.Now()
-			if ctx.Err() != nil || !end.IsZero() && !begin.Before(end) {
-				return left
-			}
-			if len(r.versions) == 0 || r.took >= providerTime {
-				r.versions = nil
-				continue
-			}
-			// Other errors are logged, and the next night tries again.
-			err := w.copy(ctx, r.provider, r.versions[0])
+// zero. Origin hosts and their providers take turns, so that a slow one delays the
+// others little. If halve is true, a copy takes at most half of the time that is left
+// while versions of other hosts wait. Later it is tried once more. copyAll reports
+// whether it left some to another process, which may have ended.
+func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, halve bool) (left bool) {
+	all = slices.Clone(all)
+	took, again := make(shares), make(map[*requested]bool)
+	drop := func(unneeded func(*requested) bool) { all = slices.DeleteFunc(all, unneeded) }
+	for {
+		drop(func(r *requested) bool { return len(r.versions) == 0 || r.took >= providerTime })
+		begin := w.options.Now()
+		if len(all) == 0 || ctx.Err() != nil || !end.IsZero() && !begin.Before(end) {
+			return left
+		}
+		r := all[took.next(all)]
+		limit := copyTime
+		if halve && !end.IsZero() && slices.ContainsFunc(all, func(o *requested) bool { return o.origin != r.origin }) {
+			limit = min(providerTime-margin, end.Sub(begin)/2) // after providerTime, the origin would count as too slow
+		}
+		copying, cancel := context.WithTimeout(ctx, limit+2*margin)
+		// Other errors are logged, and the next night tries again.
+		err := w.copy(copying, r.provider, r.versions[0])
+		cancel()
+		cut := limit < copyTime && w.options.Now().Sub(begin) >= limit
+		if !cut || again[r] {
 			r.versions = r.versions[1:]
-			r.took += w.options.Now().Sub(begin)
-			left = left || errors.Is(err, errBusy)
-			if errors.Is(err, errNoSlot) {
-				r.versions = nil
-			}
+		}
+		if again[r] = cut; cut {
+			w.reached(ctx, BoundNight, catalog.Holders{r.origin}, slog.String("provider", r.provider.String()))
+		}
+		r.turns++
+		r.took += w.options.Now().Sub(begin)
+		took[r.origin] += w.options.Now().Sub(begin)
+		left = left || errors.Is(err, errBusy)
+		if errors.Is(err, errNoSlot) {
+			drop(func(other *requested) bool { return other.origin == r.origin })
 		}
 	}
-	return left
 }
 
 // refreshSince checks the origin of a provider, unless another check was after
-// begin. It returns the versions that clients requested, if the check succeeded.
+// begin. It returns the versions that clients requested, if the check succeeded. If
+// the origin did not answer in time, that is [errUnanswered].
 func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) (
 	pending []registry.Version, err error,
 ) {
@@ -157,10 +216,15 @@ func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, be
 	checking, cancel := context.WithTimeout(ctx, nightlyTimeout)
 	defer cancel()
 	if err := w.check(checking, policy, rule, p, time.Time{}, func(found registry.PulledProvider) bool {
-		checked := found.CheckedAt.After(begin) || found.RetryAt.After(w.options.Now())
+		// A night does not wait for an origin that has failed often.
+		recent := found.RetryAt.After(w.options.Now()) && found.Failing.WaitSeconds <= int64(registry.PullRetry/time.Second)
+		checked := found.CheckedAt.After(begin) || recent
 		return checked && found.PolicySetAt.Equal(policy.SetAt)
 	}); err != nil {
 		return nil, err
+	}
+	if checking.Err() != nil {
+		return nil, errUnanswered // which is stored
 	}
 	found, err := w.options.Catalog.Mirror.Pulled(ctx, p)
 	if err == nil && found.Problem != "" {

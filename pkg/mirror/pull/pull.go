@@ -54,6 +54,9 @@ type Options struct {
 	// copying the same version. If 0, it is 45 seconds, because Lambda retries after
 	// a minute.
 	Lease time.Duration
+	// OnBound is called with one of [Bounds] when it has an effect. If nil, it is only
+	// logged. It may be called concurrently.
+	OnBound func(bound string)
 	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
 }
@@ -110,7 +113,7 @@ func (w *Worker) recovered(ctx context.Context, err *error) {
 	}
 }
 
-func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol.PullResponse, error) {
+func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (response protocol.PullResponse, err error) {
 	if request.Action == protocol.PullNightly {
 		return protocol.PullResponse{}, w.nightly(ctx)
 	}
@@ -118,6 +121,8 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 	if err != nil {
 		return protocol.PullResponse{}, err
 	}
+	night := ctx // without a caller
+	ctx = forCaller(ctx, request)
 	if !request.Deadline.IsZero() {
 		// The answer must be stored before the caller stops waiting.
 		var cancel context.CancelFunc
@@ -129,8 +134,14 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 		return protocol.PullResponse{}, err
 	}
 	// A look-up has room before it takes a lease, which others wait for.
+	holders := w.holders(ctx, p)
+	defer func() {
+		if errors.Is(err, errBusy) {
+			w.reached(ctx, boundOf(err), holders, slog.String("provider", p.String()))
+		}
+	}()
 	if request.Action == protocol.PullIndex {
-		err := w.lookups.do(ctx, func(ctx context.Context) error { return w.index(ctx, p) })
+		err = w.lookups.do(ctx, holders, func(ctx context.Context) error { return w.index(ctx, p) })
 		return protocol.PullResponse{}, late(ctx, err)
 	}
 	v, err := registry.ParseVersion(request.Version)
@@ -139,8 +150,7 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 	}
 	switch request.Action {
 	case protocol.PullVersion:
-		var response protocol.PullResponse
-		err := w.lookups.do(ctx, func(ctx context.Context) (err error) {
+		err = w.lookups.do(ctx, holders, func(ctx context.Context) (err error) {
 			response.Copy, err = w.version(ctx, p, v)
 			return err
 		})
@@ -148,10 +158,10 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (protocol
 	case protocol.PullCopy:
 		// The last copy that begins then has most of Lambda's time.
 		end := w.options.Now().Add(providerTime)
-		err := w.copy(ctx, p, v)
+		err = w.copy(ctx, p, v)
 		if w.options.Copies > 0 && !errors.Is(err, errBusy) {
 			// Other requests may have found no free slot.
-			w.resumeAll(ctx, end, func(q registry.MirrorProvider, n registry.Version) bool { return q == p && n == v })
+			w.resumeAll(night, end, func(q registry.MirrorProvider, n registry.Version) bool { return q == p && n == v })
 		}
 		return protocol.PullResponse{}, err
 	}
@@ -271,7 +281,7 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 	requestedAt time.Time, s *catalog.MirrorState, end func() error) error {
 	unknown, changes := len(s.Pulled.Index) == 0 && !requestedAt.IsZero(), s.Pulled.Changes
 	if unknown {
-		if err := w.lookups.miss(w.options.Now()); err != nil {
+		if err := w.lookups.miss(ctx, w.options.Now()); err != nil {
 			return err
 		}
 	}
@@ -302,6 +312,9 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		if !requestedAt.IsZero() {
 			found.RequestedAt = requestedAt.UTC()
 		}
+		if !found.PolicySetAt.Equal(policy.SetAt) {
+			found.Failing = registry.BackOff{}
+		}
 		found.PolicySetAt = policy.SetAt
 		if found.Changes != changes {
 			found.PolicySetAt = time.Time{}
@@ -310,14 +323,16 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 			return err
 		}
 		if unknown && found.Index != nil {
-			w.lookups.hit()
+			w.lookups.hit(ctx)
 			unknown = false
 		}
 		found.Problem, found.RetryAt = "", time.Time{}
 		if failed != nil {
-			found.Problem, found.RetryAt = problem(failed), now.Add(registry.PullRetry)
+			countFailure(&found.Failing, policy.SetAt, now, failed)
+			found.Problem, found.RetryAt = problem(failed), retryAt(found.Failing, now)
 			return nil //nolint:nilerr // the problem has it
 		}
+		found.Failing = registry.BackOff{}
 		found.CheckedAt = now
 		if found.Index == nil {
 			found.CheckedAt, found.Platforms = time.Time{}, nil
@@ -422,7 +437,7 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 	until, isShort := w.options.Now().Add(offerTime), false
 	switch {
 	case failed != nil:
-		answer.Problem, until = problem(failed), w.options.Now().Add(registry.PullRetry)
+		answer.Problem, until = problem(failed), now.Add(registry.PullRetry)
 	case rule.Pull == registry.PullClosed:
 		until = w.options.Now().Add(waitTime)
 	default:
@@ -439,6 +454,10 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 		// An earlier copy can have failed meanwhile, which is a better answer.
 		if s.Version.Current(now, policy.SetAt) {
 			return nil
+		}
+		if failed != nil && s.Pulled.PolicySetAt.Equal(policy.SetAt) && len(s.Pulled.Index) > 0 {
+			countFailure(&s.Pulled.Failing, policy.SetAt, w.options.Now(), failed)
+			until = retryAt(s.Pulled.Failing, w.options.Now())
 		}
 		s.Version = s.Version.WithAnswer(answer, until)
 		// A copy has more time than a client, so that a slow origin is mirrored too.

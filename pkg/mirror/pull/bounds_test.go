@@ -1,0 +1,180 @@
+package pull_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// The hundred providers of a host that hangs take little of a night. All others are
+// checked, and what clients requested of them is copied.
+func TestNightBesideHangingHost(t *testing.T) {
+	t.Parallel()
+	const hanging, honest = 100, 30
+	for name, night := range map[string]func(t *testing.T, s setup, bound func(string), prepare func()){
+		"server": func(t *testing.T, s setup, bound func(string), prepare func()) {
+			l, stop := s.serveWith(t, bound)
+			defer stop()
+			prepare()
+			now := time.Now()
+			begin := time.Date(now.Year(), now.Month(), now.Day()+1, 3, 0, 0, 0, now.Location())
+			time.Sleep(time.Until(begin) + 2*time.Minute)
+			l.Wait()
+		},
+		"function": func(t *testing.T, s setup, bound func(string), prepare func()) {
+			prepare()
+			time.Sleep(day)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+			defer cancel()
+			w := s.workerWith(bound)
+			if _, err := w.Do(ctx, protocol.PullRequest{Action: protocol.PullNightly}); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t)
+			var all []fakeVersion
+			for i := range hanging {
+				all = append(all, fakeVersion{at("a.example.com", fmt.Sprint("p", i)), "1.0.0", []string{linux}})
+			}
+			for i := range honest {
+				all = append(all, fakeVersion{named("acme", fmt.Sprint("p", i)), "1.0.0", []string{linux}})
+			}
+			for _, v := range all {
+				origin.add(t, v)
+			}
+			bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
+				begin, reached := time.Now(), make(map[string]int)
+				night(t, s, func(bound string) { reached[bound]++ }, func() {
+					w := s.worker()
+					for _, v := range all {
+						s.requestIndexOf(t, w, v.provider)
+						s.addPending(t, v)
+					}
+					time.Sleep(time.Hour)
+					s.hang(t, "a.example.com")
+					begin = time.Now()
+				})
+				for _, v := range all[hanging:] {
+					if found, err := s.catalog.Mirror.Pulled(t.Context(), v.provider); err != nil || found.CheckedAt.Before(begin) {
+						t.Errorf("%s was not checked: %s, %v", v.provider, found.CheckedAt, err)
+					}
+					if s.mirrored(t, v.provider, v.version) == "" {
+						t.Errorf("%s was not copied", v.provider)
+					}
+				}
+				if diff := cmp.Diff(map[string]int{"night": 1}, reached); diff != "" {
+					t.Errorf("the bounds that had an effect (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// A copy can need all the time that a function has in a night. It does not prevent the
+// copy of another origin in the same night, whichever comes first.
+func TestNightBesideSlowCopy(t *testing.T) {
+	t.Parallel()
+	for _, slow := range []registry.MirrorProvider{other, inventory} {
+		t.Run(slow.Hostname, func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t)
+			origin.padding = padding(990 << 10)
+			origin.drips = map[string]drip{slow.Hostname: {50 * time.Second, 56 << 10}} // 15 minutes
+			bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
+				for _, p := range []registry.MirrorProvider{other, inventory} {
+					v := fakeVersion{p, "1.0.0", []string{linux}}
+					origin.add(t, v)
+					s.requestIndex(t, p)
+					s.addPending(t, v)
+				}
+				time.Sleep(day)
+				ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+				defer cancel()
+				if _, err := s.worker().Do(ctx, protocol.PullRequest{Action: protocol.PullNightly}); err != nil {
+					t.Error(err)
+				}
+				for _, p := range []registry.MirrorProvider{other, inventory} {
+					if got := s.mirrored(t, p, "1.0.0"); got == "" && p != slow {
+						t.Error("the other provider is not mirrored")
+					}
+				}
+			})
+		})
+	}
+}
+
+// A provider whose origin fails again and again is looked up less often. One that the
+// origin lacks can be published at any time.
+func TestFailingLookups(t *testing.T) {
+	t.Parallel()
+	lengthened := []time.Duration{1, 2, 4, 8, 16, 32, 60, 60}
+	always := []time.Duration{1, 1, 1, 1, 1, 1, 1, 1}
+	for name, test := range map[string]struct {
+		fail  func(*memoryOrigin)
+		reset func(*testing.T, setup)
+		want  []time.Duration
+	}{
+		"500":         {func(o *memoryOrigin) { o.fails[inventory.Hostname] = 500 }, nil, lengthened},
+		"no answer":   {func(o *memoryOrigin) { o.hangs[inventory.Hostname] = true }, nil, lengthened},
+		"not JSON":    {func(o *memoryOrigin) { o.pages[inventory.Hostname+"/v1/acme/inventory/versions"] = []byte("<") }, nil, lengthened},
+		"no provider": {func(o *memoryOrigin) { delete(o.pages, inventory.Hostname+"/v1/acme/inventory/versions") }, nil, always},
+		"an operator changes something": {func(o *memoryOrigin) { o.fails[inventory.Hostname] = 500 },
+			func(t *testing.T, s setup) {
+				if err := s.catalog.Mirror.OutdatePulled(t.Context(), inventory); err != nil {
+					t.Fatal(err)
+				}
+			}, []time.Duration{0, 0, 0}},
+	} {
+		for known, prepare := range map[string]func(*testing.T, setup){
+			"unknown": func(*testing.T, setup) {}, "known": func(t *testing.T, s setup) {
+				s.requestIndex(t, inventory)
+				time.Sleep(time.Hour)
+			},
+		} {
+			if known == "known" && name == "no provider" {
+				continue // the mirror has none of its versions
+			}
+			t.Run(name+", "+known, func(t *testing.T) {
+				t.Parallel()
+				origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
+				bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+					prepare(t, s)
+					origin.set(func() { test.fail(origin) })
+					s.update(t, inventory, "1.0.0", func(state *catalog.MirrorState) {
+						state.Service = catalog.OriginService{URL: "https://" + inventory.Hostname + "/v1/", Until: time.Now().Add(day)}
+					})
+					w := s.worker()
+					s.requestIndexOf(t, w, inventory)
+					var waits []time.Duration
+					for range test.want {
+						if test.reset != nil {
+							test.reset(t, s)
+						}
+						asked, begin := origin.times("/versions"), time.Now()
+						for {
+							s.requestIndexOf(t, w, inventory)
+							if origin.times("/versions") > asked {
+								break
+							}
+							time.Sleep(10 * time.Second)
+						}
+						waits = append(waits, time.Since(begin).Round(time.Minute)/time.Minute)
+					}
+					if diff := cmp.Diff(test.want, waits); diff != "" {
+						t.Errorf("the waits in minutes (-want +got):\n%s", diff)
+					}
+				})
+			})
+		}
+	}
+}
