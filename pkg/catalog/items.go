@@ -183,6 +183,3 @@ func expiry(t time.Time) time.Time {
 	}
 	return inWholeSeconds(t)
 }
-
-// latest returns the last of some times.
-func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

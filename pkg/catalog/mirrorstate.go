@@ -33,7 +33,7 @@ type MirrorState struct {
 	table    Table
 	provider registry.MirrorProvider
 	number   *registry.Version
-	day      time.Time
+	now, day time.Time // of the caller, and in UTC
 	keys     []Key
 	items    []Item // of the keys. If nil, they are read again
 	stored   *state[registry.MirrorVersion]
@@ -61,7 +61,7 @@ const (
 func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host string, n *registry.Version, now time.Time) (
 	*MirrorState, error,
 ) {
-	s := &MirrorState{table: m.table, provider: p, number: n, day: now.UTC().Truncate(24 * time.Hour)}
+	s := &MirrorState{table: m.table, provider: p, number: n, now: now, day: now.UTC().Truncate(24 * time.Hour)}
 	s.keys = []Key{
 		mirrorKey(p), schemaKey, listingKey(p.Path()), entryKey(mirrorCatalog, p.Path()), originServiceKey(host),
 	}
@@ -82,6 +82,9 @@ func (s *MirrorState) read(ctx context.Context) error {
 		return err
 	}
 	s.Pulled = found.PulledProvider
+	if !s.now.IsZero() {
+		s.Pulled = s.Pulled.Forgotten(s.now)
+	}
 	if s.Origin, err = found.origin(s.provider); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ func (s *MirrorState) readContents(items []Item) error {
 	}
 	s.stored = &stored
 	s.Listed, s.Withdrawn = stored.index.listing.versions(), stored.index.summary.Withdrawn
-	s.Service, s.Version, s.spent = OriginService{}, registry.PulledVersion{}, registry.PullBudget{}
+	s.Service, s.Version, s.spent, s.badSpent = OriginService{}, registry.PulledVersion{}, registry.PullBudget{}, nil
 	if items[stateService].Revision > 0 && decode(items[stateService], &s.Service) != nil {
 		s.Service = OriginService{} // it is only a cache
 	}
@@ -191,7 +194,7 @@ func (s *MirrorState) Check() (registry.MirrorVersion, error) {
 func (s *MirrorState) Update(ctx context.Context, edit func() error) error {
 	var refused error
 	err := retry(ctx, func() error {
-		if s.items == nil {
+		if s.items == nil || s.hasExpired() {
 			if err := s.read(ctx); err != nil {
 				return err
 			}
@@ -218,6 +221,14 @@ func (s *MirrorState) Update(ctx context.Context, edit func() error) error {
 	return refused
 }
 
+// hasExpired reports whether an item may be absent by now. Another process can have
+// written it again, with the same revision.
+func (s *MirrorState) hasExpired() bool {
+	return slices.ContainsFunc(s.items, func(i Item) bool {
+		return i.Revision > 0 && !i.Expires.IsZero() && !time.Now().Before(i.Expires)
+	})
+}
+
 // changes returns the changes of the items, and changes items to what they will be.
 func (s *MirrorState) changes(ctx context.Context, items []Item) (changes []Change, err error) {
 	replace := func(at int, item Item) {
@@ -238,7 +249,7 @@ func (s *MirrorState) changes(ctx context.Context, items []Item) (changes []Chan
 	}
 	if len(items) > stateService && s.Service != s.found {
 		item := items[stateService]
-		item.Expires = expiry(latest(s.Service.Until, s.Service.Finding.Until))
+		item.Expires = expiry(s.Service.expires())
 		if item.Data, err = json.Marshal(s.Service); err != nil {
 			return nil, err
 		}
@@ -302,10 +313,10 @@ func (s *MirrorState) Add(record registry.MirrorVersion, sums *OriginSums, by st
 }
 
 // Take takes a lease of the state until a time. If another process has it at now,
-// that is [registry.ErrExists]. also makes further changes at the same time. It may
-// be nil.
+// that is [registry.ErrExists]. begin makes further changes at the same time. If it
+// returns an error, the lease is not taken, and that is the error of Take.
 func (s *MirrorState) Take(ctx context.Context, lease func(*MirrorState) *registry.Lease, now, until time.Time,
-	also func(*MirrorState, registry.Lease)) (*MirrorLease, error) {
+	begin func(registry.Lease) error) (*MirrorLease, error) {
 	taken := registry.Lease{Owner: rand.Text(), Until: until.UTC()}
 	err := s.Update(ctx, func() error {
 		// The response to an earlier write can have been lost.
@@ -313,10 +324,7 @@ func (s *MirrorState) Take(ctx context.Context, lease func(*MirrorState) *regist
 			return registry.ErrExists
 		}
 		*lease(s) = taken
-		if also != nil {
-			also(s, taken)
-		}
-		return nil
+		return begin(taken)
 	})
 	if err != nil {
 		return nil, err
@@ -340,7 +348,7 @@ func (l *MirrorLease) Renew(ctx context.Context, until time.Time) error {
 	err := l.state.Update(ctx, func() error {
 		lost = l.isLost(l.state)
 		if !lost {
-			l.of(l.state).Until = until.UTC()
+			l.set(l.state, until.UTC())
 		}
 		return nil
 	})
@@ -350,15 +358,23 @@ func (l *MirrorLease) Renew(ctx context.Context, until time.Time) error {
 	return err
 }
 
+// set sets the end of the lease. Discovery that belongs to a check has the same lease.
+func (l *MirrorLease) set(s *MirrorState, until time.Time) {
+	l.of(s).Until = until
+	if s.Service.Finding.Owner == l.lease.Owner {
+		s.Service.Finding.Until = until
+	}
+}
+
 func (l *MirrorLease) isLost(s *MirrorState) bool { return l.of(s).Owner != l.lease.Owner }
 
 // End ends the lease in an edit of s. If another process has taken it, that is
-// [ErrLost].
+// [ErrLost]. It can be repeated, if the response to the first write was lost.
 func (l *MirrorLease) End(s *MirrorState) error {
 	if l.isLost(s) {
 		return ErrLost
 	}
-	*l.of(s) = registry.Lease{}
+	l.set(s, time.Time{})
 	return nil
 }
 

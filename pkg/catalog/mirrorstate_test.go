@@ -86,6 +86,8 @@ func change(t testing.TB, table catalog.Table, edit func(*catalog.MirrorState)) 
 	}
 }
 
+func beginNothing(registry.Lease) error { return nil }
+
 func checkingOf(s *catalog.MirrorState) *registry.Lease { return &s.Pulled.Checking }
 
 func copyingOf(s *catalog.MirrorState) *registry.Lease { return &s.Version.Copying }
@@ -266,7 +268,7 @@ func TestPulledExpires(t *testing.T) {
 				}
 				want := test.found
 				if test.isForgotten {
-					want = registry.PulledProvider{Checking: want.Checking, Slow: want.Slow}
+					want = registry.PulledProvider{Address: random.String(), Checking: want.Checking, Slow: want.Slow}
 				}
 				if diff := cmp.Diff(want, got.Forgotten(now)); diff != "" {
 					t.Errorf("the findings (-want +got):\n%s", diff)
@@ -544,7 +546,7 @@ func TestMirrorLease(t *testing.T) {
 				until := now.Add(time.Hour)
 				take := func(now time.Time) (*catalog.MirrorState, *catalog.MirrorLease, error) {
 					s := stateOf(t, table)
-					taken, err := s.Take(ctx, lease, now, until, nil)
+					taken, err := s.Take(ctx, lease, now, until, beginNothing)
 					return s, taken, err
 				}
 				s, first, err := take(now)
@@ -607,7 +609,7 @@ func TestLeaseAtOnce(t *testing.T) {
 		for range 16 {
 			s := stateOf(t, table)
 			group.Go(func() {
-				_, err := s.Take(t.Context(), checkingOf, time.Now(), time.Now().Add(time.Hour), nil)
+				_, err := s.Take(t.Context(), checkingOf, time.Now(), time.Now().Add(time.Hour), beginNothing)
 				if err == nil {
 					taken.Add(1)
 				} else if !errors.Is(err, registry.ErrExists) {
@@ -730,7 +732,7 @@ func TestPullsFail(t *testing.T) {
 			})
 		}),
 		"Take": update(func(s *catalog.MirrorState) error {
-			_, err := s.Take(t.Context(), checkingOf, now, now.Add(time.Hour), nil)
+			_, err := s.Take(t.Context(), checkingOf, now, now.Add(time.Hour), beginNothing)
 			return err
 		}),
 		"Spend": update(func(s *catalog.MirrorState) error {

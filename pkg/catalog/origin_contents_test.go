@@ -138,8 +138,9 @@ func TestPulledVersionsAtOnce(t *testing.T) {
 				put(v)
 			}
 			put(registry.PulledVersion{Version: parseVersion(t, "1.2.0"), Until: until})
-			ended := registry.BackOff{Until: until}
-			put(registry.PulledVersion{Version: parseVersion(t, "1.4.0"), Problem: "it was down", Refused: ended})
+			waits := registry.PulledVersion{Version: parseVersion(t, "1.4.0"), Refused: registry.BackOff{Until: until}}
+			want[waits.Version] = waits
+			put(waits)
 			replace(t, table, random.Path(), "pulled/1.2.0", []byte("x"))
 			before := table.Calls.Load()
 			got, err := c.Mirror.PulledVersions(t.Context(), random, numbers(t, "1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")...)

@@ -64,7 +64,7 @@ func (c *Catalog) SetMirrorPolicy(ctx context.Context, p registry.MirrorPolicy, 
 type MirrorContents struct {
 	Contents[registry.MirrorVersion]
 	Origin registry.MirrorOrigin
-	// Pulled is what [Mirror.Pulled] returns. It has no address if there is none.
+	// Pulled is what [Mirror.Pulled] returns.
 	Pulled registry.PulledProvider
 }
 
@@ -106,7 +106,7 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider
 }
 
 // PulledVersions returns what the mirror found out about up to 100 versions that
-// it lacks. The result lacks versions about which nothing is known, and items
+// it lacks. The result lacks versions about which nothing is stored, and items
 // that cannot be read, because they are only a cache.
 func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorProvider, numbers ...registry.Version) (
 	map[registry.Version]registry.PulledVersion, error,
@@ -127,7 +127,7 @@ func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorProvider, n
 		if item.Revision == 0 {
 			continue
 		}
-		if found, err := decodePulledVersion(numbers[i], item); err == nil && time.Now().Before(found.Until) {
+		if found, err := decodePulledVersion(numbers[i], item); err == nil {
 			all[numbers[i]] = found
 		}
 	}

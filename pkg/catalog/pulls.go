@@ -154,6 +154,14 @@ type OriginService struct {
 	Finding registry.Lease `json:"finding,omitzero"`
 }
 
+// expires returns when nothing of s applies any more.
+func (s OriginService) expires() time.Time {
+	if s.Finding.Until.After(s.Until) {
+		return s.Finding.Until
+	}
+	return s.Until
+}
+
 // OriginService returns what discovery found for a host, which may have ended. Without
 // an item, it is empty.
 func (m Mirror) OriginService(ctx context.Context, host string) (found OriginService, err error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
@@ -66,12 +67,15 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	if d.Pull = admission.PullOf(policy, p, stored, statuses); d.Pull != nil {
 		d.Pull.Problem = ipclass.Hide(d.Pull.Problem)
 	}
-	found, err := h.catalog.Mirror.PulledVersions(r.Context(), p, admission.VersionsToExplain(d.Pull, statuses)...)
+	explained := admission.VersionsToExplain(d.Pull, statuses)
+	found, err := h.catalog.Mirror.PulledVersions(r.Context(), p, explained...)
 	if err != nil {
 		return fmt.Errorf("mirrored provider %s: %w", p, err)
 	}
 	for _, s := range statuses {
-		s.Explain(policy, p, found[s.Version], h.now())
+		if slices.Contains(explained, s.Version) {
+			s.Explain(policy, p, found[s.Version], stored.Pulled.Slow, h.now())
+		}
 		s.Reason = ipclass.Hide(s.Reason)
 		d.Versions = append(d.Versions, s.Document())
 	}

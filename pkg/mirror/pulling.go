@@ -141,7 +141,7 @@ func (p *Pulling) cached(ctx context.Context, address registry.MirrorProvider) (
 	if errors.Is(err, registry.ErrCorrupt) {
 		return registry.PulledProvider{}, nil
 	}
-	return found, err
+	return found.Forgotten(p.now()), err
 }
 
 // isCurrent reports whether findings about a version apply, with the policy of setAt

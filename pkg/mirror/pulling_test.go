@@ -228,13 +228,13 @@ func index(t testing.TB, texts ...string) []byte {
 func looked(t testing.TB, p *puller, ago time.Duration, texts ...string) *registry.PulledProvider {
 	t.Helper()
 	return &registry.PulledProvider{
-		Address: random.String(), CheckedAt: noon.Add(-ago), PolicySetAt: p.policy.SetAt, Index: index(t, texts...),
+		Address: random.String(), RequestedAt: noon.Add(-ago), CheckedAt: noon.Add(-ago), PolicySetAt: p.policy.SetAt, Index: index(t, texts...),
 	}
 }
 
 // isDown returns the findings about an origin that has failed.
 func isDown(p *puller, retry time.Time) *registry.PulledProvider {
-	return &registry.PulledProvider{Problem: "it is down", RetryAt: retry, PolicySetAt: p.policy.SetAt}
+	return &registry.PulledProvider{RequestedAt: noon.Add(-time.Hour), Problem: "it is down", RetryAt: retry, PolicySetAt: p.policy.SetAt}
 }
 
 // record returns the record of version 1.0.0 with packages for platforms.

@@ -86,7 +86,7 @@ const (
 	maxSeen = 10_000
 	// maxSeenText is the maximum length of all these versions together, in bytes,
 	// because an origin can choose long ones.
-	maxSeenText = 200 << 10
+	maxSeenText = 128 << 10
 	// maxRefused is the maximum number of refused versions of a [MirrorOrigin].
 	maxRefused = 20
 )

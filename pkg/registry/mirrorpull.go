@@ -84,13 +84,13 @@ func (p *PulledProvider) RemovePending(v Version) (changed bool) {
 	return len(p.Pending) < before
 }
 
-// Forgotten returns p without the address and what was found, if no client has
-// requested the provider for [PullInterest].
+// Forgotten returns p without what was found, if no client has requested the provider
+// for [PullInterest].
 func (p PulledProvider) Forgotten(now time.Time) PulledProvider {
 	if now.Before(p.RequestedAt.Add(PullInterest)) || now.Before(p.RetryAt) {
 		return p
 	}
-	return PulledProvider{Changes: p.Changes, Checking: p.Checking, Slow: p.Slow, Failing: p.Failing}
+	return PulledProvider{Address: p.Address, Changes: p.Changes, Checking: p.Checking, Slow: p.Slow, Failing: p.Failing}
 }
 
 // HasFindings reports whether a check has found anything, be it a problem.
@@ -174,7 +174,7 @@ func (b *BackOff) Succeed(now time.Time) {
 }
 
 // PulledVersion is what the mirror found out about a version that it lacks. It
-// is a cache with a short lifetime.
+// is a cache: if it is empty, the mirror queries the origin.
 type PulledVersion struct {
 	Version Version `json:"version"`
 	// Until is when the answer below ends. Without an answer, it is the zero time.

@@ -79,7 +79,7 @@ func listMirrorProvider(ctx context.Context, from *catalog.Catalog, a registry.M
 		switch {
 		case badOrigin != nil:
 			err = badOrigin
-		case !origin.SeenAt.IsZero() || len(origin.Versions)+len(origin.Keys) > 0 || found.HasFindings():
+		case !origin.IsEmpty() || found.HasFindings():
 			v.Versions, err = []registry.MirrorVersion{}, nil
 		}
 	}
@@ -127,9 +127,12 @@ func (v *mirrorProviderView) addStates(ctx context.Context, from *catalog.Catalo
 	}
 	v.statuses = admission.StatusesOf(policy, a, stored, now)
 	v.Pull = admission.PullOf(policy, a, stored, v.statuses)
-	found, err := from.Mirror.PulledVersions(ctx, a, admission.VersionsToExplain(v.Pull, v.statuses)...)
+	explained := admission.VersionsToExplain(v.Pull, v.statuses)
+	found, err := from.Mirror.PulledVersions(ctx, a, explained...)
 	for i, s := range v.statuses {
-		v.statuses[i].Explain(policy, a, found[s.Version], now)
+		if slices.Contains(explained, s.Version) {
+			v.statuses[i].Explain(policy, a, found[s.Version], stored.Pulled.Slow, now)
+		}
 	}
 	v.States = mapped(v.statuses, admission.Status.Document)
 	return err

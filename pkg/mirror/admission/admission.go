@@ -167,11 +167,13 @@ type Status struct {
 // Explain adds to the status of a version on request what the mirror found out when a
 // client requested it.
 func (s *Status) Explain(policy *registry.MirrorPolicy, p registry.MirrorProvider, found registry.PulledVersion,
-	now time.Time) {
+	slow registry.BackOff, now time.Time) {
 	if !s.State.IsOnRequest() {
 		return
 	}
-	d := RulesOf(policy, p).Decide(Known{Version: s.Version, Seen: &s.SeenVersion, IsListed: true, Found: found}, now)
+	d := RulesOf(policy, p).Decide(Known{
+		Version: s.Version, Seen: &s.SeenVersion, IsListed: true, Found: found, Slow: slow,
+	}, now)
 	if !d.State.IsOnRequest() {
 		return
 	}

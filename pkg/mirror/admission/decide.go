@@ -63,6 +63,8 @@ type Decision struct {
 	Key registry.OriginKey
 	// KeyDenied means that the policy does not allow that key either.
 	KeyDenied bool
+	// IsComplete means that the version is mirrored for all platforms of the rule.
+	IsComplete bool
 	// CanLocate means that the mirror queries the origin when a client requests the
 	// version, and CanCopy that it may begin a copy.
 	CanLocate, CanCopy bool
@@ -88,7 +90,7 @@ func (r Rules) Decide(k Known, now time.Time) Decision {
 	case k.IsWithdrawn:
 		return Decision{State: Withdrawn, Reason: "it is withdrawn"}
 	case k.IsMirrored && k.IsComplete:
-		return Decision{State: Available}
+		return Decision{State: Available, IsComplete: true}
 	case k.IsMirrored:
 		// Clients for other platforms get those that are mirrored. The rest can follow.
 		return Decision{State: Available, Reason: r.problem(k, now), CanLocate: locates, CanCopy: copies}

@@ -525,7 +525,7 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 		}
 	}
 	// fetch does the same after the downloads, which can fail.
-	if m.DryRun || len(missing) == 0 || len(confirmed) > 0 {
+	if m.DryRun || len(missing) == 0 {
 		note, err := d.settle(ctx, v.Version, signed, len(missing)+len(confirmed) > 0)
 		result.Notes = append(result.Notes, note...)
 		if err != nil || m.DryRun {
@@ -536,26 +536,24 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	if err != nil {
 		return result, nil, err
 	}
-	var written *registry.MirrorVersion
-	if len(confirmed) > 0 || sums != nil && len(missing) == 0 {
-		record := registry.MirrorVersion{Version: v.Version, Packages: confirmed}
-		if record, err = m.publishSigned(ctx, w.Address, record, nil, sums); err != nil {
-			return Result{}, nil, err
-		}
-		written = &record
-		if len(confirmed) == 0 {
-			result.Notes = append(result.Notes, "the SHA256SUMS of its origin was added")
-		}
-	}
-	if len(missing) > 0 {
-		record, note, err := m.fetch(ctx, d, w, v.Version, missing, signed, sums)
+	record := registry.MirrorVersion{Version: v.Version, Packages: confirmed}
+	switch {
+	case len(missing) > 0:
+		stored, note, err := m.fetch(ctx, d, w, record, missing, signed, sums)
 		if err != nil {
-			return result, written, err
+			return result, nil, err
 		}
-		written = &record
 		result.Notes = append(result.Notes, note...)
+		return result, &stored, nil
+	case len(confirmed) == 0 && sums == nil:
+		return result, nil, nil
+	case len(confirmed) == 0:
+		result.Notes = append(result.Notes, "the SHA256SUMS of its origin was added")
 	}
-	return result, written, nil
+	if record, err = m.publishSigned(ctx, w.Address, record, nil, sums); err != nil {
+		return Result{}, nil, err
+	}
+	return result, &record, nil
 }
 
 // publishSigned is [publish.Publisher.MirrorSigned], unless the caller of a [Pull]
@@ -828,9 +826,9 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 	return notes
 }
 
-// fetch downloads, verifies and mirrors packages. It returns the new record, and
-// a note if the policy was overruled.
-func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Version, offers []offer,
+// fetch downloads, verifies and mirrors packages. record has stored packages that get a
+// signing key. It returns the new record, and a note if the policy was overruled.
+func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registry.MirrorVersion, offers []offer,
 	signed signature, sums *publish.MirrorSums) (stored registry.MirrorVersion, note []string, err error) {
 	dir, err := os.MkdirTemp("", "larder-mirror-*")
 	if err != nil {
@@ -882,7 +880,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		if offers[i].restores {
 			continue
 		}
-		if err := d.checkSize(v, p.Size); err != nil {
+		if err := d.checkSize(record.Version, p.Size); err != nil {
 			return stored, nil, fmt.Errorf("%s: %w", p.Platform, err)
 		}
 	}
@@ -892,10 +890,10 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, v registry.Ver
 		}
 		spent.Store(size)
 	}
-	if note, err = d.settle(ctx, v, signed, true); err != nil {
+	if note, err = d.settle(ctx, record.Version, signed, true); err != nil {
 		return stored, nil, err
 	}
-	stored, err = m.publishSigned(ctx, w.Address, registry.MirrorVersion{Version: v}, packages, sums)
+	stored, err = m.publishSigned(ctx, w.Address, record, packages, sums)
 	return stored, note, err
 }
 

@@ -137,8 +137,8 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 		return Listing{}, asOriginError(err)
 	}
 	offered, date, failed := origin.ProviderVersions(ctx, address.Provider)
-	if errors.Is(failed, registry.ErrNotFound) {
-		return Listing{Versions: p.State.Listed}, nil // the origin has no versions
+	if errors.Is(failed, registry.ErrNotFound) || failed == nil && len(offered) == 0 && p.State.Origin.IsEmpty() {
+		return Listing{Versions: p.State.Listed}, nil // an origin can have none for any name
 	}
 	if failed != nil {
 		return Listing{}, originError{failed}
@@ -234,7 +234,7 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 	if err != nil {
 		return answer, err
 	}
-	platforms, err := p.platforms(ctx, origin, w, v)
+	platforms, err := p.platforms(ctx, policy, origin, w, v)
 	if err != nil {
 		return answer, err
 	}
@@ -277,18 +277,27 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 }
 
 // platforms returns the platforms to mirror of a version: those of the policy, or
-// those that the origin has.
-func (p Pull) platforms(ctx context.Context, origin *client.Service, w Wanted, v registry.Version) (
-	[]registry.Platform, error,
-) {
+// those that the origin has. A list that is not current can lack some.
+func (p Pull) platforms(ctx context.Context, policy *registry.MirrorPolicy, origin *client.Service, w Wanted,
+	v registry.Version) ([]registry.Platform, error) {
 	if len(w.Platforms) > 0 {
 		return w.Platforms, nil
+	}
+	if !p.State.Pulled.Current(p.Mirror.now(), policy.SetAt) {
+		return p.platformsNow(ctx, origin, w, v)
 	}
 	if all, err := protocol.Decode[registry.OfferedPlatforms](p.State.Pulled.Platforms); err == nil {
 		if found := all.Of(v); len(found) > 0 {
 			return found, nil
 		}
 	}
+	return p.platformsNow(ctx, origin, w, v)
+}
+
+// platformsNow requests the platforms of a version.
+func (p Pull) platformsNow(ctx context.Context, origin *client.Service, w Wanted, v registry.Version) (
+	[]registry.Platform, error,
+) {
 	offered, _, err := origin.ProviderVersions(ctx, w.Address.Provider)
 	if err != nil {
 		return nil, originError{err}
@@ -389,7 +398,7 @@ func (p Pull) listed(v registry.Version) bool {
 
 // Copy mirrors a version for the platforms of the policy. A platform that the
 // version lacks is left out. If it lacks all, that is [registry.ErrNotFound]. If the
-// state has the answer of [Pull.Offer], its packages are copied.
+// state has an answer of [Pull.Offer] that still applies, its packages are copied.
 func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider,
 	v registry.Version) (Result, error) {
 	m, d, w, err := p.prepare(policy, address)
@@ -402,12 +411,13 @@ func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address r
 		return Result{}, err
 	}
 	wanted := client.ProviderVersion{Version: v}
-	if answer := p.State.Version; len(answer.Archives) > 0 {
+	// URLs end, and so does the trust in keys.
+	if answer := p.State.Version; answer.Current(m.now(), policy.SetAt) && len(answer.Sums) > 0 {
 		w.answer = &answer
 		for _, a := range answer.Archives {
 			wanted.Platforms = append(wanted.Platforms, a.Platform)
 		}
-	} else if wanted.Platforms, err = p.platforms(ctx, origin, w, v); err != nil {
+	} else if wanted.Platforms, err = p.platforms(ctx, policy, origin, w, v); err != nil {
 		return Result{}, err
 	}
 	var records []registry.MirrorVersion

@@ -80,11 +80,19 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	}
 	defer end()
 	c.begin = w.options.Now()
-	c.lease, err = s.Take(ctx, copying, c.begin, c.begin.Add(w.options.Lease), nil)
-	if errors.Is(err, registry.ErrExists) {
+	c.lease, err = s.Take(ctx, copying, c.begin, c.begin.Add(w.options.Lease), func(registry.Lease) error {
+		// Another process can have copied it since.
+		if c.decide().IsComplete {
+			return errDone
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDone):
+		return nil
+	case errors.Is(err, registry.ErrExists):
 		return fmt.Errorf("%w: %w", errBusy, err)
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	isEnded := false
@@ -109,13 +117,16 @@ type versionCopy struct {
 	lease    *catalog.MirrorLease
 }
 
+func (c *versionCopy) decide() admission.Decision {
+	return admission.RulesOf(c.policy, c.provider).Decide(known(c.state, c.rule, c.version), c.begin)
+}
+
 // isNeedless reports whether there is nothing to copy now. It stores why, if clients
 // wait.
 func (c *versionCopy) isNeedless(ctx context.Context) (bool, error) {
-	s := c.state
-	d := admission.RulesOf(c.policy, c.provider).Decide(known(s, c.rule, c.version), c.begin)
+	s, d := c.state, c.decide()
 	switch {
-	case d.State == admission.Withdrawn, d.State == admission.Available && !d.CanLocate && !d.CanCopy:
+	case d.State == admission.Withdrawn, d.IsComplete:
 		return true, s.Update(ctx, func() error {
 			s.Pulled.RemovePending(c.version)
 			return nil
@@ -272,7 +283,10 @@ func (c *versionCopy) fail(ctx context.Context, from filling.Pull, failed error)
 		slog.String("version", c.version.String()))
 	s, setAt, now := c.state, c.policy.SetAt, w.options.Now()
 	err = s.Update(ctx, func() error {
-		if err := errors.Join(c.lease.End(s), from.Settle()); err != nil && !errors.Is(err, registry.ErrNotAdmitted) {
+		if err := c.lease.End(s); err != nil {
+			return err
+		}
+		if err := from.Settle(); err != nil && !errors.Is(err, registry.ErrNotAdmitted) {
 			return err
 		}
 		after := afterFailure(s, c.rule.Pull, setAt, now, failed)

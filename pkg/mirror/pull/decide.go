@@ -72,9 +72,7 @@ func afterFailure(s *catalog.MirrorState, mode registry.PullMode, policySetAt, n
 	}
 	o.until = now.Add(lasts)
 	if o.wait > 0 {
-		back := o.backOff(s)
-		back.Fail(now, policySetAt, o.wait, o.longest)
-		o.until = back.Until
+		o.until = o.backOff(s, policySetAt, now).Until
 	}
 	isShort := false // the answer ends soon
 	// In open mode, clients can still get the version from its origin. A final
@@ -97,24 +95,24 @@ func afterFailure(s *catalog.MirrorState, mode registry.PullMode, policySetAt, n
 	return o
 }
 
-// backOff returns the wait that the failure makes longer.
-func (o outcome) backOff(s *catalog.MirrorState) registry.BackOff {
+// backOff returns the wait after the failure.
+func (o outcome) backOff(s *catalog.MirrorState, policySetAt, now time.Time) registry.BackOff {
+	back := s.Version.Refused
 	if o.isSlow {
-		return s.Pulled.Slow
+		back = s.Pulled.Slow
 	}
-	return s.Version.Refused
+	back.Fail(now, policySetAt, o.wait, o.longest)
+	return back
 }
 
 // apply changes the state.
 func (o outcome) apply(s *catalog.MirrorState, policySetAt, now time.Time) {
-	if o.wait > 0 {
-		back := o.backOff(s)
-		back.Fail(now, policySetAt, o.wait, o.longest)
-		if o.isSlow {
-			s.Pulled.Slow = back
-		} else {
-			s.Version.Refused = back
-		}
+	switch {
+	case o.wait == 0:
+	case o.isSlow:
+		s.Pulled.Slow = o.backOff(s, policySetAt, now)
+	default:
+		s.Version.Refused = o.backOff(s, policySetAt, now)
 	}
 	if o.answer != nil {
 		s.Version = s.Version.WithAnswer(*o.answer, o.until)

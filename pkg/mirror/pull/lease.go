@@ -18,7 +18,7 @@ const (
 	copyLease = 45 * time.Second
 	// documentLease is how long the lease of a process that ended prevents others
 	// from the same check. Clients wait longer.
-	documentLease = 3 * time.Second
+	documentLease = 4 * time.Second
 )
 
 // errBusy means that another process has a lease, and does the work.
@@ -68,6 +68,9 @@ func (w *Worker) once(ctx context.Context, job work) error {
 // errTaken means that another process has a lease.
 var errTaken = errors.New("another process has the lease")
 
+// errDone means that there is nothing left to do.
+var errDone = errors.New("it is done")
+
 // try does some work, unless it is done. If another process has the lease, that is
 // [errTaken]. With isBusy, it first reads little, because many processes can wait.
 func (w *Worker) try(ctx context.Context, job work, isBusy bool) error {
@@ -83,11 +86,22 @@ func (w *Worker) try(ctx context.Context, job work, isBusy bool) error {
 		return err
 	}
 	now := w.options.Now()
-	lease, err := s.Take(ctx, job.lease, now, now.Add(documentLease), job.begin)
-	if errors.Is(err, registry.ErrExists) {
+	lease, err := s.Take(ctx, job.lease, now, now.Add(documentLease), func(l registry.Lease) error {
+		// Another process can have done it since.
+		if job.isDone(s) {
+			return errDone
+		}
+		if job.begin != nil {
+			job.begin(s, l)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDone):
+		return nil
+	case errors.Is(err, registry.ErrExists):
 		return errTaken
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	isEnded := false
@@ -142,8 +156,8 @@ func (w *Worker) renewing(ctx context.Context, lease leased, duration time.Durat
 // may have taken the lease.
 func (w *Worker) renew(ctx context.Context, lease leased, duration time.Duration) error {
 	expires := w.options.Now().Add(duration)
-	var failed error // since the last renewal
-	tick := time.NewTicker(duration / 4)
+	var failed error                     // since the last renewal
+	tick := time.NewTicker(duration / 4) // each renewal writes the whole item
 	defer tick.Stop()
 	for {
 		select {

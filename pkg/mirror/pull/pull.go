@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/url"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -185,9 +186,9 @@ const (
 	maxIndex = 200 << 10
 	// maxPlatforms is that of the compressed platforms of all versions, in bytes.
 	maxPlatforms = 32 << 10
-	// maxRelease is the maximum size of a SHA256SUMS and the keys of a version
-	// together that are stored for its copy, in bytes.
-	maxRelease = 200 << 10
+	// maxAnswer is the maximum size of the compressed answer for a version with its
+	// SHA256SUMS, its signature and keys, in bytes. A larger one is stored without them.
+	maxAnswer = 300 << 10
 	// offerTime is how long the answer for a version is cached, unless one of its
 	// URLs ends earlier. handover is the least time, in which all who wait for the
 	// answer read it.
@@ -251,6 +252,8 @@ func (w *Worker) index(ctx context.Context, p registry.MirrorProvider) error {
 // requestedAt is the zero time.
 func (w *Worker) check(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
 	p registry.MirrorProvider, requestedAt time.Time, isDone func(registry.PulledProvider) bool) error {
+	upstream, err := url.Parse(rule.Upstream)
+	hasService := err == nil && strings.Trim(upstream.Path, "/") != ""
 	return w.once(ctx, work{
 		state:  func(ctx context.Context) (*catalog.MirrorState, error) { return w.state(ctx, rule, p, nil) },
 		lease:  checking,
@@ -260,7 +263,7 @@ func (w *Worker) check(ctx context.Context, policy *registry.MirrorPolicy, rule 
 			return found.Checking.Held(w.options.Now()), err
 		},
 		begin: func(s *catalog.MirrorState, lease registry.Lease) {
-			if s.Service.URL == "" && !s.Service.Finding.Held(w.options.Now()) {
+			if !hasService && s.Service.URL == "" && !s.Service.Finding.Held(w.options.Now()) {
 				s.Service.Finding = lease // it is the next step
 			}
 			// An operator can change the mirror during the check.
@@ -447,7 +450,13 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 	ctx, cancel := storeContext(ctx)
 	defer cancel()
 	err = s.Update(ctx, func() error {
-		if err := errors.Join(end(), from.Settle()); err != nil {
+		if err := end(); err != nil {
+			return err
+		}
+		if err := from.Settle(); errors.Is(err, registry.ErrNotAdmitted) {
+			failed, answer = err, registry.PulledVersion{PolicySetAt: policy.SetAt, Problem: problem(err)}
+			until = now.Add(registry.PullRetry)
+		} else if err != nil {
 			return err
 		}
 		startCopy = false
@@ -506,12 +515,8 @@ func (w *Worker) offer(ctx context.Context, policy *registry.MirrorPolicy, rule 
 			return from.Check(ctx, policy, p, v)
 		}
 		answer, err = from.Offer(ctx, policy, p, v)
-		size := len(answer.Sums)
-		for _, key := range answer.Keys {
-			size += len(key)
-		}
-		if size > maxRelease {
-			answer.Sums, answer.Signature, answer.Keys = nil, nil, nil
+		if data, failed := protocol.Compress(answer); failed != nil || len(data) > maxAnswer {
+			answer.Sums, answer.Signature, answer.Keys = nil, nil, nil // the copy requests them again
 		}
 		return err
 	}
@@ -619,7 +624,7 @@ func (w *Worker) services(s *catalog.MirrorState) filling.Services {
 				return nil
 			})
 		}
-		if s.Service.URL == "" && s.Service.Finding == s.Pulled.Checking && s.Pulled.Checking.Owner != "" {
+		if s.Service.URL == "" && s.Service.Finding.Owner == s.Pulled.Checking.Owner && s.Service.Finding.Owner != "" {
 			// The lease came with that of the check.
 			at, err := discover(ctx)
 			if err != nil {

@@ -11,6 +11,34 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
+// stripSums removes the SHA256SUMS of the mirrored version 1.0.0 of the inventory, as if
+// it had none. It returns the record before.
+func (s setup) stripSums(t *testing.T, edit func(*registry.MirrorPackage)) registry.MirrorVersion {
+	t.Helper()
+	before, err := s.catalog.Mirror.Get(t.Context(), inventory, number(t, "1.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := before
+	without.Packages, without.Sums = slices.Clone(before.Packages), nil
+	for i := range without.Packages {
+		without.Packages[i].Sums = 0
+		edit(&without.Packages[i])
+	}
+	k := catalog.Key{Partition: inventory.Path(), Sort: "version/1.0.0"}
+	item, err := s.table.Get(t.Context(), k)
+	if err == nil {
+		item.Data, err = json.Marshal(without)
+	}
+	if err == nil {
+		err = s.table.Write(t.Context(), catalog.Change{Key: k, Revision: item.Revision, Data: item.Data})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return before
+}
+
 // A version that was mirrored without the SHA256SUMS of its origin gets it in a
 // night, and no package is downloaded again.
 func TestNightlyFillsSums(t *testing.T) {
@@ -22,26 +50,7 @@ func TestNightlyFillsSums(t *testing.T) {
 		if err := run(t.Context(), s.worker(), inventory, "1.0.0"); err != nil {
 			t.Fatal(err)
 		}
-		before, err := s.catalog.Mirror.Get(t.Context(), inventory, number(t, "1.0.0"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		without := before
-		without.Packages, without.Sums = slices.Clone(before.Packages), nil
-		for i := range without.Packages {
-			without.Packages[i].Sums = 0
-		}
-		k := catalog.Key{Partition: inventory.Path(), Sort: "version/1.0.0"}
-		item, err := s.table.Get(t.Context(), k)
-		if err == nil {
-			item.Data, err = json.Marshal(without)
-		}
-		if err == nil {
-			err = s.table.Write(t.Context(), catalog.Change{Key: k, Revision: item.Revision, Data: item.Data})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := s.stripSums(t, func(*registry.MirrorPackage) {})
 		s.runNightly(t)
 		after, err := s.catalog.Mirror.Get(t.Context(), inventory, number(t, "1.0.0"))
 		if err != nil {
