@@ -51,15 +51,22 @@ func measure(t *testing.T, open func(*testing.T) *countedRegistry) (rows []row) 
 	} {
 		rows = append(rows, r.count(t, operations)...)
 	}
-	begin := time.Now().Truncate(24 * time.Hour).Add(36 * time.Hour) // noon, so that no day ends
 	for _, inFunctions := range []bool{false, true} {
-		// In a bubble, no lease needs to be renewed on a slow machine.
-		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Until(begin)) // the key is not younger
-			r := open(t)
-			rows = append(rows, r.count(t, r.pulling(t, inFunctions))...)
-		})
+		rows = append(rows, pulls(t, open, inFunctions)...)
 	}
+	return rows
+}
+
+// pulls counts the calls of a pull.
+func pulls(t *testing.T, open func(*testing.T) *countedRegistry, inFunctions bool) (rows []row) {
+	t.Helper()
+	begin := time.Now().Truncate(24 * time.Hour).Add(36 * time.Hour) // noon, so that no day ends
+	// In a bubble, no lease needs to be renewed on a slow machine.
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(begin)) // the key is not younger
+		r := open(t)
+		rows = r.count(t, r.pulling(t, inFunctions))
+	})
 	return rows
 }
 
