@@ -20,6 +20,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/stock"
+	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -109,6 +110,56 @@ func format(rows []row) []byte {
 	}
 	_ = w.Flush() // it writes to memory
 	return out.Bytes()
+}
+
+// If the store has the files of a new upload already, the client sends none of
+// them again.
+func TestStoredFilesAreNotSent(t *testing.T) {
+	t.Parallel()
+	const zips, size = 2, 1 << 20
+	for name, test := range map[string]struct {
+		stored      bool
+		least, most int // bytes
+	}{
+		"no file is stored":    {false, zips * size, 2 * zips * size},
+		"all files are stored": {true, 1, size / 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := openSQLite(t)
+			p := rules.Provider{Dir: release(t, provider.Type, stock.Version(1), zips, size).Dir, Address: provider}
+			if test.stored {
+				r.stage(t, p)
+			}
+			r.take()
+			if err := r.providerThrough(r.token(t, "publish:*/acme/**"), p, false)(t); err != nil {
+				t.Fatal(err)
+			}
+			if sent := r.take().Sent; sent < test.least || sent > test.most {
+				t.Errorf("the client has sent %d bytes, want %d to %d", sent, test.least, test.most)
+			}
+		})
+	}
+}
+
+// stage stores the zips of a provider like an unfinished upload.
+func (r *countedRegistry) stage(t *testing.T, p rules.Provider) {
+	t.Helper()
+	prepared, err := rules.Preparer{}.Provider(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range prepared.Zips() {
+		file, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		key := registry.UploadKey(p.Address.Path(), prepared.Record.Version, f.SHA256, f.Name)
+		if err := r.objects.PutStaged(t.Context(), key, file, objects.Digest{SHA256: f.SHA256, Size: f.Size}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestTwoAtOnce publishes two providers of a namespace, signed with the same

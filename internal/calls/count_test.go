@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -24,6 +26,8 @@ type count struct {
 	ObjectReads, ObjectWrites int
 	// Origin counts the requests that an origin received.
 	Origin int
+	// Sent is the number of bytes that the client of the publish API has sent.
+	Sent int
 }
 
 // method has the calls of one method, and the number of items that they read or
@@ -163,6 +167,29 @@ func (s countedStore) Keep(ctx context.Context, key string) (objects.Info, error
 func (s countedStore) Remove(ctx context.Context, prefix string) (int, error) {
 	s.wrote()
 	return s.storage.Remove(ctx, prefix)
+}
+
+// countedConn is a connection that counts the bytes that are sent.
+type countedConn struct {
+	net.Conn
+	*counter
+}
+
+// Write implements net.Conn.
+func (c countedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.add(func(c *count) { c.Sent += n })
+	return n, err
+}
+
+// sending returns a transport to a server that counts the bytes that are sent.
+func (c *counter) sending(server *httptest.Server) *http.Transport {
+	transport := server.Client().Transport.(*http.Transport).Clone()
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		connection, err := new(net.Dialer).DialContext(ctx, network, address)
+		return countedConn{connection, c}, err
+	}
+	return transport
 }
 
 // uploads returns a handler that counts uploads and passes them to next.

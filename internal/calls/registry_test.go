@@ -154,7 +154,7 @@ func (r *countedRegistry) through(
 	if err != nil {
 		return err
 	}
-	c := client.New(config, "larder/test", server.Client().Transport)
+	c := client.New(config, "larder/test", r.sending(server))
 	p, err := publishclient.Open(t.Context(), c, host)
 	if err != nil {
 		return err

@@ -92,7 +92,8 @@ type (
 		Name   string            `json:"name"`
 		URL    string            `json:"url,omitempty"`
 		Header map[string]string `json:"header,omitempty"`
-		// Stored means that the file is already stored.
+		// Stored means that the file is already stored. Only an upload that
+		// continues reports that. Otherwise the PUT of a stored file returns 412.
 		Stored bool `json:"stored,omitempty"`
 	}
 	// Inspected is the state of the inspection of an upload.

@@ -142,7 +142,7 @@ type faults struct {
 	stage func() error
 	// listed is called with each object that is listed. others is the number of
 	// objects that are listed before the real ones.
-	listed func()
+	listed func() error
 	others int
 	keep   func(key string) error
 	stat   func(key string) error
@@ -280,8 +280,8 @@ func (o objectsOf) PutStaged(ctx context.Context, key string, body io.ReadSeeker
 
 func (o objectsOf) Walk(ctx context.Context, prefix string, visit func(objects.Info) error) error {
 	visited := func(i objects.Info) error {
-		if o.listed != nil {
-			o.listed()
+		if err := fails(o.listed); err != nil {
+			return err
 		}
 		return visit(i)
 	}
@@ -497,12 +497,24 @@ func (u *upload) put(t testing.TB, file int, data []byte) answer {
 	return a
 }
 
-// putAll uploads all files that are not stored.
+// sendFile uploads a file, unless the registry reports that it is stored. Like the
+// client, it accepts the answer that the store has the object.
+func (u *upload) sendFile(t testing.TB, file int) (sent bool, last answer) {
+	t.Helper()
+	put := u.Files[file]
+	if put.Stored {
+		return true, answer{}
+	}
+	last = u.put(t, file, u.files[put.Name])
+	return last.status == http.StatusOK || last.status == http.StatusPreconditionFailed, last
+}
+
+// putAll uploads all files.
 func (u *upload) putAll(t testing.TB) *upload {
 	t.Helper()
 	for i, put := range u.Files {
-		if !put.Stored {
-			u.put(t, i, u.files[put.Name]).into(t, http.StatusOK, nil)
+		if sent, last := u.sendFile(t, i); !sent {
+			t.Fatalf("put %s: %d %s", put.Name, last.status, last.body)
 		}
 	}
 	return u
@@ -553,11 +565,8 @@ func (d *testAPI) publish(
 		}
 	}()
 	for i, put := range u.Files {
-		if put.Stored {
-			continue
-		}
-		if last = u.put(t, i, files[put.Name]); last.status != http.StatusOK {
-			return "put " + put.Name, last
+		if sent, refused := u.sendFile(t, i); !sent {
+			return "put " + put.Name, refused
 		}
 	}
 	if last = u.inspect(t); last.status != http.StatusOK {

@@ -275,6 +275,23 @@ func TestFailingReads(t *testing.T) {
 	}
 }
 
+// An upload that continues needs the list of stored files.
+func TestListFails(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	d.failing = true
+	token, files := d.token(t, both), vpc(t, 1)
+	u := d.begin(t, token, module1, files).putAll(t)
+	d.faults.listed = func() error { return errDied }
+	again := d.send(t, token, http.MethodPost, protocol.PublishPath+module1+"/uploads", announce(files))
+	again.refused(t, golden.New(t), http.StatusServiceUnavailable)
+	d.faults.listed = nil
+	if same := d.begin(t, token, module1, files); same.Upload != u.Upload {
+		t.Errorf("%s is another upload than %s", same.Upload, u.Upload)
+	}
+	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
+}
+
 // An object that is deleted while it is read counts as missing.
 func TestObjectDeletedDuringRead(t *testing.T) {
 	t.Parallel()

@@ -330,10 +330,8 @@ func TestStoredBySomebodyElse(t *testing.T) {
 	r := newRelease(t)
 	d.begin(t, d.token(t, both), provider1, r).putAll(t)
 	u := d.begin(t, d.token(t, both), provider1, r)
-	for _, put := range u.Files {
-		if !put.Stored {
-			t.Errorf("%+v", put)
-		}
+	for i, put := range u.Files {
+		u.put(t, i, r[put.Name]).into(t, http.StatusPreconditionFailed, nil)
 	}
 	u.commit(t).refused(t, texts, http.StatusConflict)
 	u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)

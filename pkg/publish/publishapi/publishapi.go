@@ -287,6 +287,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 			Object: registry.UploadKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
 		}})
 	}
+	id := u.ID
 	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
 	if errors.Is(err, catalog.ErrTooManyUploads) {
 		return httpapi.Explain(registry.WithHint(
@@ -297,7 +298,7 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	puts, err := h.puts(ctx, u)
+	puts, err := h.puts(ctx, u, u.ID != id)
 	if err != nil {
 		return err
 	}
@@ -423,17 +424,16 @@ func (h *handler) check(a protocol.Announcement) error {
 
 var errEnough = errors.New("enough objects are listed")
 
-// puts returns how to upload the files that are not stored already.
-func (h *handler) puts(ctx context.Context, u registry.Upload) ([]protocol.Put, error) {
-	stored := make(map[string]int64)
-	err := h.objects.Walk(ctx, registry.UploadPrefix(u.Path, u.Version), func(i objects.Info) error {
-		if stored[i.Key] = i.Size; len(stored) == maxListed {
-			return errEnough
+// puts returns how to upload the files. If the upload continues, it reports those
+// that are stored already. A new upload rarely has any, and the store rejects a
+// second PUT, so they are not listed.
+func (h *handler) puts(ctx context.Context, u registry.Upload, continues bool) ([]protocol.Put, error) {
+	var stored map[string]int64
+	if continues {
+		var err error
+		if stored, err = h.sizes(ctx, u); err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return nil, err
 	}
 	puts := make([]protocol.Put, len(u.Files))
 	for i, f := range u.Files {
@@ -449,6 +449,22 @@ func (h *handler) puts(ctx context.Context, u registry.Upload) ([]protocol.Put, 
 		puts[i].URL, puts[i].Header = signed.URL, signed.Header
 	}
 	return puts, nil
+}
+
+// sizes returns the sizes of the stored objects of an upload's version by their
+// keys, for at most maxListed objects.
+func (h *handler) sizes(ctx context.Context, u registry.Upload) (map[string]int64, error) {
+	stored := make(map[string]int64)
+	err := h.objects.Walk(ctx, registry.UploadPrefix(u.Path, u.Version), func(i objects.Info) error {
+		if stored[i.Key] = i.Size; len(stored) == maxListed {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, err
+	}
+	return stored, nil
 }
 
 func (h *handler) target(r *http.Request) (subject, access.Caller, error) {

@@ -139,7 +139,7 @@ func TestPublishModule(t *testing.T) {
 	}
 }
 
-// Files that are stored by an unfinished upload are not sent again.
+// Stored files are not accepted again, and an upload that continues reports them.
 func TestStoredFilesAreNotSentAgain(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
@@ -154,10 +154,21 @@ func TestStoredFilesAreNotSentAgain(t *testing.T) {
 			t.Errorf("%s of what was aborted published something", name)
 		}
 	}
-	// Not for another caller either: the bytes are inspected in any case.
+	// Not from another caller either: the bytes are inspected in any case. The new
+	// upload does not look for stored files.
+	listed := 0
+	d.faults.listed = func() error { listed++; return nil }
 	second := d.begin(t, other, module1, files)
-	if put := second.Files[0]; !put.Stored || put.URL != "" || put.Header != nil {
-		t.Errorf("%+v", put)
+	if put := second.Files[0]; put.Stored || listed != 0 {
+		t.Errorf("a new upload, after %d listed objects: %+v", listed, put)
+	}
+	second.put(t, 0, files["vpc.tar.gz"]).into(t, http.StatusPreconditionFailed, nil)
+	again := d.begin(t, other, module1, files)
+	if diff := cmp.Diff([]protocol.Put{{Name: "vpc.tar.gz", Stored: true}}, again.Files); diff != "" {
+		t.Errorf("an upload that continues (-want +got):\n%s", diff)
+	}
+	if again.Upload != second.Upload {
+		t.Errorf("%s is another upload than %s", again.Upload, second.Upload)
 	}
 	second.commit(t).refused(t, texts, http.StatusConflict)
 	second.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
@@ -171,7 +182,7 @@ func TestManyStoredFiles(t *testing.T) {
 	token, files := d.token(t, both), vpc(t, 1)
 	d.begin(t, token, module1, files).putAll(t)
 	listed := 0
-	d.faults.listed, d.faults.others = func() { listed++ }, 2000
+	d.faults.listed, d.faults.others = func() error { listed++; return nil }, 2000
 	u := d.begin(t, token, module1, files)
 	if listed != 1000 {
 		t.Errorf("%d objects are listed, want 1000", listed)

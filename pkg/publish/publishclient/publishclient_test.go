@@ -60,6 +60,7 @@ type fake struct {
 	stored    map[string][]byte // by SHA-256
 	announced protocol.Announcement
 	committed bool
+	lost      bool   // whether an upload does not continue the one before it
 	said      string // of the last deprecation
 }
 
@@ -201,7 +202,8 @@ func (f *fake) begin(w http.ResponseWriter, r *http.Request) {
 	begun := protocol.Begun{Upload: fmt.Sprintf("UPLOAD%d", f.requests["begin"]), ExpiresAt: time.Now().Add(time.Hour)}
 	for _, file := range a.Files {
 		put := protocol.Put{Name: file.Name}
-		if _, put.Stored = f.stored[file.SHA256]; !put.Stored {
+		put.Stored = f.stored[file.SHA256] != nil && !f.lost
+		if !put.Stored {
 			put.URL = f.url + "/bucket/" + file.SHA256 + "/" + file.Name + "?X-Amz-Signature=" + signed
 			put.Header = map[string]string{
 				"Content-Length": fmt.Sprint(file.Size), "If-None-Match": "*", "X-Given": "as it is, " + file.Name,
@@ -213,6 +215,13 @@ func (f *fake) begin(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *fake) put(w http.ResponseWriter, r *http.Request, name string) {
+	f.mu.Lock()
+	stored := f.stored[strings.Split(r.URL.Path, "/")[2]] != nil
+	f.mu.Unlock()
+	if stored {
+		w.WriteHeader(http.StatusPreconditionFailed)
+		return
+	}
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -462,6 +471,7 @@ func TestFaults(t *testing.T) {
 		answer answers
 		err    error // nil if the release is published
 		not    error
+		lost   bool // the registry no longer has the upload
 		counts counts
 	}{
 		"broken upload":   {kind: put, times: 2, answer: breaks, counts: counts{put: 3, "begin": 1}},
@@ -510,14 +520,16 @@ func TestFaults(t *testing.T) {
 			400, signature+": invalid signature by key 0000000000000001: the key is not one of 0000000000000002",
 		), err: registry.ErrInvalid, counts: counts{"put": 0, "abort": 0, "commit": 0}},
 		"lost": {
-			kind: inspect, times: 1, answer: status(404, "you have no such upload"),
-			counts: counts{"begin": 2, "put": 3, "abort": 0, "commit": 1},
+			kind: inspect, times: 1, answer: status(404, "you have no such upload"), lost: true,
+			counts: counts{"begin": 2, "put": 6, "abort": 0, "commit": 1},
 		},
 		"lost for good": {
 			kind: inspect, times: 99, answer: status(404, "you have no such upload"), err: errAny, not: registry.ErrNotFound,
-			counts: counts{"begin": 2, "commit": 0, "abort": 0},
+			lost: true, counts: counts{"begin": 2, "commit": 0, "abort": 0},
 		},
-		"lost without a reason": {kind: inspect, times: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound},
+		"lost without a reason": {
+			kind: inspect, times: 99, answer: status(404, ""), err: errAny, not: registry.ErrNotFound, lost: true,
+		},
 		"other content": {
 			kind: "begin", times: 99, answer: status(409, "it is already published with different content"),
 			err: registry.ErrExists, counts: counts{"begin": 1, "put": 0, "abort": 0},
@@ -566,12 +578,12 @@ func TestFaults(t *testing.T) {
 		},
 		"commit times out": {kind: "commit", times: 3, answer: status(504, ""), counts: counts{"commit": 4}},
 		"commit is lost": {
-			kind: "commit", times: 1, answer: status(404, "you have no such upload"),
-			counts: counts{"begin": 2, "put": 3, "commit": 2, "abort": 0},
+			kind: "commit", times: 1, answer: status(404, "you have no such upload"), lost: true,
+			counts: counts{"begin": 2, "put": 6, "commit": 2, "abort": 0},
 		},
 		"commit is always lost": {kind: "commit", times: 99, answer: status(
 			404, "you have no such upload",
-		), err: errAny, not: registry.ErrNotFound, counts: counts{"begin": 2, "commit": 2, "abort": 0}},
+		), err: errAny, not: registry.ErrNotFound, lost: true, counts: counts{"begin": 2, "commit": 2, "abort": 0}},
 		"a file is missing": {
 			kind: "commit", times: 99, answer: conflict(linux + " was changed or removed after its inspection"),
 			err: registry.ErrConflict, counts: counts{"abort": 0},
@@ -582,7 +594,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			f, p := newFake(t), &progresstest.Recorder{}
 			m := release(t)
-			f.record = recorded(m)
+			f.record, f.lost = recorded(m), test.lost
 			f.fault = func(kind string, n int, w http.ResponseWriter, r *http.Request) bool {
 				return kind == test.kind && n <= test.times && test.answer(w, r)
 			}
@@ -607,8 +619,12 @@ func TestFaults(t *testing.T) {
 					t.Error("nothing was committed")
 				}
 				for _, file := range m.Zips() {
-					if sent(p, file.Name) != int(file.Size) {
-						t.Errorf("progress of %s: %d of %d", file.Name, sent(p, file.Name), file.Size)
+					want := int(file.Size)
+					if test.lost {
+						want *= 2 // the store has the file at the second attempt, which is then complete
+					}
+					if got := sent(p, file.Name); got != want {
+						t.Errorf("progress of %s: %d of %d", file.Name, got, want)
 					}
 				}
 			case err == nil || !errors.Is(test.err, errAny) && !errors.Is(err, test.err) ||
