@@ -285,3 +285,44 @@ func TestPlatformsAndKeys(t *testing.T) {
 		}
 	})
 }
+
+// Many clients that request the same new version at once, in many processes, cost its
+// origin one copy and few requests for each document.
+func TestColdClients(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []registry.PullMode{registry.PullOpen, registry.PullClosed} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			const processes, clients = 20, 200
+			origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
+			bubble(t, origin, allow(mode), func(t *testing.T, s setup) {
+				origin.set(func() { origin.before = func(string) { time.Sleep(100 * time.Millisecond) } })
+				var workers []*pull.Worker
+				for range processes {
+					workers = append(workers, s.worker())
+				}
+				var running sync.WaitGroup
+				for i := range clients {
+					running.Go(func() {
+						if err := run(t.Context(), workers[i%processes], inventory, "1.0.0"); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				running.Wait()
+				if diff := cmp.Diff(strings.Join(both, " "), s.mirrored(t, inventory, "1.0.0")); diff != "" {
+					t.Errorf("the mirrored platforms (-want +got):\n%s", diff)
+				}
+				for page, n := range origin.requests {
+					most := 2
+					if strings.HasSuffix(page, ".zip") {
+						most = 1
+					}
+					if n > most {
+						t.Errorf("%d requests for %s, want at most %d", n, page, most)
+					}
+				}
+			})
+		})
+	}
+}
