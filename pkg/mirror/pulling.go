@@ -212,6 +212,9 @@ func (p *Pulling) version(ctx context.Context, begin time.Time, address registry
 		if len(record.Packages) > 0 {
 			stored = record
 		}
+		if len(record.Packages) > 0 && record.Has(rule.Platforms) {
+			return record, nil, nil // it was copied meanwhile
+		}
 		if ok = p.isCurrent(found, setAt); !ok {
 			found = registry.PulledVersion{}
 		}

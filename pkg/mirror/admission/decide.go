@@ -65,9 +65,9 @@ type Decision struct {
 	KeyDenied bool
 	// IsComplete means that the version is mirrored for all platforms of the rule.
 	IsComplete bool
-	// CanLocate means that the mirror queries the origin when a client requests the
-	// version, and CanCopy that it may begin a copy.
-	CanLocate, CanCopy bool
+	// CanCopy means that a copy may begin. Clients can get an answer from the origin
+	// also if none may.
+	CanCopy bool
 }
 
 // The reasons that do not depend on the version.
@@ -81,9 +81,6 @@ const (
 
 // Decide decides about a version at a time. It depends on nothing else.
 func (r Rules) Decide(k Known, now time.Time) Decision {
-	// A version that waits or failed can still get an answer from the origin. A copy
-	// needs more.
-	locates := r.Denied == nil && r.Rule.Pull != "" && !k.Found.Current(now, r.SetAt)
 	copies := r.Denied == nil && r.Rule.Pull != "" && !k.Found.Copying.Held(now) &&
 		!k.Found.Refused.Waits(now, r.SetAt) && !k.Slow.Waits(now, r.SetAt)
 	switch {
@@ -93,13 +90,13 @@ func (r Rules) Decide(k Known, now time.Time) Decision {
 		return Decision{State: Available, IsComplete: true}
 	case k.IsMirrored:
 		// Clients for other platforms get those that are mirrored. The rest can follow.
-		return Decision{State: Available, Reason: r.problem(k, now), CanLocate: locates, CanCopy: copies}
+		return Decision{State: Available, Reason: r.problem(k, now), CanCopy: copies}
 	case k.Twin != nil:
 		return Decision{State: Denied, Reason: fmt.Sprintf("it differs from the mirrored version %s only in build metadata, "+
 			"and clients do not distinguish them", k.Twin)}
 	}
 	if d, isRefused := r.refused(k); isRefused {
-		d.CanLocate, d.CanCopy = locates, copies // the origin may sign again
+		d.CanCopy = copies // the origin may sign again
 		return d
 	}
 	if r.Denied != nil {
@@ -113,23 +110,23 @@ func (r Rules) Decide(k Known, now time.Time) Decision {
 		early := TooNewError{Version: k.Version, Until: a.At, MinAge: r.Rule.MinAge, Unknown: a.AgeUnknown}
 		// The origin may give a publication time now.
 		isUnknown := seen.PublishedAt.IsZero()
-		return Decision{State: TooNew, Reason: early.Error(), Until: a.At, CanLocate: locates, CanCopy: copies && isUnknown}
+		return Decision{State: TooNew, Reason: early.Error(), Until: a.At, CanCopy: copies && isUnknown}
 	}
 	switch {
 	case r.Rule.Pull == "":
 		return Decision{State: Absent, Reason: noFetching}
 	case !k.IsListed:
-		return Decision{State: Absent, Reason: notListed, CanLocate: locates, CanCopy: copies}
+		return Decision{State: Absent, Reason: notListed, CanCopy: copies}
 	case r.problem(k, now) != "":
 		return Decision{State: Failed, Reason: r.problem(k, now), Until: k.Found.Until, CanCopy: copies}
 	case k.Found.Copying.Held(now):
-		return Decision{State: Copying, Reason: NotCopied, CanLocate: locates}
+		return Decision{State: Copying, Reason: NotCopied}
 	case k.Found.Refused.Waits(now, r.SetAt):
-		return Decision{State: Failed, Reason: hasFailed, Until: k.Found.Refused.Until, CanLocate: locates}
+		return Decision{State: Failed, Reason: hasFailed, Until: k.Found.Refused.Until}
 	case k.Slow.Waits(now, r.SetAt):
-		return Decision{State: Failed, Reason: TooSlow, Until: k.Slow.Until, CanLocate: locates}
+		return Decision{State: Failed, Reason: TooSlow, Until: k.Slow.Until}
 	}
-	return Decision{State: OnRequest, CanLocate: locates, CanCopy: copies}
+	return Decision{State: OnRequest, CanCopy: copies}
 }
 
 // problem returns why the last request for a version found no package, if that still

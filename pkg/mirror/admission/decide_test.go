@@ -76,7 +76,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
 		rule  registry.MirrorRule
 		known known
-		want  string // the state, and what a request and a worker may do
+		want  string // the state, and whether a copy may begin
 		why   string
 		until time.Time
 	}{
@@ -88,14 +88,14 @@ func TestDecide(t *testing.T) {
 		"mirrored, too new by a later policy":  {aged, known{IsMirrored: true, IsComplete: true, Seen: seen(at(-1), at(-1))}, "available", "", time.Time{}},
 		"mirrored, a copy failed":              {open, known{IsMirrored: true, IsComplete: true, Found: answer("it is down", later)}, "available", "", time.Time{}},
 		"mirrored, without pull":               {plain, known{IsMirrored: true}, "available", "", time.Time{}},
-		"one platform is missing":              {open, listed(known{IsMirrored: true}), "available locate copy", "", time.Time{}},
-		"one platform is missing, closed":      {closed, listed(known{IsMirrored: true}), "available locate copy", "", time.Time{}},
+		"one platform is missing":              {open, listed(known{IsMirrored: true}), "available copy", "", time.Time{}},
+		"one platform is missing, closed":      {closed, listed(known{IsMirrored: true}), "available copy", "", time.Time{}},
 		"one platform is missing, denied now":  {deny, known{IsMirrored: true}, "available", "", time.Time{}},
-		"one platform is missing, too new":     {aged, listed(known{IsMirrored: true, Seen: seen(at(-1), at(-1))}), "available locate copy", "", time.Time{}},
+		"one platform is missing, too new":     {aged, listed(known{IsMirrored: true, Seen: seen(at(-1), at(-1))}), "available copy", "", time.Time{}},
 		"the origin lacks the platform":        {open, listed(known{IsMirrored: true, Found: answer("no package for it", later)}), "available copy", "no package for it", time.Time{}},
-		"the origin lacked the platform":       {open, listed(known{IsMirrored: true, Found: answer("no package for it", ago)}), "available locate copy", "", time.Time{}},
-		"the missing platform is being copied": {open, listed(known{IsMirrored: true, Found: held}), "available locate", "", time.Time{}},
-		"the missing platform failed":          {open, listed(known{IsMirrored: true, Found: refused(waits)}), "available locate", "", time.Time{}},
+		"the origin lacked the platform":       {open, listed(known{IsMirrored: true, Found: answer("no package for it", ago)}), "available copy", "", time.Time{}},
+		"the missing platform is being copied": {open, listed(known{IsMirrored: true, Found: held}), "available", "", time.Time{}},
+		"the missing platform failed":          {open, listed(known{IsMirrored: true, Found: refused(waits)}), "available", "", time.Time{}},
 		// Withdrawn numbers and twins never come back.
 		"withdrawn":                    {open, known{IsWithdrawn: true}, "withdrawn", "it is withdrawn", time.Time{}},
 		"withdrawn, listed":            {open, listed(known{IsWithdrawn: true}), "withdrawn", "it is withdrawn", time.Time{}},
@@ -104,16 +104,16 @@ func TestDecide(t *testing.T) {
 		"other build metadata":         {open, listed(known{Twin: &twin}), "denied", "it differs from the mirrored version 1.0.0+build only in build metadata", time.Time{}},
 		"other build metadata, denied": {deny, known{Twin: &twin}, "denied", "it differs from the mirrored version 1.0.0+build", time.Time{}},
 		// Signatures.
-		"signed by another key":               {open, listed(known{Refused: by(other)}), "refused locate copy", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
+		"signed by another key":               {open, listed(known{Refused: by(other)}), "refused copy", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
 		"signed by another key, without pull": {plain, known{Refused: by(other)}, "refused", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
-		"signed by a key that is named now":   {named, listed(known{Refused: by(ours)}), "on request locate copy", "", time.Time{}},
-		"signed by a key that is not named":   {named, listed(known{Refused: by(other)}), "refused locate copy denied", "signed by key 51852D87348FFC4C, not in the mirror policy", time.Time{}},
+		"signed by a key that is named now":   {named, listed(known{Refused: by(ours)}), "on request copy", "", time.Time{}},
+		"signed by a key that is not named":   {named, listed(known{Refused: by(other)}), "refused copy denied", "signed by key 51852D87348FFC4C, not in the mirror policy", time.Time{}},
 		"signed by another key, denied":       {deny, known{Refused: by(other)}, "refused denied", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
-		"without a signature":                 {open, listed(known{Refused: by(registry.OriginKey{})}), "refused locate copy", "it has no signature, but earlier versions have", time.Time{}},
-		"without a signature, keys named":     {named, listed(known{Refused: by(registry.OriginKey{})}), "refused locate copy denied", "it has no signature, but earlier versions have", time.Time{}},
+		"without a signature":                 {open, listed(known{Refused: by(registry.OriginKey{})}), "refused copy", "it has no signature, but earlier versions have", time.Time{}},
+		"without a signature, keys named":     {named, listed(known{Refused: by(registry.OriginKey{})}), "refused copy denied", "it has no signature, but earlier versions have", time.Time{}},
 		"refused, and the refusal is cached":  {open, listed(known{Refused: by(other), Found: answer("it is signed by another key", later)}), "refused copy", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
-		"refused, and it is too new":          {aged, listed(known{Refused: by(other), Seen: seen(at(-1), at(-1))}), "refused locate copy", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
-		"refused, and a copy waits":           {open, listed(known{Refused: by(other), Found: refused(waits)}), "refused locate", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
+		"refused, and it is too new":          {aged, listed(known{Refused: by(other), Seen: seen(at(-1), at(-1))}), "refused copy", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
+		"refused, and a copy waits":           {open, listed(known{Refused: by(other), Found: refused(waits)}), "refused", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
 		// The policy.
 		"denied":                    {deny, known{}, "denied", "line 3 of the mirror policy denies */*/*: We do not use it.", time.Time{}},
 		"denied, seen before":       {deny, known{Seen: seen(at(-9), at(-9))}, "denied", "line 3 of the mirror policy denies */*/*", time.Time{}},
@@ -121,44 +121,44 @@ func TestDecide(t *testing.T) {
 		"denied, with an offer":     {deny, listed(known{Found: answer("", later)}), "denied", "line 3 of the mirror policy denies */*/*", time.Time{}},
 		"clients may not fetch it":  {plain, known{Seen: seen(at(-9), at(-9))}, "absent", "the mirror policy does not let clients fetch it", time.Time{}},
 		"never seen, without pull":  {plain, known{}, "absent", "the mirror policy does not let clients fetch it", time.Time{}},
-		"not listed":                {open, known{}, "absent locate copy", "the origin does not list it", time.Time{}},
-		"not listed, closed":        {closed, known{}, "absent locate copy", "the origin does not list it", time.Time{}},
+		"not listed":                {open, known{}, "absent copy", "the origin does not list it", time.Time{}},
+		"not listed, closed":        {closed, known{}, "absent copy", "the origin does not list it", time.Time{}},
 		"not listed, and asked for": {open, known{Found: answer("the origin does not list it", later)}, "absent copy", "the origin does not list it", time.Time{}},
 		// The minimum age.
-		"a day old":                           {aged, listed(known{Seen: seen(at(-1), at(-1))}), "too new locate", young + ")", at(6)},
-		"a week old":                          {aged, listed(known{Seen: seen(at(-7), at(-7))}), "on request locate copy", "", time.Time{}},
-		"a second less than a week":           {aged, listed(known{Seen: seen(at(-7).Add(time.Second), at(-9))}), "too new locate", "1.0.0 is too new until 2026-11-20 12:01 UTC", noon.Add(time.Second)},
-		"old, but first seen yesterday":       {aged, listed(known{Seen: seen(at(-90), at(-1))}), "too new locate", young + ")", at(6)},
-		"old, seen at first sight":            {aged, listed(known{Seen: seen(at(-90), time.Time{})}), "on request locate copy", "", time.Time{}},
-		"published in the future":             {aged, listed(known{Seen: seen(at(1), at(-9))}), "too new locate", "1.0.0 is too new until 2026-11-28 12:00 UTC", at(8)},
-		"of unknown age":                      {aged, listed(known{Seen: seen(time.Time{}, at(-1))}), "on request locate copy", "", time.Time{}},
-		"of unknown age, which waits":         {patient, listed(known{Seen: seen(time.Time{}, at(-1))}), "too new locate copy", young + ", publication time unknown)", at(6)},
-		"of unknown age, which has waited":    {patient, listed(known{Seen: seen(time.Time{}, at(-8))}), "on request locate copy", "", time.Time{}},
-		"of unknown age, at first sight":      {patient, listed(known{Seen: seen(time.Time{}, time.Time{})}), "on request locate copy", "", time.Time{}},
-		"never seen, which waits":             {patient, listed(known{}), "too new locate copy", "1.0.0 is too new until 2026-11-27 12:00 UTC", at(7)},
-		"admitted early":                      {aged, listed(known{Seen: admitted}), "on request locate copy", "", time.Time{}},
+		"a day old":                           {aged, listed(known{Seen: seen(at(-1), at(-1))}), "too new", young + ")", at(6)},
+		"a week old":                          {aged, listed(known{Seen: seen(at(-7), at(-7))}), "on request copy", "", time.Time{}},
+		"a second less than a week":           {aged, listed(known{Seen: seen(at(-7).Add(time.Second), at(-9))}), "too new", "1.0.0 is too new until 2026-11-20 12:01 UTC", noon.Add(time.Second)},
+		"old, but first seen yesterday":       {aged, listed(known{Seen: seen(at(-90), at(-1))}), "too new", young + ")", at(6)},
+		"old, seen at first sight":            {aged, listed(known{Seen: seen(at(-90), time.Time{})}), "on request copy", "", time.Time{}},
+		"published in the future":             {aged, listed(known{Seen: seen(at(1), at(-9))}), "too new", "1.0.0 is too new until 2026-11-28 12:00 UTC", at(8)},
+		"of unknown age":                      {aged, listed(known{Seen: seen(time.Time{}, at(-1))}), "on request copy", "", time.Time{}},
+		"of unknown age, which waits":         {patient, listed(known{Seen: seen(time.Time{}, at(-1))}), "too new copy", young + ", publication time unknown)", at(6)},
+		"of unknown age, which has waited":    {patient, listed(known{Seen: seen(time.Time{}, at(-8))}), "on request copy", "", time.Time{}},
+		"of unknown age, at first sight":      {patient, listed(known{Seen: seen(time.Time{}, time.Time{})}), "on request copy", "", time.Time{}},
+		"never seen, which waits":             {patient, listed(known{}), "too new copy", "1.0.0 is too new until 2026-11-27 12:00 UTC", at(7)},
+		"admitted early":                      {aged, listed(known{Seen: admitted}), "on request copy", "", time.Time{}},
 		"too new, without pull":               {func() registry.MirrorRule { r := aged; r.Pull = ""; return r }(), known{Seen: seen(at(-1), at(-1))}, "too new", young, at(6)},
 		"too new, and the answer is cached":   {aged, listed(known{Seen: seen(at(-1), at(-1)), Found: answer("it is too new", later)}), "too new", young, at(6)},
 		"became old enough, answer is cached": {aged, listed(known{Seen: seen(at(-7), at(-7)), Found: answer("it is too new", later)}), "failed copy", "it is too new", later},
 		// Requests of clients.
-		"on request":                              {open, listed(known{}), "on request locate copy", "", time.Time{}},
-		"on request, closed":                      {closed, listed(known{}), "on request locate copy", "", time.Time{}},
+		"on request":                              {open, listed(known{}), "on request copy", "", time.Time{}},
+		"on request, closed":                      {closed, listed(known{}), "on request copy", "", time.Time{}},
 		"offered":                                 {open, listed(known{Found: answer("", later)}), "on request copy", "", time.Time{}},
-		"offered, until now":                      {open, listed(known{Found: answer("", noon)}), "on request locate copy", "", time.Time{}},
+		"offered, until now":                      {open, listed(known{Found: answer("", noon)}), "on request copy", "", time.Time{}},
 		"failed":                                  {open, listed(known{Found: answer("it is down", later)}), "failed copy", "it is down", later},
-		"failed, some time ago":                   {open, listed(known{Found: answer("it is down", ago)}), "on request locate copy", "", time.Time{}},
-		"failed, with an earlier policy":          {open, listed(known{Found: earlier}), "on request locate copy", "", time.Time{}},
+		"failed, some time ago":                   {open, listed(known{Found: answer("it is down", ago)}), "on request copy", "", time.Time{}},
+		"failed, with an earlier policy":          {open, listed(known{Found: earlier}), "on request copy", "", time.Time{}},
 		"failed, and a copy runs":                 {open, listed(known{Found: heldWith(answer("it is down", later))}), "failed", "it is down", later},
-		"is being copied":                         {open, listed(known{Found: held}), "copying locate", "its packages are not copied yet", time.Time{}},
+		"is being copied":                         {open, listed(known{Found: held}), "copying", "its packages are not copied yet", time.Time{}},
 		"is being copied, closed":                 {closed, listed(known{Found: heldWith(answer("", later))}), "copying", "its packages are not copied yet", time.Time{}},
-		"the process that copied it has ended":    {open, listed(known{Found: ended}), "on request locate copy", "", time.Time{}},
-		"a copy was refused":                      {open, listed(known{Found: refused(waits)}), "failed locate", "its last copy failed, and the next one waits", later},
-		"a copy was refused, some time ago":       {open, listed(known{Found: refused(waited)}), "on request locate copy", "", time.Time{}},
-		"a copy was refused, earlier policy":      {open, listed(known{Found: refused(waitsForEarlier)}), "on request locate copy", "", time.Time{}},
-		"the origin is too slow":                  {open, listed(known{Slow: waits}), "failed locate", "the origin was too slow for another version", later},
+		"the process that copied it has ended":    {open, listed(known{Found: ended}), "on request copy", "", time.Time{}},
+		"a copy was refused":                      {open, listed(known{Found: refused(waits)}), "failed", "its last copy failed, and the next one waits", later},
+		"a copy was refused, some time ago":       {open, listed(known{Found: refused(waited)}), "on request copy", "", time.Time{}},
+		"a copy was refused, earlier policy":      {open, listed(known{Found: refused(waitsForEarlier)}), "on request copy", "", time.Time{}},
+		"the origin is too slow":                  {open, listed(known{Slow: waits}), "failed", "the origin was too slow for another version", later},
 		"the origin is too slow, closed":          {closed, listed(known{Slow: waits, Found: answer("", later)}), "failed", "the origin was too slow for another version", later},
-		"the origin was too slow":                 {open, listed(known{Slow: waited}), "on request locate copy", "", time.Time{}},
-		"the origin was too slow, earlier policy": {open, listed(known{Slow: waitsForEarlier}), "on request locate copy", "", time.Time{}},
+		"the origin was too slow":                 {open, listed(known{Slow: waited}), "on request copy", "", time.Time{}},
+		"the origin was too slow, earlier policy": {open, listed(known{Slow: waitsForEarlier}), "on request copy", "", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,9 +166,6 @@ func TestDecide(t *testing.T) {
 			test.known.Version = version
 			got := admission.RulesOf(policy, provider(t, random)).Decide(test.known, noon)
 			words := []string{string(got.State)}
-			if got.CanLocate {
-				words = append(words, "locate")
-			}
 			if got.CanCopy {
 				words = append(words, "copy")
 			}

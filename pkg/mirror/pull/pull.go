@@ -408,9 +408,12 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 	}
 	isDone := func(found registry.PulledVersion) bool { return found.Current(w.options.Now(), policy.SetAt) }
 	err = w.once(ctx, work{
-		state:  func(ctx context.Context) (*catalog.MirrorState, error) { return w.state(ctx, rule, p, &v) },
-		lease:  locating,
-		isDone: func(s *catalog.MirrorState) bool { return isDone(s.Version) },
+		state: func(ctx context.Context) (*catalog.MirrorState, error) { return w.state(ctx, rule, p, &v) },
+		lease: locating,
+		isDone: func(s *catalog.MirrorState) bool {
+			d := admission.RulesOf(policy, p).Decide(known(s, rule, v), w.options.Now())
+			return isDone(s.Version) || d.State == admission.Withdrawn || d.IsComplete
+		},
 		isWorking: func(ctx context.Context) (bool, error) {
 			found, err := w.options.Catalog.Mirror.PulledVersion(ctx, p, v)
 			if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
