@@ -10,6 +10,15 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
+// Origin returns the host where the origin of a provider is. discovers reports whether
+// discovery finds its provider registry protocol.
+func Origin(rule registry.MirrorRule, p registry.MirrorProvider) (host string, discovers bool) {
+	if u, err := url.Parse(rule.Upstream); err == nil && u.Host != "" {
+		return u.Host, strings.Trim(u.Path, "/") == ""
+	}
+	return p.Hostname, true
+}
+
 // onRequest returns the versions that clients can make the mirror fetch, and
 // that are perhaps mirrored already. A cached index that cannot be read has none.
 func onRequest(rule registry.MirrorRule, found registry.PulledProvider) []registry.Version {
@@ -37,8 +46,8 @@ func PullOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Sto
 		Mode: rule.Pull, CheckedAt: found.CheckedAt, Problem: found.Problem, RetryAt: found.RetryAt,
 		RequestedAt: found.RequestedAt, Pending: []registry.Version{},
 	}
-	if u, err := url.Parse(rule.Upstream); err == nil && u.Host != p.Hostname {
-		pull.Upstream = u.Host
+	if host, _ := Origin(rule, p); host != p.Hostname {
+		pull.Upstream = host
 	}
 	for _, s := range statuses {
 		if s.State.IsOnRequest() {

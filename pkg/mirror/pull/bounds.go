@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -85,10 +85,8 @@ func forCaller(ctx context.Context, request protocol.PullRequest) context.Contex
 // and the caller, unless nobody waits for the work.
 func (w *Worker) holders(ctx context.Context, p registry.MirrorProvider) catalog.Holders {
 	host := p.Hostname
-	if _, rule, err := w.rule(ctx, p); err == nil && rule.Upstream != "" {
-		if u, err := url.Parse(rule.Upstream); err == nil && u.Host != "" {
-			host = u.Host
-		}
+	if _, rule, err := w.rule(ctx, p); err == nil {
+		host, _ = admission.Origin(rule, p)
 	}
 	holders := catalog.Holders{host}
 	if caller, ok := ctx.Value(callerKey{}).(string); ok {

@@ -17,9 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -217,19 +215,12 @@ func (w *Worker) rule(ctx context.Context, p registry.MirrorProvider) (
 	return policy, rule, nil
 }
 
-// hostOf returns the host where the origin of a provider is.
-func hostOf(rule registry.MirrorRule, p registry.MirrorProvider) string {
-	if at, err := url.Parse(rule.Upstream); err == nil && at.Host != "" {
-		return at.Host
-	}
-	return p.Hostname
-}
-
 // state reads the data about a provider, and about a version if v is not nil.
 func (w *Worker) state(ctx context.Context, rule registry.MirrorRule, p registry.MirrorProvider, v *registry.Version) (
 	*catalog.MirrorState, error,
 ) {
-	return w.options.Catalog.Mirror.State(ctx, p, hostOf(rule, p), v, w.options.Now())
+	host, _ := admission.Origin(rule, p)
+	return w.options.Catalog.Mirror.State(ctx, p, host, v, w.options.Now())
 }
 
 // checking and locating are the leases of a check, and of a look-up of a version.
@@ -252,8 +243,7 @@ func (w *Worker) index(ctx context.Context, p registry.MirrorProvider) error {
 // requestedAt is the zero time.
 func (w *Worker) check(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
 	p registry.MirrorProvider, requestedAt time.Time, isDone func(registry.PulledProvider) bool) error {
-	upstream, err := url.Parse(rule.Upstream)
-	hasService := err == nil && strings.Trim(upstream.Path, "/") != ""
+	_, discovers := admission.Origin(rule, p)
 	return w.once(ctx, work{
 		state:  func(ctx context.Context) (*catalog.MirrorState, error) { return w.state(ctx, rule, p, nil) },
 		lease:  checking,
@@ -263,7 +253,7 @@ func (w *Worker) check(ctx context.Context, policy *registry.MirrorPolicy, rule 
 			return found.Checking.Held(w.options.Now()), err
 		},
 		begin: func(s *catalog.MirrorState, lease registry.Lease) {
-			if !hasService && s.Service.URL == "" && !s.Service.Finding.Held(w.options.Now()) {
+			if discovers && s.Service.URL == "" && !s.Service.Finding.Held(w.options.Now()) {
 				s.Service.Finding = lease // it is the next step
 			}
 			// An operator can change the mirror during the check.
