@@ -56,7 +56,11 @@ func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.Mi
 	if err != nil {
 		return err
 	}
-	text := strings.NewReader(strings.Join(keys[sums.Sums.SHA256], "\n") + "\n")
+	var armored []string
+	for _, key := range keys[sums.Sums.SHA256] {
+		armored = append(armored, strings.TrimSpace(key)+"\n")
+	}
+	text := strings.NewReader(strings.Join(armored, "\n"))
 	if err := m.exportSmall(ctx, path, sums.Sums); err != nil {
 		return err
 	}
@@ -80,9 +84,9 @@ func (m *Mirror) exportSmall(ctx context.Context, path string, f registry.Stored
 	})
 }
 
-// readRelease reads the SHA256SUMS of a version in a folder. If its signature or
-// the keys are missing, it is that of an origin that signs nothing. If there is no
-// SHA256SUMS, it is empty.
+// readRelease reads the SHA256SUMS of a version in a folder. Without signature and
+// keys, it is that of an origin that signs nothing. Without any of these files, it is
+// empty. If only some are missing, that is [registry.ErrInvalid].
 func (p folderProvider) readRelease() (r signedRelease, err error) {
 	path := filepath.Join(p.dir, sumsName(p.address, p.version))
 	read := func(end string, limit int64) (text []byte) {
@@ -97,17 +101,26 @@ func (p folderProvider) readRelease() (r signedRelease, err error) {
 	}
 	r.sums = read("", signing.MaxSums)
 	signature, keys := read(signatureEnd, signing.MaxSignature), read(keysEnd, maxKeyFile)
-	if err == nil && len(r.sums) > 0 && len(signature) > 0 && bytes.Contains(keys, []byte(beginKey)) {
+	switch {
+	case err != nil || len(signature)+len(keys) == 0:
+		return r, err
+	case len(r.sums) == 0 || len(signature) == 0 || len(keys) == 0:
+		// Otherwise, anyone who removes one of them decides that nothing is verified.
+		return r, registry.WithHint(fmt.Errorf("%w folder: it lacks some of %s, its signature (%s) and the keys (%s)",
+			registry.ErrInvalid, filepath.Base(path), signatureEnd, keysEnd),
+			"Export or copy the folder again. Remove all three to import the version without a signature.")
+	case bytes.Contains(keys, []byte(beginKey)):
 		r.signature, r.keys = signature, splitKeys(string(keys))
+		return r, nil
 	}
-	return r, err
+	return r, fmt.Errorf("%w folder: there is no key in %s", registry.ErrInvalid, filepath.Base(path)+keysEnd)
 }
 
 // splitKeys returns the armored keys of a text. Clients read one key at a time.
 func splitKeys(text string) (keys []string) {
 	for i, block := range strings.Split(text, beginKey) {
 		if i > 0 {
-			keys = append(keys, beginKey+block)
+			keys = append(keys, strings.TrimSpace(beginKey+block)+"\n")
 		}
 	}
 	return keys

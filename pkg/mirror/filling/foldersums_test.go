@@ -34,11 +34,13 @@ func TestImportSigned(t *testing.T) {
 			write(t, f.at(sumsFile+".sig"), sign(t, ours, []byte(text)))
 		}
 	}
-	remove := func(name string) func(*testing.T, folder) {
+	remove := func(names ...string) func(*testing.T, folder) {
 		return func(t *testing.T, f folder) {
 			t.Helper()
-			if err := os.Remove(f.at(name)); err != nil {
-				t.Fatal(err)
+			for _, name := range names {
+				if err := os.Remove(f.at(name)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	}
@@ -70,14 +72,19 @@ func TestImportSigned(t *testing.T) {
 		"first key of a stranger":      {nil, strange, "1.0.0 [linux_amd64 added] signed linux_amd64", nil},
 		"key that is not trusted":      {trusting, strange, "", registry.ErrNotAdmitted},
 		"key that the rule lacks":      {naming, strange, "", registry.ErrNotAdmitted},
-		"no keys":                      {nil, remove(sumsFile + ".keys.asc"), "1.0.0 [linux_amd64 added] unsigned linux_amd64", nil},
-		"no signature":                 {nil, remove(sumsFile + ".sig"), "1.0.0 [linux_amd64 added] unsigned linux_amd64", nil},
-		"no signature beside a key":    {trusting, remove(sumsFile + ".sig"), "1.0.0 [linux_amd64 added] ", nil},
-		"no signature, rule":           {naming, remove(sumsFile + ".sig"), "", registry.ErrNotAdmitted},
-		"no SHA256SUMS":                {nil, remove(sumsFile), "1.0.0 [linux_amd64 added] ", nil},
-		"not listed":                   {nil, resum(strings.Repeat("0", 64) + "  other.zip\n"), "1.0.0 [linux_amd64 added] ", nil},
-		"not listed, rule":             {naming, resum(strings.Repeat("0", 64) + "  other.zip\n"), "", registry.ErrNotAdmitted},
-		"listed otherwise":             {nil, resum(strings.Repeat("0", 64) + "  " + name + "\n"), "", registry.ErrInvalid},
+		"no keys":                      {nil, remove(sumsFile + ".keys.asc"), "", registry.ErrInvalid},
+		"no signature":                 {nil, remove(sumsFile + ".sig"), "", registry.ErrInvalid},
+		"no SHA256SUMS":                {nil, remove(sumsFile), "", registry.ErrInvalid},
+		"only SHA256SUMS": {nil, remove(sumsFile+".sig", sumsFile+".keys.asc"),
+			"1.0.0 [linux_amd64 added] unsigned linux_amd64", nil},
+		"only SHA256SUMS, beside a key": {trusting, remove(sumsFile+".sig", sumsFile+".keys.asc"),
+			"1.0.0 [linux_amd64 added] ", nil},
+		"only SHA256SUMS, rule": {naming, remove(sumsFile+".sig", sumsFile+".keys.asc"), "", registry.ErrNotAdmitted},
+		"none of the three": {nil, remove(sumsFile, sumsFile+".sig", sumsFile+".keys.asc"),
+			"1.0.0 [linux_amd64 added] ", nil},
+		"not listed":       {nil, resum(strings.Repeat("0", 64) + "  other.zip\n"), "1.0.0 [linux_amd64 added] ", nil},
+		"not listed, rule": {naming, resum(strings.Repeat("0", 64) + "  other.zip\n"), "", registry.ErrNotAdmitted},
+		"listed otherwise": {nil, resum(strings.Repeat("0", 64) + "  " + name + "\n"), "", registry.ErrInvalid},
 		"changed SHA256SUMS": {nil, func(t *testing.T, f folder) {
 			write(t, f.at(sumsFile), []byte(providerfiles.Sum(one.zip(t, "linux_amd64"))+"  "+name+"\n# more\n"))
 		}, "", registry.ErrInvalid},
