@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -24,21 +25,25 @@ func (p page) pulled(pull protocol.MirroredPull, versions []protocol.MirroredVer
 		p.println("If a version is not mirrored, clients wait until it is copied from %s (pull = %q).", from, pull.Mode)
 	}
 	var onRequest []registry.Version
+	explained := make(map[registry.Version]bool)
 	for _, v := range versions {
-		if admission.State(v.State).IsOnRequest() {
+		if v.State == string(admission.OnRequest) {
 			onRequest = append(onRequest, v.Version)
+		} else {
+			explained[v.Version] = true
 		}
 	}
+	pending := slices.DeleteFunc(slices.Clone(pull.Pending), func(v registry.Version) bool { return explained[v] })
 	if n := len(onRequest); n > 0 {
 		p.println("%s on request: %s", english.Plural(n, "version", ""), admission.FirstOf(onRequest, len(onRequest)))
 	}
-	if len(pull.Pending) > 0 {
-		p.println("Requested, but not copied yet: %s", admission.FirstOf(pull.Pending, len(pull.Pending)))
+	if len(pending) > 0 {
+		p.println("Requested, but not copied yet: %s", admission.FirstOf(pending, len(pending)))
 	}
 	for _, v := range versions {
 		switch v.State {
 		case string(admission.Failed):
-			p.println("%s cannot be fetched: %s", v.Version, printable.Escape(v.Reason))
+			p.println("%s could not be copied: %s", v.Version, printable.Escape(v.Reason))
 		case string(admission.Copying):
 			p.println("%s is being copied.", v.Version)
 		}
