@@ -30,7 +30,7 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 		return 0, err
 	}
 	lacking := slices.DeleteFunc(slices.Clone(records), func(r registry.MirrorVersion) bool {
-		return !slices.ContainsFunc(r.Packages, func(p registry.MirrorPackage) bool { return p.Sums == 0 })
+		return !slices.ContainsFunc(r.Packages, func(p registry.MirrorPackage) bool { return lacksSignature(r, p) })
 	})
 	if len(lacking) == 0 {
 		return 0, nil
@@ -56,11 +56,16 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 	return filled, errors.Join(failed...)
 }
 
+// lacksSignature reports whether no signed SHA256SUMS of a package is stored.
+func lacksSignature(r registry.MirrorVersion, p registry.MirrorPackage) bool {
+	return p.Sums == 0 || p.SigningKey == "" && !r.Sums[p.Sums-1].Signed()
+}
+
 // fillVersion adds the SHA256SUMS of the origin to a mirrored version, and its
 // signing key to packages that have none. It reports whether it did.
 func (m *Mirror) fillVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
 	stored registry.MirrorVersion, records []registry.MirrorVersion) (added bool, err error) {
-	at := slices.IndexFunc(stored.Packages, func(p registry.MirrorPackage) bool { return p.Sums == 0 })
+	at := slices.IndexFunc(stored.Packages, func(p registry.MirrorPackage) bool { return lacksSignature(stored, p) })
 	offers, err := m.describe(ctx, origin, w, stored.Version, []registry.Platform{stored.Packages[at].Platform})
 	if err != nil || len(offers) == 0 {
 		return false, err

@@ -131,6 +131,17 @@ func (r *room) join(holders catalog.Holders) *place {
 	return p
 }
 
+// share makes work that waits independent of its caller, because another one waits for
+// it too.
+func (r *room) share(p *place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if slices.Contains(r.waiting, p) {
+		p.holders = p.holders[:1]
+		r.next()
+	}
+}
+
 // leave ends some work, which runs or waits.
 func (r *room) leave(p *place) {
 	r.mu.Lock()

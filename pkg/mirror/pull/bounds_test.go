@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -176,5 +177,17 @@ func TestFailingLookups(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A copy that another caller waits for does not stay behind those of the first one.
+func TestSharedPlace(t *testing.T) {
+	t.Parallel()
+	begun, share := pull.RoomOf(2, 1, "a", "a")
+	if begun != 1 {
+		t.Errorf("%d of one caller run, want 1", begun)
+	}
+	if begun = share(1); begun != 2 {
+		t.Errorf("%d run when another caller waits for the second one, want 2", begun)
 	}
 }

@@ -2,6 +2,7 @@ package pull
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -95,4 +96,20 @@ func AfterFailure(s *catalog.MirrorState, mode registry.PullMode, policySetAt, n
 		text += ", checks again"
 	}
 	return text
+}
+
+// RoomOf returns how much work begins in a room of a size, with a share for each
+// caller. share makes another caller wait for a part of it.
+func RoomOf(size, each int, callers ...string) (begun int, share func(i int) (begun int)) {
+	r := &room{shares: catalog.Shares{Count: size, Each: []int{size, each}}}
+	var places []*place
+	for i, caller := range callers {
+		places = append(places, r.join(catalog.Holders{fmt.Sprint("host", i), caller}))
+	}
+	begun, _ = r.work()
+	return begun, func(i int) int {
+		r.share(places[i])
+		running, _ := r.work()
+		return running
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type Local struct {
 	mu      sync.Mutex // is locked while work begins
 	work    sync.WaitGroup
 	copies  room
-	queued  map[workID]bool // the copies that wait or run
+	queued  map[workID]*place // the copies that wait or run
 	lookups map[workID]*lookup
 }
 
@@ -56,12 +57,12 @@ const (
 // NewLocal returns a worker whose work ends with ctx.
 func NewLocal(ctx context.Context, w *Worker) *Local {
 	return &Local{
-		worker: w, ctx: ctx, queued: make(map[workID]bool), lookups: make(map[workID]*lookup),
+		worker: w, ctx: ctx, queued: make(map[workID]*place), lookups: make(map[workID]*lookup),
 		copies: room{shares: catalog.Shares{Count: parallelCopies, Each: []int{originCopies, callerCopies}}, most: maxCopies},
 	}
 }
 
-// Do is like [Worker.Do]. Clients with the same request wait for the same work. If
+// Do is like [Worker.Do]. Requests of a caller for the same wait for the same work. If
 // ctx is canceled, its client has left. When all have left, the work ends. If ctx
 // ends in another way, the work continues until the deadline of the request. It
 // ends with the process.
@@ -86,10 +87,17 @@ type workID struct {
 	action           protocol.PullAction
 	address, version string
 	policySetAt      int64 // in nanoseconds
+	// caller is empty for copies. A look-up of another caller has its own place, so that
+	// nobody waits as long as those who have many.
+	caller string
 }
 
 func workOf(r protocol.PullRequest) workID {
-	return workID{r.Action, r.Address, r.Version, r.PolicySetAt.UnixNano()}
+	id := workID{r.Action, r.Address, r.Version, r.PolicySetAt.UnixNano(), r.Caller}
+	if r.Action == protocol.PullCopy {
+		id.caller = ""
+	}
+	return id
 }
 
 // join adds a client to a look-up, which it begins if there is none. It returns
@@ -147,11 +155,15 @@ func (l *Local) Start(ctx context.Context, request protocol.PullRequest) error {
 	id, holders := workOf(request), l.worker.holders(forCaller(ctx, request), p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ctx.Err() != nil || l.queued[id] {
+	if l.ctx.Err() != nil {
 		return nil
 	}
-	l.queued[id] = true
+	if place := l.queued[id]; place != nil {
+		l.copies.share(place)
+		return nil
+	}
 	place := l.copies.join(holders)
+	l.queued[id] = place
 	l.work.Go(func() {
 		defer func() {
 			l.copies.leave(place)
@@ -227,7 +239,11 @@ func (l *Local) Run(ctx context.Context) {
 			l.worker.options.Log.LogAttrs(ctx, slog.LevelError, "cannot check the origins of providers",
 				slog.Any("error", err))
 		}
-		if !inTurn(func() { l.worker.copyAll(ctx, all, time.Time{}, false) }) {
+		if !inTurn(func() {
+			checked := slices.Clone(all) // copyAll removes what it has copied
+			l.worker.copyAll(ctx, all, time.Time{}, false)
+			l.worker.fillSums(ctx, checked, time.Time{})
+		}) {
 			l.worker.reached(ctx, BoundNight, nil, slog.String("reason", "the copies of earlier nights have not ended"))
 		}
 	}

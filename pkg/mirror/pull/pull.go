@@ -457,7 +457,9 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 		if s.Version.Current(now, policy.SetAt) {
 			return nil
 		}
-		if failed != nil && s.Pulled.PolicySetAt.Equal(policy.SetAt) && len(s.Pulled.Index) > 0 {
+		// An invalid version does not delay others.
+		isInvalid := errors.Is(failed, registry.ErrInvalid) || errors.Is(failed, registry.ErrExists)
+		if failed != nil && !isInvalid && s.Pulled.PolicySetAt.Equal(policy.SetAt) && len(s.Pulled.Index) > 0 {
 			countFailure(&s.Pulled.Failing, policy.SetAt, w.options.Now(), failed)
 			until = retryAt(s.Pulled.Failing, w.options.Now())
 		}
