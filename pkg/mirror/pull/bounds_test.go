@@ -191,3 +191,29 @@ func TestSharedPlace(t *testing.T) {
 		t.Errorf("%d run when another caller waits for the second one, want 2", begun)
 	}
 }
+
+// An origin that had little time, because a look-up waited for room, is not one that
+// fails.
+func TestLateLookups(t *testing.T) {
+	t.Parallel()
+	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
+	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+		s.hang(t, inventory.Hostname)
+		w := s.worker()
+		for range 4 {
+			request := requestFor(honest, inventory)
+			request.Deadline = time.Now().Add(4 * time.Second)
+			if _, err := w.Do(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			found, err := s.catalog.Mirror.Pulled(t.Context(), inventory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wait := time.Until(found.RetryAt); wait > registry.PullRetry+time.Second {
+				t.Errorf("the wait is %s, want at most %s", wait, registry.PullRetry)
+			}
+			time.Sleep(registry.PullRetry + time.Second)
+		}
+	})
+}

@@ -278,7 +278,7 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 			return err
 		}
 	}
-	from := w.from.With(s)
+	from, begin := w.from.With(s), w.options.Now()
 	from.Services = w.services(s)
 	listing, failed := from.List(ctx, policy, p)
 	if failed != nil && !isAnswer(failed) {
@@ -321,7 +321,7 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		}
 		found.Problem, found.RetryAt = "", time.Time{}
 		if failed != nil {
-			countFailure(&found.Failing, policy.SetAt, now, failed)
+			countFailure(&found.Failing, policy.SetAt, begin, now, failed)
 			found.Problem, found.RetryAt = problem(failed), retryAt(found.Failing, now)
 			return nil //nolint:nilerr // the problem has it
 		}
@@ -460,7 +460,7 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 		// An invalid version does not delay others.
 		isInvalid := errors.Is(failed, registry.ErrInvalid) || errors.Is(failed, registry.ErrExists)
 		if failed != nil && !isInvalid && s.Pulled.PolicySetAt.Equal(policy.SetAt) && len(s.Pulled.Index) > 0 {
-			countFailure(&s.Pulled.Failing, policy.SetAt, w.options.Now(), failed)
+			countFailure(&s.Pulled.Failing, policy.SetAt, now, w.options.Now(), failed)
 			until = retryAt(s.Pulled.Failing, w.options.Now())
 		}
 		s.Version = s.Version.WithAnswer(answer, until)

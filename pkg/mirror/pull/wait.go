@@ -9,12 +9,17 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
+// fairTime is the time that an origin must have had before its silence makes a wait
+// longer. A look-up that waited for room has less.
+const fairTime = 5 * time.Second
+
 // countFailure makes the wait after failed look-ups longer. Only failures of the origin
-// do. An origin that lacks a provider or a version may have it a minute later, and a
-// refusal depends on the policy.
-func countFailure(wait *registry.BackOff, policySetAt, now time.Time, failed error) {
+// do, which began at a time. An origin that lacks a provider or a version may have it a
+// minute later, and a refusal depends on the policy.
+func countFailure(wait *registry.BackOff, policySetAt, begin, now time.Time, failed error) {
 	isMissing := errors.Is(failed, registry.ErrNotFound)
-	if isMissing || !errors.Is(failed, filling.ErrOrigin) && !errors.Is(failed, context.DeadlineExceeded) {
+	isEarly := errors.Is(failed, context.DeadlineExceeded) && now.Sub(begin) < fairTime
+	if isMissing || isEarly || !errors.Is(failed, filling.ErrOrigin) && !errors.Is(failed, context.DeadlineExceeded) {
 		return
 	}
 	wait.Fail(now, policySetAt, registry.PullRetry, registry.MaxPullRetry)
