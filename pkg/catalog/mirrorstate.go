@@ -55,21 +55,34 @@ const (
 )
 
 // State reads the data about a provider and about its host, which need not be that of
-// the address. If n is not nil, it also reads the data about that version, and the
-// budget of the day of now. It returns [registry.ErrCorrupt] if
+// the address. If n is not nil, it also reads the data about that version. It returns [registry.ErrCorrupt] if
 // anything but the findings about a version or a host cannot be read.
 func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host string, n *registry.Version, now time.Time) (
 	*MirrorState, error,
 ) {
+	s := m.newState(p, host, n, now)
+	return s, s.Reread(ctx)
+}
+
+// CopyState is [Mirror.State] for a copy of a version. It also reads the budget of the
+// day of now, for [MirrorState.Spend], and the stored keys, for [MirrorState.Add].
+func (m Mirror) CopyState(ctx context.Context, p registry.MirrorProvider, host string, n registry.Version, now time.Time) (
+	*MirrorState, error,
+) {
+	s := m.newState(p, host, &n, now)
+	s.keys = append(append(s.keys, budgetKey(s.day)), mirrorKind{}.also(p, n)...)
+	return s, s.Reread(ctx)
+}
+
+func (m Mirror) newState(p registry.MirrorProvider, host string, n *registry.Version, now time.Time) *MirrorState {
 	s := &MirrorState{table: m.table, provider: p, number: n, now: now, day: now.UTC().Truncate(24 * time.Hour)}
 	s.keys = []Key{
 		mirrorKey(p), schemaKey, listingKey(p.Path()), entryKey(mirrorCatalog, p.Path()), originServiceKey(host),
 	}
 	if n != nil {
-		s.keys = append(s.keys, recordKey(p.Path(), *n), pulledVersionKey(p, *n), budgetKey(s.day))
-		s.keys = append(s.keys, mirrorKind{}.also(p, *n)...)
+		s.keys = append(s.keys, recordKey(p.Path(), *n), pulledVersionKey(p, *n))
 	}
-	return s, s.Reread(ctx)
+	return s
 }
 
 func (s *MirrorState) read(ctx context.Context) error {
@@ -123,13 +136,11 @@ func (s *MirrorState) readContents(items []Item) error {
 	if s.number == nil {
 		return nil
 	}
-	stored.also = items[stateKeys:]
-	s.Version.Version = *s.number
-	if item := items[stateVersion]; item.Revision > 0 {
-		if found, err := decodePulledVersion(*s.number, item); err == nil {
-			s.Version = found
-		}
+	s.Version, _ = findings(*s.number, items[stateVersion])
+	if len(items) <= stateBudget {
+		return nil
 	}
+	stored.also = items[stateKeys:]
 	if items[stateBudget].Revision > 0 {
 		s.badSpent = decode(items[stateBudget], &s.spent)
 	}
@@ -149,7 +160,7 @@ func budgetError(budget registry.PullBudget) error {
 }
 
 // Spend counts new packages and their bytes for the day for which the state was
-// read. If the budget of the day does not have them, it counts nothing and returns
+// read by [Mirror.CopyState]. If the budget of the day does not have them, it counts nothing and returns
 // [ErrBudget]. Without packages, the bytes count in any case, and may be negative. A
 // count that cannot be read is [registry.ErrCorrupt], so that nobody stores more that
 // day.
@@ -185,6 +196,16 @@ func (s *MirrorState) Reread(ctx context.Context) error {
 // Check returns the record of the version, with the errors of [Versions.Check].
 func (s *MirrorState) Check() (registry.MirrorVersion, error) {
 	return s.stored.record, s.stored.published()
+}
+
+// Lists reports whether the origin has listed a version. If no clock could be compared
+// then, only the result of the last check has it.
+func (s *MirrorState) Lists(n registry.Version) bool {
+	if _, seen := s.Origin.Seen(n); seen {
+		return true
+	}
+	last, err := protocol.Decode[protocol.MirrorListing](s.Pulled.Index)
+	return err == nil && slices.Contains(last, n)
 }
 
 // Update changes the state, and stores what has changed in one transaction. edit
@@ -301,7 +322,7 @@ func (s *MirrorState) Audit(e registry.AuditEntry) {
 	s.entries = append(s.entries, e)
 }
 
-// Add is [Mirror.AddSigned] in an edit.
+// Add is [Mirror.AddSigned] in an edit of a state of [Mirror.CopyState].
 func (s *MirrorState) Add(record registry.MirrorVersion, sums *OriginSums, by string) (registry.MirrorVersion, error) {
 	stored, changed, entry, err := addTo(mirrored(s.table), s.stored, record, sums, by)
 	if changed && err == nil {

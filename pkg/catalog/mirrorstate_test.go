@@ -67,7 +67,7 @@ var one = registry.Version{Major: 1}
 // stateOf reads the state of a provider and of version 1.0.0.
 func stateOf(t testing.TB, table catalog.Table) *catalog.MirrorState {
 	t.Helper()
-	s, err := catalog.New(table).Mirror.State(t.Context(), random, "example.com", &one, time.Now())
+	s, err := catalog.New(table).Mirror.CopyState(t.Context(), random, "example.com", one, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestDamagedState(t *testing.T) {
 			onEach(t, func(t *testing.T, table catalog.Table) {
 				m := catalog.New(table).Mirror
 				replace(t, table, test.partition, test.sort, []byte(test.data))
-				s, err := m.State(t.Context(), random, "example.com", &one, time.Now())
+				s, err := m.CopyState(t.Context(), random, "example.com", one, time.Now())
 				if test.isLost {
 					if !errors.Is(err, registry.ErrCorrupt) {
 						t.Errorf("%v, want ErrCorrupt", err)
@@ -650,7 +650,7 @@ func TestPullBudget(t *testing.T) {
 			{"the next day", today.Add(23*time.Hour + time.Second), 5, 1000, nil},
 			{"the day before", today.Add(-2 * time.Hour), 5, 1000, nil},
 		} {
-			s, err := catalog.New(table).Mirror.State(t.Context(), random, "example.com", &one, step.at)
+			s, err := catalog.New(table).Mirror.CopyState(t.Context(), random, "example.com", one, step.at)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -707,7 +707,7 @@ func TestPullsFail(t *testing.T) {
 	now := time.Now()
 	update := func(edit func(*catalog.MirrorState) error) func(context.Context, catalog.Mirror) error {
 		return func(ctx context.Context, m catalog.Mirror) error {
-			s, err := m.State(ctx, random, "example.com", &one, now)
+			s, err := m.CopyState(ctx, random, "example.com", one, now)
 			if err != nil {
 				return err
 			}

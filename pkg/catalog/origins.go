@@ -124,10 +124,7 @@ func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorProvider, n
 		return nil, err
 	}
 	for i, item := range items {
-		if item.Revision == 0 {
-			continue
-		}
-		if found, err := decodePulledVersion(numbers[i], item); err == nil {
+		if found, ok := findings(numbers[i], item); ok {
 			all[numbers[i]] = found
 		}
 	}

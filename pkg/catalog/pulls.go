@@ -143,6 +143,17 @@ func decodePulledVersion(n registry.Version, item Item) (registry.PulledVersion,
 	return found, nil
 }
 
+// findings decodes the item of [Mirror.PulledVersion]. Without an item, or if it cannot
+// be read, there are none, because it is only a cache.
+func findings(n registry.Version, item Item) (found registry.PulledVersion, ok bool) {
+	if item.Revision > 0 {
+		if found, err := decodePulledVersion(n, item); err == nil {
+			return found, true
+		}
+	}
+	return registry.PulledVersion{Version: n}, false
+}
+
 // OriginService is where a host has the provider registry protocol, as found by
 // discovery.
 type OriginService struct {
@@ -182,11 +193,7 @@ func (m Mirror) Found(ctx context.Context, p registry.MirrorProvider, n registry
 	if err != nil {
 		return record, found, err
 	}
-	if items[1].Revision > 0 {
-		if v, err := decodePulledVersion(n, items[1]); err == nil {
-			found = v
-		}
-	}
+	found, _ = findings(n, items[1])
 	if items[0].Revision == 0 {
 		return record, found, nil
 	}

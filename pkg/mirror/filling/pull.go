@@ -342,8 +342,7 @@ func (p Pull) Check(ctx context.Context, policy *registry.MirrorPolicy, address 
 
 // check checks that a version may be mirrored, as far as the state and the
 // publication time show. For a copy, it lists a version that no check has listed. It
-// returns the origin, and the record of the version, which
-// is empty if there is none.
+// returns the origin, and the record of the version, which is empty if there is none.
 func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v registry.Version) (
 	*client.Service, registry.MirrorVersion, error,
 ) {
@@ -356,7 +355,7 @@ func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v regi
 		return nil, stored, err
 	}
 	unlisted := fmt.Errorf("the origin does not list %s %s: %w", w.Address, v, registry.ErrNotFound)
-	isListed := p.listed(v)
+	isListed := p.State.Lists(v)
 	if !isListed && !w.copying {
 		return nil, stored, unlisted
 	}
@@ -384,16 +383,6 @@ func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v regi
 		return nil, stored, err
 	}
 	return origin, stored, asOriginError(d.ready(v))
-}
-
-// listed reports whether [Pull.List] has seen a version. If no clock could be
-// compared, then only the result of the last check has it.
-func (p Pull) listed(v registry.Version) bool {
-	if _, seen := p.State.Origin.Seen(v); seen {
-		return true
-	}
-	last, err := protocol.Decode[protocol.MirrorListing](p.State.Pulled.Index)
-	return err == nil && slices.Contains(last, v)
 }
 
 // Copy mirrors a version for the platforms of the policy. A platform that the

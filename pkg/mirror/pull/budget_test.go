@@ -120,7 +120,7 @@ func TestBudgetAfterKill(t *testing.T) {
 	wanted := fakeVersion{inventory, "1.0.0", both}
 	bubble(t, newMemoryOrigin(t, wanted), policy, func(t *testing.T, s setup) {
 		n := number(t, "1.0.0")
-		state, err := s.catalog.Mirror.State(t.Context(), inventory, inventory.Hostname, &n, time.Now())
+		state, err := s.catalog.Mirror.CopyState(t.Context(), inventory, inventory.Hostname, n, time.Now())
 		if err == nil {
 			err = state.Spend(t.Context(), policy.Budget.OrDefault(), len(both), 1)
 		}

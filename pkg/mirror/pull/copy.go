@@ -66,7 +66,8 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	if err != nil || rule.Pull == "" {
 		return err
 	}
-	s, err := w.state(ctx, rule, p, &v)
+	host, _ := admission.Origin(rule, p)
+	s, err := w.options.Catalog.Mirror.CopyState(ctx, p, host, v, w.options.Now())
 	if err != nil {
 		return err
 	}
@@ -163,17 +164,7 @@ func (c *versionCopy) run(ctx context.Context) (isEnded bool, err error) {
 	from.Publish = func(ctx context.Context, record registry.MirrorVersion, sums *catalog.OriginSums, by string) (
 		stored registry.MirrorVersion, err error,
 	) {
-		isEnded = false
-		err = s.Update(ctx, func() error {
-			if err := errors.Join(c.lease.End(s), from.Settle()); err != nil {
-				return err
-			}
-			stored, err = s.Add(record, sums, by)
-			if err == nil {
-				c.succeed(stored)
-			}
-			return err
-		})
+		stored, err = c.store(ctx, from, func() (registry.MirrorVersion, error) { return s.Add(record, sums, by) })
 		isEnded = err == nil
 		return stored, err
 	}
@@ -212,22 +203,32 @@ func (c *versionCopy) run(ctx context.Context) (isEnded bool, err error) {
 		return true, nil
 	}
 	// Nothing was new, so that nothing was stored.
-	return true, s.Update(stored, func() error {
-		if err := errors.Join(c.lease.End(s), from.Settle()); err != nil {
+	_, err = c.store(stored, from, s.Check)
+	return true, err
+}
+
+// store stores the result of the copy, and ends its lease. record returns the record of
+// the version in the edit.
+func (c *versionCopy) store(ctx context.Context, from filling.Pull, record func() (registry.MirrorVersion, error)) (
+	stored registry.MirrorVersion, err error,
+) {
+	err = c.state.Update(ctx, func() error {
+		if err := errors.Join(c.lease.End(c.state), from.Settle()); err != nil {
 			return err
 		}
-		record, err := s.Check()
-		if err == nil {
-			c.succeed(record)
+		if stored, err = record(); err != nil {
+			return err
 		}
-		return err
+		c.succeed(stored)
+		return nil
 	})
+	return stored, err
 }
 
 // errNoSlot means that other processes make as many copies as may run at once, or
-// as many of the same origin host or caller. A process with a slot continues with the versions
-// that clients requested, if it has time left. Otherwise the next request for a
-// version or the nightly run copies it.
+// as many of the same origin host or caller. A process with a slot continues with the
+// versions that clients requested, if it has time left. Otherwise the next request for
+// a version or the nightly run copies it.
 var errNoSlot = fmt.Errorf("%w: no slot is free", errBusy)
 
 // takeSlot takes a slot for a copy, which lasts until end is called. The returned

@@ -9,13 +9,12 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // known returns what a state has of its version.
 func known(s *catalog.MirrorState, rule registry.MirrorRule, v registry.Version) admission.Known {
-	k := admission.Known{Version: v, Found: s.Version, Slow: s.Pulled.Slow}
+	k := admission.Known{Version: v, IsListed: s.Lists(v), Found: s.Version, Slow: s.Pulled.Slow}
 	record, err := s.Check()
 	k.IsWithdrawn = errors.Is(err, registry.ErrWithdrawn)
 	k.IsMirrored = err == nil
@@ -31,8 +30,6 @@ func known(s *catalog.MirrorState, rule registry.MirrorRule, v registry.Version)
 			k.Refused = &r
 		}
 	}
-	last, err := protocol.Decode[protocol.MirrorListing](s.Pulled.Index)
-	k.IsListed = k.Seen != nil || err == nil && slices.Contains(last, v)
 	return k
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -240,9 +239,8 @@ func (l *Local) Run(ctx context.Context) {
 				slog.Any("error", err))
 		}
 		if !inTurn(func() {
-			checked := slices.Clone(all) // copyAll removes what it has copied
 			l.worker.copyAll(ctx, all, time.Time{}, false)
-			l.worker.fillSums(ctx, checked, time.Time{})
+			l.worker.fillSums(ctx, all, time.Time{})
 		}) {
 			l.worker.reached(ctx, BoundNight, nil, slog.String("reason", "the copies of earlier nights have not ended"))
 		}

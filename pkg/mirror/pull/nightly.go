@@ -59,8 +59,8 @@ func (s shares) next(all []*requested) int {
 
 // nightly checks the origins of all providers that clients have requested in the
 // last 30 days. Then it copies the requested versions that may be mirrored now, and
-// gets what older copies lack. It continues if one fails. If ctx has a deadline, the checks take at most half of the
-// time, and no copy begins in the last minute.
+// adds SHA256SUMS to older ones. It continues if one fails. If ctx has a deadline, the
+// checks take at most half of the time, and no copy begins in the last minute.
 func (w *Worker) nightly(ctx context.Context) error {
 	var end time.Time
 	checking := ctx
@@ -78,9 +78,8 @@ func (w *Worker) nightly(ctx context.Context) error {
 			failed = errors.Join(failed, checking.Err())
 		}
 	}
-	checked := slices.Clone(all) // copyAll removes what it has copied
 	w.copyAll(ctx, all, end, true)
-	w.fillSums(ctx, checked, end)
+	w.fillSums(ctx, all, end)
 	return errors.Join(failed, ctx.Err())
 }
 

@@ -29,14 +29,11 @@ func (w *Worker) fillSumsOf(ctx context.Context, p registry.MirrorProvider) (fil
 	if err != nil || rule.Pull == "" {
 		return 0, err
 	}
-	if found, err := w.options.Catalog.Mirror.Pulled(ctx, p); err != nil || found.Problem != "" {
-		return 0, nil // the check has just reported it
-	}
 	filling, cancel := context.WithTimeout(ctx, nightlyTimeout)
 	defer cancel()
 	s, err := w.state(filling, rule, p, nil)
-	if err != nil {
-		return 0, err
+	if err != nil || s.Pulled.Problem != "" {
+		return 0, nil // the check has just reported it
 	}
 	from := w.from.With(s)
 	from.Services = w.services(s)
