@@ -73,9 +73,10 @@ type fault func(w http.ResponseWriter, r *http.Request, service http.Handler)
 
 // faulty is a proxy in front of a service.
 type faulty struct {
-	URL     string
-	service http.Handler
-	server  *http.Server
+	URL      string
+	service  http.Handler
+	listener net.Listener
+	server   *http.Server
 
 	mu    sync.Mutex
 	fault fault
@@ -101,6 +102,7 @@ func before(t *testing.T, service string) *faulty {
 // down closes the listener until up opens it again.
 func (f *faulty) down() {
 	if f.server != nil {
+		_ = programs.CloseListener(context.Background(), f.listener)
 		_ = f.server.Close()
 		f.server = nil
 	}
@@ -114,6 +116,7 @@ func (f *faulty) up(t *testing.T) {
 		t.Error(err)
 		return
 	}
+	f.listener = l
 	f.server = &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
 	go func(s *http.Server) { _ = s.Serve(l) }(f.server)
 }

@@ -4,6 +4,7 @@ package programs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 // Required reports whether all programs that scripts/tools builds must be
@@ -56,13 +58,37 @@ func ReserveAddress(ctx context.Context) (string, error) {
 		if held, err = config.ListenPacket(ctx, "udp4", address); err != nil {
 			continue
 		}
-		var l net.Listener
-		if l, err = config.Listen(ctx, "tcp4", address); err != nil {
-			_ = held.Close()
-			continue
+		if err = refuses(ctx, address); err == nil {
+			reserved.Store(address, held)
+			return address, nil
 		}
-		reserved.Store(address, held)
-		return address, l.Close()
+		_ = held.Close()
 	}
 	return "", err
+}
+
+// CloseListener closes a listener. Its address is free when CloseListener
+// returns. After Close alone, a process that starts meanwhile has a copy of the
+// listener until its program runs.
+func CloseListener(ctx context.Context, l net.Listener) error {
+	err := l.Close()
+	for err == nil && refuses(ctx, l.Addr().String()) != nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// refuses returns an error unless connections to an address are refused. A
+// listener would be a surer test, but see [CloseListener].
+func refuses(ctx context.Context, address string) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp4", address)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil
+	}
+	if err == nil {
+		_ = conn.Close()
+		err = fmt.Errorf("a program listens on %s", address)
+	}
+	return err
 }
