@@ -326,13 +326,13 @@ func (s *Service) ask(ctx context.Context, method, path string, body any, again 
 	if err != nil {
 		return nil, err
 	}
-	token, from, err := s.client.config.token(ctx, s.host)
+	token, from, err := s.credential(ctx, target)
 	if err != nil {
 		return nil, err
 	}
 	config := s.client.config
 	a := &answer{info: requestInfo{
-		method: method, url: target, host: s.host, from: from,
+		method: method, url: target, host: s.host, from: from, own: config.ownVariable(s.host),
 		missing: config.missing, config: config.named, noLogin: s.noLogin,
 	}, token: token}
 	if token != "" && !isPrivate(target) {
@@ -363,6 +363,20 @@ func (s *Service) ask(ctx context.Context, method, path string, body any, again 
 	}
 	a.status, a.header, a.url, a.body = response.StatusCode, response.Header, response.Request.URL, read
 	return a, nil
+}
+
+// credential returns the token to send with a request to a URL of the service. It is
+// empty if there is none. A token that is only for its own host is an error for
+// another one.
+func (s *Service) credential(ctx context.Context, target *url.URL) (string, source, error) {
+	token, from, err := s.client.config.token(ctx, s.host)
+	if from.bound && (target.Scheme != "https" || origin(target) != origin(&url.URL{Scheme: "https", Host: string(s.host)})) {
+		return "", source{}, registry.WithHint(registry.Errorf(registry.ErrInvalid,
+			"the token %s is only for %s, and must not be sent to %s", from.place, display(s.host),
+			printable.Mark(target.Scheme+"://"+target.Host, 300)),
+			"Configure the token for OpenTofu or Terraform, which send it to all services of a host.")
+	}
+	return token, from, err
 }
 
 // under returns the URL of a path below the service's own. The path may have a

@@ -35,6 +35,7 @@ type Config struct {
 	source   svcauth.CredentialsSource
 	services map[svchost.Hostname]map[string]any
 	identity *identity
+	own      ownToken
 	// files lists the files that were read, and installations their
 	// provider_installation blocks.
 	files         []string
@@ -60,6 +61,7 @@ type source struct {
 	place    string // for example "in TF_TOKEN_example_com"; empty if there is no credential
 	variable bool   // an environment variable, which takes precedence over a stored login
 	job      bool   // the identity of this CI job
+	bound    bool   // sent only to the host itself, whatever its discovery document names
 }
 
 // LoadConfig reads the configuration of OpenTofu and Terraform from the places
@@ -159,6 +161,36 @@ func differing(one, other map[svchost.Hostname]svcauth.HostCredentials) map[svch
 	return found
 }
 
+// ownToken is a token for one host, in an environment variable that does not name
+// the host.
+type ownToken struct {
+	host     svchost.Hostname
+	variable string
+	token    string // empty if the variable is not set
+}
+
+// UseToken lets the client send one host the token of an environment variable. A
+// TF_TOKEN_… variable for the host takes precedence, and the token takes precedence
+// over all other credentials except [Identity.Only]. Unlike other credentials, it is
+// not sent to other hosts that the host's discovery document names. token may be
+// empty: then hints name the variable.
+//
+// The error is registry.ErrInvalid for a malformed host.
+func (c *Config) UseToken(host, variable, token string) error {
+	name, err := parseHost(host)
+	c.own = ownToken{name, variable, strings.TrimSpace(token)}
+	return err
+}
+
+// ownVariable returns the variable of [Config.UseToken] if it is for a host, and
+// otherwise an empty string.
+func (c *Config) ownVariable(host svchost.Hostname) string {
+	if c.own.host != host {
+		return ""
+	}
+	return c.own.variable
+}
+
 // ForHost returns the credential for a host, or nil if there is none. It
 // implements svcauth.CredentialsSource.
 func (c *Config) ForHost(ctx context.Context, host svchost.Hostname) (svcauth.HostCredentials, error) {
@@ -177,11 +209,17 @@ func (c *Config) token(ctx context.Context, host svchost.Hostname) (string, sour
 	}
 	var found svcauth.HostCredentials
 	var err error
-	if c.source != nil && !c.identity.only(host) {
+	from, configured := c.from[host]
+	own := c.own.host == host && c.own.token != "" && !from.variable
+	switch {
+	case c.identity.only(host):
+	case own:
+		from = source{place: "in " + c.own.variable, variable: true, bound: true}
+		found = svcauth.HostCredentialsToken(c.own.token)
+	case c.source != nil:
 		found, err = c.source.ForHost(ctx, host)
 	}
-	from, configured := c.from[host]
-	if !configured && c.helper != nil {
+	if !configured && !own && c.helper != nil {
 		from = *c.helper
 	}
 	if err == nil && found == nil && c.identity.is(host) {

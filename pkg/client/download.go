@@ -46,7 +46,7 @@ func (s *Service) Download(
 		return registry.Errorf(registry.ErrInvalid,
 			"the registry requires its credential for a file of another server, to which it is not sent")
 	}
-	token, _, err := s.client.config.token(ctx, s.host)
+	token, _, err := s.credential(ctx, target)
 	if err != nil {
 		return err
 	}

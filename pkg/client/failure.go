@@ -36,6 +36,7 @@ type requestInfo struct {
 	url     *url.URL
 	host    svchost.Hostname // the host to log in to; empty if there is none
 	from    source           // of the credential that was sent
+	own     string           // the variable of [Config.UseToken] for the host; empty if there is none
 	missing string           // Config.missing
 	config  string           // Config.named
 	noLogin bool             // the host has no login service
@@ -172,6 +173,13 @@ func (a requestInfo) statusError(status int, c complaint) error {
 		who = "server"
 	}
 	text := cmp.Or(c.text, strings.ToLower(http.StatusText(status)), "an unknown status")
+	if status == http.StatusUnauthorized && a.from.place == "" && !a.file && a.host != "" {
+		found := "no credential for " + display(a.host) + " was found"
+		if c.text != "" && c.code != errs.Code(registry.ErrUnauthenticated) { // the reason may be another one
+			found = c.text + "; " + found
+		}
+		text = found
+	}
 	err := registry.Errorf(kind, "cannot %s: the %s %s: %s (%d)", a, who, verb, text, status)
 	if c.code == errs.Code(registry.ErrWithdrawn) {
 		err = registry.Errorf(registry.ErrWithdrawn, "%w", err)
@@ -222,9 +230,15 @@ func (a requestInfo) loginHint() string {
 	}
 	name := display(a.host)
 	set, note := "set "+tokenVariable(a.host), ""
+	if a.own != "" {
+		set = "set " + a.own + " or " + tokenVariable(a.host)
+	}
 	if strings.Contains(name, ":") { // no shell can set such a variable
 		set = fmt.Sprintf("add a credentials block for %s to %s: `credentials %[1]q { token = \"…\" }`",
 			name, cmp.Or(a.config, configFiles(runtime.GOOS)))
+		if a.own != "" {
+			set = "set " + a.own + ", or " + set
+		}
 		note = " TF_TOKEN_… variables cannot name a host with a port."
 	}
 	text := fmt.Sprintf("Run `tofu login %[1]s` or `terraform login %[1]s`, or %[2]s.", name, set)

@@ -234,8 +234,9 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 type discoveryTransport struct{ client *Client }
 
 func (d discoveryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := requestInfo{method: r.Method, url: r.URL, host: svchost.Hostname(r.URL.Host), missing: d.client.config.missing,
-		config: d.client.config.named}
+	host := svchost.Hostname(r.URL.Host)
+	a := requestInfo{method: r.Method, url: r.URL, host: host, own: d.client.config.ownVariable(host),
+		missing: d.client.config.missing, config: d.client.config.named}
 	if r.Header.Get("Authorization") != "" {
 		_, a.from, _ = d.client.config.token(r.Context(), a.host) // the configuration caches it
 	}

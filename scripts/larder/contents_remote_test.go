@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,7 +96,7 @@ func TestContentsThroughRegistry(t *testing.T) {
 		}
 		anonymous := s.publisher(t, "")
 		anonymous.texts = p.texts
-		anonymous.run(t, exitFailed, []string{"authenticat"}, "list")
+		anonymous.run(t, exitFailed, []string{"no credential for"}, "list")
 		wrong := s.publisher(t, credentials(s.Host, secret+"0"))
 		wrong.texts = p.texts
 		wrong.run(t, exitFailed, []string{"401"}, "search", "vpc")
@@ -131,4 +132,16 @@ func TestContentsThroughRegistry(t *testing.T) {
 			t.Errorf("without a credential, completions are\n%s", out)
 		}
 	})
+}
+
+// A list without a credential is an error if it shows nothing because of that, and
+// not because the registry is empty.
+func TestListWithoutCredential(t *testing.T) {
+	t.Parallel()
+	settings := filepath.Join(t.TempDir(), "access.json")
+	writeFiles(t, filepath.Dir(settings), map[string]string{"access.json": `{"public": ["modules/nobody/*"]}`})
+	partly, open := serve(t, t.TempDir(), "--require-token", "--access", settings), serve(t, t.TempDir())
+	publishModule(t, partly.data, "acme/vpc/aws", "1.0.0", map[string]string{"main.tf": ""})
+	partly.publisher(t, "").run(t, exitFailed, []string{"no credential for " + partly.Host + " was found"}, "list")
+	open.publisher(t, "").run(t, 0, []string{"It is empty"}, "list")
 }

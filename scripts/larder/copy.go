@@ -358,8 +358,12 @@ func (c *cli) withOrigin(
 		}
 		return errors.Join(do(s), closeStore())
 	}
+	configuration, err := clientConfiguration()
+	if err != nil {
+		return err
+	}
 	var failed error
-	err := c.asHost(p.host, client.Identity{Only: c.remote.ciIdentity}, func(credentials *client.Client) error {
+	err = c.asHost(configuration, p.host, client.Identity{Only: c.remote.ciIdentity}, func(credentials *client.Client) error {
 		confined := credentials.Confine(ctx, "https://"+p.host, networks...)
 		fetcher.Client = confined
 		origin, err := copying.OpenHost(ctx, confined, p.host, fetcher, reporter)

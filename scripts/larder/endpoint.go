@@ -19,11 +19,12 @@ import (
 const throughRegistry = `
 
 With --registry, the command sends requests to the registry instead of using its
-store. It uses the credentials that clients have for the registry: TF_TOKEN_…
-variables, tokens that ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and the
-credentials blocks of the configuration. Without a credential, a CI job uses its
-own identity: in GitHub Actions with ` + "`permissions: id-token: write`" + `, in GitLab
-with an ID token in LARDER_ID_TOKEN.`
+store. It uses the token in LARDER_TOKEN, or the credentials that clients have
+for the registry. These are TF_TOKEN_… variables, which take precedence, tokens
+that ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, and credentials blocks of the
+configuration. Without a credential, a CI job uses its own
+identity: in GitHub Actions with ` + "`permissions: id-token: write`" + `, in GitLab with
+an ID token in LARDER_ID_TOKEN.`
 
 // dryThroughRegistry is part of the help of commands that also have --dry-run.
 const dryThroughRegistry = `
@@ -69,22 +70,25 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 	})
 }
 
-// onHost calls do with a client that has the credentials for a registry. It
-// adds hints about credentials and certificates to errors.
+// onHost calls do with a client that has the credentials for the command's registry.
+// It adds hints about credentials and certificates to errors.
 func (c *cli) onHost(host string, do func(*client.Client) error) error {
-	return c.asHost(host, client.Identity{Audience: c.remote.audience, Only: c.remote.ciIdentity}, do)
-}
-
-// asHost is onHost with another identity of a CI job.
-func (c *cli) asHost(host string, identity client.Identity, do func(*client.Client) error) error {
 	configuration, err := clientConfiguration()
 	if err != nil {
 		return err
 	}
+	if err := configuration.UseToken(host, tokenFromEnv, os.Getenv(tokenFromEnv)); err != nil {
+		return err
+	}
+	return c.asHost(configuration, host, client.Identity{Audience: c.remote.audience, Only: c.remote.ciIdentity}, do)
+}
+
+// asHost is onHost with another configuration and identity of a CI job.
+func (c *cli) asHost(configuration *client.Config, host string, identity client.Identity, do func(*client.Client) error) error {
 	if err := configuration.UseIdentity(os.Environ(), host, identity); err != nil {
 		return err
 	}
-	err = do(client.New(configuration, "larder/"+version(), nil))
+	err := do(client.New(configuration, "larder/"+version(), nil))
 	if errors.Is(err, client.ErrUntrusted) {
 		if file := c.authorityOf(host); file != "" {
 			return registry.WithHint(err, "%s", trustHint(file, os.Getenv(authoritiesFromEnv), runtime.GOOS))
@@ -96,10 +100,6 @@ func (c *cli) asHost(host string, identity client.Identity, do func(*client.Clie
 		!slices.Contains([]string{"", "forbidden"}, client.ErrorText(err))
 	denied := errors.Is(err, registry.ErrUnauthenticated) || errors.Is(err, registry.ErrBadCredential) ||
 		errors.Is(err, registry.ErrForbidden)
-	if denied && os.Getenv(tokenFromEnv) != "" {
-		err = registry.WithHint(err, "%s",
-			strings.TrimSpace(registry.Hint(err)+" "+tokenFromEnv+" is only for `larder doctor`."))
-	}
 	if denied && !explained {
 		if sent := configuration.IdentitySent(); sent != "" {
 			return registry.WithHint(err, "%s", strings.TrimSpace(sent+" "+registry.Hint(err)))

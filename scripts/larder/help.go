@@ -45,7 +45,9 @@ func environmentTopic() *cobra.Command {
   LARDER_STORE            the registry's store, if no flag names a registry
   LARDER_REGISTRY         the registry's URL, if no flag names a registry
   LARDER_CONTEXT          the context, if no flag names a registry
-  LARDER_TOKEN            the credential that doctor uses
+  LARDER_TOKEN            the token for the registry's URL. It is sent only to
+                          the registry that --registry or the context names,
+                          or that doctor examines
   LARDER_ID_TOKEN         the identity token of a CI job
   LARDER_SIGN_PASSPHRASE  the passphrase of the key in --sign-key
   LARDER_S3_PATH_STYLE    true to use path-style S3 URLs, as emulators need

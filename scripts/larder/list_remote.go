@@ -61,7 +61,21 @@ func (r *reader) listNamespace(ctx context.Context, namespace string) (v summari
 	}
 	mirrored, err := r.Mirrored(ctx)
 	v.Mirrored = mapped(mirrored, mirroredSummary)
+	if err == nil && len(v.Modules)+len(v.Providers)+len(mirrored) == 0 {
+		err = r.needsCredential(ctx)
+	}
 	return v, err
+}
+
+// needsCredential returns registry.ErrUnauthenticated if a request without a
+// credential may read only a part of the registry. The registry answers that before it
+// looks whether the module exists.
+func (r *reader) needsCredential(ctx context.Context) error {
+	_, err := r.Module(ctx, registry.Module{Namespace: "larder", Name: "larder", System: "none"}, nil)
+	if errors.Is(err, registry.ErrUnauthenticated) {
+		return err
+	}
+	return nil
 }
 
 // listMirrored lists the mirrored providers of HOSTNAME or HOSTNAME/NAMESPACE.

@@ -20,8 +20,9 @@ import (
 const readThroughRegistry = `
 
 With --registry, the command sends requests to the registry instead of using its
-store. It prints only what the credential can read: the credential that clients
-have for the registry, or the identity of a CI job.`
+store. It prints only what the credential can read. The credential is the token
+in LARDER_TOKEN, one that clients have for the registry, or the identity of a CI
+job.`
 
 // reader reads the metadata API of a registry.
 type reader struct {

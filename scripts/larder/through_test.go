@@ -163,7 +163,8 @@ func TestRefusedByServer(t *testing.T) {
 		wanted []string
 	}{
 		{credentials(s.Host, secret+"0"), nil, []string{"401"}},
-		{"", []string{"LARDER_TOKEN=" + secret}, []string{s.Host, "LARDER_TOKEN", "`larder doctor`"}},
+		{"", nil, []string{"no credential for " + s.Host + " was found", "set LARDER_TOKEN"}},
+		{"", []string{"LARDER_TOKEN=" + secret + "0"}, []string{"401", "in LARDER_TOKEN"}},
 		{credentials(s.Host, secret), untrusting, []string{"SSL_CERT_FILE"}},
 		{
 			credentials(s.Host, secret), append(untrusting, "XDG_CONFIG_HOME="+config),

@@ -68,7 +68,7 @@ func ReserveAddress(ctx context.Context) (string, error) {
 }
 
 // CloseListener closes a listener. Its address is free when CloseListener
-// returns. After Close alone, a process that starts meanwhile has a copy of the
+// returns. After only Close, a process that starts meanwhile has a copy of the
 // listener until its program runs.
 func CloseListener(ctx context.Context, l net.Listener) error {
 	err := l.Close()
