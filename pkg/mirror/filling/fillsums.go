@@ -49,7 +49,8 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 		added, err := m.fillVersion(ctx, origin, d, w, record, records)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", record.Version, err))
-		} else if added {
+		}
+		if added {
 			filled++
 		}
 	}
@@ -62,20 +63,40 @@ func lacksSignature(r registry.MirrorVersion, p registry.MirrorPackage) bool {
 }
 
 // fillVersion adds the SHA256SUMS of the origin to a mirrored version, and its
-// signing key to packages that have none. It reports whether it did.
+// signing key to packages that have none. The origin can have several for platforms
+// that it published later, and lack platforms by now. It reports whether it did, also
+// if there is an error.
 func (m *Mirror) fillVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
 	stored registry.MirrorVersion, records []registry.MirrorVersion) (added bool, err error) {
-	at := slices.IndexFunc(stored.Packages, func(p registry.MirrorPackage) bool { return lacksSignature(stored, p) })
-	offers, err := m.describe(ctx, origin, w, stored.Version, []registry.Platform{stored.Packages[at].Platform})
+	left := slices.DeleteFunc(slices.Clone(stored.Packages), func(p registry.MirrorPackage) bool {
+		return !lacksSignature(stored, p)
+	})
+	for len(left) > 0 && err == nil {
+		var found signedRelease
+		var isNew bool
+		found, isNew, err = m.fillFrom(ctx, origin, d, w, left[0].Platform, &stored, records)
+		added = added || isNew
+		left = slices.DeleteFunc(left[1:], func(p registry.MirrorPackage) bool { return found.lists(p.Filename, p.SHA256) })
+	}
+	return added, err
+}
+
+// fillFrom is fillVersion with the SHA256SUMS that the origin names for a platform, and
+// returns that, even if it is not trusted. It is empty if the origin lacks the platform.
+// stored becomes the record as it is then.
+func (m *Mirror) fillFrom(ctx context.Context, origin *client.Service, d *decider, w Wanted,
+	platform registry.Platform, stored *registry.MirrorVersion, records []registry.MirrorVersion,
+) (found signedRelease, added bool, err error) {
+	offers, err := m.describe(ctx, origin, w, stored.Version, []registry.Platform{platform})
 	if err != nil || len(offers) == 0 {
-		return false, err
+		return found, false, err
 	}
-	if _, err := find(w.Address, stored, offers[0].platform, offers[0].SHA256); err != nil {
-		return false, err
+	if _, err := find(w.Address, *stored, platform, offers[0].SHA256); err != nil {
+		return found, false, err
 	}
-	signer, signed, err := m.verify(ctx, d, w, stored.Version, offers, stored, records)
+	signer, signed, err := m.verify(ctx, d, w, stored.Version, offers, *stored, records)
 	if err != nil || signed.untrusted != nil {
-		return false, err
+		return signed.release, false, err
 	}
 	var confirmed []registry.MirrorPackage
 	for _, p := range stored.Packages {
@@ -84,14 +105,14 @@ func (m *Mirror) fillVersion(ctx context.Context, origin *client.Service, d *dec
 			confirmed = append(confirmed, p)
 		}
 	}
-	sums, err := m.newSums(ctx, w.Address, stored, nil, signed)
+	sums, err := m.newSums(ctx, w.Address, *stored, nil, signed)
 	if err != nil || sums == nil {
-		return false, err
+		return signed.release, false, err
 	}
 	if _, err := d.settle(ctx, stored.Version, signed, len(confirmed) > 0); err != nil {
-		return false, err
+		return signed.release, false, err
 	}
 	record := registry.MirrorVersion{Version: stored.Version, Packages: confirmed}
-	_, added, err = m.Publisher.MirrorSigned(ctx, w.Address, record, nil, sums)
-	return added, err
+	*stored, added, err = m.Publisher.MirrorSigned(ctx, w.Address, record, nil, sums)
+	return signed.release, added, err
 }

@@ -2,6 +2,8 @@ package filling_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,30 +20,61 @@ func (p *pulled) fillSums(t *testing.T) (filled int, err error) {
 	})
 }
 
+// split makes the origin sign each platform of version 1.0.0 on its own.
+func (p *pulled) split(t *testing.T) {
+	t.Helper()
+	only := func(sums, platform string) string {
+		return strings.Join(slices.DeleteFunc(strings.SplitAfter(sums, "\n"), func(line string) bool {
+			return !strings.Contains(line, platform)
+		}), "")
+	}
+	const first = "/darwin_SHA256SUMS"
+	darwin := []byte(only(string(p.pages[sumsPage("1.0.0")].body), "darwin_arm64"))
+	p.set(first, page{body: darwin})
+	p.set(first+".sig", page{body: sign(t, ours, darwin)})
+	p.edit("shasums_url", first, packagePage("1.0.0", "darwin_arm64"))
+	p.edit("shasums_signature_url", first+".sig", packagePage("1.0.0", "darwin_arm64"))
+	p.resum(t, func(sums string) string { return only(sums, "linux_amd64") })
+}
+
 // FillSums requests nothing but what verifies stored versions, of few at a time.
 func TestFillSums(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*testing.T, *pulled)
-		filled int
-		want   string
-		kind   error
+		change   func(*testing.T, *pulled)
+		filled   int
+		want     string
+		kind     error
+		requests int // if it is filled: a description, SHA256SUMS, its signature
 	}{
-		"stored without": {func(t *testing.T, p *pulled) { p.forgetSums(t) }, 1, "signed darwin_arm64 linux_amd64", nil},
-		"stored with it": {nil, 0, "signed darwin_arm64 linux_amd64", nil},
+		"stored without": {func(t *testing.T, p *pulled) { p.forgetSums(t) }, 1, "signed darwin_arm64 linux_amd64", nil, 3},
+		"stored with it": {nil, 0, "signed darwin_arm64 linux_amd64", nil, 0},
+		"the first platform is gone": {func(t *testing.T, p *pulled) {
+			p.forgetSums(t)
+			p.set(packagePage("1.0.0", "darwin_arm64"), page{status: 404})
+		}, 1, "signed darwin_arm64 linux_amd64", nil, 4},
+		"a SHA256SUMS for each platform": {func(t *testing.T, p *pulled) {
+			p.forgetSums(t)
+			p.split(t)
+		}, 1, "signed darwin_arm64, signed linux_amd64", nil, 6},
+		"a SHA256SUMS for each platform, one is not valid": {func(t *testing.T, p *pulled) {
+			p.forgetSums(t)
+			p.split(t)
+			p.set(signaturePage("1.0.0"), page{body: []byte("x")})
+		}, 1, "signed darwin_arm64", registry.ErrInvalid, 6},
 		"other content": {func(t *testing.T, p *pulled) {
 			p.forgetSums(t)
 			p.set(packagePage("1.0.0", "darwin_arm64"), p.pages[packagePage("2.0.0", "darwin_arm64")])
-		}, 0, "", registry.ErrExists},
+		}, 0, "", registry.ErrExists, 0},
 		"key that is not trusted": {func(t *testing.T, p *pulled) {
 			p.forgetSums(t)
 			p.releases[0].by = stranger
 			p.heal(t)
-		}, 0, "", nil},
+		}, 0, "", nil, 0},
 		"keys removed": {func(t *testing.T, p *pulled) {
 			p.forgetSums(t)
 			p.edit("signing_keys", nil, packagePage("1.0.0", "darwin_arm64"))
-		}, 0, "", nil},
+		}, 0, "", nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -63,8 +96,8 @@ func TestFillSums(t *testing.T) {
 			if diff := cmp.Diff(fmt.Sprint(test.filled, " ", test.want), fmt.Sprint(filled, " ", p.sums(t))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if got := p.times("") - before; filled > 0 && got != 3 {
-				t.Errorf("%d requests, want 3: a description, SHA256SUMS, its signature", got)
+			if got := p.times("") - before; filled > 0 && got != test.requests {
+				t.Errorf("%d requests, want %d", got, test.requests)
 			}
 		})
 	}
