@@ -3,7 +3,10 @@ package pull_test
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -216,4 +219,41 @@ func TestLateLookups(t *testing.T) {
 			time.Sleep(registry.PullRetry + time.Second)
 		}
 	})
+}
+
+// A bound has no effect on a client that leaves before it would have had one.
+func TestBoundsOfClients(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		leaves bool
+		want   int32
+	}{"leaves": {true, 0}, "waits": {false, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, newMemoryOrigin(t), allow(registry.PullOpen), func(t *testing.T, s setup) {
+				s.hang(t, inventory.Hostname)
+				var reached atomic.Int32
+				w := s.workerWith(func(string) { reached.Add(1) })
+				var running sync.WaitGroup
+				request := func(ctx context.Context, i int) {
+					running.Go(func() { _, _ = w.Do(ctx, requestFor(fmt.Sprint("ci-", i), named("acme", fmt.Sprint("p", i)))) })
+				}
+				for i := range 16 { // as many as one origin can have
+					request(t.Context(), i)
+				}
+				synctest.Wait()
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				request(ctx, 16)
+				synctest.Wait()
+				if test.leaves {
+					leave()
+				}
+				running.Wait()
+				if got := reached.Load(); got != test.want {
+					t.Errorf("bounds had an effect %d times, want %d", got, test.want)
+				}
+			})
+		})
+	}
 }

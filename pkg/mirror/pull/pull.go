@@ -135,7 +135,8 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (response
 	// A look-up has room before it takes a lease, which others wait for.
 	holders := w.holders(ctx, p)
 	defer func() {
-		if errors.Is(err, errBusy) {
+		// A client that has left would have waited longer.
+		if errors.Is(err, errBusy) && !errors.Is(ctx.Err(), context.Canceled) {
 			w.reached(ctx, boundOf(err), holders, slog.String("provider", p.String()))
 		}
 	}()
