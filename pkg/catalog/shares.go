@@ -41,7 +41,8 @@ func (s Shares) allow(held counts, holders Holders) bool {
 }
 
 // Surplus returns the index of the work that gives way if there is too much. It is
-// the work whose holders have the most, and the last if several have as much.
+// the work whose holders have the most, and the last if several have as much. The
+// work of its first and of its second holder adds up, as for [Shares.Next].
 func Surplus(work []Holders) int {
 	held := count(work)
 	surplus, most := -1, 0

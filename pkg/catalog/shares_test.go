@@ -50,11 +50,14 @@ func TestSurplus(t *testing.T) {
 		work string
 		want int
 	}{
-		"no work":                     {"", -1},
-		"all have as much":            {"a b c", 2},
-		"the last of the largest":     {"a b a c", 2},
-		"a caller with many origins":  {"a/x b/y c/x", 2},
-		"an origin with many callers": {"a/x b/y a/z", 2},
+		"no work":                                                 {"", -1},
+		"all have as much":                                        {"a b c", 2},
+		"the last of the largest":                                 {"a b a c", 2},
+		"a caller with many origins":                              {"a/x b/y c/x", 2},
+		"an origin with many callers":                             {"a/x b/y a/z", 2},
+		"a caller with much of an origin that others use":         {"a/x a/x a/y", 1},
+		"a caller of one origin before an origin of many callers": {"b/x b/x b/x a/u a/v a/w a/z", 2},
+		"a caller of many origins before a caller of one":         {"a/x a/x b/y c/y d/y e/y", 5},
 	} {
 		if got := catalog.Surplus(work(test.work)); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)

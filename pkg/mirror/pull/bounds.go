@@ -123,7 +123,7 @@ func (r *room) join(holders catalog.Holders) *place {
 	r.waiting = append(r.waiting, p)
 	r.next()
 	if r.most > 0 && len(r.running)+len(r.waiting) > r.most && len(r.waiting) > 0 {
-		// Those who have the most work that runs or waits give way.
+		// Those who have the most work that waits give way.
 		i := catalog.Surplus(holdersOf(r.waiting))
 		r.waiting[i].entered <- false
 		r.waiting = without(r.waiting, r.waiting[i])
