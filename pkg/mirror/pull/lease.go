@@ -156,22 +156,25 @@ func (w *Worker) renewing(ctx context.Context, lease leased, duration time.Durat
 // may have taken the lease.
 func (w *Worker) renew(ctx context.Context, lease leased, duration time.Duration) error {
 	expires := w.options.Now().Add(duration)
-	var failed error                     // since the last renewal
-	tick := time.NewTicker(duration / 4) // each renewal writes the whole item
-	defer tick.Stop()
-	for {
+	var failed error // since the last renewal
+	// Each renewal writes the whole item, which can be large. If one fails, there is
+	// time for several more.
+	const seldom, often = 3, 12
+	for wait := duration / seldom; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(wait):
 		}
+		wait = duration / often
 		until := w.options.Now().Add(duration)
 		err := renewBefore(ctx, lease, expires, until)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the work has ended
+		}
 		switch {
 		case err == nil:
-			expires, failed = until, nil
-		case ctx.Err() != nil:
-			return nil
+			expires, failed, wait = until, nil, duration/seldom
 		case errors.Is(err, registry.ErrConflict):
 			return err
 		case !w.options.Now().Before(expires):

@@ -229,3 +229,51 @@ func TestRenewals(t *testing.T) {
 		})
 	}
 }
+
+// writes is a table that counts the writes of an item.
+type writes struct {
+	catalog.Table
+	of    string // the sort key
+	times atomic.Int32
+}
+
+func (w *writes) Write(ctx context.Context, changes ...catalog.Change) error {
+	for _, c := range changes {
+		if c.Sort == w.of {
+			w.times.Add(1)
+		}
+	}
+	return w.Table.Write(ctx, changes...)
+}
+
+// The item of a provider can be large. While an origin is silent, a check writes it as
+// seldom as its lease allows.
+func TestRenewalsOfACheck(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		takes time.Duration
+		want  int32
+	}{"at once": {0, 2}, "a second": {time.Second, 2}, "as long as clients wait": {time.Minute, 7}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
+			bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+				s.requestIndex(t, inventory)
+				time.Sleep(time.Hour)
+				origin.set(func() {
+					origin.hangs[inventory.Hostname] = test.takes == time.Minute
+					origin.before = func(page string) {
+						if strings.HasSuffix(page, "/versions") {
+							time.Sleep(min(test.takes, time.Second))
+						}
+					}
+				})
+				table := &writes{Table: s.table, of: inventory.String()}
+				s.requestIndexOf(t, newWorker(origin, table, s.objects, 1<<20), inventory)
+				if got := table.times.Load(); got != test.want {
+					t.Errorf("the item was written %d times, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}
