@@ -194,8 +194,9 @@ func (l *Local) Queued() int {
 }
 
 // Run checks the origins each night, and then copies what clients requested, until
-// ctx ends. It first resumes copies that an earlier process has begun. No copy
-// delays a check. At the end, Run waits for work that has begun.
+// ctx ends. It adds SHA256SUMS to older copies for a short time before, and for the rest
+// after. It first resumes copies that an earlier process has begun. No copy delays a
+// check. At the end, Run waits for work that has begun.
 func (l *Local) Run(ctx context.Context) {
 	defer func() {
 		l.mu.Lock()   // all work that was to begin has begun
@@ -238,9 +239,11 @@ func (l *Local) Run(ctx context.Context) {
 			l.worker.options.Log.LogAttrs(ctx, slog.LevelError, "cannot check the origins of providers",
 				slog.Any("error", err))
 		}
+		// The copies of earlier nights can take all the time.
+		left := l.worker.fillSums(ctx, all, l.worker.options.Now().Add(fillTime))
 		if !inTurn(func() {
 			l.worker.copyAll(ctx, all, time.Time{}, false)
-			l.worker.fillSums(ctx, all, time.Time{})
+			l.worker.fillSums(ctx, left, time.Time{})
 		}) {
 			l.worker.reached(ctx, BoundNight, nil, slog.String("reason", "the copies of earlier nights have not ended"))
 		}

@@ -58,9 +58,11 @@ func (s shares) next(all []*requested) int {
 }
 
 // nightly checks the origins of all providers that clients have requested in the
-// last 30 days. Then it copies the requested versions that may be mirrored now, and
-// adds SHA256SUMS to older ones. It continues if one fails. If ctx has a deadline, the
-// checks take at most half of the time, and no copy begins in the last minute.
+// last 30 days. Then it copies the requested versions that may be mirrored now. It adds
+// SHA256SUMS to older ones, for a short time before the copies and otherwise after
+// them. It continues if one fails. If ctx has a deadline, the checks take at most half
+// of the time. SHA256SUMS before the copies takes a quarter of the rest, and no copy
+// begins in the last minute.
 func (w *Worker) nightly(ctx context.Context) error {
 	var end time.Time
 	checking := ctx
@@ -78,8 +80,14 @@ func (w *Worker) nightly(ctx context.Context) error {
 			failed = errors.Join(failed, checking.Err())
 		}
 	}
+	// Copies can take all the time.
+	begin, fill := w.options.Now(), fillTime
+	if !end.IsZero() {
+		fill = min(fill, end.Sub(begin)/4)
+	}
+	left := w.fillSums(ctx, all, begin.Add(fill))
 	w.copyAll(ctx, all, end, true)
-	w.fillSums(ctx, all, end)
+	w.fillSums(ctx, left, end)
 	return errors.Join(failed, ctx.Err())
 }
 

@@ -264,7 +264,7 @@ func TestPlatformsAndKeys(t *testing.T) {
 		if err := run(t.Context(), s.worker(), inventory, "1.0.0"); err != nil {
 			t.Fatal(err)
 		}
-		s.stripSums(t, func(p *registry.MirrorPackage) { p.SigningKey = "" })
+		s.stripSums(t, inventory, func(p *registry.MirrorPackage) { p.SigningKey = "" })
 		more := allow(registry.PullOpen)
 		more.Rules[0].Platforms = platformsOf(t, both...)
 		s.setPolicy(t, more)
