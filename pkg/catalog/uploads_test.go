@@ -507,7 +507,8 @@ func TestClaimsAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// The largest upload fits into its item, with the results of its inspections.
+// The largest upload fits into its item, with the results of its inspections. Its
+// parts are at their limits in the packages publishapi and rules.
 func TestLargeUpload(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))
@@ -523,13 +524,17 @@ func TestLargeUpload(t *testing.T) {
 			},
 		})
 	}
-	u.Sums, u.Signature = strings.Repeat("0", 128<<10), make([]byte, 16<<10)
+	for i := range 1000 { // the maximum number of lines and of major versions
+		u.Sums += fmt.Sprintf("%064d  %064d\n", i, i)
+		u.Protocols = append(u.Protocols, fmt.Sprintf("%d.999", i))
+	}
+	u.Signature = make([]byte, 16<<10)
 	beginUpload(t, c, u, 1)
 	for claimed := claim(t, c, u, begin, 1); claimed.Mine; {
 		found := registry.Inspection{State: registry.InspectionPassed, H1: strings.Repeat("1", 47)}
 		if claimed.File == len(u.Files)-1 {
 			found = registry.Inspection{
-				State: registry.InspectionRefused, Problem: strings.Repeat("p", 2<<10), Hint: strings.Repeat("h", 2<<10),
+				State: registry.InspectionRefused, Problem: strings.Repeat("<", 2<<10), Hint: strings.Repeat("<", 2<<10),
 			}
 		}
 		if err := claimed.Record(t.Context(), found, begin, begin.Add(time.Minute)); err != nil {

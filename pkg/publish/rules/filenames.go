@@ -37,8 +37,8 @@ func (n Names) Has(name string) bool {
 	return zip || name == n.Sums || name == n.Signature() || name == n.Manifest
 }
 
-// maxPlatforms limits the size of a version's record, so that it fits into an
-// item of the table.
+// maxPlatforms limits the size of a version's record and of its upload, so that each
+// fits into an item of the table.
 const maxPlatforms = 200
 
 // ParseNames finds the files of a release by their names, which must all have
@@ -115,7 +115,9 @@ func ParseNames(providerType string, names []string) (Names, error) {
 		found.Sums = prefix + "VERSION_SHA256SUMS"
 	}
 	if len(found.Zips) > maxPlatforms {
-		add(invalidRelease("it has %d platforms, and at most %d are allowed", len(found.Zips), maxPlatforms))
+		add(registry.WithHint(
+			invalidRelease("it has %d platforms, and at most %d are allowed", len(found.Zips), maxPlatforms),
+			"Leave out the platforms that nobody uses, also in SHA256SUMS."))
 	}
 	if len(problems) > 0 {
 		return found, &errs.ProblemsError{Problems: problems}

@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -103,5 +104,23 @@ func TestCheckSame(t *testing.T) {
 	// A publisher may not be a reader, so the error does not contain sums.
 	if err := rules.CheckSameModule(vpc, stored, "another", "other"); strings.Contains(err.Error(), "sha256") {
 		t.Errorf("the error describes the stored content: %v", err)
+	}
+}
+
+// A release has only as many platforms as fit into an item of the table.
+func TestPlatformsOfARelease(t *testing.T) {
+	t.Parallel()
+	for count, want := range map[int]error{200: nil, 201: registry.ErrInvalid} {
+		names := make([]string, count)
+		for i := range names {
+			names[i] = fmt.Sprintf("terraform-provider-inventory_1.0.0_os%d_amd64.zip", i)
+		}
+		found, err := rules.ParseNames("inventory", names)
+		if !errors.Is(err, want) || len(found.Zips) != count {
+			t.Errorf("%d platforms: %v with %d of them, want %v", count, err, len(found.Zips), want)
+		}
+		if err != nil && registry.Hint(err) == "" {
+			t.Errorf("%v has no hint", err)
+		}
 	}
 }
