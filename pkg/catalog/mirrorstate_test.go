@@ -427,7 +427,7 @@ func TestMirrorStateAtOnce(t *testing.T) {
 			group.Go(func() {
 				if err := s.Update(t.Context(), func() error {
 					s.Pulled.Index, s.Pulled.RequestedAt = []byte("x"), now
-					s.Pulled.AddPending(registry.Version{Major: uint64(i)})
+					s.Pulled.AddPending(registry.Version{Major: uint64(i)}, "")
 					return nil
 				}); err != nil {
 					t.Error(err)

@@ -12,7 +12,6 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -76,9 +75,9 @@ func (w *Worker) reached(ctx context.Context, bound string, holders catalog.Hold
 // callerKey is the key of the caller in a context.
 type callerKey struct{}
 
-// forCaller returns a context for the work of a request.
-func forCaller(ctx context.Context, request protocol.PullRequest) context.Context {
-	return context.WithValue(ctx, callerKey{}, request.Caller)
+// forCaller returns a context for the work of a caller.
+func forCaller(ctx context.Context, caller string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
 }
 
 // holders returns for whom the work on a provider is done: the host of its origin,

@@ -3,6 +3,7 @@ package pull_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -252,6 +253,58 @@ func TestBoundsOfClients(t *testing.T) {
 				running.Wait()
 				if got := reached.Load(); got != test.want {
 					t.Errorf("bounds had an effect %d times, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A caller leaves a slot to others, also for versions that a process continues with.
+func TestSlotsOfOneCaller(t *testing.T) {
+	t.Parallel()
+	const greedy = 8
+	for name, test := range map[string]struct {
+		callers int // who request the versions of the greedy one too
+		most    int
+	}{"one caller": {1, 1}, "two callers": {2, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			origin := newMemoryOrigin(t)
+			provider := func(i int) registry.MirrorProvider { return at(fmt.Sprintf("h%d.example.com", i), "p") }
+			for i := range greedy + 1 {
+				origin.add(t, fakeVersion{provider(i), "1.0.0", []string{linux}})
+			}
+			bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
+				running, most := 0, 0
+				origin.before = func(page string) {
+					if !strings.HasSuffix(page, ".zip") || strings.HasPrefix(page, provider(greedy).Hostname) {
+						return
+					}
+					origin.set(func() { running++; most = max(most, running) })
+					time.Sleep(50 * time.Second)
+					origin.set(func() { running-- })
+				}
+				f := &functions{s: s, bound: func(string) {}}
+				a := &attack{s: s, mirror: f}
+				for i := range greedy {
+					for caller := range test.callers {
+						a.client(t.Context(), fmt.Sprint("ci-", caller), provider(i), "1.0.0")
+						time.Sleep(20 * time.Second) // a copy that finds no slot has ended
+					}
+				}
+				a.client(t.Context(), honest, provider(greedy), "1.0.0")
+				time.Sleep(time.Second)
+				if test.callers == 1 && s.mirrored(t, provider(greedy), "1.0.0") == "" {
+					t.Error("another caller got no slot")
+				}
+				f.invoking.Wait()
+				if most != test.most {
+					t.Errorf("%d copies ran at once, want %d", most, test.most)
+				}
+				for i := range greedy {
+					if s.mirrored(t, provider(i), "1.0.0") == "" {
+						t.Errorf("%s is not mirrored", provider(i))
+					}
 				}
 			})
 		})

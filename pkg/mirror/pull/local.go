@@ -151,7 +151,7 @@ func (l *Local) Start(ctx context.Context, request protocol.PullRequest) error {
 	if err != nil {
 		return err
 	}
-	id, holders := workOf(request), l.worker.holders(forCaller(ctx, request), p)
+	id, holders := workOf(request), l.worker.holders(forCaller(ctx, request.Caller), p)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {

@@ -37,8 +37,17 @@ type requested struct {
 	provider registry.MirrorProvider
 	origin   string // its host
 	versions []registry.Version
-	turns    int           // its copies so far
-	took     time.Duration // for these
+	callers  map[string]string // by version
+	turns    int               // its copies so far
+	took     time.Duration     // for these
+}
+
+// holders returns for whom a copy of a version is made.
+func (r *requested) holders(v registry.Version) catalog.Holders {
+	if caller, ok := r.callers[v.String()]; ok {
+		return catalog.Holders{r.origin, caller}
+	}
+	return catalog.Holders{r.origin}
 }
 
 // shares are the time that the work for each origin host took so far.
@@ -145,7 +154,9 @@ func (w *Worker) allRequested(ctx context.Context) (all []*requested, _ error) {
 			continue // it is only stored that the origin failed or lacks it
 		}
 		if p, err := registry.ParseMirrorProvider(found.Address); err == nil { // the item is only a cache
-			all = append(all, &requested{provider: p, origin: w.holders(ctx, p)[0], versions: found.Pending})
+			all = append(all, &requested{
+				provider: p, origin: w.holders(ctx, p)[0], versions: found.Pending, callers: found.PendingFor,
+			})
 		}
 	}
 	return all, nil
@@ -189,6 +200,10 @@ func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, h
 			limit = min(providerTime-margin, end.Sub(begin)/2) // after providerTime, the origin would count as too slow
 		}
 		copying, cancel := context.WithTimeout(ctx, limit+2*margin)
+		holders := r.holders(r.versions[0])
+		if len(holders) > 1 {
+			copying = forCaller(copying, holders[1])
+		}
 		// Other errors are logged, and the next night tries again.
 		err := w.copy(copying, r.provider, r.versions[0])
 		cancel()
@@ -204,7 +219,9 @@ func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, h
 		took[r.origin] += w.options.Now().Sub(begin)
 		left = left || errors.Is(err, errBusy)
 		if errors.Is(err, errNoSlot) {
-			drop(func(other *requested) bool { return other.origin == r.origin })
+			for _, o := range all {
+				o.versions = slices.DeleteFunc(o.versions, func(v registry.Version) bool { return slices.Equal(o.holders(v), holders) })
+			}
 		}
 	}
 }

@@ -120,8 +120,8 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (response
 	if err != nil {
 		return protocol.PullResponse{}, err
 	}
-	night := ctx // without a caller
-	ctx = forCaller(ctx, request)
+	night := ctx // without this caller
+	ctx = forCaller(ctx, request.Caller)
 	if !request.Deadline.IsZero() {
 		// The answer must be stored before the caller stops waiting.
 		var cancel context.CancelFunc
@@ -474,7 +474,8 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
 			s.Pulled.RequestedAt = w.options.Now().UTC()
 			if len(s.Pulled.Index) > 0 {
-				s.Pulled.AddPending(v)
+				caller, _ := ctx.Value(callerKey{}).(string)
+				s.Pulled.AddPending(v, caller)
 			}
 		}
 		if errors.Is(failed, registry.ErrNotAdmitted) {
