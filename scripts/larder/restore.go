@@ -169,7 +169,7 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 	for i, e := range changes {
 		if e.Action == registry.AuditSetPolicy && !slices.ContainsFunc(changes[i+1:], setsPolicy) {
 			v.Again = append(v.Again, again{At: e.At, Action: e.Action, Subject: e.Subject, Command: fmt.Sprintf(
-				"larder mirror policy show --quiet --store %s > policy.hcl && larder mirror policy set policy.hcl --store %s",
+				"larder mirror policy show --quiet --store %s | larder mirror policy set - --store %s",
 				quoted(later.Dir), quoted(v.Data))})
 			continue
 		}
