@@ -388,6 +388,48 @@ func TestPullThroughPolicySet(t *testing.T) {
 	})
 }
 
+// An operator can withdraw a version that is not mirrored, although clients have got
+// it from its origin. The mirror then neither lists nor fetches it. The error without
+// --missing suggests no other version.
+func TestPullThroughWithdrawn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range pullModes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			o, address := serveOrigin(t), originHost+"/acme/note"
+			o.publish(t, "acme/note", "1.0.0", platforms()[0])
+			o.publish(t, "acme/note", "1.1.0", platforms()[0])
+			s := servePulling(t, mode, map[string]string{originHost: o.upstream()}, o.CAFile)
+			f := filler{data: s.data}
+			read := func(document, want string) {
+				t.Helper()
+				if _, body := s.get(t, "/v1/mirror/"+address+"/"+document); !strings.Contains(string(body), want) {
+					t.Errorf("%s is %s, want %s", document, body, want)
+				}
+			}
+			read("index.json", `{"1.0.0":{},"1.1.0":{}}`)
+			read("1.0.0.json", `_1.0.0_`)
+			waitForCopies(t, opened(t, s.data), "1.0.0", address)
+
+			withdraw := []string{"withdraw", address, "1.1.0", "--reason", "a leak", "--yes"}
+			_, text, code := f.try(t, withdraw...)
+			if code != exitNotFound {
+				t.Errorf("exit code %d, want %d", code, exitNotFound)
+			}
+			if !strings.Contains(text, "\nIt is not mirrored. To keep it out of the mirror, use --missing. ") {
+				t.Errorf("the hint is wrong:\n%s", text)
+			}
+			f.run(t, 0, nil, append(withdraw, "--missing")...)
+			read("1.1.0.json", `{"archives":{}}`)
+			read("index.json", `{"versions":{"1.0.0":{}}}`)
+			f.run(t, 0, []string{"1.1.0    withdrawn"}, "list", address)
+			if found := o.requests(t, "path=/v1/providers/acme/note/1.1.0/"); len(found) > 0 {
+				t.Errorf("the mirror requested the withdrawn version:\n%s", strings.Join(found, ""))
+			}
+		})
+	}
+}
+
 // get returns the response to a request to the server, which it trusts.
 func (s *server) get(t *testing.T, path string) (status int, body []byte) {
 	t.Helper()

@@ -46,7 +46,8 @@ The command first lists who has downloaded the version, and prompts for
 confirmation. With --yes it does neither.
 
 The registry must have a record of the version. If ` + "`larder verify`" + ` reports that
-the record is missing, use --missing to withdraw the version without it.`,
+the record is missing, use --missing to withdraw the version without it. To keep
+a version out of the mirror before anyone mirrors it, use --missing too.`,
 		Example: `  larder withdraw acme/vpc/aws 1.2.0 --reason 'it contains a CI key'
   larder withdraw acme/inventory 1.0.0 --reason 'signed with a stolen key' --yes
   larder withdraw registry.opentofu.org/hashicorp/random 3.6.0 --reason 'leak'`,
@@ -95,8 +96,15 @@ type withdrawal struct {
 func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, error) {
 	before, err := s.catalog.Of(what.address).Withdrawal(ctx, what.version)
 	unknown := errors.Is(err, registry.ErrNotFound)
+	_, isMirrored := what.address.(registry.MirrorProvider)
 	if err != nil && (!unknown || !what.missing) {
-		return nil, s.notFound(ctx, "withdraw", what.address, &what.version, err)
+		err = s.notFound(ctx, "withdraw", what.address, &what.version, err)
+		if unknown && isMirrored {
+			// Clients may be able to get the version, so do not suggest another one.
+			err = registry.WithHint(err, "It is not mirrored. To keep it out of the mirror, use --missing. "+
+				"To list the mirrored versions, run `larder list %s%s`.", what.address, c.repeatedFlags())
+		}
+		return nil, err
 	}
 	// If the version is already withdrawn, only its objects remain to be
 	// deleted.
@@ -139,11 +147,15 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 func (c *cli) confirmWithdrawal(ctx context.Context, s *store, what withdrawal, unknown bool) error {
 	out := terminal.New(c.stderr)
 	c.printDownloaders(ctx, s, out, what)
+	add := "publish"
+	if _, isMirrored := what.address.(registry.MirrorProvider); isMirrored {
+		add = "mirror"
+	}
 	question := fmt.Sprintf("Permanently withdraw %s %s from %s? `init` fails in configurations that need it, "+
-		"and nobody can publish this version again.", what.address, what.version, c.about.name)
+		"and nobody can %s this version again.", what.address, what.version, c.about.name, add)
 	if unknown {
 		question = fmt.Sprintf("%s has no record or listing of %s %s. Permanently withdraw it, "+
-			"so that nobody can publish this version?", c.about.name, what.address, what.version)
+			"so that nobody can %s this version?", c.about.name, what.address, what.version, add)
 	}
 	if out.Width > 0 {
 		out.Width = max(out.Width-len(" [y/N] "), 20)
