@@ -26,8 +26,9 @@ func (c *cli) mirrorAdmitCommand() *cobra.Command {
 mirror it. ` + "`larder list HOSTNAME/NAMESPACE/TYPE`" + ` shows the versions that are too
 new. The other parts of the policy still apply.
 
-Without --platform, the platforms are those of the newest mirrored version. If
-the command fails, it admits nothing, and you can run it again.
+Without --platform, the platforms are those of the mirror policy. If it names
+none, they are those of the newest mirrored version. If the command fails, it
+admits nothing, and you can run it again.
 
 The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 		Example: `  larder mirror admit registry.opentofu.org/hashicorp/random 3.6.3 \
@@ -66,7 +67,7 @@ The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 	c.storeFlags(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` with the reason: one line")
 	cmd.Flags().StringSliceVar(&platforms, "platform", nil, "`PLATFORMS` to mirror, such as linux_amd64,darwin_arm64 "+
-		"(default those of the newest mirrored version); can be repeated")
+		"(default those of the mirror policy, or else of the newest mirrored version); can be repeated")
 	upstreamFlag(cmd, &w.Upstream)
 	unsignedFlag(cmd, &w.AllowUnsigned)
 	return cmd

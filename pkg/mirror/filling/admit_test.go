@@ -293,6 +293,48 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// Without platforms, an admission is for those of the policy, or else for those of
+// the newest mirrored version.
+func TestAdmitPlatforms(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		what     string
+		policy   []string
+		mirrored string // the platform of an earlier version. If empty, there is none
+		want     string // the result, or the error
+	}{
+		{"of the policy", []string{"linux_amd64", "darwin_arm64"}, "", "2.0.0 [darwin_arm64 added, linux_amd64 added]"},
+		{"of the policy, not of the mirror", []string{"linux_amd64"}, "darwin_arm64", "2.0.0 [linux_amd64 added]"},
+		{"of the policy, some are missing", []string{"linux_amd64", "plan9_386"}, "", "2.0.0 [linux_amd64 added]: the origin does not have it for plan9_386"},
+		{"of the policy, all are missing", []string{"plan9_386"}, "", "the origin has no package for plan9_386"},
+		{"of the mirror", nil, "darwin_arm64", "2.0.0 [darwin_arm64 added]"},
+		{"of nothing", nil, "", "no version of registry.example.com/acme/inventory is mirrored yet"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			t.Parallel()
+			two := []string{"linux_amd64", "darwin_arm64"}
+			o, s := newOrigin(t, release{"1.0.0", two, ours, ""}, release{"2.0.0", two, ours, ""}), newStore(t)
+			m := s.mirror(o)
+			if test.mirrored != "" {
+				want := wanted(t, test.mirrored)
+				want.Constraint = "1.0.0"
+				if _, err := m.Add(t.Context(), want); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.setPolicy(t, registry.MirrorRule{Platforms: platforms(t, test.policy...)})
+			results, err := m.Admit(t.Context(), wanted(t), parseVersion(t, "2.0.0"), "a fix")
+			got := describe(results) + ": " + notes(results)
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.Contains(got, test.want) {
+				t.Errorf("it is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // A version that is not too new needs no admission.
 func TestAdmitReady(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,9 @@ import (
 
 // Admit admits a version that is too new, and mirrors it. It records the
 // admission after it has verified the packages. So a run that fails before
-// admits nothing. If w has no platforms, they are those of the newest mirrored
-// version that is not withdrawn. If nothing is mirrored, that is
+// admits nothing. If w has no platforms, they are those of the policy that the
+// version has. If the policy names none, they are those of the newest mirrored
+// version that is not withdrawn. If nothing is mirrored then, that is
 // [registry.ErrInvalid]. The fields Constraint and All of w are not used.
 //
 // Admit records nothing if the version is mirrored, or is not too new. A note of
@@ -28,7 +29,7 @@ func (m *Mirror) Admit(ctx context.Context, w Wanted, v registry.Version, reason
 		err = rules.CheckReason(reason)
 	}
 	if err == nil && len(w.Platforms) == 0 {
-		w.Platforms, err = m.usualPlatforms(ctx, w, policy)
+		err = m.setUsualPlatforms(ctx, &w, policy)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot admit %s %s: %w", w.Address, v, err)
@@ -36,36 +37,34 @@ func (m *Mirror) Admit(ctx context.Context, w Wanted, v registry.Version, reason
 	return m.mirror(ctx, policy, w)
 }
 
-// usualPlatforms returns the platforms of the newest mirrored version that is
-// not withdrawn, without those that the policy does not allow.
-func (m *Mirror) usualPlatforms(ctx context.Context, w Wanted,
-	policy *registry.MirrorPolicy) ([]registry.Platform, error) {
-	d, err := m.decideWanted(policy, w)
+// setUsualPlatforms sets the platforms of w to those of the policy. If it names
+// none, they are those of the newest mirrored version that is not withdrawn.
+func (m *Mirror) setUsualPlatforms(ctx context.Context, w *Wanted, policy *registry.MirrorPolicy) error {
+	d, err := m.decideWanted(policy, *w)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if len(d.rule.Platforms) > 0 {
+		w.Platforms, w.ofPolicy = d.rule.Platforms, true
+		return nil
 	}
 	records, err := m.records(ctx, w.Address)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	records = slices.DeleteFunc(records, func(r registry.MirrorVersion) bool { return r.Withdrawn != nil })
 	if len(records) == 0 {
-		return nil, registry.WithHint(
+		return registry.WithHint(
 			fmt.Errorf("%w platforms: no version of %s is mirrored yet", registry.ErrInvalid, w.Address),
 			"Name the platforms with `--platform`.")
 	}
 	newest := slices.MaxFunc(records, func(a, b registry.MirrorVersion) int {
 		return registry.CompareVersions(a.Version, b.Version)
 	})
-	platforms := make([]registry.Platform, len(newest.Packages))
-	for i, p := range newest.Packages {
-		platforms[i] = p.Platform
+	for _, p := range newest.Packages {
+		w.Platforms = append(w.Platforms, p.Platform)
 	}
-	allowed, _ := d.allowed(platforms)
-	if len(allowed) == 0 {
-		return nil, d.checkNamed(platforms)
-	}
-	return allowed, nil
+	return nil
 }
 
 // Unsigned is the key of [Mirror.Trust] that means that there is none.

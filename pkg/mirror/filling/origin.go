@@ -62,6 +62,9 @@ type Wanted struct {
 	lenient bool
 	// admitting is the reason for which an operator admits the version.
 	admitting string
+	// ofPolicy means that Platforms are those of the policy. Some that a version
+	// lacks are then left out.
+	ofPolicy bool
 	// pulling means that a reader makes the mirror fetch the version. Platforms
 	// that it lacks are then left out.
 	pulling bool
@@ -377,9 +380,9 @@ func newest(offered []client.ProviderVersion) string {
 	return fmt.Sprintf("its newest is %s", top.Version)
 }
 
-// platforms returns the platforms to mirror of a version. If all versions are
-// requested, it leaves out those that a version lacks, and returns them as
-// lacking.
+// platforms returns the platforms to mirror of a version. If all versions or the
+// platforms of the policy are requested, it leaves out those that a version lacks,
+// and returns them as lacking.
 func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []registry.Platform, err error) {
 	platforms = slices.Clone(w.Platforms)
 	if len(platforms) == 0 {
@@ -404,7 +407,8 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 			lacking = append(lacking, p)
 		}
 	}
-	if len(lacking) > 0 && !w.All && !w.pulling {
+	isSome := w.ofPolicy && len(lacking) < len(platforms)
+	if len(lacking) > 0 && !w.All && !w.pulling && !isSome {
 		return nil, nil, fmt.Errorf("the origin has no package for %s: %w (it has %s)",
 			list(lacking), registry.ErrNotFound, list(offered.Platforms))
 	}
