@@ -218,8 +218,12 @@ type MirroredPull struct {
 	CheckedAt time.Time `json:"checked_at,omitzero"`
 	// Problem is why the latest check failed. It is missing if it succeeded.
 	Problem string `json:"problem,omitempty"`
-	// RetryAt is when the mirror may check again after a failure.
+	// RetryAt is when the mirror may check again after a failure. It is missing if the
+	// check is outdated.
 	RetryAt time.Time `json:"retry_at,omitzero"`
+	// Outdated means that the policy or the mirror has changed since the latest check.
+	// The mirror checks again at the next request of a client.
+	Outdated bool `json:"outdated,omitempty"`
 	// RequestedAt is when a client last made the mirror check. It is missing if none
 	// did in the last 30 days.
 	RequestedAt time.Time `json:"requested_at,omitzero"`
@@ -243,6 +247,8 @@ type MirroredVersion struct {
 	Reason string `json:"reason,omitempty"`
 	// AvailableAt is when the version may be mirrored, if it is too new.
 	AvailableAt time.Time `json:"available_at,omitzero"`
+	// RetryAt is when the mirror may try again to fetch the version, if it failed.
+	RetryAt time.Time `json:"retry_at,omitzero"`
 	// PublishedAt is the time that the origin gives, if it gives one.
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	// SeenAt is when the mirror first saw the version at the origin. It is

@@ -177,7 +177,7 @@ func TestContents(t *testing.T) {
 	pulled := listedView{Address: mirrored.Address}
 	pulled.mirrored(protocol.MirroredProvider{
 		Versions: []protocol.MirroredVersion{
-			{Version: registry.Version{Major: 2}, State: "failed", Reason: "the daily budget is used up\x1b[2J"},
+			{Version: registry.Version{Major: 2}, State: "failed", Reason: "the daily budget is used up\x1b[2J", RetryAt: outputRetry},
 			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
 		},
 		Pull: &protocol.MirroredPull{
@@ -187,12 +187,15 @@ func TestContents(t *testing.T) {
 	looked := listedView{Address: mirrored.Address}
 	looked.mirrored(protocol.MirroredProvider{Pull: &protocol.MirroredPull{
 		Mode: registry.PullOpen, Upstream: "mirror.example.net", Problem: "the origin did not answer in time", RequestedAt: outputDay,
+		RetryAt: outputRetry,
 	}})
+	never := listedView{Address: mirrored.Address}
+	never.mirrored(protocol.MirroredProvider{Pull: &protocol.MirroredPull{Mode: registry.PullOpen}})
 	for name, v := range map[string]view{
 		"show-module": shown, "show-undocumented": undocumented, "show-submodule": submodule, "show-provider": provider,
 		"diff": different, "diff-same": same, "search": found, "search-nothing": searchView{Query: "flowlog"},
 		"list-remote": listed, "list-remote-mirrored": mirrored, "list-remote-denied": denied,
-		"list-remote-pulled": pulled, "list-remote-looked": looked,
+		"list-remote-pulled": pulled, "list-remote-looked": looked, "list-remote-never": never,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -77,18 +77,21 @@ func fillOrigin(t *testing.T, c *catalog.Catalog, mirrored bool) {
 	}
 }
 
+// outputRetry is when a failure ends. Items that end earlier expire.
+var outputRetry = outputDay.AddDate(100, 0, 0)
+
 // fillPulled stores what the mirror found when it looked for a client. The latest
-// look has failed, or many versions are on request.
+// look has failed, or many versions are on request, by an earlier policy.
 func fillPulled(t *testing.T, data *local.Data, many bool) {
 	t.Helper()
 	found := registry.PulledProvider{
 		Address: seenProvider.String(), CheckedAt: outputDay.Add(-time.Hour), RequestedAt: outputDay,
 		Problem: "the origin did not answer in time\x1b[2J", Pending: []registry.Version{parsed("0.2.0"), parsed("1.0.0")},
-		RetryAt: time.Now().Add(time.Hour), // or the item expires
+		PolicySetAt: outputDay, RetryAt: outputRetry,
 	}
 	index := protocol.MirrorListing{parsed("0.2.0"), parsed("0.1.0")}
 	if many {
-		found.Problem = ""
+		found.Problem, found.PolicySetAt = "", outputDay.Add(-time.Hour)
 		for patch := range uint64(12) {
 			index = append(index, registry.Version{Minor: 3, Patch: patch})
 		}
@@ -104,7 +107,7 @@ func fillPulled(t *testing.T, data *local.Data, many bool) {
 	}
 	answer := registry.PulledVersion{PolicySetAt: outputDay, Problem: "the daily budget of the mirror is used up"}
 	err = state.Update(t.Context(), func() error {
-		state.Pulled, state.Version = found, state.Version.WithAnswer(answer, time.Now().Add(time.Hour))
+		state.Pulled, state.Version = found, state.Version.WithAnswer(answer, outputRetry)
 		return nil
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -43,7 +44,11 @@ func (p page) pulled(pull protocol.MirroredPull, versions []protocol.MirroredVer
 	for _, v := range versions {
 		switch v.State {
 		case string(admission.Failed):
-			p.println("%s could not be copied: %s", v.Version, printable.Escape(v.Reason))
+			text := fmt.Sprintf("%s could not be copied: %s", v.Version, printable.Escape(v.Reason))
+			if !v.RetryAt.IsZero() {
+				text += "; the mirror can try again after " + formatFrom(v.RetryAt)
+			}
+			p.println("%s", text)
 		case string(admission.Copying):
 			p.println("%s is being copied.", v.Version)
 		}
@@ -51,20 +56,35 @@ func (p page) pulled(pull protocol.MirroredPull, versions []protocol.MirroredVer
 	if pull.Problem != "" {
 		p.println("The mirror could not check the origin: %s", printable.Escape(pull.Problem))
 	}
-	p.println("%s", checkText(pull))
+	if pull.Problem != "" && !pull.RetryAt.IsZero() {
+		p.println("The mirror tries again at the first request of a client after %s, or at night.", formatFrom(pull.RetryAt))
+	}
+	p.println("%s", lastCheck(pull))
+	switch {
+	case pull.Outdated:
+		p.println("The policy or the mirror has changed since the last check. The mirror checks again at the next request of " +
+			"a client, so this list may change.")
+	case pull.Problem == "" && pull.CheckedAt.IsZero():
+		p.println("The mirror checks the origin at the next request of a client.")
+	}
 }
 
-// checkText returns when the mirror last checked the origin, and when a client
-// last requested the provider.
-func checkText(pull protocol.MirroredPull) string {
+// lastCheck returns when the mirror last checked the origin with success, and when
+// a client last requested the provider.
+func lastCheck(pull protocol.MirroredPull) string {
 	var parts []string
-	if pull.CheckedAt.IsZero() {
-		parts = append(parts, "The mirror has not read the origin successfully yet")
-	} else {
+	switch {
+	case !pull.CheckedAt.IsZero():
 		parts = append(parts, "The mirror last checked the origin "+formatTime(pull.CheckedAt))
+	case pull.Problem != "":
+		parts = append(parts, "Until a check succeeds, clients see only mirrored versions")
 	}
-	if !pull.RequestedAt.IsZero() {
+	switch {
+	case !pull.RequestedAt.IsZero():
 		parts = append(parts, "a client last requested the provider "+formatTime(pull.RequestedAt))
+	case pull.CheckedAt.IsZero():
+		parts = append(parts, "no client has requested the provider in the last 30 days")
 	}
-	return strings.Join(parts, "; ") + "."
+	text := strings.Join(parts, "; ")
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }

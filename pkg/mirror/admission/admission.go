@@ -151,6 +151,8 @@ type Status struct {
 	State State
 	// AvailableAt is when the version may be mirrored, if it is too new.
 	AvailableAt time.Time
+	// RetryAt is when the mirror may try again to fetch the version, if it failed.
+	RetryAt time.Time
 	// AgeUnknown means that a minimum age applies and the origin gave no
 	// publication time.
 	AgeUnknown bool
@@ -177,14 +179,14 @@ func (s *Status) Explain(policy *registry.MirrorPolicy, p registry.MirrorProvide
 	if !d.State.IsOnRequest() {
 		return
 	}
-	s.State, s.Reason = d.State, d.Reason
+	s.State, s.Reason, s.RetryAt = d.State, d.Reason, d.Until
 }
 
 // Document describes a status for programs.
 func (s Status) Document() protocol.MirroredVersion {
 	return protocol.MirroredVersion{
-		Version: s.Version, State: string(s.State), Reason: s.Reason, AvailableAt: s.AvailableAt, PublishedAt: s.PublishedAt,
-		SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted, SigningKey: s.Key.ID, KeyDenied: s.KeyDenied,
+		Version: s.Version, State: string(s.State), Reason: s.Reason, AvailableAt: s.AvailableAt, RetryAt: s.RetryAt,
+		PublishedAt: s.PublishedAt, SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted, SigningKey: s.Key.ID, KeyDenied: s.KeyDenied,
 	}
 }
 

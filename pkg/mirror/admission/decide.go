@@ -118,13 +118,13 @@ func (r Rules) Decide(k Known, now time.Time) Decision {
 	case !k.IsListed:
 		return Decision{State: Absent, Reason: notListed, CanCopy: copies}
 	case r.problem(k, now) != "":
-		return Decision{State: Failed, Reason: r.problem(k, now), Until: k.Found.Until, CanCopy: copies}
+		return Decision{State: Failed, Reason: r.problem(k, now), Until: r.failedUntil(k, now), CanCopy: copies}
 	case k.Found.Copying.Held(now):
 		return Decision{State: Copying, Reason: NotCopied}
 	case k.Found.Refused.Waits(now, r.SetAt):
-		return Decision{State: Failed, Reason: hasFailed, Until: k.Found.Refused.Until}
+		return Decision{State: Failed, Reason: hasFailed, Until: r.failedUntil(k, now)}
 	case k.Slow.Waits(now, r.SetAt):
-		return Decision{State: Failed, Reason: TooSlow, Until: k.Slow.Until}
+		return Decision{State: Failed, Reason: TooSlow, Until: r.failedUntil(k, now)}
 	}
 	return Decision{State: OnRequest, CanCopy: copies}
 }
@@ -136,6 +136,19 @@ func (r Rules) problem(k Known, now time.Time) string {
 		return ""
 	}
 	return k.Found.Problem
+}
+
+// failedUntil returns until when a version counts as failed.
+func (r Rules) failedUntil(k Known, now time.Time) (until time.Time) {
+	if r.problem(k, now) != "" {
+		until = k.Found.Until
+	}
+	for _, wait := range []registry.BackOff{k.Found.Refused, k.Slow} {
+		if wait.Waits(now, r.SetAt) && wait.Until.After(until) {
+			until = wait.Until
+		}
+	}
+	return until
 }
 
 // refused returns the decision about a version with an untrusted signature.

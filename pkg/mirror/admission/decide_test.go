@@ -55,6 +55,7 @@ func TestDecide(t *testing.T) {
 		return registry.PulledVersion{PolicySetAt: setAt, Problem: problem, Until: until}
 	}
 	later, ago := noon.Add(time.Minute), noon.Add(-time.Minute)
+	last := noon.Add(time.Hour)
 	earlier := answer("it is down", later)
 	earlier.PolicySetAt = setAt.Add(-time.Hour)
 	held := registry.PulledVersion{Copying: registry.Lease{Owner: "a", Until: later}}
@@ -155,6 +156,8 @@ func TestDecide(t *testing.T) {
 		"a copy was refused":                      {open, listed(known{Found: refused(waits)}), "failed", "its last copy failed, and the next one waits", later},
 		"a copy was refused, some time ago":       {open, listed(known{Found: refused(waited)}), "on request copy", "", time.Time{}},
 		"a copy was refused, earlier policy":      {open, listed(known{Found: refused(waitsForEarlier)}), "on request copy", "", time.Time{}},
+		"failed, and the next copy waits longer":  {open, listed(known{Found: registry.PulledVersion{PolicySetAt: setAt, Problem: "it is down", Until: later, Refused: registry.BackOff{Until: last, PolicySetAt: setAt}}}), "failed", "it is down", last},
+		"failed, and all copies wait longer":      {open, listed(known{Found: answer("it is down", later), Slow: registry.BackOff{Until: last, PolicySetAt: setAt}}), "failed", "it is down", last},
 		"the origin is too slow":                  {open, listed(known{Slow: waits}), "failed", "the origin was too slow for another version", later},
 		"the origin is too slow, closed":          {closed, listed(known{Slow: waits, Found: answer("", later)}), "failed", "the origin was too slow for another version", later},
 		"the origin was too slow":                 {open, listed(known{Slow: waited}), "on request copy", "", time.Time{}},
@@ -180,6 +183,41 @@ func TestDecide(t *testing.T) {
 			}
 			if !got.Until.Equal(test.until) {
 				t.Errorf("until %s, want %s", got.Until, test.until)
+			}
+		})
+	}
+}
+
+// A check by an earlier policy is outdated, and one before a change by an operator,
+// which has no time. It can be repeated at once.
+func TestPullOfOutdated(t *testing.T) {
+	t.Parallel()
+	retry := noon.Add(time.Minute)
+	for name, test := range map[string]struct {
+		found    registry.PulledProvider
+		outdated bool
+	}{
+		"this policy":     {registry.PulledProvider{Problem: "it is down", RetryAt: retry, PolicySetAt: setAt}, false},
+		"a later policy":  {registry.PulledProvider{Problem: "it is down", RetryAt: retry, PolicySetAt: noon}, false},
+		"earlier policy":  {registry.PulledProvider{Problem: "it is down", RetryAt: retry, PolicySetAt: setAt.Add(-time.Second)}, true},
+		"changed":         {registry.PulledProvider{Problem: "it is down", RetryAt: retry}, true},
+		"success":         {registry.PulledProvider{Index: []byte("x"), PolicySetAt: setAt}, false},
+		"earlier success": {registry.PulledProvider{Index: []byte("x")}, true},
+		"never checked":   {registry.PulledProvider{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy := &registry.MirrorPolicy{SetAt: setAt, Rules: []registry.MirrorRule{{Pattern: "*/*/*", Pull: registry.PullOpen}}}
+			pull := admission.PullOf(policy, provider(t, random), admission.Stored{Pulled: test.found}, nil)
+			if pull.Outdated != test.outdated {
+				t.Errorf("outdated is %t, want %t", pull.Outdated, test.outdated)
+			}
+			want := test.found.RetryAt
+			if test.outdated {
+				want = time.Time{}
+			}
+			if !pull.RetryAt.Equal(want) {
+				t.Errorf("it can be repeated at %s, want %s", pull.RetryAt, want)
 			}
 		})
 	}

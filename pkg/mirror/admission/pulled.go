@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -45,6 +46,10 @@ func PullOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Sto
 	pull := &protocol.MirroredPull{
 		Mode: rule.Pull, CheckedAt: found.CheckedAt, Problem: found.Problem, RetryAt: found.RetryAt,
 		RequestedAt: found.RequestedAt, Pending: []registry.Version{},
+	}
+	// This process may have read an earlier policy than the one of the check.
+	if found.HasFindings() && found.PolicySetAt.Before(policy.SetAt) {
+		pull.Outdated, pull.RetryAt = true, time.Time{}
 	}
 	if host, _ := Origin(rule, p); host != p.Hostname {
 		pull.Upstream = host
