@@ -68,7 +68,10 @@ func (p PulledProvider) Current(now, policySetAt time.Time) bool {
 	if !p.PolicySetAt.Equal(policySetAt) {
 		return false
 	}
-	return now.Before(p.RetryAt) || now.Before(p.CheckedAt.Add(PullLifetime))
+	if !p.RetryAt.IsZero() { // a success before the failure does not count
+		return now.Before(p.RetryAt)
+	}
+	return now.Before(p.CheckedAt.Add(PullLifetime))
 }
 
 // AddPending adds a version that a caller requested. It reports whether that is new.

@@ -31,6 +31,9 @@ func TestPulledProviderCurrent(t *testing.T) {
 		"a failure after an old look": {
 			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now.Add(-time.Hour), RetryAt: now.Add(1)}, true,
 		},
+		"a failure after a look just now, which may be repeated": {
+			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now, RetryAt: now}, false,
+		},
 		"a look by another policy":    {registry.PulledProvider{PolicySetAt: policy.Add(-1), CheckedAt: now}, false},
 		"a failure by another policy": {registry.PulledProvider{PolicySetAt: policy.Add(-1), RetryAt: now.Add(1)}, false},
 		"a look by the policy in another time zone": {
