@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/providerfiles"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -66,6 +67,10 @@ func TestFillSums(t *testing.T) {
 			p.forgetSums(t)
 			p.set(packagePage("1.0.0", "darwin_arm64"), p.pages[packagePage("2.0.0", "darwin_arm64")])
 		}, 0, "", registry.ErrExists, 0},
+		"other content of another platform": {func(t *testing.T, p *pulled) {
+			p.forgetSums(t)
+			p.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
+		}, 0, "", nil, 0},
 		"key that is not trusted": {func(t *testing.T, p *pulled) {
 			p.forgetSums(t)
 			p.releases[0].by = stranger

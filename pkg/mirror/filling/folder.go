@@ -56,9 +56,9 @@ type folderProvider struct {
 // no other providers, or if a document is damaged, and then mirrors nothing. If
 // one version cannot be mirrored, it continues with the others.
 //
-// The folder can have the SHA256SUMS of a version, its signature and the keys of
-// the origin, as [Mirror.Export] writes them. Then Import verifies the packages with
-// them, and decides about the key as [Mirror.Add] does.
+// The folder can have SHA256SUMS of a version, each with its signature and the keys
+// of the origin, as [Mirror.Export] writes them. Then Import verifies each package
+// with the one that lists it, and decides about the key as [Mirror.Add] does.
 //
 // The policy of the mirror applies, as for a request of all platforms. If it names
 // signing keys, Import refuses packages without a signature. It also refuses them
@@ -216,16 +216,27 @@ func (m *Mirror) importVersion(ctx context.Context, d *importer, p folderProvide
 		found = append(found, one)
 		result.Packages = append(result.Packages, PackageResult{pkg.platform, one.status})
 	}
-	if err := d.decide(ctx, p.version, found, &signed); err != nil {
-		return Result{}, err
+	of := func(i int) []importedPackage {
+		return slices.DeleteFunc(slices.Clone(found), func(one importedPackage) bool { return one.sums != i })
 	}
-	return result, m.storeImport(ctx, d, p, record, found, signed, &result)
+	for i := range signed {
+		if err := d.decide(ctx, p.version, of(i), &signed[i]); err != nil {
+			return Result{}, err
+		}
+	}
+	for i, s := range signed {
+		if record, err = m.storeImport(ctx, d, p, record, of(i), s, &result); err != nil {
+			return Result{}, err
+		}
+	}
+	return result, nil
 }
 
-// importedPackage is a verified package of a folder. It has a signing key if the
+// importedPackage is a verified package of a folder. It has a signing key if a
 // signed SHA256SUMS of the folder lists it.
 type importedPackage struct {
 	publish.MirrorPackage
+	sums   int                     // the index of the SHA256SUMS that lists it, or 0
 	stored *registry.MirrorPackage // nil if there is none
 	status string
 }
@@ -233,7 +244,7 @@ type importedPackage struct {
 // importPackage verifies a package of a folder, and checks whether it may be
 // mirrored.
 func (m *Mirror) importPackage(ctx context.Context, d *importer, p folderProvider, pkg folderPackage,
-	record registry.MirrorVersion, signed signature) (one importedPackage, err error) {
+	record registry.MirrorVersion, signed []signature) (one importedPackage, err error) {
 	path := filepath.Join(p.dir, pkg.filename)
 	found, err := archive.ReadProviderFile(ctx, path, p.address.Type, m.Progress)
 	if err == nil {
@@ -243,7 +254,7 @@ func (m *Mirror) importPackage(ctx context.Context, d *importer, p folderProvide
 		return one, fmt.Errorf("%s: %w", pkg.filename, err)
 	}
 	filename := p.address.Filename(p.version, pkg.platform)
-	listed, err := signed.release.check(filename, found.SHA256)
+	at, listed, err := listing(signed, filename, found.SHA256)
 	if err != nil {
 		return one, err
 	}
@@ -258,8 +269,8 @@ func (m *Mirror) importPackage(ctx context.Context, d *importer, p folderProvide
 		}
 	}
 	one.MirrorPackage = inspected(pkg.platform, filename, path, found)
-	if listed {
-		one.SigningKey = signed.key.ID
+	if one.sums = at; listed {
+		one.SigningKey = signed[at].key.ID
 	}
 	switch {
 	case there && one.stored.SigningKey == "" && one.SigningKey != "":
@@ -286,9 +297,10 @@ func (m *Mirror) importPackage(ctx context.Context, d *importer, p folderProvide
 	return one, err
 }
 
-// storeImport stores what is new of a version, unless it is a dry run.
+// storeImport stores what is new of a version, unless it is a dry run. It returns the
+// new record.
 func (m *Mirror) storeImport(ctx context.Context, d *importer, p folderProvider, record registry.MirrorVersion,
-	found []importedPackage, signed signature, result *Result) error {
+	found []importedPackage, signed signature, result *Result) (registry.MirrorVersion, error) {
 	var packages []publish.MirrorPackage
 	var added, confirmed []registry.MirrorPackage
 	for _, one := range found {
@@ -316,18 +328,18 @@ func (m *Mirror) storeImport(ctx context.Context, d *importer, p folderProvider,
 		note, err := d.settleAll(ctx, p.version, found, signed)
 		result.Notes = append(result.Notes, note...)
 		if err != nil {
-			return err
+			return record, err
 		}
 	}
 	sums, err := m.newSums(ctx, p.address, record, added, signed)
 	if err != nil || m.DryRun || len(packages)+len(confirmed) == 0 && sums == nil {
-		return err
+		return record, err
 	}
-	record = registry.MirrorVersion{Version: p.version, Packages: confirmed}
-	if _, _, err = m.Publisher.MirrorSigned(ctx, p.address, record, packages, sums); err == nil && len(packages) > 0 {
+	more := registry.MirrorVersion{Version: p.version, Packages: confirmed}
+	if record, _, err = m.Publisher.MirrorSigned(ctx, p.address, more, packages, sums); err == nil && len(packages) > 0 {
 		m.outdate(ctx, result)
 	}
-	return err
+	return record, err
 }
 
 // checkHashes checks a package's hashes against the named ones. It must have
@@ -477,9 +489,10 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 }
 
 // Export writes the mirrored versions of some providers, or of all, to a folder
-// in the format of `providers mirror`. It leaves other content of the folder as
-// it is, and does not write existing zips again. It writes documents after the
-// files that they name.
+// in the format of `providers mirror`. Beside them, it writes each SHA256SUMS that
+// packages refer to, instead of those of an earlier export. It leaves other content
+// of the folder as it is, and does not write existing zips again. It writes
+// documents after the files that they name.
 func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorProvider) ([]Result, error) {
 	if len(addresses) == 0 {
 		for summary, err := range m.Catalog.Mirror.Summaries(ctx, "") {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/content/signing"
@@ -28,67 +29,117 @@ const (
 	beginKey   = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 )
 
-// exportSums writes the latest SHA256SUMS of a version, and verifies it with its
-// digest.
+// releasePath returns the path of a SHA256SUMS in a folder. n is its number, from 1.
+func releasePath(dir string, address registry.MirrorProvider, v registry.Version, n int) string {
+	path := filepath.Join(dir, sumsName(address, v))
+	if n > 1 {
+		path += "." + strconv.Itoa(n)
+	}
+	return path
+}
+
+// exportSums writes each SHA256SUMS that packages of a version refer to, with its
+// signature and keys, and removes those of an earlier export. It reads all of them
+// first, so that the folder does not get only some.
 func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.MirrorProvider,
 	record registry.MirrorVersion) error {
-	latest := 0
-	for _, p := range record.Packages {
-		latest = max(latest, p.Sums)
+	releases, err := m.usedReleases(ctx, address, record)
+	if err != nil {
+		return err
 	}
-	if latest == 0 {
-		return nil
-	}
-	sums := record.Sums[latest-1]
-	path := filepath.Join(dir, sumsName(address, record.Version))
-	if !sums.Signed() {
-		for _, end := range []string{signatureEnd, keysEnd} {
-			if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for n, removed := 1, false; n <= len(releases)+1 || removed; n++ {
+		var r signedRelease
+		if n <= len(releases) {
+			r = releases[n-1]
+		}
+		removed = false
+		path := releasePath(dir, address, record.Version, n)
+		for _, f := range []struct{ path, text string }{
+			{path, string(r.sums)}, {path + signatureEnd, string(r.signature)}, {path + keysEnd, strings.Join(r.keys, "\n")},
+		} {
+			if f.text != "" {
+				err = writeFile(f.path, func(w io.Writer) error {
+					_, err := io.WriteString(w, f.text)
+					return err
+				})
+			} else if err = os.Remove(f.path); err == nil {
+				removed = true
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
-		return m.exportSmall(ctx, path, sums.Sums)
 	}
-	keys, err := m.Catalog.Mirror.SumsKeys(ctx, address, record.Version)
-	if err == nil && len(keys[sums.Sums.SHA256]) == 0 {
+	return nil
+}
+
+// usedReleases returns each SHA256SUMS that packages of a version refer to, in the
+// order of the record.
+func (m *Mirror) usedReleases(ctx context.Context, address registry.MirrorProvider, record registry.MirrorVersion) (
+	used []signedRelease, err error,
+) {
+	for i, s := range record.Sums {
+		if !slices.ContainsFunc(record.Packages, func(p registry.MirrorPackage) bool { return p.Sums == i+1 }) {
+			continue
+		}
+		r, err := m.release(ctx, address, record.Version, s)
+		if err != nil {
+			return nil, err
+		}
+		used = append(used, r)
+	}
+	return used, nil
+}
+
+// release reads a stored SHA256SUMS with its signature and keys.
+func (m *Mirror) release(ctx context.Context, address registry.MirrorProvider, v registry.Version,
+	s registry.MirrorSums) (r signedRelease, err error) {
+	if r.sums, err = m.readSmall(ctx, s.Sums); err != nil || !s.Signed() {
+		return r, err
+	}
+	if r.signature, err = m.readSmall(ctx, s.Signature); err != nil {
+		return r, err
+	}
+	keys, err := m.Catalog.Mirror.SumsKeys(ctx, address, v)
+	if err == nil && len(keys[s.Sums.SHA256]) == 0 {
 		err = fmt.Errorf("the signing keys of its SHA256SUMS are missing: %w", registry.ErrCorrupt)
 	}
-	if err != nil {
-		return err
+	for _, key := range keys[s.Sums.SHA256] {
+		r.keys = append(r.keys, strings.TrimSpace(key)+"\n")
 	}
-	var armored []string
-	for _, key := range keys[sums.Sums.SHA256] {
-		armored = append(armored, strings.TrimSpace(key)+"\n")
-	}
-	text := strings.NewReader(strings.Join(armored, "\n"))
-	if err := m.exportSmall(ctx, path, sums.Sums); err != nil {
-		return err
-	}
-	if err := m.exportSmall(ctx, path+signatureEnd, sums.Signature); err != nil {
-		return err
-	}
-	return writeFile(path+keysEnd, func(w io.Writer) error {
-		_, err := io.Copy(w, text)
-		return err
-	})
+	return r, err
 }
 
-func (m *Mirror) exportSmall(ctx context.Context, path string, f registry.StoredFile) error {
+func (m *Mirror) readSmall(ctx context.Context, f registry.StoredFile) ([]byte, error) {
 	stored, err := m.Objects.Open(ctx, f.Object, 0, -1)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer stored.Close()
-	return writeFile(path, func(w io.Writer) error {
-		return objects.Copy(w, stored, objects.Digest{SHA256: f.SHA256, Size: f.Size})
-	})
+	var text bytes.Buffer
+	err = objects.Copy(&text, stored, objects.Digest{SHA256: f.SHA256, Size: f.Size})
+	return text.Bytes(), err
 }
 
-// readRelease reads the SHA256SUMS of a version in a folder. Without signature and
-// keys, it is that of an origin that signs nothing. Without any of these files, it is
-// empty. If only some are missing, that is [registry.ErrInvalid].
-func (p folderProvider) readRelease() (r signedRelease, err error) {
-	path := filepath.Join(p.dir, sumsName(p.address, p.version))
+// readReleases reads the SHA256SUMS of a version in a folder. It returns at least
+// one, which is empty if the folder has none.
+func (p folderProvider) readReleases() (all []signedRelease, err error) {
+	for n := 1; ; n++ {
+		r, err := readRelease(releasePath(p.dir, p.address, p.version, n))
+		if err != nil {
+			return nil, err
+		}
+		if len(r.sums) == 0 && n > 1 {
+			return all, nil
+		}
+		all = append(all, r)
+	}
+}
+
+// readRelease reads a SHA256SUMS with its signature and keys. Without these, it is
+// that of an origin that signs nothing. Without any of the files, it is empty. If only
+// some are missing, that is [registry.ErrInvalid].
+func readRelease(path string) (r signedRelease, err error) {
 	read := func(end string, limit int64) (text []byte) {
 		if err != nil {
 			return nil
@@ -144,22 +195,45 @@ type importer struct {
 	signers []string
 }
 
-// verify verifies the signature of a version in a folder, if there is one.
-func (d *importer) verify(p folderProvider) (signature, error) {
-	release, err := p.readRelease()
+// verify verifies the signatures of a version in a folder. It returns one for each
+// SHA256SUMS.
+func (d *importer) verify(p folderProvider) (all []signature, err error) {
+	releases, err := p.readReleases()
 	if err != nil {
-		return signature{}, err
+		return nil, err
 	}
-	signed := signature{signers: d.signers, release: release}
-	if len(release.signature) == 0 {
-		return signed, nil
+	for i, release := range releases {
+		signed := signature{signers: d.signers, release: release}
+		if len(release.signature) > 0 {
+			by, err := signing.VerifyOriginAll(release.keys, release.sums, release.signature, d.now)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", filepath.Base(releasePath(p.dir, p.address, p.version, i+1)), err)
+			}
+			signed.key = d.keyOf(d.prefer(by, d.signers))
+		}
+		all = append(all, signed)
 	}
-	all, err := signing.VerifyOriginAll(release.keys, release.sums, release.signature, d.now)
-	if err != nil {
-		return signature{}, fmt.Errorf("%s: %w", sumsName(p.address, p.version), err)
+	return all, nil
+}
+
+// listing returns the index of the SHA256SUMS that lists a file with a SHA-256,
+// preferably of a signed one. If none does, and one lists it with another SHA-256, that
+// is [registry.ErrInvalid]. An origin can have changed other packages before it
+// published one.
+func listing(all []signature, filename, sha256 string) (at int, listed bool, err error) {
+	for i, s := range all {
+		here, failed := s.release.check(filename, sha256)
+		if failed != nil {
+			err = failed
+		}
+		if here && (!listed || s.key.ID != "" && all[at].key.ID == "") {
+			at, listed = i, true
+		}
 	}
-	signed.key = d.keyOf(d.prefer(all, d.signers))
-	return signed, nil
+	if listed {
+		err = nil
+	}
+	return at, listed, err
 }
 
 // signsNew reports whether the key of a version signed anything that is new.

@@ -133,3 +133,143 @@ func TestImportSigned(t *testing.T) {
 		})
 	}
 }
+
+// export exports everything, and imports it into another registry.
+func (s *store) export(t *testing.T, into *store) (folder, error) {
+	t.Helper()
+	f := folder(t.TempDir())
+	if _, err := s.mirror(nil).Export(t.Context(), string(f), nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := into.mirror(nil).Import(t.Context(), string(f))
+	return f, err
+}
+
+// A folder has every SHA256SUMS that a package of a version needs. An import verifies
+// each package with its own.
+func TestExportSums(t *testing.T) {
+	t.Parallel()
+	type step = func(*testing.T, *store, *origin)
+	add := func(name string) step {
+		return func(t *testing.T, s *store, o *origin) {
+			t.Helper()
+			w := wanted(t, name)
+			w.AllowUnsigned = true
+			if _, err := s.mirror(o).Add(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// move is add in another registry, from which s imports it.
+	move := func(name string) step {
+		return func(t *testing.T, s *store, o *origin) {
+			t.Helper()
+			from := newStore(t)
+			add(name)(t, from, o)
+			if _, err := from.export(t, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	only := func(name string) step {
+		return func(t *testing.T, _ *store, o *origin) {
+			t.Helper()
+			o.heal(t)
+			o.resum(t, func(sums string) string {
+				at := strings.Index(sums, zipName("1.0.0", name)) - 66
+				return sums[at : at+strings.Index(sums[at:], "\n")+1]
+			})
+		}
+	}
+	trustUnsigned := func(t *testing.T, s *store) {
+		t.Helper()
+		if _, _, err := s.mirror(nil).Trust(t.Context(), inventory, "unsigned", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unsign := func(t *testing.T, s *store, o *origin) {
+		t.Helper()
+		o.edit("signing_keys", nil, packagePage("1.0.0", "darwin_arm64"))
+		trustUnsigned(t, s)
+	}
+	rebuild := func(t *testing.T, _ *store, o *origin) {
+		t.Helper()
+		o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
+	}
+	release := func(t *testing.T, _ *store, o *origin) {
+		t.Helper()
+		o.releases[0].content = "another"
+		o.heal(t)
+	}
+	forget := func(t *testing.T, s *store, _ *origin) { t.Helper(); s.forgetSums(t) }
+	heal := func(t *testing.T, _ *store, o *origin) { t.Helper(); o.heal(t) }
+	const linux, darwin = "linux_amd64", "darwin_arm64"
+	for name, test := range map[string]struct {
+		steps []step
+		want  string
+		files int // SHA256SUMS, signatures and keys
+	}{
+		"none":                 {[]step{add(linux), forget}, "", 0},
+		"one of two platforms": {[]step{add(linux), add(darwin)}, "signed darwin_arm64 linux_amd64", 3},
+		"one of each platform": {[]step{only(linux), add(linux), only(darwin), add(darwin)},
+			"signed linux_amd64, signed darwin_arm64", 6},
+		"one without a signature": {[]step{only(linux), add(linux), heal, unsign, add(darwin)},
+			"signed linux_amd64, unsigned darwin_arm64", 4},
+		"one of a changed package":          {[]step{add(linux), rebuild, move(darwin)}, "signed darwin_arm64 linux_amd64", 6},
+		"one of a changed release":          {[]step{add(linux), release, move(darwin)}, "signed linux_amd64, signed darwin_arm64", 6},
+		"one of a package that had changed": {[]step{rebuild, add(darwin), heal, move(linux)}, "signed darwin_arm64 linux_amd64", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, o, into := newStore(t), simple(t), newStore(t)
+			trustUnsigned(t, into)
+			for _, step := range test.steps {
+				step(t, s, o)
+			}
+			f, err := s.export(t, into)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, into.sums(t)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			const pattern = "*_SHA256SUMS*"
+			before := f.named(t, pattern)
+			if len(before) != test.files {
+				t.Errorf("the folder has %q, want %d files", before, test.files)
+			}
+			// No file of an earlier export stays.
+			for _, number := range []string{"", ".2", ".3"} {
+				for _, end := range []string{"", ".sig", ".keys.asc"} {
+					write(t, f.at("terraform-provider-inventory_1.0.0_SHA256SUMS"+number+end), []byte("old"))
+				}
+			}
+			if _, err := s.mirror(nil).Export(t.Context(), string(f), nil); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, f.named(t, pattern)); diff != "" {
+				t.Errorf("exported again (-before +after):\n%s", diff)
+			}
+			if _, err := newStore(t).mirror(nil).Import(t.Context(), string(f)); err != nil {
+				t.Errorf("exported again: %v", err)
+			}
+		})
+	}
+}
+
+// A SHA256SUMS is not stored for a new platform if it contradicts a stored package that
+// has none. Nobody could verify that package in an exported folder.
+func TestImportChanged(t *testing.T) {
+	t.Parallel()
+	s, from, o := newStore(t), newStore(t), simple(t)
+	if _, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, one))); err != nil {
+		t.Fatal(err)
+	}
+	o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
+	from.mirrors(t, o, wanted(t, "darwin_arm64"))
+	_, err := from.export(t, s)
+	failed(t, "a changed release", err, registry.ErrExists, "linux_amd64")
+	if diff := cmp.Diff("1.0.0 [linux_amd64]", s.has(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -689,7 +689,9 @@ func checkProtocols(protocols []string) error {
 
 // verify verifies the signature of SHA256SUMS, and checks that it lists all
 // packages. If anything of the version would be new in the mirror, a key that
-// signed it must be trusted. New packages must have the names of this version.
+// signed it must be trusted. New packages must have the names of this version, and
+// their SHA256SUMS must agree with the stored packages. Clients write the sums of all
+// platforms to their lock files.
 func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Version, offers []offer,
 	stored registry.MirrorVersion, records []registry.MirrorVersion) (
 	signer signing.Signer, signed signature, err error,
@@ -724,6 +726,11 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 		return signer, signed, registry.WithHint(
 			fmt.Errorf("%w release: %s lists no signing keys for it, so it cannot be verified", registry.ErrInvalid,
 				w.Address.Hostname), "Add `--allow-unsigned` to mirror it without a signature.")
+	}
+	if adds(offers, stored, "") {
+		if err := signed.release.agrees(w.Address, stored, stored.Packages); err != nil {
+			return signer, signed, err
+		}
 	}
 	for _, o := range offers {
 		name := strings.Trim(strconv.QuoteToGraphic(o.Filename), `"`)

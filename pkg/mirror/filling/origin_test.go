@@ -411,7 +411,7 @@ func TestAddOtherContent(t *testing.T) {
 	s.mirrors(t, o, want)
 	before := fmt.Sprint(s.records(t))
 	o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
-	for _, names := range [][]string{{"linux_amd64"}, {"darwin_arm64", "linux_amd64"}} {
+	for _, names := range [][]string{{"linux_amd64"}, {"darwin_arm64", "linux_amd64"}, {"darwin_arm64"}} {
 		want.Platforms = platforms(t, names...)
 		for _, dry := range []bool{true, false} {
 			m := s.mirror(o)

@@ -325,6 +325,13 @@ func TestPullOffer(t *testing.T) {
 			p.heal(t)
 			p.rule().Platforms = platforms(t, "linux_amd64", "darwin_arm64")
 		}, offer: registry.ErrExists, copied: registry.ErrExists},
+		"packages of a mirrored platform that is not requested have changed": {prepare: func(t *testing.T, p *pulled) {
+			p.rule().Platforms = platforms(t, "linux_amd64")
+			p.copied(t, "2.0.0")
+			p.releases[1].content = " changed"
+			p.heal(t)
+			p.rule().Platforms = platforms(t, "darwin_arm64")
+		}, offer: registry.ErrExists, copied: registry.ErrExists},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/content/signing"
@@ -21,6 +22,20 @@ type signedRelease struct {
 	signature []byte
 	// keys are the armored keys that the origin names.
 	keys []string
+}
+
+// agrees returns [registry.ErrExists] if a SHA256SUMS lists one of the packages of a
+// mirrored version with another SHA-256. Then the origin has changed the release.
+func (r signedRelease) agrees(address registry.MirrorProvider, stored registry.MirrorVersion,
+	packages []registry.MirrorPackage) error {
+	for _, p := range packages {
+		if sum, listed := signing.ListedSum(r.sums, p.Filename); listed {
+			if _, err := find(address, stored, p.Platform, strings.ToLower(sum)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (r signedRelease) lists(filename, sha256 string) bool {
@@ -45,7 +60,9 @@ func added(missing []offer) (packages []registry.MirrorPackage) {
 //
 // The stored SHA256SUMS of a version is not replaced, because it verifies the
 // stored packages. Another one is only stored for packages that have none. Otherwise an
-// origin that signs again and again could make the mirror store all of it.
+// origin that signs again and again could make the mirror store all of it. It must
+// agree with stored packages that have none. Otherwise nobody could verify these in an
+// exported folder. For packages that the version gets, that is [registry.ErrExists].
 func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
 	more []registry.MirrorPackage, signed signature) (*publish.MirrorSums, error) {
 	if signed.untrusted != nil {
@@ -55,7 +72,15 @@ func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, s
 	with := stored
 	with.Packages = slices.Concat(stored.Packages, more)
 	if with.LacksSums(sums.MirrorSums, sums.Lists) {
-		return sums, nil
+		err := signed.release.agrees(address, stored, slices.DeleteFunc(slices.Clone(stored.Packages),
+			func(p registry.MirrorPackage) bool { return p.Sums > 0 }))
+		if err == nil {
+			return sums, nil
+		}
+		if len(more) == 0 {
+			err = nil
+		}
+		return nil, err
 	}
 	if at := stored.FindSums(sums.Sums.SHA256); at < 0 || stored.Sums[at] != sums.MirrorSums {
 		return nil, nil //nolint:nilnil // documented above
