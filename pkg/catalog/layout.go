@@ -113,8 +113,10 @@ func loginsKey(of registry.Identity) Key {
 // often.
 func sumsKeysKey(path string, n registry.Version) Key {
 	n.Metadata = ""
-	return Key{path, "keys/" + n.String()}
+	return Key{path, sumsKeysPrefix + n.String()}
 }
+
+const sumsKeysPrefix = "keys/"
 
 // The partitions below begin with mirror/, because the function that fetches
 // providers may write only such partitions. No provider has the same partition.

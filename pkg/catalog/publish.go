@@ -327,3 +327,20 @@ func (m Mirror) SumsKeys(ctx context.Context, p registry.MirrorProvider, n regis
 	}
 	return keys, err
 }
+
+// KeyedSums returns the SHA-256 of each SHA256SUMS of a provider of which the signing
+// keys are stored.
+func (m Mirror) KeyedSums(ctx context.Context, p registry.MirrorProvider) (map[string]bool, error) {
+	found := make(map[string]bool)
+	for item, err := range query(ctx, m.table, Query{Partition: p.Path(), Prefix: sumsKeysPrefix}) {
+		if err != nil {
+			return nil, err
+		}
+		var keys map[string][]string
+		_ = decode(item, &keys) // keys that cannot be read count as missing
+		for digest, all := range keys {
+			found[digest] = found[digest] || len(all) > 0
+		}
+	}
+	return found, nil
+}

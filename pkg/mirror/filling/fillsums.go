@@ -15,9 +15,10 @@ import (
 const maxFilled = 3
 
 // FillSums adds the SHA256SUMS of the origin to versions of a provider that are
-// mirrored without it, if it lists their packages. It requests nothing else of
-// them, and tries few versions. Each day it begins with others, so that a version
-// that fails does not keep others from it. It returns how many versions got it.
+// mirrored without it, if it lists their packages. It also restores the keys of one
+// if they were lost. It requests nothing else of them, and tries few versions. Each
+// day it begins with others, so that a version that fails does not keep others from
+// it. It returns how many versions got it.
 func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
 	filled int, err error,
 ) {
@@ -29,8 +30,12 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 	if err != nil {
 		return 0, err
 	}
+	keyed, err := m.Catalog.Mirror.KeyedSums(ctx, address)
+	if err != nil {
+		return 0, err
+	}
 	lacking := slices.DeleteFunc(slices.Clone(records), func(r registry.MirrorVersion) bool {
-		return !slices.ContainsFunc(r.Packages, func(p registry.MirrorPackage) bool { return lacksSignature(r, p) })
+		return len(lackingPackages(r, keyed)) == 0
 	})
 	if len(lacking) == 0 {
 		return 0, nil
@@ -46,7 +51,7 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 	first := int(d.now.Unix() / day * maxFilled % int64(len(lacking)))
 	var failed []error
 	for _, record := range slices.Concat(lacking[first:], lacking[:first])[:min(maxFilled, len(lacking))] {
-		added, err := m.fillVersion(ctx, origin, d, w, record, records)
+		added, err := m.fillVersion(ctx, origin, d, w, record, lackingPackages(record, keyed), records)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", record.Version, err))
 		}
@@ -57,20 +62,25 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 	return filled, errors.Join(failed...)
 }
 
-// lacksSignature reports whether no signed SHA256SUMS of a package is stored.
-func lacksSignature(r registry.MirrorVersion, p registry.MirrorPackage) bool {
-	return p.Sums == 0 || p.SigningKey == "" && !r.Sums[p.Sums-1].Signed()
+// lackingPackages returns the packages of which no signed SHA256SUMS is stored, or not
+// its keys. keyed are those with keys.
+func lackingPackages(r registry.MirrorVersion, keyed map[string]bool) []registry.MirrorPackage {
+	return slices.DeleteFunc(slices.Clone(r.Packages), func(p registry.MirrorPackage) bool {
+		if p.Sums == 0 {
+			return false
+		}
+		s := r.Sums[p.Sums-1]
+		return (!s.Signed() || keyed[s.Sums.SHA256]) && (s.Signed() || p.SigningKey != "")
+	})
 }
 
-// fillVersion adds the SHA256SUMS of the origin to a mirrored version, and its
-// signing key to packages that have none. The origin can have several for platforms
+// fillVersion adds the SHA256SUMS of the origin to a mirrored version whose packages
+// left lack it, and its signing key to packages that have none. The origin can have several for platforms
 // that it published later, and lack platforms by now. It reports whether it did, also
 // if there is an error.
 func (m *Mirror) fillVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
-	stored registry.MirrorVersion, records []registry.MirrorVersion) (added bool, err error) {
-	left := slices.DeleteFunc(slices.Clone(stored.Packages), func(p registry.MirrorPackage) bool {
-		return !lacksSignature(stored, p)
-	})
+	stored registry.MirrorVersion, left []registry.MirrorPackage, records []registry.MirrorVersion,
+) (added bool, err error) {
 	for len(left) > 0 && err == nil {
 		var found signedRelease
 		var isNew bool

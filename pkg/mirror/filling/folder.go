@@ -58,7 +58,9 @@ type folderProvider struct {
 //
 // The folder can have SHA256SUMS of a version, each with its signature and the keys
 // of the origin, as [Mirror.Export] writes them. Then Import verifies each package
-// with the one that lists it, and decides about the key as [Mirror.Add] does.
+// with the one that lists it, and decides about the key as [Mirror.Add] does. It
+// stores the packages of one SHA256SUMS after those of another. So a version can lack
+// those whose key is not trusted, until the folder is imported again.
 //
 // The policy of the mirror applies, as for a request of all platforms. If it names
 // signing keys, Import refuses packages without a signature. It also refuses them
@@ -492,7 +494,8 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 // in the format of `providers mirror`. Beside them, it writes each SHA256SUMS that
 // packages refer to, instead of those of an earlier export. It leaves other content
 // of the folder as it is, and does not write existing zips again. It writes
-// documents after the files that they name.
+// documents after the files that they name. If a stored part of a version is missing
+// or damaged, it continues with the others.
 func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorProvider) ([]Result, error) {
 	if len(addresses) == 0 {
 		for summary, err := range m.Catalog.Mirror.Summaries(ctx, "") {
@@ -507,14 +510,24 @@ func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.Mi
 		}
 	}
 	var results []Result
+	var failed []error
 	for _, address := range addresses {
 		exported, err := m.exportProvider(ctx, dir, address)
 		results = append(results, exported...)
 		if err != nil {
-			return results, fmt.Errorf("cannot export %s: %w", address, err)
+			failed = append(failed, fmt.Errorf("cannot export %s: %w", address, err))
+		}
+		if err != nil && !isDamage(err) {
+			break
 		}
 	}
-	return results, nil
+	return results, errors.Join(failed...)
+}
+
+// isDamage reports whether something stored is missing or damaged, which does not
+// affect other versions.
+func isDamage(err error) bool {
+	return errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrInvalid)
 }
 
 func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorProvider) ([]Result, error) {
@@ -541,15 +554,23 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 		return nil, err
 	}
 	var results []Result
+	var failed []error
 	for _, record := range records {
 		result, err := m.exportVersion(ctx, dir, address, record)
 		if err != nil {
-			return results, fmt.Errorf("%s: %w", record.Version, err)
+			failed = append(failed, fmt.Errorf("%s: %w", record.Version, err))
+			if isDamage(err) {
+				continue
+			}
+			return results, errors.Join(failed...)
 		}
 		results = append(results, result)
 		index.Versions[record.Version.String()] = struct{}{}
 	}
-	return results, writeDocument(filepath.Join(dir, indexFile), index)
+	if len(results) > 0 {
+		failed = append(failed, writeDocument(filepath.Join(dir, indexFile), index))
+	}
+	return results, errors.Join(failed...)
 }
 
 // readBefore parses a document of the folder if it exists.
@@ -588,7 +609,7 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 		filename := address.Filename(record.Version, pkg.Platform)
 		status, err := m.exportPackage(ctx, filepath.Join(dir, filename), pkg)
 		if err != nil {
-			return Result{}, fmt.Errorf("%s: %w", filename, err)
+			return Result{}, fmt.Errorf("%s: %w", filename, repairable(address, record.Version, pkg.Platform, err))
 		}
 		document.Archives[pkg.String()] = protocol.MirrorArchive{URL: filename, Hashes: []string{pkg.H1, "zh:" + pkg.SHA256}}
 		result.Packages = append(result.Packages, PackageResult{pkg.Platform, status})
@@ -608,7 +629,7 @@ func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.Mi
 			return Unchanged, nil
 		}
 	}
-	stored, err := m.Objects.Open(ctx, pkg.Object, 0, -1)
+	stored, err := m.open(ctx, pkg.StoredFile)
 	if err != nil {
 		return "", err
 	}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -871,7 +873,8 @@ func flip(path string) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// What does not hold is not written, and no half of it either; nothing names it.
+// What does not hold is not written, and no half of it either. Nothing names it, and
+// other versions are written.
 func TestExportRefuses(t *testing.T) {
 	t.Parallel()
 	record(t)
@@ -898,7 +901,7 @@ func TestExportRefuses(t *testing.T) {
 			if err := os.Remove(s.file(s.records(t)[inventory][1].Packages[1])); err != nil {
 				t.Fatal(err)
 			}
-		}, registry.ErrNotFound, []string{zipName("1.0.0", "linux_amd64")}},
+		}, registry.ErrCorrupt, []string{zipName("1.0.0", "linux_amd64")}},
 		{"an invalid document", func(t *testing.T, _ *store, f folder) {
 			t.Helper()
 			write(t, f.at("1.0.0.json"), []byte("<html>"))
@@ -926,9 +929,15 @@ func TestExportRefuses(t *testing.T) {
 		if left := f.named(t, ".larder-*"); len(left) != 0 {
 			t.Errorf("%s: %v is left", test.what, left)
 		}
-		// The earlier files are complete, and in no index.
-		if len(f.named(t, "index.json")) == 1 && before == 0 || len(f.named(t, zipName("1.0.0", "linux_amd64"))) != 0 ||
-			before == 0 && len(f.named(t, "1.0.0.json")) != 0 {
+		// Nothing names it. The other version is complete.
+		others := 1
+		if strings.Contains(test.what, "index") {
+			others = 0
+		} else if got := slices.Collect(maps.Keys(f.indexed(t))); !slices.Equal(got, []string{"1.1.0-rc.1+b.5"}) {
+			t.Errorf("%s: the index has %q", test.what, got)
+		}
+		if len(f.named(t, zipName("1.0.0", "linux_amd64"))) != 0 || before == 0 && len(f.named(t, "1.0.0.json")) != 0 ||
+			len(f.named(t, "1.1.0*.json")) != others {
 			t.Errorf("%s: there is %v", test.what, f.named(t, "*"))
 		}
 	}
@@ -946,6 +955,20 @@ func TestExportRefuses(t *testing.T) {
 	if _, err := s.mirror(nil).Export(t.Context(), string(blocked), nil); err == nil {
 		t.Error("a file is no folder")
 	}
+}
+
+// indexed returns the versions in index.json.
+func (f folder) indexed(t testing.TB) map[string]registry.Version {
+	t.Helper()
+	text, err := os.ReadFile(f.at("index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions, err := filling.ParseIndex(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return versions
 }
 
 // named returns the names in the folder of the provider.

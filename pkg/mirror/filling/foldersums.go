@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -74,51 +75,74 @@ func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.Mi
 }
 
 // usedReleases returns each SHA256SUMS that packages of a version refer to, in the
-// order of the record.
+// order of the record. If a part of one is missing, that is [registry.ErrCorrupt]. If
+// it is damaged, that is [registry.ErrInvalid].
 func (m *Mirror) usedReleases(ctx context.Context, address registry.MirrorProvider, record registry.MirrorVersion) (
 	used []signedRelease, err error,
 ) {
 	for i, s := range record.Sums {
-		if !slices.ContainsFunc(record.Packages, func(p registry.MirrorPackage) bool { return p.Sums == i+1 }) {
+		at := slices.IndexFunc(record.Packages, func(p registry.MirrorPackage) bool { return p.Sums == i+1 })
+		if at < 0 {
 			continue
 		}
-		r, err := m.release(ctx, address, record.Version, s)
+		r, err := m.readFiles(ctx, s)
+		if err == nil && s.Signed() {
+			var keys map[string][]string
+			if keys, err = m.Catalog.Mirror.SumsKeys(ctx, address, record.Version); err == nil && len(keys[s.Sums.SHA256]) == 0 {
+				err = registry.Errorf(registry.ErrCorrupt, "the signing keys of its SHA256SUMS are missing")
+			}
+			for _, key := range keys[s.Sums.SHA256] {
+				r.keys = append(r.keys, strings.TrimSpace(key)+"\n")
+			}
+		}
 		if err != nil {
-			return nil, err
+			return nil, repairable(address, record.Version, record.Packages[at].Platform, err)
 		}
 		used = append(used, r)
 	}
 	return used, nil
 }
 
-// release reads a stored SHA256SUMS with its signature and keys.
-func (m *Mirror) release(ctx context.Context, address registry.MirrorProvider, v registry.Version,
-	s registry.MirrorSums) (r signedRelease, err error) {
-	if r.sums, err = m.readSmall(ctx, s.Sums); err != nil || !s.Signed() {
-		return r, err
-	}
-	if r.signature, err = m.readSmall(ctx, s.Signature); err != nil {
-		return r, err
-	}
-	keys, err := m.Catalog.Mirror.SumsKeys(ctx, address, v)
-	if err == nil && len(keys[s.Sums.SHA256]) == 0 {
-		err = fmt.Errorf("the signing keys of its SHA256SUMS are missing: %w", registry.ErrCorrupt)
-	}
-	for _, key := range keys[s.Sums.SHA256] {
-		r.keys = append(r.keys, strings.TrimSpace(key)+"\n")
+// readFiles reads a stored SHA256SUMS and its signature.
+func (m *Mirror) readFiles(ctx context.Context, s registry.MirrorSums) (r signedRelease, err error) {
+	if r.sums, err = m.readSmall(ctx, s.Sums); err == nil && s.Signed() {
+		r.signature, err = m.readSmall(ctx, s.Signature)
 	}
 	return r, err
 }
 
 func (m *Mirror) readSmall(ctx context.Context, f registry.StoredFile) ([]byte, error) {
-	stored, err := m.Objects.Open(ctx, f.Object, 0, -1)
-	if err != nil {
-		return nil, err
-	}
-	defer stored.Close()
 	var text bytes.Buffer
-	err = objects.Copy(&text, stored, objects.Digest{SHA256: f.SHA256, Size: f.Size})
-	return text.Bytes(), err
+	stored, err := m.open(ctx, f)
+	if err == nil {
+		defer stored.Close()
+		err = objects.Copy(&text, stored, objects.Digest{SHA256: f.SHA256, Size: f.Size})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path.Base(f.Object), err)
+	}
+	return text.Bytes(), nil
+}
+
+// open opens a stored file. If it is missing, that is [registry.ErrCorrupt].
+func (m *Mirror) open(ctx context.Context, f registry.StoredFile) (io.ReadCloser, error) {
+	stored, err := m.Objects.Open(ctx, f.Object, 0, -1)
+	if errors.Is(err, registry.ErrNotFound) {
+		err = registry.Errorf(registry.ErrCorrupt, "the stored file is missing")
+	}
+	return stored, err
+}
+
+// repairable adds what to do if a stored part of a version is missing or damaged.
+func repairable(address registry.MirrorProvider, v registry.Version, platform registry.Platform, err error) error {
+	switch {
+	case errors.Is(err, registry.ErrCorrupt):
+		return registry.WithHint(err, "Restore it with `larder mirror add %s --version %s --platform %s`. "+
+			"`larder verify` lists all that is missing.", address, v, platform)
+	case errors.Is(err, registry.ErrInvalid):
+		return registry.WithHint(err, "Run `larder verify` to list the damage and how to repair it.")
+	}
+	return err
 }
 
 // readReleases reads the SHA256SUMS of a version in a folder. It returns at least

@@ -2,12 +2,14 @@ package filling_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/providerfiles"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -271,5 +273,77 @@ func TestImportChanged(t *testing.T) {
 	failed(t, "a changed release", err, registry.ErrExists, "linux_amd64")
 	if diff := cmp.Diff("1.0.0 [linux_amd64]", s.has(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A version that lost a part of a SHA256SUMS stops no export of another one. The command
+// in the hint of the error restores it.
+func TestExportLost(t *testing.T) {
+	t.Parallel()
+	record(t)
+	lose := func(name string) func(*testing.T, *store, *origin) {
+		return func(t *testing.T, s *store, _ *origin) {
+			t.Helper()
+			found, err := filepath.Glob(filepath.Join(s.dir, "objects", inventory.Path(), "1.0.0", "*", name))
+			if err != nil || len(found) != 1 || os.Remove(found[0]) != nil {
+				t.Fatalf("%s: %v, %v", name, found, err)
+			}
+		}
+	}
+	loseKeys := func(t *testing.T, s *store, _ *origin) { t.Helper(); s.breakKeys(t, nil) }
+	then := func(steps ...func(*testing.T, *store, *origin)) func(*testing.T, *store, *origin) {
+		return func(t *testing.T, s *store, o *origin) {
+			t.Helper()
+			for _, step := range steps {
+				step(t, s, o)
+			}
+		}
+	}
+	const sums = "terraform-provider-inventory_1.0.0_SHA256SUMS"
+	resign := func(t *testing.T, _ *store, o *origin) { t.Helper(); o.heal(t) }
+	for name, test := range map[string]struct {
+		lose func(*testing.T, *store, *origin)
+		word string
+	}{
+		"SHA256SUMS":                 {lose(sums), sums},
+		"SHA256SUMS, signed anew":    {then(lose(sums), resign), sums},
+		"signature":                  {lose(sums + ".sig"), sums + ".sig"},
+		"package":                    {lose("*linux_amd64.zip"), zipName("1.0.0", "linux_amd64")},
+		"keys":                       {loseKeys, "keys"},
+		"keys, SHA256SUMS":           {then(lose(sums), loseKeys), sums},
+		"keys, signed anew":          {then(loseKeys, resign), "keys"},
+		"keys that cannot be read":   {func(t *testing.T, s *store, _ *origin) { s.breakKeys(t, []byte("[")) }, "keys"},
+		"keys of another SHA256SUMS": {func(t *testing.T, s *store, _ *origin) { s.breakKeys(t, []byte("{}")) }, "keys"},
+		"keys, other SHA256SUMS": {then(loseKeys, func(t *testing.T, _ *store, o *origin) {
+			o.resum(t, func(sums string) string { return sums + strings.Repeat("0", 64) + "  later.zip\n" })
+		}), "keys"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f := newStore(t), folder(t.TempDir())
+			o := newOrigin(t, build("1.0.0", ours), build("1.1.0", ours), build("1.2.0", ours))
+			s.mirrors(t, o, filling.Wanted{Address: inventory, All: true})
+			before := s.sums(t)
+			test.lose(t, s, o)
+			results, err := s.mirror(nil).Export(t.Context(), string(f), nil)
+			failed(t, name, err, registry.ErrCorrupt, inventory.String()+": 1.0.0: ", test.word)
+			if diff := cmp.Diff("1.2.0 [linux_amd64 added], 1.1.0 [linux_amd64 added]", describe(results)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err := second(newStore(t).mirror(nil).Import(t.Context(), string(f))); err != nil {
+				t.Errorf("the folder: %v", err)
+			}
+			const hint = "`larder mirror add registry.example.com/acme/inventory --version 1.0.0 --platform linux_amd64`"
+			if !strings.Contains(registry.Hint(err), hint) {
+				t.Errorf("the hint is %q", registry.Hint(err))
+			}
+			s.mirrors(t, o, filling.Wanted{Address: inventory, Constraint: "1.0.0", Platforms: platforms(t, "linux_amd64")})
+			if diff := cmp.Diff(before, s.sums(t)); diff != "" {
+				t.Errorf("after the hint (-want +got):\n%s", diff)
+			}
+			if _, err := s.mirror(nil).Export(t.Context(), string(f), nil); err != nil {
+				t.Errorf("after the hint: %v", err)
+			}
+		})
 	}
 }

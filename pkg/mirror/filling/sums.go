@@ -54,9 +54,10 @@ func added(missing []offer) (packages []registry.MirrorPackage) {
 	return packages
 }
 
-// newSums returns the SHA256SUMS of a version as the mirror should store it. It
-// returns nil if its key is not trusted, or if the stored record needs nothing of
-// it. more are the packages that the version gets.
+// newSums returns the SHA256SUMS of a version as the mirror should store it, or a
+// stored one of which it lost the keys. It returns nil if its key is not trusted, or
+// if the stored record needs nothing of it. more are the packages that the version
+// gets.
 //
 // The stored SHA256SUMS of a version is not replaced, because it verifies the
 // stored packages. Another one is only stored for packages that have none. Otherwise an
@@ -82,13 +83,55 @@ func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, s
 		}
 		return nil, err
 	}
-	if at := stored.FindSums(sums.Sums.SHA256); at < 0 || stored.Sums[at] != sums.MirrorSums {
+	if at := stored.FindSums(sums.Sums.SHA256); at >= 0 && stored.Sums[at] == sums.MirrorSums {
+		if lost, err := m.lostFiles(ctx, sums); err != nil || lost {
+			return sums, err
+		}
+	}
+	return m.lostKeys(ctx, address, stored, signed.release.keys)
+}
+
+// lostFiles reports whether the store has lost a file of a SHA256SUMS.
+func (m *Mirror) lostFiles(ctx context.Context, sums *publish.MirrorSums) (bool, error) {
+	for _, f := range []struct {
+		registry.StoredFile
+		data []byte
+	}{{sums.Sums, sums.SumsData}, {sums.Signature, sums.SignatureData}} {
+		if f.data == nil {
+			continue
+		}
+		if err := objects.CheckStored(ctx, m.Objects, f.StoredFile); errors.Is(err, registry.ErrNotFound) {
+			return true, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// lostKeys returns a stored SHA256SUMS whose keys were lost, with keys that verify its
+// signature. It returns nil if there is none.
+func (m *Mirror) lostKeys(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
+	keys []string) (*publish.MirrorSums, error) {
+	if len(keys) == 0 || !slices.ContainsFunc(stored.Sums, registry.MirrorSums.Signed) {
 		return nil, nil //nolint:nilnil // documented above
 	}
-	for _, f := range (registry.MirrorVersion{Sums: []registry.MirrorSums{sums.MirrorSums}}).Files() {
-		if err := objects.CheckStored(ctx, m.Objects, f); errors.Is(err, registry.ErrNotFound) {
-			return sums, nil
-		} else if err != nil {
+	have, err := m.Catalog.Mirror.SumsKeys(ctx, address, stored.Version)
+	if err != nil && !errors.Is(err, registry.ErrCorrupt) {
+		return nil, err
+	}
+	for _, s := range stored.Sums {
+		if !s.Signed() || len(have[s.Sums.SHA256]) > 0 {
+			continue
+		}
+		r, err := m.readFiles(ctx, s)
+		if err == nil {
+			_, err = signing.VerifyOriginAll(keys, r.sums, r.signature, m.now())
+		}
+		if err == nil {
+			return &publish.MirrorSums{OriginSums: catalog.OriginSums{MirrorSums: s, Keys: keys, Lists: r.lists}}, nil
+		}
+		if !errors.Is(err, registry.ErrCorrupt) && !errors.Is(err, registry.ErrInvalid) {
 			return nil, err
 		}
 	}
@@ -104,7 +147,7 @@ func sumsName(p registry.MirrorProvider, v registry.Version) string {
 }
 
 // place returns the SHA256SUMS with the keys of its objects. If the record has the
-// same one with another signature, that is the result, without data.
+// same one with another signature, the result has that one, without its data and keys.
 func (r signedRelease) place(address registry.MirrorProvider, stored registry.MirrorVersion,
 	signer string) *publish.MirrorSums {
 	name := sumsName(address, stored.Version)
@@ -124,7 +167,7 @@ func (r signedRelease) place(address registry.MirrorProvider, stored registry.Mi
 	}
 	if at := stored.FindSums(placed.Sums.SHA256); at >= 0 && stored.Sums[at].Signed() &&
 		stored.Sums[at] != placed.MirrorSums {
-		placed.MirrorSums, placed.Keys, placed.SumsData, placed.SignatureData = stored.Sums[at], nil, nil, nil
+		placed.MirrorSums, placed.Keys, placed.SignatureData = stored.Sums[at], nil, nil
 	}
 	return placed
 }

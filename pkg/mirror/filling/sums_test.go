@@ -85,6 +85,19 @@ func (s *store) forgetSums(t testing.TB) {
 	}
 }
 
+// breakKeys replaces the item with the signing keys of version 1.0.0, or removes it.
+func (s *store) breakKeys(t testing.TB, data []byte) {
+	t.Helper()
+	k := catalog.Key{Partition: inventory.Path(), Sort: "keys/1.0.0"}
+	item, err := s.table.Get(t.Context(), k)
+	if err == nil {
+		err = s.table.Write(t.Context(), catalog.Change{Key: k, Revision: item.Revision, Data: data, Delete: data == nil})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A package has the newest SHA256SUMS that the mirror needed to verify one of the
 // version, and never loses a signature.
 func TestSums(t *testing.T) {
