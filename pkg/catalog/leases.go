@@ -2,13 +2,16 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -22,7 +25,7 @@ type Lease struct {
 }
 
 func takeLease(ctx context.Context, t Table, k Key, holders Holders, until time.Time) (*Lease, error) {
-	data, err := json.Marshal(leased{rand.Text(), holders})
+	data, err := json.Marshal(leased{Owner: rand.Text(), Holders: holders})
 	if err != nil {
 		return nil, err
 	}
@@ -41,8 +44,11 @@ func takeLease(ctx context.Context, t Table, k Key, holders Holders, until time.
 // leased is the item of a [Lease].
 type leased struct {
 	Owner string `json:"owner"`
-	// Holders are those of a slot.
+	// Holders are those of a slot, or of a copy that waits for one.
 	Holders Holders `json:"holders,omitempty"`
+	// Address and Version are those of a copy that waits.
+	Address string `json:"address,omitempty"`
+	Version string `json:"version,omitempty"`
 }
 
 // Renew extends the lease until a time. If it has expired and another process
@@ -97,6 +103,85 @@ func (m Mirror) TakeSlot(ctx context.Context, shares Shares, holders Holders, un
 	return takeSlot(ctx, m.table, copySlots, shares, holders, until)
 }
 
+// WaitingCopy is a copy of a version that found no free slot.
+type WaitingCopy struct {
+	Provider registry.MirrorProvider
+	Version  registry.Version
+	Holders  Holders
+	item     Item
+}
+
+// WaitForSlot records until a time that a copy waits for a slot, so that a process that
+// has one continues with it. If the copy waits already for another caller, it then waits
+// for none.
+func (m Mirror) WaitForSlot(ctx context.Context, w WaitingCopy, until time.Time) error {
+	k := Key{copySlots, waitPrefix + w.Provider.String() + "/" + w.Version.String()}
+	return retry(ctx, func() error {
+		stored, err := m.table.Get(ctx, k)
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			stored = Item{Key: k, Expires: inWholeSeconds(until)}
+		case err != nil:
+			return fmt.Errorf("cannot wait for a slot: %w", err)
+		default:
+			var before leased
+			_ = json.Unmarshal(stored.Data, &before) // what cannot be read is replaced
+			if slices.Equal(before.Holders, w.Holders) {
+				return nil
+			}
+			w.Holders = w.Holders[:1]
+		}
+		stored.Data, err = json.Marshal(leased{Holders: w.Holders, Address: w.Provider.String(), Version: w.Version.String()})
+		if err != nil {
+			return err
+		}
+		return m.table.Write(ctx, put(stored))
+	})
+}
+
+// PassSlot gives a slot of this process to one of the copies that wait, until a time.
+// It is the least one, or of several such ones that which waits longest, whose holders
+// have not used up their share. If there is none, or another process has taken the slot,
+// that is [registry.ErrNotFound].
+func (m Mirror) PassSlot(
+	ctx context.Context, slot *Lease, shares Shares, until time.Time, compare func(a, b WaitingCopy) int,
+) (next WaitingCopy, _ error) {
+	var own leased
+	_ = json.Unmarshal(slot.item.Data, &own) // this process has written it
+	passed := *slot
+	passed.item.Expires = inWholeSeconds(until)
+	err := retry(ctx, func() error {
+		s, err := readSlots(ctx, m.table, copySlots)
+		if err != nil {
+			return err
+		}
+		if s.taken[slot.item.Sort].Owner != own.Owner {
+			return fmt.Errorf("the slot: %w", registry.ErrNotFound)
+		}
+		delete(s.taken, slot.item.Sort)
+		running := s.running()
+		allowed := slices.DeleteFunc(s.waiting, func(w WaitingCopy) bool { return shares.Next(running, []Holders{w.Holders}) < 0 })
+		if len(allowed) == 0 {
+			return fmt.Errorf("a copy that waits: %w", registry.ErrNotFound)
+		}
+		next = slices.MinFunc(allowed, func(a, b WaitingCopy) int {
+			return cmp.Or(compare(a, b), a.item.Expires.Compare(b.item.Expires))
+		})
+		if passed.item.Data, err = json.Marshal(leased{Owner: rand.Text(), Holders: next.Holders}); err != nil {
+			return err
+		}
+		ended := next.item
+		ended.Expires = time.Now().Add(-time.Minute).Truncate(time.Second)
+		return m.table.Write(ctx, put(passed.item), put(ended))
+	})
+	if err != nil {
+		return next, err
+	}
+	passed.item.Revision++
+	*slot = passed
+	return next, nil
+}
+
 // TakeInspectionSlot takes one of count slots for inspecting an upload until a
 // time. If none is free, that is [registry.ErrExists]. It does not check the
 // schema version, because [Catalog.ClaimInspection] has.
@@ -108,19 +193,14 @@ func (c *Catalog) TakeInspectionSlot(ctx context.Context, count int, until time.
 func takeSlot(ctx context.Context, t Table, partition string, shares Shares, holders Holders, until time.Time) (
 	*Lease, error,
 ) {
-	taken, running := make(map[string]bool), []Holders{}
-	for item, err := range query(ctx, t, Query{Partition: partition}) {
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", partition, err)
-		}
-		var slot leased
-		_ = json.Unmarshal(item.Data, &slot) // a slot that cannot be read is taken too
-		taken[item.Sort], running = true, append(running, slot.Holders)
+	s, err := readSlots(ctx, t, partition)
+	if err != nil {
+		return nil, err
 	}
-	if shares.Next(running, []Holders{holders}) == 0 {
+	if shares.Next(s.running(), []Holders{holders}) == 0 {
 		for _, i := range mathrand.Perm(shares.Count) { //nolint:gosec // so that processes try different ones
 			k := Key{partition, "slot/" + strconv.Itoa(i)}
-			if taken[k.Sort] {
+			if _, ok := s.taken[k.Sort]; ok {
 				continue
 			}
 			if l, err := takeLease(ctx, t, k, holders, until); !errors.Is(err, registry.ErrExists) {
@@ -129,4 +209,42 @@ func takeSlot(ctx context.Context, t Table, partition string, shares Shares, hol
 		}
 	}
 	return nil, fmt.Errorf("%d of %s: %w", shares.Count, partition, registry.ErrExists)
+}
+
+// waitPrefix begins the sort keys of copies that wait.
+const waitPrefix = "wait/"
+
+// slots are those that are taken, by their sort keys, and the copies that wait.
+type slots struct {
+	taken   map[string]leased
+	waiting []WaitingCopy
+}
+
+// running returns the holders of the slots that are taken.
+func (s slots) running() (all []Holders) {
+	for _, slot := range s.taken {
+		all = append(all, slot.Holders)
+	}
+	return all
+}
+
+func readSlots(ctx context.Context, t Table, partition string) (slots, error) {
+	s := slots{taken: make(map[string]leased)}
+	for item, err := range query(ctx, t, Query{Partition: partition}) {
+		if err != nil {
+			return s, fmt.Errorf("cannot read %s: %w", partition, err)
+		}
+		var stored leased
+		_ = json.Unmarshal(item.Data, &stored) // a slot that cannot be read is taken too
+		if !strings.HasPrefix(item.Sort, waitPrefix) {
+			s.taken[item.Sort] = stored
+			continue
+		}
+		p, err := registry.ParseMirrorProvider(stored.Address)
+		v, failed := registry.ParseVersion(stored.Version)
+		if err == nil && failed == nil && len(stored.Holders) > 0 {
+			s.waiting = append(s.waiting, WaitingCopy{p, v, stored.Holders, item})
+		}
+	}
+	return s, nil
 }

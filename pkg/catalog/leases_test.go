@@ -2,6 +2,8 @@ package catalog_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +53,78 @@ func testSlots(t *testing.T, table catalog.Table) {
 	until = time.Now().Add(time.Hour)
 	if _, err := take("d"); err != nil {
 		t.Errorf("a slot that has expired: %v", err)
+	}
+}
+
+// A slot passes to the copy that is least and waits longest, within the shares. No other
+// process can take the slot meanwhile.
+func TestPassSlot(t *testing.T) {
+	t.Parallel()
+	onEach(t, testPassSlot)
+}
+
+func testPassSlot(t *testing.T, table catalog.Table) {
+	m, ctx, now := catalog.New(table).Mirror, t.Context(), time.Now()
+	shares, until := catalog.Shares{Count: 2, Each: []int{1, 1}}, now.Add(time.Hour)
+	slot, err := m.TakeSlot(ctx, shares, catalog.Holders{"a", "x"}, until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.TakeSlot(ctx, shares, catalog.Holders{"b", "y"}, until); err != nil {
+		t.Fatal(err)
+	}
+	p, err := registry.ParseMirrorProvider("example.com/acme/vpc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait := func(minor uint64, minutes time.Duration, holders ...string) {
+		t.Helper()
+		w := catalog.WaitingCopy{Provider: p, Version: registry.Version{Major: 1, Minor: minor}, Holders: holders}
+		if err := m.WaitForSlot(ctx, w, now.Add(minutes*time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass := func() string {
+		t.Helper()
+		next, err := m.PassSlot(ctx, slot, shares, until, func(a, b catalog.WaitingCopy) int {
+			return strings.Compare(a.Holders[0][:1], b.Holders[0][:1])
+		})
+		if errors.Is(err, registry.ErrNotFound) {
+			return "none"
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(next.Version, " ", next.Holders)
+	}
+	if got := pass(); got != "none" {
+		t.Errorf("the first is %s, but none waits", got)
+	}
+	wait(1, 10, "d", "x") // last, because it is greater
+	wait(2, 30, "c1", "x")
+	wait(3, 20, "c2", "x") // first of all
+	wait(4, 1, "b", "z")   // its origin has used up its share
+	wait(5, 1, "a", "y")   // its caller has used up its share
+	wait(6, -1, "a", "x")  // too long ago
+	wait(7, 40, "c3", "x")
+	wait(7, 40, "c3", "y") // for two callers, so for none
+	for _, want := range []string{"1.3.0 [c2 x]", "1.2.0 [c1 x]", "1.7.0 [c3]", "1.1.0 [d x]", "none"} {
+		if got := pass(); got != want {
+			t.Errorf("the next is %s, want %s", got, want)
+		}
+		if _, err := m.TakeSlot(ctx, shares, catalog.Holders{"e", "z"}, until); !errors.Is(err, registry.ErrExists) {
+			t.Errorf("another process took a slot: %v", err)
+		}
+	}
+	if err := slot.Renew(ctx, now.Add(-2*time.Second)); err != nil { // it expires
+		t.Fatal(err)
+	}
+	if _, err := m.TakeSlot(ctx, shares, catalog.Holders{"e", "z"}, until); err != nil {
+		t.Fatal(err)
+	}
+	wait(8, 40, "f", "x")
+	if got := pass(); got != "none" {
+		t.Errorf("a lost slot passed to %s", got)
 	}
 }
 

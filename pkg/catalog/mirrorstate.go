@@ -362,12 +362,12 @@ type MirrorLease struct {
 	lease registry.Lease
 }
 
-// Renew extends the lease until a time. If another process has taken it, that is
-// [registry.ErrConflict].
+// Renew extends the lease until a time. If it has been ended, or another process has
+// taken it, that is [registry.ErrConflict].
 func (l *MirrorLease) Renew(ctx context.Context, until time.Time) error {
 	lost := false
 	err := l.state.Update(ctx, func() error {
-		lost = l.isLost(l.state)
+		lost = l.isLost(l.state) || l.of(l.state).Until.IsZero()
 		if !lost {
 			l.set(l.state, until.UTC())
 		}

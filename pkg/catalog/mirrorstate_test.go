@@ -427,7 +427,7 @@ func TestMirrorStateAtOnce(t *testing.T) {
 			group.Go(func() {
 				if err := s.Update(t.Context(), func() error {
 					s.Pulled.Index, s.Pulled.RequestedAt = []byte("x"), now
-					s.Pulled.AddPending(registry.Version{Major: uint64(i)}, "")
+					s.Pulled.AddPending(registry.Version{Major: uint64(i)})
 					return nil
 				}); err != nil {
 					t.Error(err)
@@ -557,6 +557,7 @@ func TestMirrorLease(t *testing.T) {
 					t.Errorf("taking it twice: %v, want ErrExists", err)
 				}
 				for range 2 {
+					until = until.Add(time.Second) // otherwise it stores nothing
 					if err := first.Renew(ctx, until); err != nil {
 						t.Errorf("renewing it: %v", err)
 					}
@@ -564,13 +565,17 @@ func TestMirrorLease(t *testing.T) {
 				if err := s.Update(ctx, func() error { return first.End(s) }); err != nil {
 					t.Errorf("ending it: %v", err)
 				}
+				until = until.Add(time.Second)
+				if err := first.Renew(ctx, until); !errors.Is(err, registry.ErrConflict) {
+					t.Errorf("renewing it after its end: %v, want ErrConflict", err)
+				}
 				_, second, err := take(now)
 				if err != nil {
 					t.Fatalf("taking it after its end: %v", err)
 				}
 				until = until.Add(time.Second)
 				if err := first.Renew(ctx, until); !errors.Is(err, registry.ErrConflict) {
-					t.Errorf("renewing it after its end: %v, want ErrConflict", err)
+					t.Errorf("renewing it after another one was taken: %v, want ErrConflict", err)
 				}
 				last, third, err := take(until)
 				if err != nil {

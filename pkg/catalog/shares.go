@@ -1,8 +1,8 @@
 package catalog
 
 // Holders are the names of those for whom some work is done. In the mirror, the
-// first one is the host of an origin, and the second one is the caller, if only one
-// requested the work.
+// first one is the host of an origin, and the second one is the caller, if one waits
+// for the work.
 type Holders []string
 
 // Shares bound how much work is done at once, and how much of it for one holder.

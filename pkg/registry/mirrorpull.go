@@ -2,7 +2,6 @@ package registry
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -42,9 +41,6 @@ type PulledProvider struct {
 	// Pending are versions that clients requested and the mirror lacks, the latest
 	// request first.
 	Pending []Version `json:"pending,omitempty"`
-	// PendingFor has the callers of these versions, by version. A version that several
-	// callers requested has none.
-	PendingFor map[string]string `json:"pending_for,omitempty"`
 }
 
 const (
@@ -74,41 +70,20 @@ func (p PulledProvider) Current(now, policySetAt time.Time) bool {
 	return now.Before(p.CheckedAt.Add(PullLifetime))
 }
 
-// AddPending adds a version that a caller requested. It reports whether that is new.
-func (p *PulledProvider) AddPending(v Version, caller string) (changed bool) {
+// AddPending adds a version that a client requested. It reports whether that is new.
+func (p *PulledProvider) AddPending(v Version) (changed bool) {
 	if slices.Contains(p.Pending, v) {
-		if p.PendingFor[v.String()] != caller {
-			p.setPendingFor(v, nil)
-		}
 		return false
 	}
 	p.Pending = append([]Version{v}, p.Pending...)
-	for len(p.Pending) > maxPending {
-		p.RemovePending(p.Pending[maxPending])
-	}
-	p.setPendingFor(v, &caller)
+	p.Pending = p.Pending[:min(len(p.Pending), maxPending)]
 	return true
-}
-
-// setPendingFor sets the caller of a version, unless it is nil. Copies of p can have the
-// same map.
-func (p *PulledProvider) setPendingFor(v Version, caller *string) {
-	all := maps.Clone(p.PendingFor)
-	delete(all, v.String())
-	if caller != nil {
-		if all == nil {
-			all = make(map[string]string)
-		}
-		all[v.String()] = *caller
-	}
-	p.PendingFor = all
 }
 
 // RemovePending removes a version. It reports whether it was wanted.
 func (p *PulledProvider) RemovePending(v Version) (changed bool) {
 	before := len(p.Pending)
 	p.Pending = slices.DeleteFunc(slices.Clone(p.Pending), func(w Version) bool { return w == v })
-	p.setPendingFor(v, nil)
 	return len(p.Pending) < before
 }
 

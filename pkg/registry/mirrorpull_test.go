@@ -51,15 +51,15 @@ func TestWant(t *testing.T) {
 	var p registry.PulledProvider
 	for i := range 60 {
 		v := registry.Version{Major: uint64(i)}
-		if !p.AddPending(v, "ci") {
+		if !p.AddPending(v) {
 			t.Errorf("%s: it is not new", v)
 		}
-		if p.AddPending(v, "ci") {
+		if p.AddPending(v) {
 			t.Errorf("%s: it is new twice", v)
 		}
 	}
-	if diff := cmp.Diff([]int{50, 50}, []int{len(p.Pending), len(p.PendingFor)}); diff != "" {
-		t.Errorf("the number of wanted versions and of their callers (-want +got):\n%s", diff)
+	if diff := cmp.Diff(50, len(p.Pending)); diff != "" {
+		t.Errorf("the number of wanted versions (-want +got):\n%s", diff)
 	}
 	if got := fmt.Sprint(p.Pending[0], p.Pending[49]); got != "59.0.0 10.0.0" {
 		t.Errorf("the first and the last one are %s, want 59.0.0 10.0.0", got)
@@ -77,41 +77,6 @@ func TestWant(t *testing.T) {
 	}
 	if got := fmt.Sprint(len(p.Pending), p.Pending[0]); got != "49 58.0.0" {
 		t.Errorf("%s are left, beginning with the second one; want 49 58.0.0", got)
-	}
-}
-
-// A version that one caller requested counts for that caller.
-func TestPendingFor(t *testing.T) {
-	t.Parallel()
-	one := registry.Version{Major: 1}
-	for name, test := range map[string]struct {
-		callers []string
-		removed bool
-		want    map[string]string
-	}{
-		"one":                             {[]string{"ci"}, false, map[string]string{"1.0.0": "ci"}},
-		"one, twice":                      {[]string{"ci", "ci"}, false, map[string]string{"1.0.0": "ci"}},
-		"two":                             {[]string{"ci", "ada"}, false, map[string]string{}},
-		"two in turn":                     {[]string{"ci", "ada", "ci"}, false, map[string]string{}},
-		"without a credential":            {[]string{""}, false, map[string]string{"1.0.0": ""}},
-		"without a credential, and one":   {[]string{"", "ci"}, false, map[string]string{}},
-		"one, and without a credential":   {[]string{"ci", ""}, false, map[string]string{}},
-		"one whose version is not wanted": {[]string{"ci"}, true, map[string]string{}},
-	} {
-		var p, before registry.PulledProvider
-		for _, caller := range test.callers {
-			before = p
-			p.AddPending(one, caller)
-		}
-		if test.removed {
-			p.RemovePending(one)
-		}
-		if diff := cmp.Diff(test.want, p.PendingFor); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if n := len(before.PendingFor); len(test.callers) == 2 && n != 1 {
-			t.Errorf("%s: a map that others share has %d callers, want 1", name, n)
-		}
 	}
 }
 

@@ -262,7 +262,7 @@ func TestBoundsOfClients(t *testing.T) {
 // A caller leaves a slot to others, also for versions that a process continues with.
 func TestSlotsOfOneCaller(t *testing.T) {
 	t.Parallel()
-	const greedy = 8
+	const greedy = 5
 	for name, test := range map[string]struct {
 		callers int // who request the versions of the greedy one too
 		most    int
@@ -289,7 +289,7 @@ func TestSlotsOfOneCaller(t *testing.T) {
 				for i := range greedy {
 					for caller := range test.callers {
 						a.client(t.Context(), fmt.Sprint("ci-", caller), provider(i), "1.0.0")
-						time.Sleep(20 * time.Second) // a copy that finds no slot has ended
+						time.Sleep(17 * time.Second) // a copy that finds no slot has ended
 					}
 				}
 				a.client(t.Context(), honest, provider(greedy), "1.0.0")
@@ -309,4 +309,54 @@ func TestSlotsOfOneCaller(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Callers who begin copies all the time delay the copy of another one by those that
+// run, and one of each origin.
+func TestSlotStays(t *testing.T) {
+	t.Parallel()
+	const versions, duration = 40, 10 * time.Second
+	greedy, other := at("a.example.com", "p"), at(honestHost, "p")
+	origin := newMemoryOrigin(t, fakeVersion{other, "1.0.0", []string{linux}})
+	for i := range versions {
+		origin.add(t, fakeVersion{greedy, fmt.Sprintf("%d.0.0", i+1), []string{linux}})
+	}
+	bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
+		begun, before := false, 0
+		origin.before = func(page string) {
+			if strings.HasSuffix(page, ".zip") && strings.HasPrefix(page, greedy.Hostname) {
+				origin.set(func() {
+					if begun {
+						before++
+					}
+				})
+				time.Sleep(duration)
+			}
+		}
+		f := &functions{s: s, bound: func(string) {}}
+		a := &attack{s: s, mirror: f}
+		ctx, end := context.WithCancel(t.Context())
+		for i := range versions {
+			f.invoking.Go(func() { // each second, as many as are left
+				for ctx.Err() == nil {
+					a.client(ctx, "greedy", greedy, fmt.Sprintf("%d.0.0", i+1))
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		time.Sleep(duration + duration/2)
+		origin.set(func() { begun = true })
+		a.client(t.Context(), honest, other, "1.0.0")
+		for range 100 {
+			if s.mirrored(t, other, "1.0.0") != "" {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		end()
+		if s.mirrored(t, other, "1.0.0") == "" || before > 2 {
+			t.Errorf("%d copies of another caller were before it, want at most 2", before)
+		}
+		f.invoking.Wait()
+	})
 }

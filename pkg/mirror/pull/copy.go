@@ -60,7 +60,9 @@ func copying(s *catalog.MirrorState) *registry.Lease { return &s.Version.Copying
 // copy mirrors a version, unless that failed a short time ago. If another process
 // does, that is [errBusy]. If it fails and may succeed later, copy returns an
 // error. Otherwise the reason is stored as the answer for the version.
-func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry.Version) (err error) {
+//
+// The copy is made in a slot, which copy takes if there is none. The caller leaves it.
+func (w *Worker) copy(ctx context.Context, slot *copySlot, p registry.MirrorProvider, v registry.Version) (err error) {
 	defer w.recovered(ctx, &err)
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {
@@ -75,7 +77,7 @@ func (w *Worker) copy(ctx context.Context, p registry.MirrorProvider, v registry
 	if needless, err := c.isNeedless(ctx); needless || err != nil {
 		return err
 	}
-	ctx, end, err := w.takeSlot(ctx, p)
+	ctx, end, err := w.inSlot(ctx, slot, p)
 	if err != nil {
 		return err
 	}
@@ -225,36 +227,91 @@ func (c *versionCopy) store(ctx context.Context, from filling.Pull, record func(
 	return stored, err
 }
 
+// copyInTurn copies a version, and then those that found no free slot, as long as the
+// last of them has most of Lambda's time. The slot passes from one to the next.
+// Otherwise those who request most copies would take it first each time.
+func (w *Worker) copyInTurn(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
+	begin, slot, holders := w.options.Now(), new(copySlot), w.holders(ctx, p)
+	defer w.leaveSlot(ctx, slot)
+	end := begin.Add(providerTime)
+	err := w.copy(ctx, slot, p, v)
+	if errors.Is(err, errNoSlot) {
+		waiting := catalog.WaitingCopy{Provider: p, Version: v, Holders: holders}
+		if err := w.options.Catalog.Mirror.WaitForSlot(ctx, waiting, begin.Add(slotWait)); err != nil {
+			return err
+		}
+		err = w.copy(ctx, slot, p, v) // a slot can be free since
+	}
+	for took := make(shares); slot.lease != nil; begin = w.options.Now() {
+		now := w.options.Now()
+		if took[holders[0]] += now.Sub(begin); !now.Before(end) {
+			break
+		}
+		next, failed := w.options.Catalog.Mirror.PassSlot(ctx, slot.lease, w.slotShares(), now.Add(w.options.Lease),
+			func(a, b catalog.WaitingCopy) int { return cmp.Compare(took[a.Holders[0]], took[b.Holders[0]]) })
+		if failed != nil {
+			if !errors.Is(failed, registry.ErrNotFound) {
+				w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot continue with another copy", slog.Any("error", failed))
+			}
+			break
+		}
+		holders = next.Holders
+		copying, cancel := context.WithTimeout(ctx, copyTime+2*margin)
+		if len(holders) > 1 {
+			copying = forCaller(copying, holders[1])
+		}
+		_ = w.copy(copying, slot, next.Provider, next.Version) // the log has the error
+		cancel()
+	}
+	return err
+}
+
+// slotWait is how long a copy waits for a slot. Later, the next request for the version
+// or the nightly run copies it.
+const slotWait = 15 * time.Minute
+
 // errNoSlot means that other processes make as many copies as may run at once, or
-// as many of the same origin host or caller. A process with a slot continues with the
-// versions that clients requested, if it has time left. Otherwise the next request for
-// a version or the nightly run copies it.
+// as many of the same origin host or caller.
 var errNoSlot = fmt.Errorf("%w: no slot is free", errBusy)
 
-// takeSlot takes a slot for a copy, which lasts until end is called. The returned
-// context ends if the slot is lost. If none is free, that is [errNoSlot]. An origin
-// host and a caller each leave one slot to others.
-func (w *Worker) takeSlot(ctx context.Context, p registry.MirrorProvider) (
+// copySlot is the slot of a process for its copies, one after the other. Its zero value
+// is none.
+type copySlot struct{ lease *catalog.Lease }
+
+// slotShares are the shares of the slots. An origin host and a caller each leave one
+// slot to others.
+func (w *Worker) slotShares() catalog.Shares {
+	each := max(1, w.options.Copies-1)
+	return catalog.Shares{Count: w.options.Copies, Each: []int{each, each}}
+}
+
+// inSlot uses the slot until end is called, and takes one if there is none. The
+// returned context ends if the slot is lost. If none is free, that is [errNoSlot].
+func (w *Worker) inSlot(ctx context.Context, slot *copySlot, p registry.MirrorProvider) (
 	held context.Context, end func(), err error,
 ) {
 	if w.options.Copies == 0 {
 		return ctx, func() {}, nil
 	}
-	until := w.options.Now().Add(w.options.Lease)
-	each := max(1, w.options.Copies-1)
-	shares := catalog.Shares{Count: w.options.Copies, Each: []int{each, each}}
-	slot, err := w.options.Catalog.Mirror.TakeSlot(ctx, shares, w.holders(ctx, p), until)
+	if slot.lease == nil {
+		until := w.options.Now().Add(w.options.Lease)
+		slot.lease, err = w.options.Catalog.Mirror.TakeSlot(ctx, w.slotShares(), w.holders(ctx, p), until)
+	}
 	if errors.Is(err, registry.ErrExists) {
 		err = errNoSlot
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	held, stop := w.renewing(ctx, slot, w.options.Lease)
-	return held, func() {
-		_ = stop() // the copy has the reason, if it was lost
-		w.release(ctx, slot)
-	}, nil
+	held, stop := w.renewing(ctx, slot.lease, w.options.Lease)
+	return held, func() { _ = stop() }, nil // the copy has the reason, if it was lost
+}
+
+// leaveSlot releases the slot of a process, if it has one.
+func (w *Worker) leaveSlot(ctx context.Context, slot *copySlot) {
+	if slot.lease != nil {
+		w.release(ctx, slot.lease)
+	}
 }
 
 // succeed records in an edit that the version is mirrored, as far as its origin has it.

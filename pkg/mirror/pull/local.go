@@ -252,14 +252,14 @@ func (l *Local) Run(ctx context.Context) {
 
 // resume resumes copies that an earlier process has begun.
 func (l *Local) resume(ctx context.Context) {
-	if !l.worker.resumeAll(ctx, time.Time{}, nil) {
+	if !l.worker.resumeAll(ctx) {
 		return
 	}
 	// The leases of a process that was killed expire.
 	select {
 	case <-ctx.Done():
 	case <-time.After(l.worker.options.Lease + time.Second):
-		l.worker.resumeAll(ctx, time.Time{}, nil)
+		l.worker.resumeAll(ctx)
 	}
 }
 

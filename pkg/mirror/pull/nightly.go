@@ -37,17 +37,8 @@ type requested struct {
 	provider registry.MirrorProvider
 	origin   string // its host
 	versions []registry.Version
-	callers  map[string]string // by version
-	turns    int               // its copies so far
-	took     time.Duration     // for these
-}
-
-// holders returns for whom a copy of a version is made.
-func (r *requested) holders(v registry.Version) catalog.Holders {
-	if caller, ok := r.callers[v.String()]; ok {
-		return catalog.Holders{r.origin, caller}
-	}
-	return catalog.Holders{r.origin}
+	turns    int           // its copies so far
+	took     time.Duration // for these
 }
 
 // shares are the time that the work for each origin host took so far.
@@ -154,29 +145,19 @@ func (w *Worker) allRequested(ctx context.Context) (all []*requested, _ error) {
 			continue // it is only stored that the origin failed or lacks it
 		}
 		if p, err := registry.ParseMirrorProvider(found.Address); err == nil { // the item is only a cache
-			all = append(all, &requested{
-				provider: p, origin: w.holders(ctx, p)[0], versions: found.Pending, callers: found.PendingFor,
-			})
+			all = append(all, &requested{provider: p, origin: w.holders(ctx, p)[0], versions: found.Pending})
 		}
 	}
 	return all, nil
 }
 
-// resumeAll copies what clients requested before, as copyAll does. It leaves out
-// the versions for which skip returns true, which may be nil.
-func (w *Worker) resumeAll(ctx context.Context, end time.Time, skip func(registry.MirrorProvider, registry.Version) bool) (
-	left bool,
-) {
+// resumeAll copies what clients requested before, as copyAll does.
+func (w *Worker) resumeAll(ctx context.Context) (left bool) {
 	all, err := w.allRequested(ctx)
 	if err != nil && ctx.Err() == nil {
 		w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot resume copies", slog.Any("error", err))
 	}
-	for _, r := range all {
-		if skip != nil {
-			r.versions = slices.DeleteFunc(r.versions, func(v registry.Version) bool { return skip(r.provider, v) })
-		}
-	}
-	return w.copyAll(ctx, all, end, false)
+	return w.copyAll(ctx, all, time.Time{}, false)
 }
 
 // copyAll copies versions, as many as it can begin until end, or all if end is
@@ -200,12 +181,10 @@ func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, h
 			limit = min(providerTime-margin, end.Sub(begin)/2) // after providerTime, the origin would count as too slow
 		}
 		copying, cancel := context.WithTimeout(ctx, limit+2*margin)
-		holders := r.holders(r.versions[0])
-		if len(holders) > 1 {
-			copying = forCaller(copying, holders[1])
-		}
 		// Other errors are logged, and the next night tries again.
-		err := w.copy(copying, r.provider, r.versions[0])
+		slot := new(copySlot)
+		err := w.copy(copying, slot, r.provider, r.versions[0])
+		w.leaveSlot(ctx, slot)
 		cancel()
 		cut := limit < copyTime && w.options.Now().Sub(begin) >= limit
 		if !cut || again[r] {
@@ -219,9 +198,7 @@ func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, h
 		took[r.origin] += w.options.Now().Sub(begin)
 		left = left || errors.Is(err, errBusy)
 		if errors.Is(err, errNoSlot) {
-			for _, o := range all {
-				o.versions = slices.DeleteFunc(o.versions, func(v registry.Version) bool { return slices.Equal(o.holders(v), holders) })
-			}
+			drop(func(other *requested) bool { return other.origin == r.origin })
 		}
 	}
 }

@@ -265,7 +265,7 @@ func TestNightsOfAFunction(t *testing.T) {
 // addPending records that a client requested a version.
 func (s setup) addPending(t *testing.T, v fakeVersion) {
 	t.Helper()
-	s.update(t, v.provider, v.version, func(state *catalog.MirrorState) { state.Pulled.AddPending(number(t, v.version), "") })
+	s.update(t, v.provider, v.version, func(state *catalog.MirrorState) { state.Pulled.AddPending(number(t, v.version)) })
 }
 
 // damageOrigin damages the data about the origin of a provider.

@@ -120,7 +120,6 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (response
 	if err != nil {
 		return protocol.PullResponse{}, err
 	}
-	night := ctx // without this caller
 	ctx = forCaller(ctx, request.Caller)
 	if !request.Deadline.IsZero() {
 		// The answer must be stored before the caller stops waiting.
@@ -156,14 +155,7 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (response
 		})
 		return response, late(ctx, err)
 	case protocol.PullCopy:
-		// The last copy that begins then has most of Lambda's time.
-		end := w.options.Now().Add(providerTime)
-		err = w.copy(ctx, p, v)
-		if w.options.Copies > 0 && !errors.Is(err, errBusy) {
-			// Other requests may have found no free slot.
-			w.resumeAll(night, end, func(q registry.MirrorProvider, n registry.Version) bool { return q == p && n == v })
-		}
-		return protocol.PullResponse{}, err
+		return protocol.PullResponse{}, w.copyInTurn(ctx, p, v)
 	}
 	return protocol.PullResponse{}, fmt.Errorf("%w action %.40q", registry.ErrInvalid, request.Action)
 }
@@ -474,8 +466,7 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 		if startCopy || errors.Is(failed, registry.ErrNotAdmitted) {
 			s.Pulled.RequestedAt = w.options.Now().UTC()
 			if len(s.Pulled.Index) > 0 {
-				caller, _ := ctx.Value(callerKey{}).(string)
-				s.Pulled.AddPending(v, caller)
+				s.Pulled.AddPending(v)
 			}
 		}
 		if errors.Is(failed, registry.ErrNotAdmitted) {
