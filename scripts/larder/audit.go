@@ -135,20 +135,8 @@ func (v auditView) text(p page) {
 	}
 	p.Table([]terminal.Column{
 		{Title: "WHEN", Min: len("2006-01-02"), Shorten: shortTime}, stateColumn, byColumn,
-		{Title: "ACTION"}, {Title: "WHAT", Min: 26, Shorten: shortSubject},
-		{Title: "DETAIL", Min: 10},
+		{Title: "ACTION"}, {Title: "WHAT", Below: true}, {Title: "DETAIL", Below: true},
 	}, rows)
-}
-
-// shortSubject shortens an address to a width. It first removes the kind, which
-// the number of segments also shows, and then the beginning.
-func shortSubject(what string, width int) string {
-	for _, kind := range []string{"modules/", "providers/", "mirror/"} {
-		if address, found := strings.CutPrefix(what, kind); found {
-			what = address
-		}
-	}
-	return terminal.CutStart(what, width)
 }
 
 // checkTrail returns [registry.ErrCorrupt] if the audit trail is empty although

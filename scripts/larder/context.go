@@ -333,7 +333,7 @@ func (v contextsView) text(p page) {
 		rows[i] = []string{one.Name, state, one.Target()}
 	}
 	p.Table([]terminal.Column{
-		{Title: "NAME", Min: 12}, {Title: "STATE", Paint: paintState}, {Title: "REGISTRY", Min: 20},
+		{Title: "NAME", Min: 12}, {Title: "STATE", Paint: paintState}, {Title: "REGISTRY", Below: true},
 	}, rows)
 }
 

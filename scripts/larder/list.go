@@ -239,7 +239,7 @@ func (v summariesView) text(p page) {
 			rows[i] = []string{s.Address, s.Latest.String(), state, s.Description, why}
 		}
 		p.Table([]terminal.Column{
-			{Title: part.title, Min: 24}, {Title: "LATEST"}, stateColumn, {Title: "DESCRIPTION", Min: 12}, reasonColumn,
+			{Title: part.title}, {Title: "LATEST"}, stateColumn, {Title: "DESCRIPTION", Min: 12}, reasonColumn,
 		}, rows)
 	}
 	switch {
@@ -286,5 +286,5 @@ var (
 	stateColumn     = terminal.Column{Title: "STATE", Paint: paintState}
 	publishedColumn = terminal.Column{Title: "PUBLISHED", Min: len("2006-01-02"), Shorten: shortTime}
 	byColumn        = terminal.Column{Title: "BY", Min: 10, Shorten: shortIdentity}
-	reasonColumn    = terminal.Column{Title: "REASON", Min: 10}
+	reasonColumn    = terminal.Column{Title: "REASON", Below: true}
 )

@@ -360,7 +360,7 @@ func (v publishedTagsView) text(p page) {
 		rows[i] = []string{one.Address, one.Version.String(), printable.Escape(one.Tag), strings.ReplaceAll(one.Status, "_", " ")}
 	}
 	p.Table([]terminal.Column{
-		{Title: "MODULE", Min: 24}, versionColumn, {Title: "TAG", Min: 12}, {Title: "STATUS", Paint: paintState},
+		{Title: "MODULE"}, versionColumn, {Title: "TAG", Min: 12}, {Title: "STATUS", Paint: paintState},
 	}, rows)
 	var counts []string
 	for _, status := range []string{"published", "dry_run", "restored", "unchanged", "withdrawn", "failed"} {

@@ -104,7 +104,7 @@ func (p page) results(title, kind string, rows [][]string, total int) {
 		return
 	}
 	p.Table([]terminal.Column{
-		{Title: title, Min: 24}, {Title: "LATEST"}, stateColumn, {Title: "FOUND", Min: 16, Shorten: shortList},
+		{Title: title}, {Title: "LATEST"}, stateColumn, {Title: "FOUND", Min: 16, Shorten: shortList},
 		{Title: "DESCRIPTION", Min: 12},
 	}, rows)
 	if total > len(rows) {

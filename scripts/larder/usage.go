@@ -158,7 +158,7 @@ func (v usageView) text(p page) {
 
 func (v usageView) table(p page) {
 	columns := []terminal.Column{
-		{Title: "ADDRESS", Min: 20}, versionColumn, {Title: "DOWNLOADS", Right: true},
+		{Title: "ADDRESS"}, versionColumn, {Title: "DOWNLOADS", Right: true},
 		{Title: "LAST", Min: len(time.DateOnly), Shorten: shortTime},
 	}
 	if v.byCaller {

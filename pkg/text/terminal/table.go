@@ -15,8 +15,11 @@ import (
 type Column struct {
 	Title string
 	// Min is the width to which the column can be shortened to make the table
-	// fit. If 0, the column is never shortened.
+	// fit. If 0, the column is never shortened. Addresses and versions have 0.
 	Min int
+	// Below columns leave a table that does not fit with its minimum widths. Each of
+	// their cells is then wrapped below its row.
+	Below bool
 	// Shorten returns a cell in at most width columns. If nil, [CutEnd] is
 	// used.
 	Shorten func(cell string, width int) string
@@ -84,7 +87,9 @@ const gap = "  "
 // Table prints rows below the titles of their columns. Columns are two spaces
 // apart, and no line ends in a space. Columns without any content are omitted.
 func (o Output) Table(columns []Column, rows [][]string) {
-	columns, rows = o.fit(withContent(columns, printed(rows)))
+	columns, rows = withContent(columns, printed(rows))
+	columns, rows, below := o.below(columns, rows)
+	columns, rows = o.fit(columns, rows)
 	widths := o.widths(columns, rows)
 	line := func(cells []string, paint bool) {
 		var b strings.Builder
@@ -112,9 +117,66 @@ func (o Output) Table(columns []Column, rows [][]string) {
 		titles[i] = c.Title
 	}
 	line(titles, false)
-	for _, row := range rows {
+	for i, row := range rows {
 		line(row, true)
+		for _, cell := range below[i] {
+			narrow := o
+			narrow.Width = max(o.Width-len(gap), 20)
+			_, _ = fmt.Fprintln(o, gap+strings.ReplaceAll(narrow.Wrap(cell), "\n", "\n"+gap))
+		}
 	}
+}
+
+// below takes columns out of a table that does not fit otherwise, and returns their
+// cells for each row. They are those with Below. If the others are still too wide, they
+// are all but the first, in one line.
+func (o Output) below(columns []Column, rows [][]string) (_ []Column, _ [][]string, cells [][]string) {
+	cells = make([][]string, len(rows))
+	if o.Width <= 0 || least(columns, rows) <= o.Width {
+		return columns, rows, cells
+	}
+	for i := len(columns) - 1; i >= 0; i-- {
+		if !columns[i].Below {
+			continue
+		}
+		for j, row := range rows {
+			if row[i] != "" {
+				cells[j] = append([]string{row[i]}, cells[j]...)
+			}
+		}
+		columns, rows = without(columns, i), cutColumn(rows, i)
+	}
+	if least(columns, rows) <= o.Width {
+		return columns, rows, cells
+	}
+	for i := len(columns) - 1; i > 0; i-- {
+		if columns[i].Optional {
+			columns, rows = without(columns, i), cutColumn(rows, i)
+		}
+	}
+	firsts := make([][]string, len(rows))
+	for i, row := range rows {
+		firsts[i] = row[:1]
+		others := slices.DeleteFunc(slices.Clone(row[1:]), func(cell string) bool { return cell == "" })
+		if len(others) > 0 {
+			cells[i] = append([]string{strings.Join(others, gap)}, cells[i]...)
+		}
+	}
+	return columns[:1], firsts, cells
+}
+
+// least returns the smallest width of a table, without its optional columns.
+func least(columns []Column, rows [][]string) int {
+	width := -len(gap)
+	for i, w := range natural(columns, rows) {
+		if columns[i].Min > 0 {
+			w = min(w, columns[i].Min)
+		}
+		if !columns[i].Optional {
+			width += w + len(gap)
+		}
+	}
+	return width
 }
 
 // fit omits optional columns until the table fits with its minimum widths.

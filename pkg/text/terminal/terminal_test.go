@@ -44,6 +44,49 @@ func table(width int, color bool) string {
 	return out.String()
 }
 
+// Reasons stand below their rows if the table does not fit with them. Columns without a
+// minimum are never shortened.
+func TestBelow(t *testing.T) {
+	t.Parallel()
+	columns := []terminal.Column{
+		{Title: "ADDRESS"}, {Title: "LATEST"}, {Title: "ABOUT", Min: 7}, {Title: "REASON", Below: true},
+	}
+	rows := [][]string{
+		{"acme/a-rather-long-name/aws", "1.0.0", "Networks of a region", ""},
+		{"acme/vpc/aws", "2.10.0", "", "use acme/a-rather-long-name/aws: it has flow logs"},
+	}
+	for width, want := range map[int]string{
+		120: `
+ADDRESS                      LATEST  ABOUT                 REASON
+acme/a-rather-long-name/aws  1.0.0   Networks of a region
+acme/vpc/aws                 2.10.0                        use acme/a-rather-long-name/aws: it has flow logs
+`,
+		50: `
+ADDRESS                      LATEST  ABOUT
+acme/a-rather-long-name/aws  1.0.0   Networks of …
+acme/vpc/aws                 2.10.0
+  use acme/a-rather-long-name/aws: it has flow
+  logs
+`,
+		30: `
+ADDRESS
+acme/a-rather-long-name/aws
+  1.0.0 Networks of a region
+acme/vpc/aws
+  2.10.0
+  use
+  acme/a-rather-long-name/aws:
+  it has flow logs
+`,
+	} {
+		var out bytes.Buffer
+		terminal.Output{Writer: &out, Width: width}.Table(columns, rows)
+		if diff := cmp.Diff(want, "\n"+out.String()); diff != "" {
+			t.Errorf("%d columns (-want +got):\n%s", width, diff)
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -76,10 +119,13 @@ ADDRESS        STATE      SIZE  BY
 acme/vpc/aws   hidden      7 B  …/release/ada
 acme/a-rathe…          120 MiB  grace
 `},
-		{"with minimum widths the table does not fit", 20, `
-ADDRESS     STATE      SIZE  BY
-acme/vpc/…  hidden      7 B  …ase/ada
-acme/a-ra…          120 MiB  grace
+		{"too narrow for the minimum widths", 20, `
+ADDRESS
+acme/vpc/aws
+  hidden 7 B
+  arn:aws:sts::123456789012:assumed-role/release/ada
+acme/a-rather-long-…
+  120 MiB grace
 `},
 	} {
 		t.Run(test.name, func(t *testing.T) {
