@@ -223,7 +223,7 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 		metrics.Watch(server.Status, worker.Queued)
 		running.Go(func() { metrics.Serve(ctx, metricsListener, log, append(o.metricsHosts, o.Host)...) })
 	}
-	if err := c.show(announcement, nil); err != nil {
+	if err := c.announce(announcement, log, o); err != nil {
 		return err
 	}
 	running.Go(func() { worker.Run(ctx) })
@@ -241,11 +241,26 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 	if err := server.Serve(ctx); err != nil {
 		return err
 	}
-	if !c.json && !c.quiet {
+	if !c.json && !c.quiet && o.logFormat != jsonFormat {
 		endLine(terminal.New(c.stdout))
 		c.page().printf("Stopped.\n")
 	}
 	return nil
+}
+
+// announce prints the URL of the registry, and on standard error how to use it. If the
+// log is JSON, the log has the URL, so that each line of the output is JSON.
+func (c *cli) announce(v servedView, log *slog.Logger, o serveOptions) error {
+	switch {
+	case c.json || c.quiet:
+		return c.show(v, nil)
+	case o.logFormat == jsonFormat:
+		log.Info("serving", slog.String("url", v.URL), slog.String("data", v.dir), slog.Int("process", v.Process))
+		return nil
+	}
+	err := c.show(v, nil)
+	v.hints(page{terminal.New(c.stderr)})
+	return err
 }
 
 // pullThrough lets clients make the mirror in a folder fetch what it lacks. The
@@ -380,7 +395,6 @@ func (c *cli) contextOf(store string) (name string, isNew bool) {
 }
 
 func (v servedView) text(p page) {
-	larder := invocation()
 	if v.Created {
 		p.println("Created a registry in %s", v.dir)
 	}
@@ -388,6 +402,11 @@ func (v servedView) text(p page) {
 	if v.Metrics != "" {
 		p.println("Prometheus can read metrics from %s", v.Metrics)
 	}
+}
+
+// hints prints how to use the registry.
+func (v servedView) hints(p page) {
+	larder := invocation()
 	if v.CAFile != "" {
 		p.command("To make clients on Linux trust it:", trustCommand(v.CAFile))
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +29,8 @@ func TestServedFolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, s := t.TempDir(), new(servedView)
-			if err := json.Unmarshal([]byte(announced(t, dir, append(args, "--json")...)), s); err != nil {
+			out, _ := announced(t, dir, append(args, "--json")...)
+			if err := json.Unmarshal([]byte(out), s); err != nil {
 				t.Fatal(err)
 			}
 			data := strings.TrimPrefix(args[1], "dir:")
@@ -44,7 +46,7 @@ func TestServedFolder(t *testing.T) {
 	}
 	t.Run("quiet", func(t *testing.T) {
 		t.Parallel()
-		if out := announced(t, t.TempDir(), "--quiet"); !regexp.MustCompile(`^https://127\.0\.0\.1:[0-9]+\n$`).
+		if out, _ := announced(t, t.TempDir(), "--quiet"); !regexp.MustCompile(`^https://127\.0\.0\.1:[0-9]+\n$`).
 			MatchString(out) {
 			t.Errorf("printed %q", out)
 		}
@@ -63,23 +65,23 @@ func TestServedFolder(t *testing.T) {
 			"new":   "larder context add local2 " + filepath.Join(dir, "new") + "\n",
 			"known": "larder publish module DIR acme/vpc/aws 1.0.0 --context mine\n",
 		} {
-			out := announced(t, dir, "--store", data)
-			if !strings.Contains(out, want) {
-				t.Errorf("%s: want %q:\n%s", data, want, out)
+			out, hints := announced(t, dir, "--store", data)
+			if !strings.Contains(hints, want) {
+				t.Errorf("%s: want %q:\n%s", data, want, hints)
 			}
 			if !strings.HasSuffix(out, "Stopped.\n") {
 				t.Errorf("%s: the output does not end with Stopped.:\n%s", data, out)
 			}
-			if strings.Contains(out, "context add mine") {
-				t.Errorf("%s: the output suggests to add the context again:\n%s", data, out)
+			if strings.Contains(hints, "context add mine") {
+				t.Errorf("%s: a hint suggests to add the context again:\n%s", data, hints)
 			}
 		}
 	})
 }
 
 // announced runs a server until it has printed its URL and accepts connections
-// there. It returns the standard output.
-func announced(t *testing.T, dir string, args ...string) string {
+// there. It returns what the server printed.
+func announced(t *testing.T, dir string, args ...string) (stdout, stderr string) {
 	t.Helper()
 	out, log := new(serverLog), new(serverLog)
 	args = append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)
@@ -93,7 +95,7 @@ func announced(t *testing.T, dir string, args ...string) string {
 	var address string
 	served := regexp.MustCompile(`https://(127\.0\.0\.1:[0-9]+)\b`)
 	poll.Until(t, "the server prints its URL", func() bool {
-		url := served.FindStringSubmatch(out.String())
+		url := served.FindStringSubmatch(out.String() + log.String())
 		if url != nil {
 			address = url[1]
 		}
@@ -110,7 +112,7 @@ func announced(t *testing.T, dir string, args ...string) string {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("larder serve: %v\n%s", err, log)
 	}
-	return out.String()
+	return out.String(), log.String()
 }
 
 // serve rejects a store that is not a folder.
@@ -218,10 +220,27 @@ func TestJSONLog(t *testing.T) {
 	}
 }
 
+// With --log-format json, the server prints nothing but records, without hints.
+func TestJSONAnnouncement(t *testing.T) {
+	t.Parallel()
+	var messages []string
+	out, log := announced(t, t.TempDir(), "--log-format", "json")
+	for line := range strings.Lines(out + log) {
+		var record struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
+			t.Errorf("not JSON: %s", line)
+		}
+		messages = append(messages, record.Msg)
+	}
+	if !slices.Contains(messages, "serving") {
+		t.Errorf("the records are %q, want one of them to be serving", messages)
+	}
+}
+
 // The server announces the URL of its metrics, which has no credential.
 func TestServedMetrics(t *testing.T) {
 	t.Parallel()
-	out := announced(t, t.TempDir(), "--metrics", ":0")
+	out, _ := announced(t, t.TempDir(), "--metrics", ":0")
 	want := regexp.MustCompile(`Prometheus can read metrics from http://127\.0\.0\.1:[0-9]+/metrics\n`)
 	if !want.MatchString(out) {
 		t.Errorf("printed %s", out)

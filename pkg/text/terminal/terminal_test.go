@@ -44,7 +44,7 @@ func table(width int, color bool) string {
 	return out.String()
 }
 
-// Reasons stand below their rows if the table does not fit with them. Columns without a
+// Reasons are below their rows if the table does not fit with them. Columns without a
 // minimum are never shortened.
 func TestBelow(t *testing.T) {
 	t.Parallel()
