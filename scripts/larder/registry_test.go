@@ -61,7 +61,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		)
 		return
 	case token == "":
-		answer(401, map[string][]string{"errors": {"authentication required"}})
+		answer(401, map[string]any{"errors": []string{"authentication required"}, "code": "unauthenticated"})
 		return
 	case token == "narrow":
 		answer(403, map[string][]string{"errors": {"forbidden"}})

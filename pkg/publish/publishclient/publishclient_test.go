@@ -133,7 +133,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.t.Errorf("the upload of %s: %s %v", name, r.URL, r.Header)
 		}
 	} else if authorization != "Bearer "+token {
-		complain(w, 401, "authentication required")
+		answer(w, 401, map[string]any{"errors": []string{"authentication required"}, "code": "unauthenticated"})
 		return
 	}
 	if f.fault != nil && f.fault(kind, n, w, r) {
