@@ -111,73 +111,100 @@ type WaitingCopy struct {
 	item     Item
 }
 
+// maxWaiting is the maximum number of copies that wait.
+const maxWaiting = 200
+
 // WaitForSlot records until a time that a copy waits for a slot, so that a process that
 // has one continues with it. If the copy waits already for another caller, it then waits
-// for none.
+// for none. If too many copies wait, that is [registry.ErrExists].
 func (m Mirror) WaitForSlot(ctx context.Context, w WaitingCopy, until time.Time) error {
-	k := Key{copySlots, waitPrefix + w.Provider.String() + "/" + w.Version.String()}
 	return retry(ctx, func() error {
-		stored, err := m.table.Get(ctx, k)
-		switch {
-		case errors.Is(err, registry.ErrNotFound):
-			stored = Item{Key: k, Expires: inWholeSeconds(until)}
-		case err != nil:
-			return fmt.Errorf("cannot wait for a slot: %w", err)
-		default:
-			var before leased
-			_ = json.Unmarshal(stored.Data, &before) // what cannot be read is replaced
-			if slices.Equal(before.Holders, w.Holders) {
-				return nil
-			}
-			w.Holders = w.Holders[:1]
-		}
-		stored.Data, err = json.Marshal(leased{Holders: w.Holders, Address: w.Provider.String(), Version: w.Version.String()})
+		s, err := readSlots(ctx, m.table, copySlots)
 		if err != nil {
 			return err
 		}
-		return m.table.Write(ctx, put(stored))
+		item, holders, isFree := Item{Expires: inWholeSeconds(until)}, w.Holders, make(map[string]bool)
+		for i := range maxWaiting {
+			isFree[waitPrefix+strconv.Itoa(i)] = true
+		}
+		for _, other := range s.waiting {
+			delete(isFree, other.item.Sort)
+			if other.Provider == w.Provider && other.Version == w.Version {
+				item = other.item
+				if !slices.Equal(other.Holders, holders) {
+					holders = holders[:1]
+				}
+			}
+		}
+		if item.Sort == "" {
+			for item.Sort = range isFree {
+				break
+			}
+			if item.Sort == "" {
+				return fmt.Errorf("%d copies wait: %w", maxWaiting, registry.ErrExists)
+			}
+			item.Partition = copySlots
+		}
+		data, err := json.Marshal(leased{Holders: holders, Address: w.Provider.String(), Version: w.Version.String()})
+		if err != nil || bytes.Equal(data, item.Data) {
+			return err
+		}
+		item.Data = data
+		return m.table.Write(ctx, put(item))
 	})
 }
 
-// PassSlot gives a slot of this process to one of the copies that wait, until a time.
-// It is the least one, or of several such ones that which waits longest, whose holders
-// have not used up their share. If there is none, or another process has taken the slot,
-// that is [registry.ErrNotFound].
+// PassSlot gives a slot of this process to one of the copies that wait, until a time. It
+// picks the copy that compare orders first. Of equal copies, it picks the one that has
+// waited longest. It skips copies whose holders have used up their share, which can be
+// exceeded by one as in [Mirror.TakeSlot]. If there is none, or another process has taken
+// the slot, that is [registry.ErrNotFound].
 func (m Mirror) PassSlot(
 	ctx context.Context, slot *Lease, shares Shares, until time.Time, compare func(a, b WaitingCopy) int,
 ) (next WaitingCopy, _ error) {
 	var own leased
 	_ = json.Unmarshal(slot.item.Data, &own) // this process has written it
-	passed := *slot
+	passed, owner := *slot, rand.Text()
 	passed.item.Expires = inWholeSeconds(until)
 	err := retry(ctx, func() error {
 		s, err := readSlots(ctx, m.table, copySlots)
 		if err != nil {
 			return err
 		}
-		if s.taken[slot.item.Sort].Owner != own.Owner {
+		// The response to a renewal or to an earlier attempt can have been lost.
+		before := s.taken[slot.item.Sort]
+		passed.item.Revision = before.item.Revision
+		switch before.Owner {
+		case owner:
+			return nil
+		case own.Owner:
+		default:
 			return fmt.Errorf("the slot: %w", registry.ErrNotFound)
 		}
 		delete(s.taken, slot.item.Sort)
 		running := s.running()
-		allowed := slices.DeleteFunc(s.waiting, func(w WaitingCopy) bool { return shares.Next(running, []Holders{w.Holders}) < 0 })
+		allowed := slices.DeleteFunc(s.waiting, func(w WaitingCopy) bool {
+			return shares.Next(running, []Holders{w.Holders}) < 0
+		})
 		if len(allowed) == 0 {
 			return fmt.Errorf("a copy that waits: %w", registry.ErrNotFound)
 		}
 		next = slices.MinFunc(allowed, func(a, b WaitingCopy) int {
 			return cmp.Or(compare(a, b), a.item.Expires.Compare(b.item.Expires))
 		})
-		if passed.item.Data, err = json.Marshal(leased{Owner: rand.Text(), Holders: next.Holders}); err != nil {
+		if passed.item.Data, err = json.Marshal(leased{Owner: owner, Holders: next.Holders}); err != nil {
 			return err
 		}
 		ended := next.item
 		ended.Expires = time.Now().Add(-time.Minute).Truncate(time.Second)
-		return m.table.Write(ctx, put(passed.item), put(ended))
+		if err = m.table.Write(ctx, put(passed.item), put(ended)); err == nil {
+			passed.item.Revision++
+		}
+		return err
 	})
 	if err != nil {
 		return next, err
 	}
-	passed.item.Revision++
 	*slot = passed
 	return next, nil
 }
@@ -216,8 +243,13 @@ const waitPrefix = "wait/"
 
 // slots are those that are taken, by their sort keys, and the copies that wait.
 type slots struct {
-	taken   map[string]leased
+	taken   map[string]takenSlot
 	waiting []WaitingCopy
+}
+
+type takenSlot struct {
+	leased
+	item Item
 }
 
 // running returns the holders of the slots that are taken.
@@ -229,7 +261,7 @@ func (s slots) running() (all []Holders) {
 }
 
 func readSlots(ctx context.Context, t Table, partition string) (slots, error) {
-	s := slots{taken: make(map[string]leased)}
+	s := slots{taken: make(map[string]takenSlot)}
 	for item, err := range query(ctx, t, Query{Partition: partition}) {
 		if err != nil {
 			return s, fmt.Errorf("cannot read %s: %w", partition, err)
@@ -237,7 +269,7 @@ func readSlots(ctx context.Context, t Table, partition string) (slots, error) {
 		var stored leased
 		_ = json.Unmarshal(item.Data, &stored) // a slot that cannot be read is taken too
 		if !strings.HasPrefix(item.Sort, waitPrefix) {
-			s.taken[item.Sort] = stored
+			s.taken[item.Sort] = takenSlot{stored, item}
 			continue
 		}
 		p, err := registry.ParseMirrorProvider(stored.Address)

@@ -80,6 +80,14 @@ func forCaller(ctx context.Context, caller string) context.Context {
 	return context.WithValue(ctx, callerKey{}, caller)
 }
 
+// forHolders returns a context for work that is done for some holders.
+func forHolders(ctx context.Context, holders catalog.Holders) context.Context {
+	if len(holders) < 2 {
+		return context.WithValue(ctx, callerKey{}, nil)
+	}
+	return forCaller(ctx, holders[1])
+}
+
 // holders returns for whom the work on a provider is done: the host of its origin,
 // and the caller, unless nobody waits for the work.
 func (w *Worker) holders(ctx context.Context, p registry.MirrorProvider) catalog.Holders {

@@ -228,40 +228,65 @@ func (c *versionCopy) store(ctx context.Context, from filling.Pull, record func(
 }
 
 // copyInTurn copies a version, and then those that found no free slot, as long as the
-// last of them has most of Lambda's time. The slot passes from one to the next.
-// Otherwise those who request most copies would take it first each time.
+// last of them has most of Lambda's time. The slot passes to the copy whose origin and
+// caller took the least of it. Otherwise those who request most copies would take it
+// first each time.
 func (w *Worker) copyInTurn(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
-	begin, slot, holders := w.options.Now(), new(copySlot), w.holders(ctx, p)
+	begin, slot := w.options.Now(), new(copySlot)
 	defer w.leaveSlot(ctx, slot)
 	end := begin.Add(providerTime)
+	this := catalog.WaitingCopy{Provider: p, Version: v, Holders: w.holders(ctx, p)}
 	err := w.copy(ctx, slot, p, v)
 	if errors.Is(err, errNoSlot) {
-		waiting := catalog.WaitingCopy{Provider: p, Version: v, Holders: holders}
-		if err := w.options.Catalog.Mirror.WaitForSlot(ctx, waiting, begin.Add(slotWait)); err != nil {
-			return err
+		if failed := w.waitForSlot(ctx, this); failed != nil {
+			return failed
 		}
-		err = w.copy(ctx, slot, p, v) // a slot can be free since
+		// A process that saw no copy that waits has released its slot by then.
+		select {
+		case <-time.After(margin):
+		case <-ctx.Done():
+		}
+		err = w.copy(ctx, slot, p, v)
 	}
-	for took := make(shares); slot.lease != nil; begin = w.options.Now() {
+	took := make(map[string]time.Duration)
+	of := func(c catalog.WaitingCopy) (sum time.Duration) {
+		for i, holder := range c.Holders {
+			sum += took[fmt.Sprint(i, holder)]
+		}
+		return sum
+	}
+	for failed := error(nil); slot.lease != nil && !isOwnFailure(failed); {
 		now := w.options.Now()
-		if took[holders[0]] += now.Sub(begin); !now.Before(end) {
+		for i, holder := range this.Holders {
+			took[fmt.Sprint(i, holder)] += now.Sub(begin)
+		}
+		if begin = now; !now.Before(end) {
 			break
 		}
-		next, failed := w.options.Catalog.Mirror.PassSlot(ctx, slot.lease, w.slotShares(), now.Add(w.options.Lease),
-			func(a, b catalog.WaitingCopy) int { return cmp.Compare(took[a.Holders[0]], took[b.Holders[0]]) })
+		this, failed = w.options.Catalog.Mirror.PassSlot(ctx, slot.lease, w.slotShares(), now.Add(w.options.Lease),
+			func(a, b catalog.WaitingCopy) int { return cmp.Compare(of(a), of(b)) })
+		if errors.Is(failed, registry.ErrNotFound) {
+			break
+		}
 		if failed != nil {
-			if !errors.Is(failed, registry.ErrNotFound) {
-				w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot continue with another copy", slog.Any("error", failed))
-			}
+			w.options.Log.LogAttrs(ctx, slog.LevelWarn, "cannot continue with another copy", slog.Any("error", failed))
 			break
 		}
-		holders = next.Holders
-		copying, cancel := context.WithTimeout(ctx, copyTime+2*margin)
-		if len(holders) > 1 {
-			copying = forCaller(copying, holders[1])
-		}
-		_ = w.copy(copying, slot, next.Provider, next.Version) // the log has the error
+		copying, cancel := context.WithTimeout(forHolders(ctx, this.Holders), copyTime+2*margin)
+		failed = w.copy(copying, slot, this.Provider, this.Version) // the log has the error
 		cancel()
+		if isOwnFailure(failed) { // it would be the same for the others
+			_ = w.waitForSlot(ctx, this)
+		}
+	}
+	return err
+}
+
+// waitForSlot records that a copy waits. If too many do, that is [errNoSlot].
+func (w *Worker) waitForSlot(ctx context.Context, c catalog.WaitingCopy) error {
+	err := w.options.Catalog.Mirror.WaitForSlot(ctx, c, w.options.Now().Add(slotWait))
+	if errors.Is(err, registry.ErrExists) {
+		return errNoSlot
 	}
 	return err
 }
@@ -274,8 +299,8 @@ const slotWait = 15 * time.Minute
 // as many of the same origin host or caller.
 var errNoSlot = fmt.Errorf("%w: no slot is free", errBusy)
 
-// copySlot is the slot of a process for its copies, one after the other. Its zero value
-// is none.
+// copySlot is the slot of a process for its copies, one after the other. The zero value
+// has no slot.
 type copySlot struct{ lease *catalog.Lease }
 
 // slotShares are the shares of the slots. An origin host and a caller each leave one
