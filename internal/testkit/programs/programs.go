@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Required reports whether all programs that scripts/tools builds must be
@@ -72,7 +73,10 @@ func ReserveAddress(ctx context.Context) (string, error) {
 // listener until its program runs.
 func CloseListener(ctx context.Context, l net.Listener) error {
 	err := l.Close()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	for err == nil && refuses(ctx, l.Addr().String()) != nil {
+		time.Sleep(time.Millisecond)
 		err = ctx.Err()
 	}
 	return err
