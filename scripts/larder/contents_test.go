@@ -219,3 +219,22 @@ func TestContents(t *testing.T) {
 		})
 	}
 }
+
+// show and diff name the state of a version that clients do not find.
+func TestShowUnlisted(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	for _, v := range []string{"1.0.0", "1.1.0", "1.2.0"} {
+		publishModule(t, data, "acme/vpc/aws", v, map[string]string{"main.tf": ""})
+	}
+	store := []string{"--store", "dir:" + data}
+	larder(t, append([]string{"deprecate", "acme/vpc/aws", "1.1.0", "--message", "opens port 22", "--hide"}, store...)...)
+	larder(t, append([]string{"withdraw", "acme/vpc/aws", "1.2.0", "--reason", "it has a key", "--yes"}, store...)...)
+	for version, want := range map[string]string{"1.1.0": "it is hidden: opens port 22", "1.2.0": "it has a key", "9.0.0": "not found"} {
+		for _, args := range [][]string{{"show", "acme/vpc/aws", version}, {"diff", "acme/vpc/aws", "1.0.0", version}} {
+			if out := fails(t, exitNotFound, append(args, store...)...); !strings.Contains(out, want) {
+				t.Errorf("%s: want %q:\n%s", strings.Join(args, " "), want, out)
+			}
+		}
+	}
+}

@@ -33,6 +33,9 @@ type reader struct {
 	remote bool
 	// flags are those of [cli.repeatedFlags].
 	flags string
+	// store has the records of versions that the API does not show. It is nil if the
+	// registry is named by its URL.
+	store *store
 }
 
 // onReader calls do with a reader of the command's registry. The registry is a
@@ -47,7 +50,7 @@ func (c *cli) onReader(ctx context.Context, do func(*reader) (view, error)) (vie
 	}
 	return c.onStore(ctx, func(s *store) (view, error) {
 		defer c.waiting("reading the registry")()
-		return do(&reader{Client: s.reader(), host: c.addressingOf(s), flags: c.repeatedFlags()})
+		return do(&reader{Client: s.reader(), host: c.addressingOf(s), flags: c.repeatedFlags(), store: s})
 	})
 }
 
@@ -59,7 +62,7 @@ func (c *cli) onRemote(ctx context.Context, p place, do func(*reader) (view, err
 		if err != nil {
 			return err
 		}
-		found, err = do(&reader{remote, addressing{host: p.host}, true, c.repeatedFlags()})
+		found, err = do(&reader{Client: remote, host: addressing{host: p.host}, remote: true, flags: c.repeatedFlags()})
 		return err
 	})
 	return found, err
@@ -77,6 +80,9 @@ func (r *reader) notFound(ctx context.Context, a registry.Address, v *registry.V
 	if !errors.Is(failed, registry.ErrNotFound) || registry.Hint(failed) != "" {
 		return failed
 	}
+	if why := r.unlisted(ctx, a, v); why != "" {
+		return registry.WithHint(fmt.Errorf("%w: %s", failed, why), "Run `larder list %s%s` to list the versions.", a, r.flags)
+	}
 	if versions := r.versions(ctx, a); v != nil && len(versions) > 0 {
 		if near, ok := suggest.Nearest(v.String(), versions); ok {
 			return registry.WithHint(failed, "Did you mean %s? Run `larder list %s%s` to list the versions.", near, a, r.flags)
@@ -87,6 +93,28 @@ func (r *reader) notFound(ctx context.Context, a registry.Address, v *registry.V
 		return registry.WithHint(failed, "Did you mean %s?", near)
 	}
 	return registry.WithHint(failed, listHint, r.flags)
+}
+
+// unlisted returns why the API does not show a version, as larder list has it. It is
+// empty for other versions, and without a store.
+func (r *reader) unlisted(ctx context.Context, a registry.Address, v *registry.Version) string {
+	if r.store == nil || v == nil {
+		return ""
+	}
+	var err error
+	switch a := a.(type) {
+	case registry.Module:
+		var record registry.ModuleVersion
+		if record, err = r.store.catalog.Modules.Get(ctx, a, *v); record.Hidden {
+			return "it is hidden: " + record.Deprecated
+		}
+	case registry.Provider:
+		_, err = r.store.catalog.Providers.Get(ctx, a, *v)
+	}
+	if errors.Is(err, registry.ErrWithdrawn) {
+		return err.Error()
+	}
+	return ""
 }
 
 // versions returns the listed versions of a module or a provider, or nothing if
