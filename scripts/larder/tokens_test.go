@@ -141,6 +141,7 @@ func TestWhereTokensGo(t *testing.T) {
 		{to(first.host, "show", "acme/note"), 0, "own", "", ""},
 		{to(first.host, "diff", "acme/vpc/aws", "1.0.0", "1.1.0"), 0, "own", "", ""},
 		{[]string{"doctor", "https://" + first.host}, 0, "own", "", ""},
+		{[]string{"doctor", "https://" + origin.host}, 0, "", "", ""},
 		// It takes precedence over a token in a file. Anyone may read this registry.
 		{to(second.host, "list"), 0, "", "own", ""},
 		{[]string{"copy", "acme/vpc/aws", "--from", first.host, "--to", "https://" + second.host}, exitFailed, "", "own", ""},

@@ -49,6 +49,9 @@ func (e *examination) checkCredential(ctx context.Context) {
 		taken = "there is no token for " + e.Host + ", and the registry needs none" + e.others()
 	} else if !a.credentialSent {
 		taken = "the registry answers without the token " + e.credential.Place + ", which is not sent to " + e.shown(a.url)
+		if e.credential.given {
+			taken += ", but only to https://" + e.Host
+		}
 	}
 	var list struct {
 		Modules, Versions []any
@@ -102,6 +105,8 @@ func (e *examination) unauthenticated(a *answer) (result, fix string) {
 		), e.getCredential(c.host)
 	case !a.credentialSent && a.url.Scheme != "https":
 		return result + ": the token " + c.Place + " was not sent, because the URL is not https", "serve it with https"
+	case !a.credentialSent && c.given:
+		return e.keptBack(a)
 	case !a.credentialSent:
 		return result + ": it redirects to " + e.quote(
 				a.url.Host,
@@ -113,6 +118,13 @@ func (e *examination) unauthenticated(a *answer) (result, fix string) {
 		why = "it belongs to another registry, has expired or was revoked"
 	}
 	return fmt.Sprintf("%s: the token %s is not valid: %s", result, c.Place, why), "replace it: " + e.getCredential(c.host)
+}
+
+// keptBack explains a response to a request without the given token.
+func (e *examination) keptBack(a *answer) (result, fix string) {
+	return status(a.status) + ": the token " + a.credential.Place + " is only sent to https://" + e.Host + ", not to " +
+			e.quote(a.url.Scheme+"://"+a.url.Host),
+		"to examine it with a token, configure the token for the clients, which send it to all services of a host"
 }
 
 // who returns "the registry", or "the mirror" for another host.

@@ -6,10 +6,11 @@
 // whatever clients verify, by the same rules, up to the last byte and the
 // signature. It changes nothing.
 //
-// It sends a credential only where clients send one, and never without https.
-// No step contains a credential or the query of a URL. OpenTofu sends a
-// registry's credential to any host that the registry names for an archive. The
-// doctor reports a warning instead.
+// It sends a credential only where clients send one, and never without https. It
+// sends a given token only to the registry's own host and port. No step contains
+// a credential or the query of a URL. OpenTofu sends a registry's credential to
+// any host that the registry names for an archive. The doctor reports a warning
+// instead.
 //
 // The rules come from the protocol pages at
 // https://opentofu.org/docs/internals/ and from the behavior of the clients.
@@ -85,7 +86,8 @@ type Doctor struct {
 	Config *client.Config
 	Unread error
 	// Token is sent to Host instead of the token in Config, unless it is empty.
-	// TokenFrom describes its source.
+	// Unlike that token, it is sent to no other host or port, even if discovery or
+	// a redirect names one. TokenFrom describes its source.
 	Token, TokenFrom string
 	// Module, Provider and Mirror are what to examine. If one is nil, it is
 	// skipped.
@@ -133,6 +135,8 @@ type examination struct {
 type credential struct {
 	client.Credential
 	host string
+	// given reports that it is Doctor.Token.
+	given bool
 }
 
 // Examine performs all steps that it can. It returns an error if d.Host is not
@@ -156,12 +160,13 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 		d.Found = func(Step) {}
 	}
 	d.Platform = registry.Platform{OS: cmp.Or(d.Platform.OS, runtime.GOOS), Arch: cmp.Or(d.Platform.Arch, runtime.GOARCH)}
-	e := &examination{Doctor: d, http: &http.Client{Transport: d.Transport, CheckRedirect: follow}, ctxErr: ctx.Err}
+	e := &examination{Doctor: d, ctxErr: ctx.Err}
+	e.http = &http.Client{Transport: d.Transport, CheckRedirect: e.follow}
 	e.report.Host = host
 	if d.Token == "" {
 		e.credential, e.credentialErr = e.credentialOf(ctx, host)
 	} else {
-		e.credential = credential{client.Credential{Token: d.Token, Place: d.TokenFrom}, host}
+		e.credential = credential{client.Credential{Token: d.Token, Place: d.TokenFrom}, host, true}
 	}
 	e.secrets = append(e.secrets, e.credential.Token)
 	e.examine(ctx)
@@ -177,7 +182,7 @@ func (e *examination) credentialOf(ctx context.Context, host string) (credential
 		return credential{host: host}, nil //nolint:nilerr // such as an IPv6 address
 	}
 	found, err := e.Config.Credential(ctx, name)
-	return credential{found, name}, err
+	return credential{found, name, false}, err
 }
 
 func (e *examination) examine(ctx context.Context) {

@@ -351,6 +351,15 @@ func redirected(part, root string) func(string, http.Handler) http.Handler {
 	}
 }
 
+// modulesAtExample makes discovery name example.com, with this server's port,
+// for modules.
+func modulesAtExample(host string, next http.Handler) http.Handler {
+	return edit(wellKnown, `"/v1/modules/"`, `"https://example.com:`+port(host)+`/v1/modules/"`)(host, next)
+}
+
+// atExample sends requests for example.com to this machine.
+func atExample(d preparation) { d.Transport = elsewhere{d.Transport} }
+
 // located changes the location of a module.
 func located(change func(location string) string) func(string, http.Handler) http.Handler {
 	return alter("/download", func(_ string, _ *http.Request, a *httptest.ResponseRecorder) {
@@ -550,6 +559,11 @@ func (d preparation) configured(text string) {
 // given sets a token with a scope, as in the environment.
 func given(scope string) func(preparation) {
 	return func(d preparation) { d.Token, d.TokenFrom = d.token(scope), "in LARDER_TOKEN" }
+}
+
+// stored configures a token with a scope for the clients.
+func stored(scope string) func(preparation) {
+	return func(d preparation) { d.configured(credentials(d.Host, d.token(scope))) }
 }
 
 // examining leaves only the given ones of a module, a provider and a mirror.
@@ -776,7 +790,16 @@ func TestBroken(t *testing.T) {
 		"registry that redirects to another": {"credential", setUp{
 			closed:  true,
 			breaks:  redirected("/v1/modules/", "https://example.com:PORT/"),
-			prepare: each(given("read:**"), func(d preparation) { d.Transport = elsewhere{d.Transport} }),
+			prepare: each(stored("read:**"), atExample),
+		}},
+		"services elsewhere for a given token": {"credential", setUp{
+			closed: true, breaks: modulesAtExample, prepare: each(given("read:**"), atExample),
+		}},
+		"module elsewhere for a given token": {"module versions", setUp{
+			breaks: func(host string, next http.Handler) http.Handler {
+				return modulesAtExample(host, answer("aws/versions", http.StatusForbidden, "text/html", page)(host, next))
+			},
+			prepare: each(given("read:**"), atExample),
 		}},
 		"firewall": {"module versions", setUp{
 			closed: true, prepare: given("read:**"), breaks: answer("aws/versions", http.StatusForbidden, "text/html", page),
@@ -1137,7 +1160,7 @@ func TestFine(t *testing.T) {
 				answer(wellKnown, http.StatusNotFound, "text/html", page)(host, next))
 		}},
 		"registry that redirects to another port": {
-			closed: true, prepare: given("read:**"), breaks: func(host string, next http.Handler) http.Handler {
+			closed: true, prepare: stored("read:**"), breaks: func(host string, next http.Handler) http.Handler {
 				other := httptest.NewTLSServer(next)
 				t.Cleanup(other.Close)
 				return redirected("/v1/modules/", other.URL+"/")(host, next)

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"archive/tar"
 	"compress/gzip"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -120,5 +121,26 @@ func TestCredentialForOwnHost(t *testing.T) {
 				t.Errorf("%s", text(report))
 			}
 		})
+	}
+}
+
+// A given token is not sent to another port, unlike one of the clients'
+// configuration.
+func TestGivenTokenStays(t *testing.T) {
+	t.Parallel()
+	third := newThirdHost(t, true)
+	for name, breaks := range map[string]func(string, http.Handler) http.Handler{
+		"discovery": edit(wellKnown, `"/v1/modules/"`, `"`+third.URL+`/v1/modules/"`),
+		"redirect":  redirected("/v1/modules/", third.URL),
+	} {
+		for given, prepare := range map[bool]func(preparation){true: given("read:**"), false: stored("read:**")} {
+			t.Run(fmt.Sprintf("%s %t", name, given), func(t *testing.T) {
+				third.sent = nil
+				report := start(t, setUp{closed: true, breaks: breaks, prepare: prepare}).examine(t)
+				if len(third.sent) != 1 || (third.sent[0] == "") != given {
+					t.Errorf("the other port was sent %d requests with %q\n%s", len(third.sent), third.sent, text(report))
+				}
+			})
+		}
 	}
 }

@@ -298,6 +298,7 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 // credential to any host that the registry names.
 func (e *examination) withhold(name string, service, at *url.URL, l located) located {
 	host := strings.TrimSuffix(at.Host, ":443")
+	l.withheld = l.credential.given && !e.isOwn(at)
 	if !l.sends || strings.EqualFold(host, e.Host) || strings.EqualFold(host, strings.TrimSuffix(service.Host, ":443")) {
 		return l
 	}

@@ -92,11 +92,11 @@ func (e *examination) send(ctx context.Context, u *url.URL, c credential) (*answ
 
 // follow is the redirect policy of the HTTP client. It forwards the credential
 // as clients do. By the rules of net/http that is to the same host name and its
-// subdomains.
-func follow(request *http.Request, via []*http.Request) error {
+// subdomains. A given token stays at its host and port.
+func (e *examination) follow(request *http.Request, via []*http.Request) error {
 	sent := request.Header.Get("Authorization")
 	err := client.CheckRedirect(request, via)
-	if sent != "" && request.URL.Scheme == "https" {
+	if sent != "" && request.URL.Scheme == "https" && (e.Token == "" || !e.isOwn(via[0].URL)) {
 		request.Header.Set("Authorization", sent) //nolint:gosec // net/http decided to forward it
 	}
 	return err
@@ -159,6 +159,9 @@ func (e *examination) explainStatus(a *answer, scope string) (result, fix string
 	case http.StatusUnauthorized:
 		return e.unauthenticated(a)
 	case http.StatusForbidden:
+		if a.credential.given && !a.credentialSent {
+			return e.keptBack(a)
+		}
 		if !a.credentialSent {
 			return result + ": this cannot be read without a credential", e.getCredential(
 				a.credential.host) + "; also check any proxy or firewall in front of the registry"
@@ -247,10 +250,17 @@ func (e *examination) request(ctx context.Context, u *url.URL, c credential) (*h
 		return nil, err
 	}
 	request.Header.Set("User-Agent", e.Agent)
-	if c.Token != "" && u.Scheme == "https" {
+	if c.Token != "" && u.Scheme == "https" && (!c.given || e.isOwn(u)) {
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	return request, nil
+}
+
+// isOwn reports whether a URL is an https URL of the registry's own host and
+// port.
+func (e *examination) isOwn(u *url.URL) bool {
+	host, err := client.ParseHost(u.Host)
+	return err == nil && u.Scheme == "https" && host == e.Host
 }
 
 // file is a downloaded file.
