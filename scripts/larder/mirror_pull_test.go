@@ -390,7 +390,7 @@ func TestPullThroughPolicySet(t *testing.T) {
 
 // An operator can withdraw a version that is not mirrored, although clients have got
 // it from its origin. The mirror then neither lists nor fetches it. The error without
-// --missing suggests no other version.
+// --missing suggests no other version, but a similar provider for an unknown one.
 func TestPullThroughWithdrawn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range pullModes {
@@ -411,15 +411,22 @@ func TestPullThroughWithdrawn(t *testing.T) {
 			read("1.0.0.json", `_1.0.0_`)
 			waitForCopies(t, opened(t, s.data), "1.0.0", address)
 
-			withdraw := []string{"withdraw", address, "1.1.0", "--reason", "a leak", "--yes"}
-			_, text, code := f.try(t, withdraw...)
-			if code != exitNotFound {
-				t.Errorf("exit code %d, want %d", code, exitNotFound)
+			withdraw := func(address string) []string {
+				return []string{"withdraw", address, "1.1.0", "--reason", "a leak", "--yes"}
 			}
-			if !strings.Contains(text, "\nIt is not mirrored. To keep it out of the mirror, use --missing. ") {
-				t.Errorf("the hint is wrong:\n%s", text)
+			for typed, hint := range map[string]string{
+				address:       "It is not mirrored. To keep it out of the mirror, use --missing. ",
+				address + "s": "Did you mean " + address + "? To keep " + address + "s out of the mirror, use --missing.\n",
+			} {
+				_, text, code := f.try(t, withdraw(typed)...)
+				if code != exitNotFound {
+					t.Errorf("%s: exit code %d, want %d", typed, code, exitNotFound)
+				}
+				if !strings.Contains(text, "\n"+hint) {
+					t.Errorf("%s: the hint is wrong:\n%s", typed, text)
+				}
 			}
-			f.run(t, 0, nil, append(withdraw, "--missing")...)
+			f.run(t, 0, nil, append(withdraw(address), "--missing")...)
 			read("1.1.0.json", `{"archives":{}}`)
 			read("index.json", `{"versions":{"1.0.0":{}}}`)
 			f.run(t, 0, []string{"1.1.0    withdrawn"}, "list", address)

@@ -103,6 +103,9 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 			// Clients may be able to get the version, so do not suggest another one.
 			err = registry.WithHint(err, "It is not mirrored. To keep it out of the mirror, use --missing. "+
 				"To list the mirrored versions, run `larder list %s%s`.", what.address, c.repeatedFlags())
+			if near := nearAddress(ctx, s.catalog, what.address.String()); near != "" && near != what.address.String() {
+				err = registry.WithHint(err, "Did you mean %s? To keep %s out of the mirror, use --missing.", near, what.address)
+			}
 		}
 		return nil, err
 	}
