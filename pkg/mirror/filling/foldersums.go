@@ -242,19 +242,20 @@ func (d *importer) verify(p folderProvider) (all []signature, err error) {
 
 // listing returns the index of the SHA256SUMS that lists a file with a SHA-256,
 // preferably of a signed one. If none does, and one lists it with another SHA-256, that
-// is [registry.ErrInvalid]. An origin can have changed other packages before it
-// published one.
+// is [registry.ErrInvalid]. So it is if a signed one does, and only unsigned ones list
+// the file. An origin can have changed other packages before it published one.
 func listing(all []signature, filename, sha256 string) (at int, listed bool, err error) {
+	denied := false
 	for i, s := range all {
 		here, failed := s.release.check(filename, sha256)
-		if failed != nil {
-			err = failed
+		if failed != nil && !denied {
+			err, denied = failed, s.key.ID != ""
 		}
 		if here && (!listed || s.key.ID != "" && all[at].key.ID == "") {
 			at, listed = i, true
 		}
 	}
-	if listed {
+	if listed && (!denied || all[at].key.ID != "") {
 		err = nil
 	}
 	return at, listed, err

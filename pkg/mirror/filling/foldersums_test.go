@@ -46,6 +46,22 @@ func TestImportSigned(t *testing.T) {
 			}
 		}
 	}
+	name := zipName("1.0.0", "linux_amd64")
+	// replace replaces the zip, and lists the other one in a second SHA256SUMS.
+	replace := func(t *testing.T, f folder) {
+		t.Helper()
+		old, packed := providerfiles.Sum(one.zip(t, "linux_amd64")), providerfiles.Zip(t, "terraform-provider-inventory", "evil")
+		write(t, f.at(name), packed)
+		text, err := os.ReadFile(f.at("1.0.0.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, h1, _ := strings.Cut(string(text), `"h1:`)
+		h1, _, _ = strings.Cut(h1, `"`)
+		write(t, f.at("1.0.0.json"), []byte(strings.NewReplacer("h1:"+h1, "zh:"+providerfiles.Sum(packed),
+			"zh:"+old, "zh:"+providerfiles.Sum(packed)).Replace(string(text))))
+		write(t, f.at(sumsFile+".2"), []byte(providerfiles.Sum(packed)+"  "+name+"\n"))
+	}
 	trusting := func(t *testing.T, s *store) {
 		t.Helper()
 		s.adds(t, newOrigin(t, build("0.9.0", ours)), "0.9.0")
@@ -60,7 +76,6 @@ func TestImportSigned(t *testing.T) {
 		t.Helper()
 		s.setPolicy(t, registry.MirrorRule{SigningKeys: []string{keyID(t, ours)}})
 	}
-	name := zipName("1.0.0", "linux_amd64")
 	for what, test := range map[string]struct {
 		before func(*testing.T, *store)
 		change func(*testing.T, folder)
@@ -87,6 +102,8 @@ func TestImportSigned(t *testing.T) {
 		"not listed":       {nil, resum(strings.Repeat("0", 64) + "  other.zip\n"), "1.0.0 [linux_amd64 added] ", nil},
 		"not listed, rule": {naming, resum(strings.Repeat("0", 64) + "  other.zip\n"), "", registry.ErrNotAdmitted},
 		"listed otherwise": {nil, resum(strings.Repeat("0", 64) + "  " + name + "\n"), "", registry.ErrInvalid},
+		"listed otherwise, and in an unsigned one":           {nil, replace, "", registry.ErrInvalid},
+		"listed otherwise, and in an unsigned one, trusting": {trusting, replace, "", registry.ErrInvalid},
 		"changed SHA256SUMS": {nil, func(t *testing.T, f folder) {
 			write(t, f.at(sumsFile), []byte(providerfiles.Sum(one.zip(t, "linux_amd64"))+"  "+name+"\n# more\n"))
 		}, "", registry.ErrInvalid},
@@ -259,20 +276,70 @@ func TestExportSums(t *testing.T) {
 	}
 }
 
-// A SHA256SUMS is not stored for a new platform if it contradicts a stored package that
-// has none. Nobody could verify that package in an exported folder.
+// Nothing is stored that nobody could verify in an exported folder. A SHA256SUMS for a
+// new platform must not contradict a stored package that no signed one lists. Nor may
+// a stored, signed one contradict a new package without a signature.
 func TestImportChanged(t *testing.T) {
 	t.Parallel()
-	s, from, o := newStore(t), newStore(t), simple(t)
-	if _, err := s.mirror(nil).Import(t.Context(), string(newFolder(t, one))); err != nil {
-		t.Fatal(err)
+	unsigned := func(t *testing.T, s *store, o *origin, name string) error {
+		t.Helper()
+		o.edit("signing_keys", nil, packagePage("1.0.0", name))
+		if _, _, err := s.mirror(nil).Trust(t.Context(), inventory, "unsigned", ""); err != nil {
+			t.Fatal(err)
+		}
+		w := wanted(t, name)
+		w.AllowUnsigned = true
+		_, err := s.mirror(o).Add(t.Context(), w)
+		return err
 	}
-	o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
-	from.mirrors(t, o, wanted(t, "darwin_arm64"))
-	_, err := from.export(t, s)
-	failed(t, "a changed release", err, registry.ErrExists, "linux_amd64")
-	if diff := cmp.Diff("1.0.0 [linux_amd64]", s.has(t)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	rebuild := func(t *testing.T, o *origin) {
+		t.Helper()
+		o.rezip(t, providerfiles.Zip(t, "terraform-provider-inventory", "another"))
+	}
+	signed := func(t *testing.T, s *store, o *origin) error {
+		t.Helper()
+		from := newStore(t)
+		rebuild(t, o)
+		from.mirrors(t, o, wanted(t, "darwin_arm64"))
+		_, err := from.export(t, s)
+		return err
+	}
+	for name, test := range map[string]struct {
+		before func(*testing.T, *store, *origin) error
+		change func(*testing.T, *store, *origin) error
+		kind   error
+		want   string
+	}{
+		"stored without": {func(t *testing.T, s *store, _ *origin) error {
+			return second(s.mirror(nil).Import(t.Context(), string(newFolder(t, one))))
+		}, signed, registry.ErrExists, "1.0.0 [linux_amd64]"},
+		"stored with an unsigned one": {func(t *testing.T, s *store, o *origin) error {
+			return unsigned(t, s, o, "linux_amd64")
+		}, signed, registry.ErrExists, "1.0.0 [linux_amd64]"},
+		"new in an unsigned one": {func(t *testing.T, s *store, o *origin) error {
+			return second(s.mirror(o).Add(t.Context(), wanted(t, "darwin_arm64")))
+		}, func(t *testing.T, s *store, o *origin) error {
+			rebuild(t, o)
+			return unsigned(t, s, o, "linux_amd64")
+		}, registry.ErrInvalid, "1.0.0 [darwin_arm64]"},
+		"new in a folder without one": {func(t *testing.T, s *store, o *origin) error {
+			return second(s.mirror(o).Add(t.Context(), wanted(t, "darwin_arm64")))
+		}, func(t *testing.T, s *store, _ *origin) error {
+			return second(s.mirror(nil).Import(t.Context(),
+				string(newFolder(t, release{"1.0.0", []string{"linux_amd64"}, ours, "another"}))))
+		}, registry.ErrInvalid, "1.0.0 [darwin_arm64]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, o := newStore(t), simple(t)
+			if err := test.before(t, s, o); err != nil {
+				t.Fatal(err)
+			}
+			failed(t, name, test.change(t, s, o), test.kind, "linux_amd64")
+			if diff := cmp.Diff(test.want, s.has(t)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -62,10 +62,15 @@ func added(missing []offer) (packages []registry.MirrorPackage) {
 // The stored SHA256SUMS of a version is not replaced, because it verifies the
 // stored packages. Another one is only stored for packages that have none. Otherwise an
 // origin that signs again and again could make the mirror store all of it. It must
-// agree with stored packages that have none. Otherwise nobody could verify these in an
-// exported folder. For packages that the version gets, that is [registry.ErrExists].
+// agree with stored packages that have no signed one. Otherwise nobody could verify
+// these in an exported folder. For packages that the version gets, that is
+// [registry.ErrExists]. For the same reason, a stored SHA256SUMS must not contradict
+// these, as [listing] reports.
 func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
 	more []registry.MirrorPackage, signed signature) (*publish.MirrorSums, error) {
+	if err := m.checkListed(ctx, stored, more, signed); err != nil {
+		return nil, err
+	}
 	if signed.untrusted != nil {
 		return nil, nil //nolint:nilnil,nilerr // documented above
 	}
@@ -74,7 +79,7 @@ func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, s
 	with.Packages = slices.Concat(stored.Packages, more)
 	if with.LacksSums(sums.MirrorSums, sums.Lists) {
 		err := signed.release.agrees(address, stored, slices.DeleteFunc(slices.Clone(stored.Packages),
-			func(p registry.MirrorPackage) bool { return p.Sums > 0 }))
+			func(p registry.MirrorPackage) bool { return p.Sums > 0 && stored.Sums[p.Sums-1].Signed() }))
 		if err == nil {
 			return sums, nil
 		}
@@ -89,6 +94,35 @@ func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, s
 		}
 	}
 	return m.lostKeys(ctx, address, stored, signed.release.keys)
+}
+
+// checkListed checks packages that a version gets with [listing], as an import of the
+// exported folder would. It reads stored files only if one of them is not signed.
+func (m *Mirror) checkListed(ctx context.Context, stored registry.MirrorVersion, more []registry.MirrorPackage,
+	signed signature) error {
+	more = slices.DeleteFunc(slices.Clone(more), func(p registry.MirrorPackage) bool {
+		return signed.key.ID != "" && signed.release.lists(p.Filename, p.SHA256)
+	})
+	if len(more) == 0 {
+		return nil
+	}
+	all := []signature{signed}
+	for i, s := range stored.Sums {
+		if !slices.ContainsFunc(stored.Packages, func(p registry.MirrorPackage) bool { return p.Sums == i+1 }) {
+			continue // an export leaves it out
+		}
+		r, err := m.readFiles(ctx, s)
+		if err != nil {
+			return err
+		}
+		all = append(all, signature{key: registry.OriginKey{ID: s.SigningKey}, release: r})
+	}
+	for _, p := range more {
+		if _, _, err := listing(all, p.Filename, p.SHA256); err != nil {
+			return registry.WithHint(err, "A mirrored SHA256SUMS lists it otherwise. Find out who changed the package.")
+		}
+	}
+	return nil
 }
 
 // lostFiles reports whether the store has lost a file of a SHA256SUMS.
