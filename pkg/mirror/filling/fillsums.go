@@ -30,7 +30,7 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 	if err != nil {
 		return 0, err
 	}
-	keyed, err := m.Catalog.Mirror.KeyedSums(ctx, address)
+	keyed, err := d.keyedSums(ctx, records...)
 	if err != nil {
 		return 0, err
 	}
@@ -115,7 +115,7 @@ func (m *Mirror) fillFrom(ctx context.Context, origin *client.Service, d *decide
 			confirmed = append(confirmed, p)
 		}
 	}
-	sums, err := m.newSums(ctx, w.Address, *stored, nil, signed)
+	sums, err := m.newSums(ctx, d, w.Address, *stored, nil, signed)
 	if err != nil || sums == nil {
 		return signed.release, false, err
 	}

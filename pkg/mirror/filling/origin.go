@@ -536,7 +536,7 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 			return result, nil, err
 		}
 	}
-	sums, err := m.newSums(ctx, w.Address, stored, added(missing), signed)
+	sums, err := m.newSums(ctx, d, w.Address, stored, added(missing), signed)
 	if err != nil {
 		return result, nil, err
 	}

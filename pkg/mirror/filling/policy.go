@@ -35,6 +35,8 @@ type decider struct {
 	seen   map[registry.Version]registry.SeenVersion
 	// mirrored are the mirrored versions.
 	mirrored []registry.Version
+	// keyed is the result of keyedSums, or nil.
+	keyed map[string]bool
 	// found gets the changes of the record, if the caller of a [Pull] stores them.
 	found *findings
 	// admitting is the reason for which an operator admits the version admitted.

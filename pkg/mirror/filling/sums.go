@@ -66,7 +66,7 @@ func added(missing []offer) (packages []registry.MirrorPackage) {
 // these in an exported folder. For packages that the version gets, that is
 // [registry.ErrExists]. For the same reason, a stored SHA256SUMS must not contradict
 // these, as [listing] reports.
-func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
+func (m *Mirror) newSums(ctx context.Context, d *decider, address registry.MirrorProvider, stored registry.MirrorVersion,
 	more []registry.MirrorPackage, signed signature) (*publish.MirrorSums, error) {
 	if err := m.checkListed(ctx, stored, more, signed); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, s
 			return sums, err
 		}
 	}
-	return m.lostKeys(ctx, address, stored, signed.release.keys)
+	return m.lostKeys(ctx, d, address, stored, signed.release.keys)
 }
 
 // checkListed checks packages that a version gets with [listing], as an import of the
@@ -145,18 +145,22 @@ func (m *Mirror) lostFiles(ctx context.Context, sums *publish.MirrorSums) (bool,
 
 // lostKeys returns a stored SHA256SUMS whose keys were lost, with keys that verify its
 // signature. It returns nil if there is none.
-func (m *Mirror) lostKeys(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
-	keys []string) (*publish.MirrorSums, error) {
-	if len(keys) == 0 || !slices.ContainsFunc(stored.Sums, registry.MirrorSums.Signed) {
+func (m *Mirror) lostKeys(ctx context.Context, d *decider, address registry.MirrorProvider,
+	stored registry.MirrorVersion, keys []string) (*publish.MirrorSums, error) {
+	if len(keys) == 0 {
 		return nil, nil //nolint:nilnil // documented above
+	}
+	keyed, err := d.keyedSums(ctx, stored)
+	if err != nil || len(unkeyed(stored, keyed)) == 0 {
+		return nil, err
 	}
 	have, err := m.Catalog.Mirror.SumsKeys(ctx, address, stored.Version)
 	if err != nil && !errors.Is(err, registry.ErrCorrupt) {
 		return nil, err
 	}
-	for _, s := range stored.Sums {
-		if !s.Signed() || len(have[s.Sums.SHA256]) > 0 {
-			continue
+	for _, s := range unkeyed(stored, keyed) {
+		if len(have[s.Sums.SHA256]) > 0 {
+			continue // this run has restored them
 		}
 		r, err := m.readFiles(ctx, s)
 		if err == nil {
@@ -170,6 +174,24 @@ func (m *Mirror) lostKeys(ctx context.Context, address registry.MirrorProvider, 
 		}
 	}
 	return nil, nil //nolint:nilnil // documented above
+}
+
+// keyedSums is [catalog.Mirror.KeyedSums], read once in a run, and not before a record
+// has a signed SHA256SUMS. Keys that the run stores later are missing in it.
+func (d *decider) keyedSums(ctx context.Context, records ...registry.MirrorVersion) (keyed map[string]bool, err error) {
+	if d.keyed == nil && slices.ContainsFunc(records, func(r registry.MirrorVersion) bool {
+		return slices.ContainsFunc(r.Sums, registry.MirrorSums.Signed)
+	}) {
+		d.keyed, err = d.m.Catalog.Mirror.KeyedSums(ctx, d.address)
+	}
+	return d.keyed, err
+}
+
+// unkeyed returns each signed SHA256SUMS of a version of which keyed lacks the keys.
+func unkeyed(stored registry.MirrorVersion, keyed map[string]bool) []registry.MirrorSums {
+	return slices.DeleteFunc(slices.Clone(stored.Sums), func(s registry.MirrorSums) bool {
+		return !s.Signed() || keyed[s.Sums.SHA256]
+	})
 }
 
 // signatureEnd is the end of the name of the signature of a SHA256SUMS.
