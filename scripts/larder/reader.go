@@ -29,8 +29,6 @@ type reader struct {
 	*metadataclient.Client
 	// host describes the registry's host in configurations.
 	host addressing
-	// remote reports whether the registry is named by its URL.
-	remote bool
 	// flags are those of [cli.repeatedFlags].
 	flags string
 	// store has the records of versions that the API does not show. It is nil if the
@@ -62,7 +60,7 @@ func (c *cli) onRemote(ctx context.Context, p place, do func(*reader) (view, err
 		if err != nil {
 			return err
 		}
-		found, err = do(&reader{Client: remote, host: addressing{host: p.host}, remote: true, flags: c.repeatedFlags()})
+		found, err = do(&reader{Client: remote, host: addressing{host: p.host}, flags: c.repeatedFlags()})
 		return err
 	})
 	return found, err
@@ -191,7 +189,7 @@ func (r *reader) documentationError(do string, m registry.Module, v registry.Ver
 
 // rebuildHint describes how to make the documentation of a version.
 func (r *reader) rebuildHint(m registry.Module, v registry.Version) string {
-	if r.remote {
+	if r.store == nil {
 		return fmt.Sprintf("The registry's operator can run `larder docs rebuild %s %s`.", m, v)
 	}
 	return fmt.Sprintf("Run `larder docs rebuild %s %s%s` to extract it from the archive.", m, v, r.flags)
