@@ -89,12 +89,15 @@ func (l *Lease) put(ctx context.Context, expires time.Time) error {
 // Release ends the lease, unless another process has taken it since. It deletes
 // nothing, so that a role needs no permission for that.
 func (l *Lease) Release(ctx context.Context) error {
-	err := l.put(ctx, time.Now().Add(-time.Minute).Truncate(time.Second))
+	err := l.put(ctx, longAgo())
 	if errors.Is(err, registry.ErrConflict) {
 		return nil
 	}
 	return err
 }
+
+// longAgo returns when an item has expired that is absent now, on any clock.
+func longAgo() time.Time { return time.Now().Add(-time.Minute).Truncate(time.Second) }
 
 // TakeSlot takes one of the slots for copies of all processes until a time. If
 // there is none for its holders, that is [registry.ErrExists]. If two processes
@@ -196,7 +199,7 @@ func (m Mirror) PassSlot(
 			return err
 		}
 		ended := next.item
-		ended.Expires = time.Now().Add(-time.Minute).Truncate(time.Second)
+		ended.Expires = longAgo()
 		if err = m.table.Write(ctx, put(passed.item), put(ended)); err == nil {
 			passed.item.Revision++
 		}

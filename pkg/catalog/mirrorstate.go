@@ -55,8 +55,9 @@ const (
 )
 
 // State reads the data about a provider and about its host, which need not be that of
-// the address. If n is not nil, it also reads the data about that version. It returns [registry.ErrCorrupt] if
-// anything but the findings about a version or a host cannot be read.
+// the address. If n is not nil, it also reads the data about that version. It returns
+// [registry.ErrCorrupt] if anything but the findings about a version or a host cannot
+// be read.
 func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host string, n *registry.Version, now time.Time) (
 	*MirrorState, error,
 ) {
@@ -160,8 +161,8 @@ func budgetError(budget registry.PullBudget) error {
 }
 
 // Spend counts new packages and their bytes for the day for which the state was
-// read by [Mirror.CopyState]. If the budget of the day does not have them, it counts nothing and returns
-// [ErrBudget]. Without packages, the bytes count in any case, and may be negative. A
+// read by [Mirror.CopyState]. If the budget of the day does not have them, it counts
+// nothing and returns [ErrBudget]. Without packages, the bytes count in any case, and may be negative. A
 // count that cannot be read is [registry.ErrCorrupt], so that nobody stores more that
 // day.
 func (s *MirrorState) Spend(ctx context.Context, budget registry.PullBudget, packages int, bytes int64) error {

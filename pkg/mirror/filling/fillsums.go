@@ -75,9 +75,9 @@ func lackingPackages(r registry.MirrorVersion, keyed map[string]bool) []registry
 }
 
 // fillVersion adds the SHA256SUMS of the origin to a mirrored version whose packages
-// left lack it, and its signing key to packages that have none. The origin can have several for platforms
-// that it published later, and lack platforms by now. It reports whether it did, also
-// if there is an error.
+// left lack it, and its signing key to packages that have none. The origin can have
+// several for platforms that it published later, and lack platforms by now. It reports
+// whether it did, also if there is an error.
 func (m *Mirror) fillVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
 	stored registry.MirrorVersion, left []registry.MirrorPackage, records []registry.MirrorVersion,
 ) (added bool, err error) {

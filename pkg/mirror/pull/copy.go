@@ -248,23 +248,15 @@ func (w *Worker) copyInTurn(ctx context.Context, p registry.MirrorProvider, v re
 		}
 		err = w.copy(ctx, slot, p, v)
 	}
-	took := make(map[string]time.Duration)
-	of := func(c catalog.WaitingCopy) (sum time.Duration) {
-		for i, holder := range c.Holders {
-			sum += took[fmt.Sprint(i, holder)]
-		}
-		return sum
-	}
+	took := make(shares)
 	for failed := error(nil); slot.lease != nil && !isOwnFailure(failed); {
 		now := w.options.Now()
-		for i, holder := range this.Holders {
-			took[fmt.Sprint(i, holder)] += now.Sub(begin)
-		}
+		took.add(this.Holders, now.Sub(begin))
 		if begin = now; !now.Before(end) {
 			break
 		}
 		this, failed = w.options.Catalog.Mirror.PassSlot(ctx, slot.lease, w.slotShares(), now.Add(w.options.Lease),
-			func(a, b catalog.WaitingCopy) int { return cmp.Compare(of(a), of(b)) })
+			func(a, b catalog.WaitingCopy) int { return cmp.Compare(took.of(a.Holders), took.of(b.Holders)) })
 		if errors.Is(failed, registry.ErrNotFound) {
 			break
 		}

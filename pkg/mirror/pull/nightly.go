@@ -41,8 +41,23 @@ type requested struct {
 	took     time.Duration // for these
 }
 
-// shares are the time that the work for each origin host took so far.
+// shares are the time that the work for each holder took so far.
 type shares map[string]time.Duration
+
+// add adds the time of some work to each of its holders.
+func (s shares) add(holders catalog.Holders, took time.Duration) {
+	for i, name := range holders {
+		s[fmt.Sprint(i, name)] += took
+	}
+}
+
+// of returns the time of some holders together.
+func (s shares) of(holders catalog.Holders) (sum time.Duration) {
+	for i, name := range holders {
+		sum += s[fmt.Sprint(i, name)]
+	}
+	return sum
+}
 
 // next returns the index of the provider whose turn it is. Its origin host took the
 // least time so far. If several have such a host, it is the first with the fewest
@@ -50,7 +65,8 @@ type shares map[string]time.Duration
 func (s shares) next(all []*requested) int {
 	next := 0
 	for i, r := range all {
-		if best := all[next]; cmp.Or(cmp.Compare(s[r.origin], s[best.origin]), r.turns-best.turns) < 0 {
+		best, of := all[next], func(r *requested) time.Duration { return s.of(catalog.Holders{r.origin}) }
+		if cmp.Or(cmp.Compare(of(r), of(best)), r.turns-best.turns) < 0 {
 			next = i
 		}
 	}
@@ -112,7 +128,7 @@ func (w *Worker) checkAll(ctx context.Context) (checked []*requested, failed err
 		if ctx.Err() != nil {
 			return checked, failed
 		}
-		took[r.origin] += w.options.Now().Sub(start)
+		took.add(catalog.Holders{r.origin}, w.options.Now().Sub(start))
 		checked = append(checked, r)
 		if err != nil && !errors.Is(err, errBusy) && !errors.Is(err, errUnanswered) {
 			failed = errors.Join(failed, fmt.Errorf("cannot check %s: %w", r.provider, err))
@@ -195,7 +211,7 @@ func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, h
 		}
 		r.turns++
 		r.took += w.options.Now().Sub(begin)
-		took[r.origin] += w.options.Now().Sub(begin)
+		took.add(catalog.Holders{r.origin}, w.options.Now().Sub(begin))
 		left = left || errors.Is(err, errBusy)
 		if errors.Is(err, errNoSlot) {
 			drop(func(other *requested) bool { return other.origin == r.origin })

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -32,7 +33,7 @@ func (w *Worker) fillSums(ctx context.Context, all []*requested, end time.Time) 
 		if filled > 0 || err != nil {
 			w.log(ctx, "added the SHA256SUMS of mirrored versions", r.provider, err, slog.Int("versions", filled))
 		}
-		took[r.origin] += w.options.Now().Sub(begin)
+		took.add(catalog.Holders{r.origin}, w.options.Now().Sub(begin))
 	}
 	return left
 }
