@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -113,6 +114,11 @@ func TestReadsBesideWork(t *testing.T) {
 			t.Errorf("an inspection without a slot: %d, %v, want 202", status, err)
 		}
 	}
+	// What waits has ended without a function.
+	poll.Until(t, "only inspections and copies run", func() bool {
+		return strings.Count(d.log(), `"message":"reached a bound of the mirror"`) == waiting &&
+			account.Running() == inspections+copies
+	})
 	d.readEverything(t)
 	select {
 	case <-copying.arrived:

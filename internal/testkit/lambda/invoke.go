@@ -280,6 +280,9 @@ type Account struct{ slots chan struct{} }
 // NewAccount returns an account with a concurrency.
 func NewAccount(concurrency int) *Account { return &Account{make(chan struct{}, concurrency)} }
 
+// Running returns how many events its functions work on.
+func (a *Account) Running() int { return len(a.slots) }
+
 // errConcurrency means that a function or its account is at its limit.
 var errConcurrency = errors.New("the concurrency is used up")
 

@@ -241,12 +241,7 @@ func (w *Worker) copyInTurn(ctx context.Context, p registry.MirrorProvider, v re
 		if failed := w.waitForSlot(ctx, this); failed != nil {
 			return failed
 		}
-		// A process that saw no copy that waits has released its slot by then.
-		select {
-		case <-time.After(margin):
-		case <-ctx.Done():
-		}
-		err = w.copy(ctx, slot, p, v)
+		err = w.copy(ctx, slot, p, v) // a process can have released its slot since, without this copy
 	}
 	took := make(shares)
 	for failed := error(nil); slot.lease != nil && !isOwnFailure(failed); {
