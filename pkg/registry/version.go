@@ -114,3 +114,12 @@ func ParseConstraint(s string) (versions.Set, error) {
 	}
 	return acceptable, nil
 }
+
+// NextRelease returns the lowest release that follows a version.
+func NextRelease(v Version) Version {
+	next := Version{Major: v.Major, Minor: v.Minor, Patch: v.Patch}
+	if v.Prerelease == "" {
+		next.Patch++
+	}
+	return next
+}

@@ -272,10 +272,10 @@ func walk(cmd *cobra.Command, visit func(*cobra.Command)) {
 }
 
 // flagError returns the error for a wrong flag or value. For an unknown flag,
-// the hint suggests another.
-func (c *cli) flagError(cmd *cobra.Command, err error) error {
+// the hint suggests another. args are the arguments of the program.
+func flagError(args []string, cmd *cobra.Command, err error) error {
 	// In `larder lsit --store x`, report the unknown command and not the flag.
-	if _, rest, _ := cmd.Root().Find(c.args); cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+	if _, rest, _ := cmd.Root().Find(args); cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		return unknownCommand(cmd, rest)
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {

@@ -57,7 +57,7 @@ registry from the file. AWS has its own backups: see docs/verify-and-restore.md.
 			w := backup.Writer{Data: data, Release: version()}
 			stop := func() {}
 			if !c.json && !c.quiet {
-				shown := newProgress(c)
+				shown := c.newProgress()
 				w.Progress, stop = shown, shown.stop
 			}
 			m, err := w.Write(ctx, path)

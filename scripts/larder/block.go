@@ -7,6 +7,9 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 )
 
+// defaultAddress is where `larder serve` listens by default.
+const defaultAddress = "127.0.0.1:8443"
+
 // addressing describes how clients write the host of a registry.
 type addressing struct {
 	// host is the registry's host.
@@ -20,19 +23,19 @@ type addressing struct {
 }
 
 // addressingOf returns the host that clients use for the registry of a store.
-func (c *cli) addressingOf(s *store) addressing {
+func (f *finder) addressingOf(s *store) addressing {
 	switch {
 	case s.host != "":
 		a := addressing{host: s.host}
-		if c.about.dir == "" {
+		if f.about.dir == "" {
 			return a
 		}
-		file := local.AuthorityOf(absolute(c.about.dir), s.host)
+		file := local.AuthorityOf(absolute(f.about.dir), s.host)
 		if file != absolute(os.Getenv(authoritiesFromEnv)) {
 			a.authority = file
 		}
 		return a
-	case c.about.stack != "":
+	case f.about.stack != "":
 		return addressing{host: "HOST", guessed: "Replace HOST with the registry's host, which the stack does not name."}
 	}
 	return addressing{

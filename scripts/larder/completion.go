@@ -108,7 +108,9 @@ func (c *cli) completeArguments(root *cobra.Command) {
 			}
 		})
 		if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
-			cmd.ValidArgsFunction = c.completeArgument
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
+			return c.completeArgument(cmd, args, word)
+		}
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
 			if _, done := cmd.GetFlagCompletionFunc(flag.Name); !done && flag.Value.Type() != "bool" {
@@ -121,11 +123,17 @@ func (c *cli) completeArguments(root *cobra.Command) {
 func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 	switch name {
 	case "context":
-		return c.completeContexts
+		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
+			return c.completeContexts(cmd, args, word)
+		}
 	case "registry":
-		return c.completeURLs
+		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
+			return c.completeURLs(cmd, args, word)
+		}
 	case "store":
-		return c.completeStores
+		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
+			return c.completeStores(cmd, args, word)
+		}
 	case "platform":
 		return completePlatforms
 	case "access", "cert", "key", "sign-key":
@@ -534,21 +542,12 @@ func (l *lookup) nextVersions(address string) words {
 	return nil
 }
 
-// nextVersion returns the lowest release that follows a version.
-func nextVersion(latest registry.Version) registry.Version {
-	next := registry.Version{Major: latest.Major, Minor: latest.Minor, Patch: latest.Patch}
-	if latest.Prerelease == "" {
-		next.Patch++
-	}
-	return next
-}
-
 func following(latest registry.Version) words {
 	release := func(major, minor, patch uint64, what string) cobra.Completion {
 		return cobra.CompletionWithDesc(registry.Version{Major: major, Minor: minor, Patch: patch}.String(), what)
 	}
 	if latest.Prerelease != "" {
-		return words{cobra.CompletionWithDesc(nextVersion(latest).String(), "the release")}
+		return words{cobra.CompletionWithDesc(registry.NextRelease(latest).String(), "the release")}
 	}
 	return words{
 		release(latest.Major, latest.Minor, latest.Patch+1, "fixes"),

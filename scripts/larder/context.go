@@ -45,30 +45,6 @@ Windows. The file contains no credentials.`,
 	return cmd
 }
 
-// readContexts reads the file of contexts. If there is none, the result is
-// empty.
-func (c *cli) readContexts() (contexts.File, error) {
-	path, err := contexts.Path()
-	if errors.Is(err, contexts.ErrNoFolder) {
-		return contexts.File{}, nil
-	}
-	if err != nil {
-		return contexts.File{}, err
-	}
-	file, err := contexts.Read(path)
-	return file, hintContexts(path, err)
-}
-
-// hintContexts adds a hint to an error about the content of the file of
-// contexts.
-func hintContexts(path string, err error) error {
-	if !errors.Is(err, registry.ErrInvalid) {
-		return err
-	}
-	return registry.WithHint(err,
-		"Correct %s, or delete it and use `larder context add` to add your contexts again.", path)
-}
-
 func (c *cli) changeContexts(change func(*contexts.File) error) error {
 	path, err := contexts.Path()
 	if err != nil {
@@ -298,9 +274,6 @@ func (c *cli) contextRemoveCommand() *cobra.Command {
 		}),
 	}
 }
-
-// chooseContext is the hint if there is no current context.
-const chooseContext = "To select a context, run `larder context use NAME`."
 
 // contextsView is a list of contexts.
 type contextsView struct {

@@ -123,7 +123,7 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 	c.about = to
 	c.printRegistry()
 	v := copyView{DryRun: f.dryRun, From: from.name, To: to.name}
-	reporter := newProgress(c)
+	reporter := c.newProgress()
 	copier := copying.Copier{AddKeys: f.addKeys, DryRun: f.dryRun, Progress: reporter}
 	fetcher := &fetch.Fetcher{Hosts: append(f.allowHosts, from.host), Progress: reporter}
 	var report copying.Report

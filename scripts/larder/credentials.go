@@ -54,7 +54,7 @@ func credentialsProblem(err error) string {
 	if failed, ok := errors.AsType[smithy.APIError](err); ok && credentialsCodes[failed.ErrorCode()] != "" {
 		return credentialsCodes[failed.ErrorCode()]
 	}
-	if isA[*ssocreds.InvalidTokenError](err) {
+	if _, ok := errors.AsType[*ssocreds.InvalidTokenError](err); ok {
 		return awsExpired
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func (e credentialsError) Unwrap() error { return e.error }
 // credentials are the reason, and adds how to get others.
 func explainCredentials(ctx context.Context, err error) error {
 	problem := credentialsProblem(err)
-	if problem == "" || isA[credentialsError](err) {
+	if _, explained := errors.AsType[credentialsError](err); explained || problem == "" {
 		return err
 	}
 	text := err.Error()

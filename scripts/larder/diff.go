@@ -104,16 +104,13 @@ func (r *reader) documented(
 	return found, nil
 }
 
-// breakingError reports that a comparison has found breaking changes.
-type breakingError struct{ error }
-
-// verdict returns a [breakingError] if there are breaking changes.
+// verdict returns an error if there are breaking changes.
 func (v diffView) verdict() error {
 	if v.Breaking == 0 {
 		return nil
 	}
-	return registry.WithHint(breakingError{fmt.Errorf("%s %s has %s since %s",
-		v.subject(), v.To, english.Plural(v.Breaking, "breaking change", ""), v.From)},
+	return registry.WithHint(breakingChanges(fmt.Errorf("%s %s has %s since %s",
+		v.subject(), v.To, english.Plural(v.Breaking, "breaking change", ""), v.From)),
 		"A configuration that works with %s may fail with %s.", v.From, v.To)
 }
 

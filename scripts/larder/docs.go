@@ -90,7 +90,7 @@ func (c *cli) rebuildDocs(ctx context.Context, s *store, r docsRebuild) (view, e
 	if err != nil {
 		return nil, err
 	}
-	progress := newProgress(c)
+	progress := c.newProgress()
 	defer progress.stop()
 	v := docsView{Versions: []documentedVersion{}}
 	for m, err := range s.modules(ctx, r.module) {

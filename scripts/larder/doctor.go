@@ -19,8 +19,6 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-const tokenFromEnv = "LARDER_TOKEN" //nolint:gosec // the name of a variable
-
 // examination has the flags of doctor.
 type examination struct {
 	module, provider, mirror, mirrorURL, platform string

@@ -10,9 +10,6 @@ import (
 	"github.com/larder-registry/larder/pkg/examine/stackdoctor"
 )
 
-// uncheckedError reports that every check which could run succeeded.
-type uncheckedError struct{ error }
-
 // examineStack examines a deployed stack and prints each step when it ends.
 func (c *cli) examineStack(ctx context.Context, name string) (view, error) {
 	configuration, pathStyle, err := awsConfiguration(ctx)
@@ -43,7 +40,7 @@ type examinedStackView struct {
 }
 
 // newExaminedStackView returns the report, and an error if a step is wrong or unknown.
-// The error is an [uncheckedError] if no step is wrong.
+// The error is an [unchecked] if no step is wrong.
 func newExaminedStackView(report stackdoctor.Report) (view, error) {
 	wrong, unknown := report.Count(doctor.Wrong), report.Count(doctor.Unknown)
 	switch {
@@ -51,10 +48,10 @@ func newExaminedStackView(report stackdoctor.Report) (view, error) {
 		return examinedStackView{report, false},
 			fmt.Errorf("stack %s: %s wrong", report.Stack, english.Plural(wrong, "thing is", "things are"))
 	case unknown > 0:
-		return examinedStackView{report, false}, uncheckedError{
+		return examinedStackView{report, false}, unchecked(
 			fmt.Errorf("stack %s: nothing is wrong, but %s not be checked",
 				report.Stack, english.Plural(unknown, "thing could", "things could")),
-		}
+		)
 	}
 	return examinedStackView{report, true}, nil
 }

@@ -74,7 +74,7 @@ func TestDoctorStackReport(t *testing.T) {
 			report := stackdoctor.Report{Stack: "larder", Region: "eu-central-1", Steps: test.steps}
 			found, err := newExaminedStackView(report)
 			code := 0
-			var failed *failure
+			var failed any
 			if err != nil {
 				texts.Error(t, err)
 				_, code = classify(err)
@@ -85,7 +85,7 @@ func TestDoctorStackReport(t *testing.T) {
 			}
 			texts.Text(t, printed(found.text, 80))
 			var out bytes.Buffer
-			if err := (&cli{stdout: &out, json: true}).show(found, failed); err != nil {
+			if err := (&printer{stdout: &out, json: true}).printJSON(found, failed); err != nil {
 				t.Fatal(err)
 			}
 			var got examinedStackView

@@ -32,6 +32,8 @@ const dryThroughRegistry = `
 With --registry and --dry-run, the command sends no request. It then cannot
 check whether the registry would accept the publish.`
 
+const tokenFromEnv = "LARDER_TOKEN" //nolint:gosec // the name of a variable
+
 // remote has the flags for requests to a registry's own endpoint.
 type remote struct {
 	audience   string
@@ -40,13 +42,13 @@ type remote struct {
 
 // anyPlace returns the registry of a command that can use a store or the
 // registry's own endpoint.
-func (c *cli) anyPlace() (place, error) {
-	p, err := c.place()
-	if err != nil || p.host != "" || c.remote == (remote{}) {
+func (f *finder) anyPlace() (place, error) {
+	p, err := f.place()
+	if err != nil || p.host != "" || f.remote == (remote{}) {
 		return p, err
 	}
 	flag := "--audience"
-	if c.remote.ciIdentity {
+	if f.remote.ciIdentity {
 		flag = "--ci-identity"
 	}
 	return place{}, registry.WithHint(usagef("%s needs the URL of a registry, but %s is a store", flag, p),
@@ -60,8 +62,8 @@ func clientConfiguration() (*client.Config, error) {
 }
 
 // throughEndpoint calls do with a publisher for a registry's own endpoint.
-func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publishclient.Publisher) error) error {
-	return c.onHost(host, func(credentials *client.Client) error {
+func (f *finder) throughEndpoint(ctx context.Context, host string, do func(*publishclient.Publisher) error) error {
+	return f.onHost(host, func(credentials *client.Client) error {
 		p, err := publishclient.Open(ctx, credentials, host)
 		if err != nil {
 			return err
@@ -72,7 +74,7 @@ func (c *cli) throughEndpoint(ctx context.Context, host string, do func(*publish
 
 // onHost calls do with a client that has the credentials for the command's registry.
 // It adds hints about credentials and certificates to errors.
-func (c *cli) onHost(host string, do func(*client.Client) error) error {
+func (f *finder) onHost(host string, do func(*client.Client) error) error {
 	configuration, err := clientConfiguration()
 	if err != nil {
 		return err
@@ -80,17 +82,17 @@ func (c *cli) onHost(host string, do func(*client.Client) error) error {
 	if err := configuration.UseToken(host, tokenFromEnv, os.Getenv(tokenFromEnv)); err != nil {
 		return err
 	}
-	return c.asHost(configuration, host, client.Identity{Audience: c.remote.audience, Only: c.remote.ciIdentity}, do)
+	return f.asHost(configuration, host, client.Identity{Audience: f.remote.audience, Only: f.remote.ciIdentity}, do)
 }
 
 // asHost is onHost with another configuration and identity of a CI job.
-func (c *cli) asHost(configuration *client.Config, host string, identity client.Identity, do func(*client.Client) error) error {
+func (f *finder) asHost(configuration *client.Config, host string, identity client.Identity, do func(*client.Client) error) error {
 	if err := configuration.UseIdentity(os.Environ(), host, identity); err != nil {
 		return err
 	}
-	err := do(client.New(configuration, "larder/"+version(), nil))
+	err := do(client.New(configuration, f.agent, nil))
 	if errors.Is(err, client.ErrUntrusted) {
-		if file := c.authorityOf(host); file != "" {
+		if file := f.authorityOf(host); file != "" {
 			return registry.WithHint(err, "%s", trustHint(file, os.Getenv(authoritiesFromEnv), runtime.GOOS))
 		}
 		return err
@@ -118,9 +120,9 @@ const authoritiesFromEnv = "SSL_CERT_FILE"
 // authorityOf returns the file with the authority of a host's certificate if a
 // registry on this machine was served there. It searches the default folder and
 // the folders of contexts. It returns an empty string if it finds none.
-func (c *cli) authorityOf(host string) string {
+func (f *finder) authorityOf(host string) string {
 	folders := []string{defaultData}
-	file, _ := c.readContexts() // the command has already read it without error
+	file, _ := f.readContexts() // the command has already read it without error
 	for _, name := range file.Names() {
 		if p, err := parseStore(file.Contexts[name].Store); err == nil && p.dir != "" {
 			folders = append(folders, p.dir)

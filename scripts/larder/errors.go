@@ -220,8 +220,6 @@ var errorKinds = []struct {
 }{
 	{isA[usageError], "usage", exitUsage},
 	{isA[*publish.RemainsError], "objects_remain", exitFailed},
-	{isA[uncheckedError], "not_checked", exitUnchecked},
-	{isA[breakingError], "breaking_changes", exitBreaking},
 	{isA[*local.NoRegistryError], "no_registry", 0},
 	{isA[*local.MismatchError], "registry_mismatch", 0},
 	{isA[*local.OwnerError], "other_owner", 0},
@@ -234,7 +232,26 @@ func isA[E error](err error) bool {
 	return ok
 }
 
+// coded is an error with a code and an exit code of its own.
+type coded struct {
+	error
+	code string
+	exit int
+}
+
+func (e coded) Unwrap() error { return e.error }
+
+// breakingChanges returns the error of a comparison that has found breaking changes.
+func breakingChanges(err error) error { return coded{err, "breaking_changes", exitBreaking} }
+
+// unchecked returns the error of an examination in which every check that could run
+// succeeded.
+func unchecked(err error) error { return coded{err, "not_checked", exitUnchecked} }
+
 func classify(err error) (code string, exit int) {
+	if e, ok := errors.AsType[coded](err); ok {
+		return e.code, e.exit
+	}
 	code, exit = cmp.Or(errs.Code(err), "failed"), exitFailed
 	switch {
 	case errors.Is(err, registry.ErrInvalid):

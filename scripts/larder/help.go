@@ -188,20 +188,23 @@ func subcommand(cmd *cobra.Command, word string) *cobra.Command {
 	return nil
 }
 
-// checkHelp reports an unknown command before --help. By default cobra prints
-// the help of the parent command. It also sets the usage texts of cobra's
-// flags.
-func (c *cli) checkHelp(root *cobra.Command) {
+// describeFlags sets the usage texts of cobra's own flags.
+func describeFlags(root *cobra.Command) {
 	root.InitDefaultVersionFlag()
 	root.Flags().Lookup("version").Usage = "print the version"
 	walk(root, func(cmd *cobra.Command) {
 		cmd.InitDefaultHelpFlag()
 		cmd.Flags().Lookup("help").Usage = "print this help"
 	})
+}
+
+// checkHelp calls report with the error for an unknown command before --help,
+// instead of printing help. By default cobra prints the help of the parent command.
+func checkHelp(root *cobra.Command, report func(error)) {
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
-			c.helpError = unknownCommand(cmd, words)
+			report(unknownCommand(cmd, words))
 			return
 		}
 		printHelp(cmd, args)

@@ -477,7 +477,7 @@ func TestCodes(t *testing.T) {
 	ofJSON, ofHTTP := codeRows(t, "json.md", "## Codes"), codeRows(t, "cli.md", "## Error codes")
 	want := make(map[string]string)
 	others := []error{
-		usagef("x"), errInterrupted, errors.New("x"), uncheckedError{errors.New("x")}, breakingError{errors.New("x")},
+		usagef("x"), errInterrupted, errors.New("x"), unchecked(errors.New("x")), breakingChanges(errors.New("x")),
 		&local.NoRegistryError{}, &local.MismatchError{}, &local.OwnerError{}, &publish.RemainsError{},
 	}
 	for _, err := range slices.AppendSeq(others, maps.Values(errs.Codes())) {

@@ -8,7 +8,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,12 +17,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
 func main() {
@@ -31,35 +27,6 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C stops the process immediately
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// cli has the state that all commands share.
-type cli struct {
-	stdout io.Writer
-	stderr io.Writer
-	flags  *pflag.FlagSet // flags of the running command
-	// now returns the time.
-	now func() time.Time
-
-	json  bool
-	quiet bool
-	wide  bool
-
-	placeFlags placeFlags
-	remote     remote
-	// about is the registry that the command reads or writes. It is empty until
-	// the command has found out which one that is.
-	about place
-
-	// args are the command line arguments.
-	args []string
-	// result is the view that the command returned.
-	result view
-	// printed reports whether the JSON object was printed. A command prints
-	// one.
-	printed bool
-	// helpError is the usage error that replaced the requested help.
-	helpError error
 }
 
 // run runs one command and returns its exit code.
@@ -70,13 +37,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // runAt is like run with another clock for what depends on the age of versions.
 func runAt(ctx context.Context, now func() time.Time, args []string, stdout, stderr io.Writer) int {
 	out := &checkedWriter{Writer: stdout}
-	c := &cli{stdout: out, stderr: stderr, args: args, now: now}
+	c := &cli{now: now, args: args, finder: finder{
+		printer: printer{stdout: out, stderr: stderr}, agent: "larder/" + version(),
+	}}
 	root := c.command()
+	var helpError error
+	checkHelp(root, func(err error) { helpError = err })
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err = cmp.Or(err, c.helpError); err != nil {
+	if err = cmp.Or(err, helpError); err != nil {
 		// Parsing stops at the first error, which may come before --json.
 		flags := args
 		if dashes := slices.Index(args, "--"); dashes >= 0 {
@@ -113,42 +84,6 @@ func (o *checkedWriter) Fd() uintptr {
 	return ^uintptr(0)
 }
 
-// run returns the RunE function of a command that returns a view. A view that
-// do returns with an error is a partial result.
-func (c *cli) run(do func(ctx context.Context, args []string) (view, error)) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) (err error) {
-		c.result, err = do(cmd.Context(), args)
-		return err
-	}
-}
-
-// onStore opens the registry's store, calls do with it, and closes it. It
-// returns the result of do.
-func (c *cli) onStore(ctx context.Context, do func(*store) (view, error)) (found view, err error) {
-	return c.onStoreBy(ctx, local.Open, do)
-}
-
-// onStoreToRemove is like onStore, for a command that must work on a full disk.
-func (c *cli) onStoreToRemove(ctx context.Context, do func(*store) (view, error)) (found view, err error) {
-	return c.onStoreBy(ctx, local.OpenToRemove, do)
-}
-
-func (c *cli) onStoreBy(ctx context.Context, open folderOpener, do func(*store) (view, error)) (found view, err error) {
-	s, err := c.openStore(ctx, open)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	return do(s)
-}
-
-// printRegistry prints which registry the command reads or writes.
-func (c *cli) printRegistry() {
-	if !c.quiet && !c.json {
-		fmt.Fprintf(terminal.New(c.stderr), "Registry %s\n", c.about)
-	}
-}
-
 func (c *cli) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "larder",
@@ -165,7 +100,7 @@ modules and providers, and mirrors public providers.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // c.completionCommand replaces it
 	}
 	root.SetUsageTemplate(usageTemplate)
-	root.SetFlagErrorFunc(c.flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(c.args, cmd, err) })
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON")
 	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false,
 		"print only errors, and the values that a script needs")
@@ -197,7 +132,7 @@ modules and providers, and mirrors public providers.`,
 	help := c.helpCommand()
 	root.SetHelpCommand(help)
 	root.AddCommand(c.versionCommand(), help, exitCodesTopic(), environmentTopic(), accessTopic())
-	c.checkHelp(root)
+	describeFlags(root)
 	checkArguments(root)
 	c.completeArguments(root)
 	return root

@@ -250,7 +250,7 @@ the signature, and the origin's keys. Clients ignore these files.`,
 				addresses = append(addresses, address)
 			}
 			return c.onStore(ctx, func(s *store) (view, error) {
-				progress := newProgress(c)
+				progress := c.newProgress()
 				m := &filling.Mirror{Catalog: s.catalog, Objects: s.objects, Progress: progress}
 				results, err := m.Export(ctx, args[0], addresses)
 				progress.stop()
@@ -321,7 +321,7 @@ func (c *cli) mirrorFromOrigins(ctx context.Context, fill fillFlags, v mirrorVie
 		return nil, err
 	}
 	return c.mirror(ctx, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
-		m.Client = client.New(configuration, "larder/"+version(), nil)
+		m.Client = client.New(configuration, c.agent, nil)
 		return work(m)
 	})
 }
@@ -335,7 +335,7 @@ func (c *cli) mirror(ctx context.Context, fill fillFlags, v *mirrorView, work mi
 		if err != nil {
 			return nil, err
 		}
-		progress := newProgress(c)
+		progress := c.newProgress()
 		m.Progress, m.Publisher.Progress = progress, progress
 		m.DryRun, m.Overrule = fill.dryRun, fill.overrule
 		results, err := work(m)

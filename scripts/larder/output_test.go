@@ -315,7 +315,7 @@ func (f *fixture) providers(
 	writeMirrored(t, filepath.Join(f.dir, "mirror", "127.0.0.1:8443/acme/inventory"), "inventory", "1.1.0")
 	mirror := filling.Mirror{
 		Catalog: data.Catalog, Objects: data.Objects, Publisher: publisher(publisherAWS, 12),
-		Progress: newProgress(&cli{stderr: io.Discard}),
+		Progress: (&printer{stderr: io.Discard}).newProgress(),
 	}
 	_, err = mirror.Import(t.Context(), mirrored)
 	check(err)

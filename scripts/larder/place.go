@@ -54,6 +54,17 @@ func (p place) String() string {
 	return fmt.Sprintf("%s (%s)", p.name, p.from)
 }
 
+// fields returns the field of JSON objects that names the registry, or nil without one.
+func (p place) fields() any {
+	switch {
+	case p.name == "":
+		return nil
+	case p.dir != "":
+		p.name = folder(absolute(p.dir)).name
+	}
+	return map[string]string{"registry": p.name}
+}
+
 // placeFlags has the flags that name a registry.
 type placeFlags struct {
 	store    string
@@ -61,49 +72,49 @@ type placeFlags struct {
 	context  string
 }
 
-func (c *cli) storeFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.placeFlags.store, "store", "",
+func (f *finder) storeFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.placeFlags.store, "store", "",
 		"the registry's store: a `FOLDER` or stack:NAME (default "+defaultData+")")
-	cmd.Flags().StringVar(&c.placeFlags.context, "context", "", "use the context `NAME` instead of the current one")
-	cmd.Flags().StringVar(&c.placeFlags.registry, "registry", "", "")
+	cmd.Flags().StringVar(&f.placeFlags.context, "context", "", "use the context `NAME` instead of the current one")
+	cmd.Flags().StringVar(&f.placeFlags.registry, "registry", "", "")
 	_ = cmd.Flags().MarkHidden("registry") // for an error that explains that the command needs a store
 }
 
-func (c *cli) registryFlags(cmd *cobra.Command) {
-	c.storeFlags(cmd)
+func (f *finder) registryFlags(cmd *cobra.Command) {
+	f.storeFlags(cmd)
 	flag := cmd.Flags().Lookup("registry")
 	flag.Hidden = false
 	flag.Usage = "use the registry at this `URL`, https://HOST[:PORT], with the clients' credentials"
-	cmd.Flags().StringVar(&c.remote.audience, "audience", "",
+	cmd.Flags().StringVar(&f.remote.audience, "audience", "",
 		"`AUDIENCE` of the CI job's identity token (default https://HOST of the registry)")
-	cmd.Flags().BoolVar(&c.remote.ciIdentity, "ci-identity", false,
+	cmd.Flags().BoolVar(&f.remote.ciIdentity, "ci-identity", false,
 		"use the CI job's identity even if there is another credential for the registry")
 }
 
-// place returns the registry of the command and stores it in c.about. Flags
+// place returns the registry of the command and stores it in f.about. Flags
 // take precedence over environment variables, and these over the current
 // context. The default is the folder ./larder-data.
-func (c *cli) place() (place, error) {
-	p, err := c.findPlace()
+func (f *finder) place() (place, error) {
+	p, err := f.findPlace()
 	if err == nil {
-		c.about = p
+		f.about = p
 	}
 	return p, err
 }
 
 // repeatedFlags returns the flags of the command that name the registry. Each
 // begins with a space, so that they can end a command that a hint suggests.
-func (c *cli) repeatedFlags() string {
+func (f *finder) repeatedFlags() string {
 	var all strings.Builder
 	for _, flag := range []struct{ name, value string }{
-		{"store", c.placeFlags.store}, {"registry", c.placeFlags.registry}, {"context", c.placeFlags.context},
-		{"audience", c.remote.audience},
+		{"store", f.placeFlags.store}, {"registry", f.placeFlags.registry}, {"context", f.placeFlags.context},
+		{"audience", f.remote.audience},
 	} {
-		if c.flags.Changed(flag.name) {
+		if f.flags.Changed(flag.name) {
 			all.WriteString(" --" + flag.name + " " + quoted(flag.value))
 		}
 	}
-	if c.flags.Changed("ci-identity") {
+	if f.flags.Changed("ci-identity") {
 		all.WriteString(" --ci-identity")
 	}
 	return all.String()
@@ -115,16 +126,16 @@ type candidate struct {
 	parse       func(string) (place, error)
 }
 
-func (c *cli) findPlace() (place, error) {
-	flags := c.given([]candidate{
-		{"--store", c.placeFlags.store, parseStore},
-		{"--registry", c.placeFlags.registry, parseRegistry},
-		{"--context", c.placeFlags.context, c.contextNamed},
-	}, func(i candidate) bool { return c.flags != nil && c.flags.Changed(strings.TrimPrefix(i.from, "--")) })
-	environment := c.given([]candidate{
+func (f *finder) findPlace() (place, error) {
+	flags := f.given([]candidate{
+		{"--store", f.placeFlags.store, parseStore},
+		{"--registry", f.placeFlags.registry, parseRegistry},
+		{"--context", f.placeFlags.context, f.contextNamed},
+	}, func(i candidate) bool { return f.flags != nil && f.flags.Changed(strings.TrimPrefix(i.from, "--")) })
+	environment := f.given([]candidate{
 		{storeFromEnv, os.Getenv(storeFromEnv), parseStore},
 		{registryFromEnv, os.Getenv(registryFromEnv), parseRegistry},
-		{contextFromEnv, os.Getenv(contextFromEnv), c.contextNamed},
+		{contextFromEnv, os.Getenv(contextFromEnv), f.contextNamed},
 	}, func(i candidate) bool { return i.value != "" })
 	for _, level := range [][]candidate{flags, environment} {
 		switch len(level) {
@@ -132,8 +143,8 @@ func (c *cli) findPlace() (place, error) {
 			continue
 		case 1:
 			p, err := level[0].parse(level[0].value)
-			if err != nil && level[0].from == "--store" && isURL(level[0].value) && c.needsStore() {
-				err = registry.WithHint(usagef("this command needs the registry's store and not its URL"), "%s", c.storeHint())
+			if err != nil && level[0].from == "--store" && isURL(level[0].value) && f.needsStore() {
+				err = registry.WithHint(usagef("this command needs the registry's store and not its URL"), "%s", f.storeHint())
 			}
 			if err != nil {
 				return place{}, fmt.Errorf("%s: %w", level[0].from, err)
@@ -148,7 +159,7 @@ func (c *cli) findPlace() (place, error) {
 		return place{}, registry.WithHint(
 			usagef("%s and %s both name a registry", level[0].from, level[1].from), "Use only one of them.")
 	}
-	file, err := c.readContexts()
+	file, err := f.readContexts()
 	if err != nil {
 		return place{}, err
 	}
@@ -164,19 +175,19 @@ func (c *cli) findPlace() (place, error) {
 }
 
 // needsStore reports whether the command cannot use a registry's URL.
-func (c *cli) needsStore() bool {
-	flag := c.flags.Lookup("registry")
+func (f *finder) needsStore() bool {
+	flag := f.flags.Lookup("registry")
 	return flag == nil || flag.Hidden
 }
 
 // given returns the candidates that have a value.
-func (c *cli) given(all []candidate, is func(candidate) bool) []candidate {
+func (f *finder) given(all []candidate, is func(candidate) bool) []candidate {
 	return slices.DeleteFunc(all, func(i candidate) bool { return !is(i) })
 }
 
 // contextNamed returns the registry of a context. Mistakes in other contexts do
 // not matter.
-func (c *cli) contextNamed(name string) (place, error) {
+func (f *finder) contextNamed(name string) (place, error) {
 	if path, err := contexts.Path(); err == nil {
 		found, ok, err := contexts.Find(path, name)
 		if err != nil {
@@ -186,7 +197,7 @@ func (c *cli) contextNamed(name string) (place, error) {
 			return contextNamed(contexts.File{Contexts: map[string]contexts.Context{name: found}}, name)
 		}
 	}
-	file, err := c.readContexts()
+	file, err := f.readContexts()
 	if err != nil {
 		return place{}, err
 	}
@@ -227,19 +238,19 @@ func noContext(file contexts.File, name string) error {
 	return registry.WithHint(err, "Add it with `larder context add %s STORE|URL`.", name)
 }
 
-func (c *cli) storePlace() (place, error) {
-	p, err := c.place()
+func (f *finder) storePlace() (place, error) {
+	p, err := f.place()
 	if err != nil || p.host == "" {
 		return p, err
 	}
-	c.about = place{}
+	f.about = place{}
 	err = usagef("this command needs the registry's store, but %s gives its URL, %s", p.from, p.name)
-	return place{}, registry.WithHint(err, "%s", c.storeHint())
+	return place{}, registry.WithHint(err, "%s", f.storeHint())
 }
 
 // storeHint suggests a store to use instead of a registry's URL.
-func (c *cli) storeHint() string {
-	file, err := c.readContexts()
+func (f *finder) storeHint() string {
+	file, err := f.readContexts()
 	if err == nil {
 		for _, name := range file.Names() {
 			if file.Contexts[name].Store != "" {

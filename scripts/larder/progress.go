@@ -42,11 +42,6 @@ const (
 	redraw    = 100 * time.Millisecond
 )
 
-func newProgress(c *cli) *steps {
-	out := c.progress()
-	return startSteps(out.Writer, out.Width)
-}
-
 // startSteps starts showing steps on a terminal with a width in columns. If
 // width is 0, out is not a terminal.
 func startSteps(out io.Writer, width int) *steps {
@@ -69,20 +64,6 @@ func startSteps(out io.Writer, width int) *steps {
 		}
 	}()
 	return s
-}
-
-// progress returns the output for progress. Its width is 0 unless it is a
-// terminal with a movable cursor.
-func (c *cli) progress() terminal.Output {
-	if c.quiet || c.json {
-		return terminal.Output{Writer: io.Discard}
-	}
-	out := terminal.New(c.stderr)
-	out.Writer = c.stderr // terminal.Output would escape the codes that move the cursor
-	if !out.Cursor {
-		out.Width = 0
-	}
-	return out
 }
 
 func (s *steps) update(change func()) {
@@ -158,15 +139,6 @@ func (s *steps) stop() {
 
 // silence is how long work takes until waiting shows it.
 var silence = time.Second
-
-// waiting shows what the command waits for if that takes longer than silence.
-// The caller calls end when the work is done. It is for work that reports no
-// progress. A terminal gets a line with the seconds, which end removes. Other
-// outputs get one plain line.
-func (c *cli) waiting(what string) (end func()) {
-	out := c.progress()
-	return showWaiting(out, out.Width, what)
-}
 
 // showWaiting implements waiting. If width is 0, out is not a terminal.
 func showWaiting(out io.Writer, width int, what string) (end func()) {

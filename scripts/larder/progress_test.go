@@ -20,15 +20,15 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("a command shows what it waits for after %s", ofUsers)
 	}
 	for name, test := range map[string]struct {
-		c     cli
+		c     printer
 		takes time.Duration
 		want  string
 	}{
-		"short":        {cli{}, silence - time.Millisecond, ""},
-		"long":         {cli{}, silence + time.Millisecond, "counting\n"},
-		"longer":       {cli{}, 5 * silence, "counting\n"},
-		"with --quiet": {cli{quiet: true}, 5 * silence, ""},
-		"with --json":  {cli{json: true}, 5 * silence, ""},
+		"short":        {printer{}, silence - time.Millisecond, ""},
+		"long":         {printer{}, silence + time.Millisecond, "counting\n"},
+		"longer":       {printer{}, 5 * silence, "counting\n"},
+		"with --quiet": {printer{quiet: true}, 5 * silence, ""},
+		"with --json":  {printer{json: true}, 5 * silence, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,10 +74,10 @@ func TestWaitingOnTerminal(t *testing.T) {
 // With --quiet and --json no progress is printed.
 func TestNoProgress(t *testing.T) {
 	t.Parallel()
-	for _, c := range []cli{{quiet: true}, {json: true}} {
+	for _, c := range []printer{{quiet: true}, {json: true}} {
 		var out bytes.Buffer
 		c.stderr = &out
-		s := newProgress(&c)
+		s := c.newProgress()
 		s.Step("packing")
 		moved, end := s.Transfer("uploading", 7)
 		moved(7)
@@ -88,7 +88,7 @@ func TestNoProgress(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	s := newProgress(&cli{stderr: &out})
+	s := (&printer{stderr: &out}).newProgress()
 	s.Step("packing")
 	s.Transfer("uploading", 2048)
 	s.stop()

@@ -152,7 +152,7 @@ func (c *cli) publishProviderThrough(
 // withPassphrase calls do to publish. If that needs a passphrase and there is a
 // terminal, it prompts for one and calls do again.
 func (c *cli) withPassphrase(ctx context.Context, m *rules.Provider, signKey string, do func(*steps) error) error {
-	progress := newProgress(c)
+	progress := c.newProgress()
 	err := do(progress)
 	progress.stop()
 	if errors.Is(err, signing.ErrPassphrase) && len(m.Passphrase) == 0 && term.IsTerminal(int(os.Stdin.Fd())) {
@@ -162,7 +162,7 @@ func (c *cli) withPassphrase(ctx context.Context, m *rules.Provider, signKey str
 		if err != nil {
 			return err
 		}
-		progress = newProgress(c)
+		progress = c.newProgress()
 		err = do(progress)
 		progress.stop()
 	}

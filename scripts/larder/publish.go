@@ -203,7 +203,7 @@ func (c *cli) publishModule(
 	if publisher.By, err = s.by(ctx); err != nil {
 		return nil, err
 	}
-	progress := newProgress(c)
+	progress := c.newProgress()
 	publisher.Progress = progress
 	do := publisher.Module
 	if v.dryRun {
@@ -224,7 +224,7 @@ func (c *cli) publishModuleThrough(
 	ctx context.Context, to place, m rules.Module, v publishedModuleView,
 ) (view, error) {
 	c.printRegistry()
-	progress := newProgress(c)
+	progress := c.newProgress()
 	defer progress.stop()
 	prepared, err := rules.Preparer{Progress: progress}.Module(ctx, m)
 	if err != nil {
@@ -268,7 +268,7 @@ func hintAtNext[A registry.Address, R registry.Record](
 		numbers[i] = r.Number()
 	}
 	return registry.WithHint(err, "Publish it as %s or higher.",
-		nextVersion(slices.MaxFunc(numbers, registry.CompareVersions)))
+		registry.NextRelease(slices.MaxFunc(numbers, registry.CompareVersions)))
 }
 
 func publishStatus(dryRun, unchanged, restored bool) string {
@@ -466,12 +466,4 @@ func (v publishedModuleView) warnings() (all []string) {
 		}
 	}
 	return all
-}
-
-// warnQuietly prints warnings on standard error if --quiet suppresses the view
-// that contains them.
-func (c *cli) warnQuietly(all []string) {
-	if c.quiet && !c.json {
-		page{terminal.New(c.stderr)}.warnings(all)
-	}
 }

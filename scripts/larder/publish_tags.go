@@ -271,7 +271,7 @@ func (c *cli) publishReleases(
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, worktree.Close()) }()
-	progress := newProgress(c)
+	progress := c.newProgress()
 	defer progress.stop()
 	var failed []error
 	unused := slices.Clone(flags.allowSecrets)

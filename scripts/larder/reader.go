@@ -11,6 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/suggest"
 )
@@ -38,29 +39,29 @@ type reader struct {
 
 // onReader calls do with a reader of the command's registry. The registry is a
 // store or a URL.
-func (c *cli) onReader(ctx context.Context, do func(*reader) (view, error)) (view, error) {
-	p, err := c.anyPlace()
+func (f *finder) onReader(ctx context.Context, do func(*reader) (view, error)) (view, error) {
+	p, err := f.anyPlace()
 	if err != nil {
 		return nil, err
 	}
 	if p.host != "" {
-		return c.onRemote(ctx, p, do)
+		return f.onRemote(ctx, p, do)
 	}
-	return c.onStore(ctx, func(s *store) (view, error) {
-		defer c.waiting("reading the registry")()
-		return do(&reader{Client: s.reader(), host: c.addressingOf(s), flags: c.repeatedFlags(), store: s})
+	return f.onStore(ctx, func(s *store) (view, error) {
+		defer f.waiting("reading the registry")()
+		return do(&reader{Client: s.reader(), host: f.addressingOf(s), flags: f.repeatedFlags(), store: s})
 	})
 }
 
-func (c *cli) onRemote(ctx context.Context, p place, do func(*reader) (view, error)) (found view, err error) {
-	c.printRegistry()
-	defer c.waiting("reading the registry")()
-	err = c.onHost(p.host, func(credentials *client.Client) error {
+func (f *finder) onRemote(ctx context.Context, p place, do func(*reader) (view, error)) (found view, err error) {
+	f.printRegistry()
+	defer f.waiting("reading the registry")()
+	err = f.onHost(p.host, func(credentials *client.Client) error {
 		remote, err := metadataclient.Open(ctx, credentials, p.host)
 		if err != nil {
 			return err
 		}
-		found, err = do(&reader{Client: remote, host: addressing{host: p.host}, flags: c.repeatedFlags()})
+		found, err = do(&reader{Client: remote, host: addressing{host: p.host}, flags: f.repeatedFlags()})
 		return err
 	})
 	return found, err
@@ -126,6 +127,13 @@ func (r *reader) versions(ctx context.Context, a registry.Address) []string {
 	case registry.Provider:
 		found, _ := r.Provider(ctx, a, nil)
 		all = found.Versions
+	case registry.MirrorProvider:
+		found, _ := r.MirroredProvider(ctx, a)
+		for _, v := range found.Versions {
+			if v.State == string(admission.Available) {
+				all = append(all, v.Version)
+			}
+		}
 	}
 	return mapped(all, registry.Version.String)
 }

@@ -58,7 +58,7 @@ The exit code is 1 if the restored registry has faults.`,
 			var reporter progress.Reporter
 			stop := func() {}
 			if !c.json && !c.quiet {
-				shown := newProgress(c)
+				shown := c.newProgress()
 				reporter, stop = shown, shown.stop
 			}
 			defer stop()

@@ -34,7 +34,6 @@ import (
 )
 
 const (
-	defaultAddress = "127.0.0.1:8443"
 	// pullLease is how long a server that was killed prevents the next one from
 	// continuing its copies.
 	pullLease = 5 * time.Second

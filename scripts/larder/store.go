@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
-	"strings"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/local"
@@ -41,18 +40,18 @@ type downloadCounter interface {
 // openStore opens the store. It creates nothing. It returns a
 // [local.NoRegistryError] for a folder without a registry, and
 // [registry.ErrNotFound] for a stack that does not exist.
-func (c *cli) openStore(ctx context.Context, open folderOpener) (*store, error) {
-	p, err := c.storePlace()
+func (f *finder) openStore(ctx context.Context, open folderOpener) (*store, error) {
+	p, err := f.storePlace()
 	if err != nil {
 		return nil, err
 	}
-	c.printRegistry()
-	return c.openPlace(ctx, p, open)
+	f.printRegistry()
+	return f.openPlace(ctx, p, open)
 }
 
-func (c *cli) openPlace(ctx context.Context, p place, open folderOpener) (*store, error) {
+func (f *finder) openPlace(ctx context.Context, p place, open folderOpener) (*store, error) {
 	if p.stack != "" {
-		defer c.waiting("opening stack " + p.stack)()
+		defer f.waiting("opening stack " + p.stack)()
 		return openStack(ctx, p.stack)
 	}
 	return openFolder(ctx, p.dir, open)
@@ -102,15 +101,12 @@ func (s *store) notFound(
 		what += " " + v.String()
 	}
 	err := fmt.Errorf("cannot %s %s: %w", do, what, registry.ErrNotFound)
-	versions := (&lookup{ctx: ctx, store: s}).versions(a.String())
+	versions := (&reader{Client: s.reader()}).versions(ctx, a)
 	if v == nil || len(versions) == 0 {
 		if near := nearAddress(ctx, s.catalog, a.String()); near != "" && near != a.String() {
 			return registry.WithHint(err, "Did you mean %s?", near)
 		}
 		return registry.WithHint(err, listHint, "")
-	}
-	for i := range versions {
-		versions[i], _, _ = strings.Cut(versions[i], "\t")
 	}
 	if near, ok := suggest.Nearest(v.String(), versions); ok {
 		return registry.WithHint(err, "Did you mean %s? Run `larder list %s` to list the versions.", near, a)

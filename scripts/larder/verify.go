@@ -73,7 +73,7 @@ With --quiet the command prints only faults.`,
 				}
 				stop := func() {}
 				if !c.json && !c.quiet {
-					progress := newProgress(c)
+					progress := c.newProgress()
 					v.Progress, stop = progress, progress.stop
 				}
 				report, err := v.Run(ctx)

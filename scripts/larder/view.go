@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -96,82 +93,6 @@ func paintState(state string) terminal.Color {
 		return terminal.Faint
 	}
 	return terminal.Plain
-}
-
-// page returns standard output as a page. With --wide its width is unlimited.
-func (c *cli) page() page {
-	o := terminal.New(c.stdout)
-	if c.wide {
-		o.Width = 0
-	}
-	return page{o}
-}
-
-// show prints a view. With --json it also prints the fields of an error. Either
-// may be nil.
-func (c *cli) show(v view, failed *failure) error {
-	switch {
-	case c.json:
-		return c.showJSON(v, failed)
-	case v == nil:
-	case !c.quiet:
-		v.text(c.page())
-	default:
-		if b, ok := v.(brief); ok {
-			b.quiet(c.page())
-		}
-	}
-	return nil
-}
-
-// showJSON prints one object: the registry, the fields of the view, and the
-// fields of the error. It prints nothing if an object was already printed.
-func (c *cli) showJSON(v view, failed *failure) error {
-	var fields [][]byte
-	add := func(part any) error {
-		var b bytes.Buffer
-		encoder := json.NewEncoder(&b)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(part); err != nil {
-			return err
-		}
-		object := bytes.TrimSpace(b.Bytes())
-		if inner := object[1 : len(object)-1]; len(inner) > 0 {
-			fields = append(fields, inner)
-		}
-		return nil
-	}
-	if c.about.name != "" && (v != nil || failed != nil) {
-		name := c.about.name
-		if c.about.dir != "" {
-			name = folder(absolute(c.about.dir)).name
-		}
-		if err := add(map[string]string{"registry": name}); err != nil {
-			return err
-		}
-	}
-	if v != nil {
-		if err := add(v); err != nil {
-			return err
-		}
-	}
-	if failed != nil {
-		if err := add(failed); err != nil {
-			return err
-		}
-	}
-	if v == nil && failed == nil || c.printed {
-		return nil
-	}
-	c.printed = true
-	var out bytes.Buffer
-	object := slices.Concat([]byte{'{'}, bytes.Join(fields, []byte{','}), []byte{'}'})
-	if err := json.Indent(&out, object, "", "  "); err != nil {
-		return err
-	}
-	out.WriteByte('\n')
-	_, err := c.stdout.Write(out.Bytes())
-	return err
 }
 
 // println prints a text and a newline, wrapped to the terminal's width.

@@ -121,7 +121,7 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 		return nil, err
 	}
 	w := publish.Withdrawer{Catalog: s.catalog, Objects: s.remover, By: by.String(), Missing: what.missing}
-	progress := newProgress(c)
+	progress := c.newProgress()
 	w.Progress = progress
 	result, err := w.Withdraw(ctx, what.address, what.version, what.reason)
 	progress.stop()
