@@ -297,7 +297,7 @@ func flagError(args []string, cmd *cobra.Command, err error) error {
 	}
 	e, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
-		return usageError{err}
+		return asUsage(err)
 	}
 	if e.GetSpecifiedShortnames() != "" {
 		return registry.WithHint(usagef("unknown flag -%s", e.GetSpecifiedName()),

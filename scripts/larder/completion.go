@@ -109,8 +109,8 @@ func (c *cli) completeArguments(root *cobra.Command) {
 		})
 		if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-			return c.completeArgument(cmd, args, word)
-		}
+				return c.completeArgument(cmd, args, word)
+			}
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
 			if _, done := cmd.GetFlagCompletionFunc(flag.Name); !done && flag.Value.Type() != "bool" {
@@ -156,7 +156,7 @@ func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 	return cobra.NoFileCompletions
 }
 
-func (c *cli) completeContexts(*cobra.Command, []string, string) (found words, _ cobra.ShellCompDirective) {
+func (c *cli) completeContexts(_ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
 	file, err := c.readContexts()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -178,7 +178,7 @@ func completeTags(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellC
 	return tags, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (c *cli) completeURLs(*cobra.Command, []string, string) (found words, _ cobra.ShellCompDirective) {
+func (c *cli) completeURLs(_ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
 	if file, err := c.readContexts(); err == nil {
 		for _, name := range file.Names() {
 			if url := file.Contexts[name].Registry; url != "" {

@@ -104,7 +104,7 @@ func (d *deprecation) check() error {
 			"Give the version to hide after the address.")
 	}
 	if err := rules.CheckDeprecation(d.message); err != nil {
-		return usageError{err}
+		return asUsage(err)
 	}
 	return nil
 }

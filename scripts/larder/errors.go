@@ -38,6 +38,9 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// asUsage returns an error as an error in the command line.
+func asUsage(err error) error { return usageError{err} }
+
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // failure has the fields of an error that --json prints.

@@ -48,7 +48,7 @@ The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 					"Give a reason, for example --reason 'it fixes a leak that affects us'.")
 			}
 			if err := rules.CheckReason(reason); err != nil {
-				return nil, usageError{err}
+				return nil, asUsage(err)
 			}
 			if len(platforms) > 0 {
 				if w.Platforms, err = requirePlatforms(platforms); err != nil {
@@ -100,7 +100,7 @@ The audit trail shows who trusts a key, and the reason.`,
 			}
 			if reason != "" {
 				if err := rules.CheckReason(reason); err != nil {
-					return nil, usageError{err}
+					return nil, asUsage(err)
 				}
 			}
 			return c.onStore(ctx, func(s *store) (view, error) {

@@ -87,7 +87,7 @@ warning 14 days before a certificate expires.`,
 				return nil, err
 			}
 			if err := o.check(); err != nil {
-				return nil, usageError{err}
+				return nil, asUsage(err)
 			}
 			return nil, c.serve(ctx, folder, o)
 		}),

@@ -81,7 +81,7 @@ func awsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle 
 			"Configure credentials as for the AWS command line, for example with AWS_PROFILE.")
 	}
 	if pathStyle, err = settings.PathStyle(os.Getenv); err != nil {
-		return aws.Config{}, false, usageError{err}
+		return aws.Config{}, false, asUsage(err)
 	}
 	return configuration, pathStyle, nil
 }

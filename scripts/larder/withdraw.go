@@ -63,7 +63,7 @@ a version out of the mirror before anyone mirrors it, use --missing too.`,
 					"Give a reason, for example --reason 'it contains a key'.")
 			}
 			if err := rules.CheckReason(w.reason); err != nil {
-				return nil, usageError{err}
+				return nil, asUsage(err)
 			}
 			if _, err := c.storePlace(); err != nil {
 				return nil, err
