@@ -155,7 +155,7 @@ func sameFolder(a, b string) bool {
 // parseWanted parses addresses, each with the versions that follow it.
 func parseWanted(args []string, f copyFlags) ([]copying.Wanted, error) {
 	if _, err := registry.ParseConstraint(f.constraint); err != nil {
-		return nil, usageError{fmt.Errorf("--versions: %w", err)}
+		return nil, usagef("--versions: %w", err)
 	}
 	renamed, err := parseRenames(f.rename)
 	if err != nil {
