@@ -202,7 +202,7 @@ func TestContents(t *testing.T) {
 			archive := &txtar.Archive{}
 			for _, columns := range []int{80, 120, 0} {
 				var out bytes.Buffer
-				p := page{terminal.New(&out)}
+				p := page{Output: terminal.New(&out)}
 				p.Width = columns
 				v.text(p)
 				for line := range strings.Lines(out.String()) {

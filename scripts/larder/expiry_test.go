@@ -14,7 +14,7 @@ import (
 // printed returns the output of a view on a terminal with a width in columns.
 func printed(print func(page), width int) string {
 	var out bytes.Buffer
-	print(page{terminal.Output{Writer: &out, Width: width}})
+	print(page{Output: terminal.Output{Writer: &out, Width: width}})
 	return out.String()
 }
 

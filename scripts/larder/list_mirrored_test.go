@@ -228,7 +228,7 @@ func TestListOrigin(t *testing.T) {
 			archive := new(txtar.Archive)
 			for _, columns := range []int{80, 160, 0} {
 				var shown bytes.Buffer
-				v.text(page{terminal.Output{Writer: &shown, Width: columns}})
+				v.text(page{Output: terminal.Output{Writer: &shown, Width: columns}})
 				for line := range strings.Lines(shown.String()) {
 					if wide := text.StringWidth(strings.TrimSuffix(line, "\n")); columns > 0 && wide > columns &&
 						!strings.HasPrefix(line, "`larder ") {
@@ -242,7 +242,7 @@ func TestListOrigin(t *testing.T) {
 				archive.Files = append(archive.Files, txtar.File{Name: name, Data: shown.Bytes()})
 			}
 			var quiet bytes.Buffer
-			v.quiet(page{terminal.Output{Writer: &quiet}})
+			v.quiet(page{Output: terminal.Output{Writer: &quiet}})
 			archive.Files = append(archive.Files, txtar.File{Name: "quiet", Data: quiet.Bytes()})
 			name := "list-origin-" + strings.ReplaceAll(test.name, " ", "-") + ".txtar"
 			golden.Equal(t, filepath.Join("testdata", "output", name), txtar.Format(archive))

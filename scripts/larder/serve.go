@@ -258,7 +258,7 @@ func (c *cli) announce(v servedView, log *slog.Logger, o serveOptions) error {
 		return nil
 	}
 	err := c.show(v, nil)
-	v.hints(page{terminal.New(c.stderr)})
+	v.hints(page{Output: terminal.New(c.stderr)})
 	return err
 }
 

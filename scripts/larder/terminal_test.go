@@ -137,10 +137,10 @@ func TestViewsFit(t *testing.T) {
 		},
 	} {
 		var shown, piped bytes.Buffer
-		v.text(page{terminal.Output{Writer: &shown, Width: 80}})
-		v.text(page{terminal.Output{Writer: &piped}})
+		v.text(page{Output: terminal.Output{Writer: &shown, Width: 80}})
+		v.text(page{Output: terminal.Output{Writer: &piped}})
 		if server, ok := v.(servedView); ok {
-			server.hints(page{terminal.Output{Writer: &shown, Width: 80}})
+			server.hints(page{Output: terminal.Output{Writer: &shown, Width: 80}})
 		}
 		fits(t, name, 80, shown.String())
 		if full := strings.Contains(piped.String(), sum); (name == "module" || name == "dry run") != full {
