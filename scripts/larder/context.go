@@ -45,7 +45,7 @@ Windows. The file contains no credentials.`,
 	return cmd
 }
 
-func (c *cli) changeContexts(change func(*contexts.File) error) error {
+func changeContexts(change func(*contexts.File) error) error {
 	path, err := contexts.Path()
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ https://HOST[:PORT].`,
 			if p.dir != "" && !local.Exists(p.dir) {
 				result.Warnings = []string{"there is no registry in " + p.dir}
 			}
-			err = c.changeContexts(func(f *contexts.File) error {
+			err = changeContexts(func(f *contexts.File) error {
 				before, exists := f.Contexts[args[0]]
 				switch {
 				case exists && before == added:
@@ -231,7 +231,7 @@ func (c *cli) contextUseCommand() *cobra.Command {
 		Example: `  larder context use production`,
 		RunE: c.run(func(_ context.Context, args []string) (view, error) {
 			result := contextView{Status: "used", Name: args[0], Current: true, OverriddenBy: overridden()}
-			err := c.changeContexts(func(f *contexts.File) error {
+			err := changeContexts(func(f *contexts.File) error {
 				if _, err := contextNamed(*f, args[0]); err != nil {
 					return err
 				}
@@ -255,7 +255,7 @@ func (c *cli) contextRemoveCommand() *cobra.Command {
 		Example: `  larder context remove production`,
 		RunE: c.run(func(_ context.Context, args []string) (view, error) {
 			result := contextView{Status: "removed", Name: args[0]}
-			err := c.changeContexts(func(f *contexts.File) error {
+			err := changeContexts(func(f *contexts.File) error {
 				named, ok := f.Contexts[args[0]]
 				if !ok {
 					return noContext(*f, args[0])

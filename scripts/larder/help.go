@@ -138,7 +138,7 @@ const accessExample = `  {
   }
 `
 
-func (c *cli) helpCommand() *cobra.Command {
+func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND…]",
 		Short: "Print help about a command or a topic",

@@ -129,7 +129,7 @@ modules and providers, and mirrors public providers.`,
 			root.AddCommand(cmd)
 		}
 	}
-	help := c.helpCommand()
+	help := helpCommand()
 	root.SetHelpCommand(help)
 	root.AddCommand(c.versionCommand(), help, exitCodesTopic(), environmentTopic(), accessTopic())
 	describeFlags(root)

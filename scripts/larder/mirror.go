@@ -89,7 +89,7 @@ use mirrors for it.` + fromOrigins,
 		}),
 	}
 	c.fillFlags(cmd, &fill)
-	c.platformFlag(cmd, &platforms)
+	platformFlag(cmd, &platforms)
 	cmd.Flags().StringVar(&w.Constraint, "version", "",
 		"version `CONSTRAINT`, as in required_providers, such as '~> 3.5' (default the newest version)")
 	cmd.Flags().BoolVar(&w.All, "all", false, "mirror every version that matches the constraint, not only the newest")
@@ -146,7 +146,7 @@ network, give its URL in a host block.`,
 		}),
 	}
 	c.fillFlags(cmd, &fill)
-	c.platformFlag(cmd, &platforms)
+	platformFlag(cmd, &platforms)
 	cmd.Flags().StringSliceVar(&exclude, "exclude", nil,
 		"exclude `PROVIDERS`, such as your own: HOSTNAME, HOSTNAME/NAMESPACE or "+
 			"HOSTNAME/NAMESPACE/TYPE; can be repeated")
@@ -279,7 +279,7 @@ func (c *cli) fillFlags(cmd *cobra.Command, fill *fillFlags) {
 		})
 }
 
-func (c *cli) platformFlag(cmd *cobra.Command, platforms *[]string) {
+func platformFlag(cmd *cobra.Command, platforms *[]string) {
 	cmd.Flags().StringSliceVar(platforms, "platform", nil,
 		"`PLATFORMS` to mirror, such as linux_amd64,darwin_arm64, or all; can be repeated")
 }

@@ -70,7 +70,7 @@ The exit code is 1 if the restored registry has faults.`,
 			if err != nil {
 				return nil, err
 			}
-			return c.restored(ctx, m, p.dir, later, reporter)
+			return restored(ctx, m, p.dir, later, reporter)
 		}),
 	}
 	c.storeFlags(cmd)
@@ -94,7 +94,7 @@ func openPrevious(ctx context.Context, dir string) (*local.Data, error) {
 
 // restored verifies a restored registry. later is the registry that it
 // replaces, or nil.
-func (c *cli) restored(
+func restored(
 	ctx context.Context, m backup.Manifest, dir string, later *local.Data, reporter progress.Reporter,
 ) (_ view, err error) {
 	data, err := local.Open(ctx, dir)
