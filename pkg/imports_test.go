@@ -141,39 +141,39 @@ func folderOf(name string) string {
 var onlyLinks = []struct {
 	what, by []string
 }{
-	{[]string{"database/sql"}, []string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local/", "scripts/larder", "infra"}},
-	{[]string{"modernc.org"}, []string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local/", "scripts/larder"}},
+	{[]string{"database/sql"}, []string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local/", "scripts/larder/", "infra"}},
+	{[]string{"modernc.org"}, []string{"pkg/catalog/sqlite", "pkg/usage/daily", "pkg/local/", "scripts/larder/"}},
 	{
 		[]string{"github.com/aws"},
 		[]string{
 			"pkg/catalog/dynamodb", "pkg/objects/presign", "pkg/objects/s3", "pkg/cloud/signedcall", "pkg/usage/insights",
-			"pkg/examine/stackdoctor", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder", "infra",
+			"pkg/examine/stackdoctor", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder/", "infra",
 		},
 	},
 	{
 		[]string{sdk + "service/dynamodb"},
 		[]string{
 			"pkg/catalog/dynamodb", "pkg/examine/stackdoctor", "pkg/deployed", "functions/metadata", "functions/mirror",
-			"functions/modules", "functions/providers", "functions/publish", "functions/pull", "functions/web", "scripts/larder",
+			"functions/modules", "functions/providers", "functions/publish", "functions/pull", "functions/web", "scripts/larder/",
 			"infra",
 		},
 	},
 	{
 		[]string{sdk + "service/s3"},
 		[]string{
-			"pkg/objects/s3", "pkg/examine/stackdoctor", "functions/publish", "functions/pull", "scripts/larder", "infra",
+			"pkg/objects/s3", "pkg/examine/stackdoctor", "functions/publish", "functions/pull", "scripts/larder/", "infra",
 		},
 	},
-	{[]string{sdk + "config", sdk + "credentials"}, []string{"scripts/larder", "infra"}},
+	{[]string{sdk + "config", sdk + "credentials"}, []string{"scripts/larder/", "infra"}},
 	{[]string{"github.com/aws/aws-lambda-go"}, []string{"pkg/deployed", "pkg/deployed/lambdahttp", "functions/"}},
 	{[]string{"github.com/aws/aws-cdk-go", "github.com/aws/jsii-runtime-go"}, []string{"infra"}},
-	{[]string{"github.com/spf13"}, []string{"scripts/larder"}},
-	{[]string{"golang.org/x/term"}, []string{"pkg/text/terminal", "scripts/larder"}},
+	{[]string{"github.com/spf13"}, []string{"scripts/larder/"}},
+	{[]string{"golang.org/x/term"}, []string{"pkg/text/terminal", "scripts/larder/"}},
 	// The library of Lambda links it without the tag of the build.
 	{
 		[]string{"html/template"},
 		[]string{
-			"pkg/web", "pkg/local/", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder", "infra",
+			"pkg/web", "pkg/local/", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder/", "infra",
 		},
 	},
 	// HTML is rendered when a module is published, so that no reader links the
@@ -183,7 +183,7 @@ var onlyLinks = []struct {
 		[]string{
 			"pkg/docs/render", "pkg/docs/extract", "pkg/publish/", "pkg/mirror/filling", "pkg/mirror/pull",
 			"pkg/sources/copying", "pkg/sources/monorepo", "pkg/examine/verify", "pkg/local/", "functions/publish",
-			"functions/pull", "scripts/larder",
+			"functions/pull", "scripts/larder/",
 		},
 	},
 	{
@@ -192,7 +192,7 @@ var onlyLinks = []struct {
 			"pkg/content/archive", "pkg/content/safehcl", "pkg/docs/render", "pkg/docs/extract", "pkg/client", "pkg/publish/",
 			"pkg/mirror/policyfile", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/metadata/metadataclient",
 			"pkg/sources/copying", "pkg/sources/fetch", "pkg/sources/monorepo", "pkg/examine/", "pkg/local/",
-			"functions/publish", "functions/pull", "scripts/larder",
+			"functions/publish", "functions/pull", "scripts/larder/",
 		},
 	},
 	{
@@ -200,17 +200,18 @@ var onlyLinks = []struct {
 		[]string{
 			"pkg/content/signing", "pkg/publish", "pkg/publish/rules", "pkg/publish/publishapi", "pkg/publish/publishclient",
 			"pkg/mirror/filling", "pkg/mirror/pull", "pkg/sources/copying", "pkg/sources/monorepo", "pkg/examine/",
-			"pkg/local/", "functions/publish", "functions/pull", "scripts/larder",
+			"pkg/local/", "functions/publish", "functions/pull", "scripts/larder/",
 		},
 	},
 	{[]string{"github.com/alecthomas/chroma", minidyn}, nil},
-	{[]string{modulePath + "pkg/local"}, []string{"pkg/local/", "scripts/larder"}},
-	{[]string{modulePath + "pkg/mirror/filling"}, []string{"pkg/mirror/pull", "functions/pull", "scripts/larder"}},
-	{[]string{modulePath + "pkg/publish/publishapi"}, []string{"pkg/local/", "functions/publish", "scripts/larder"}},
-	{[]string{modulePath + "pkg/publish/publishclient"}, []string{"pkg/sources/copying", "scripts/larder"}},
+	{[]string{modulePath + "pkg/local"}, []string{"pkg/local/", "scripts/larder/"}},
+	{[]string{modulePath + "pkg/mirror/filling"}, []string{"pkg/mirror/pull", "functions/pull", "scripts/larder/"}},
+	{[]string{modulePath + "pkg/publish/publishapi"}, []string{"pkg/local/", "functions/publish", "scripts/larder/"}},
+	{[]string{modulePath + "pkg/publish/publishclient"}, []string{"pkg/sources/copying", "scripts/larder/"}},
 	// The packages below internal are for tests, and for the commands that rehearse
 	// and take pictures.
-	{[]string{modulePath + "internal", modulePath + "scripts", modulePath + "infra", modulePath + "functions"}, nil},
+	{[]string{modulePath + "internal", modulePath + "infra", modulePath + "functions"}, nil},
+	{[]string{modulePath + "scripts"}, []string{"scripts/larder/"}},
 }
 
 func TestOnlyLinks(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // metric returns the value of a metric of the server.
@@ -37,7 +39,7 @@ func TestAccessReload(t *testing.T) {
 	t.Parallel()
 	const audience = "https://registry.example.com"
 	j, dir, module := newJobs(t, ""), t.TempDir(), t.TempDir()
-	writeFiles(t, module, output("x"))
+	writeFiles(t, module, withOutput("x"))
 	file := filepath.Join(dir, "access.json")
 	settings := fmt.Sprintf(`{"issuers": [{"issuer": %q, "audiences": [%q], "rules": [
     {"claims": {"repository_owner_id": "1234567", "repository": "acme/vpc", "ref": "refs/tags/*"},
@@ -63,7 +65,7 @@ func TestAccessReload(t *testing.T) {
 	}{
 		{settings, "", 0, nil, "1"},
 		{strings.Replace(settings, `"rules"`, `"rule"`, 1), "cannot use the changed access settings", 0, nil, "0"},
-		{`{}`, `change="issuer removed" issuer=` + j.url, exitFailed, []string{"401"}, "1"},
+		{`{}`, `change="issuer removed" issuer=` + j.url, failure.ExitFailed, []string{"401"}, "1"},
 	} {
 		write(stage.text)
 		s.log.waitFor(t, stage.logged)

@@ -67,7 +67,7 @@ func TestToken(t *testing.T) {
 	t.Parallel()
 	clients.Need(t)
 	s := serve(t, t.TempDir(), "--require-token")
-	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("acme/vpc/aws"))
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", withOutput("acme/vpc/aws"))
 	good, other := token(
 		t,
 		s.data,
@@ -135,7 +135,7 @@ func TestLogin(t *testing.T) {
 }`, issuer.URL, issuer.URL)})
 	s := serve(t, t.TempDir(), "--require-token", "--access", filepath.Join(dir, "access.json"))
 	opaque := serve(t, t.TempDir(), "--require-token", "--access", filepath.Join(dir, "opaque.json"))
-	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("acme/vpc/aws"))
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", withOutput("acme/vpc/aws"))
 	t.Run("clients", func(t *testing.T) {
 		clients.Each(t, func(t *testing.T, c clients.Client) {
 			login := func(s *server) clients.Session {

@@ -15,9 +15,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) auditCommand() *cobra.Command {
+func auditCommand(c *cli.Program) *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "audit [ADDRESS]",
@@ -42,10 +46,10 @@ request to the registry's own endpoint, it is the name of the token or identity.
 		Example: `  larder audit
   larder audit acme/vpc/aws --since 365d
   larder audit --since 12h --json --store stack:larder`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			age, err := parseAge(since)
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			age, err := arguments.ParseAge(since)
 			if err != nil {
-				return nil, usagef("--since: %w", err)
+				return nil, arguments.Errorf("--since: %w", err)
 			}
 			var of registry.Address
 			if len(args) > 0 {
@@ -53,27 +57,16 @@ request to the registry's own endpoint, it is the name of the token or identity.
 					return nil, err
 				}
 			}
-			return c.onStore(ctx, func(s *store) (view, error) {
-				defer c.waiting("reading the audit trail")()
-				return asView(listChanges(ctx, s, of, age))
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
+				defer c.Waiting("reading the audit trail")()
+				return output.As(listChanges(ctx, s, of, age))
 			})
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().StringVar(&since, "since", "30d",
 		"list changes this far back: a `DURATION` in days such as 30d, or hours such as 12h")
 	return cmd
-}
-
-// parseAge parses an age: days such as 30d or hours such as 12h. Unlike the
-// lifetime of a token, an age cannot be never.
-func parseAge(s string) (time.Duration, error) {
-	age, err := parseLifetime(s)
-	if err != nil || age == 0 {
-		return 0, fmt.Errorf("%w age %q: it must be days such as 30d or hours such as 12h, up to 3650d",
-			registry.ErrInvalid, s)
-	}
-	return age, nil
 }
 
 // auditView lists changes, the newest first.
@@ -85,11 +78,11 @@ type auditView struct {
 }
 
 // listChanges lists the changes to an address, or all changes if it is nil.
-func listChanges(ctx context.Context, s *store, of registry.Address, age time.Duration) (v auditView, err error) {
+func listChanges(ctx context.Context, s *place.Store, of registry.Address, age time.Duration) (v auditView, err error) {
 	v.since = time.Now().Add(-age)
-	v.Entries, err = collect(s.catalog.Audit(ctx, v.since))
+	v.Entries, err = place.Collect(s.Catalog.Audit(ctx, v.since))
 	if err == nil && len(v.Entries) == 0 {
-		err = checkTrail(ctx, s.catalog)
+		err = checkTrail(ctx, s.Catalog)
 	}
 	if err != nil || of == nil {
 		return v, err
@@ -97,24 +90,24 @@ func listChanges(ctx context.Context, s *store, of registry.Address, age time.Du
 	v.of = of.String()
 	v.Entries = slices.DeleteFunc(v.Entries, func(e registry.AuditEntry) bool { return e.Subject != of.Path() })
 	if len(v.Entries) == 0 {
-		err = s.notFound(ctx, "list changes to", of, nil, s.catalog.Of(of).Check(ctx))
+		err = s.NotFound(ctx, "list changes to", of, nil, s.Catalog.Of(of).Check(ctx))
 	}
 	return v, err
 }
 
-func (v auditView) text(p page) {
+func (v auditView) Text(p output.Page) {
 	if len(v.Entries) == 0 {
 		what := "There are no changes"
 		if v.of != "" {
 			what += " to " + v.of
 		}
-		p.println("%s since %s. Run `larder verify` to compare the audit trail with the published versions.",
-			what, formatTime(v.since))
+		p.Println("%s since %s. Run `larder verify` to compare the audit trail with the published versions.",
+			what, output.FormatTime(v.since))
 		return
 	}
 	rows := make([][]string, len(v.Entries))
 	for i, e := range v.Entries {
-		what, at, state := e.Subject, formatTime(e.At), ""
+		what, at, state := e.Subject, output.FormatTime(e.At), ""
 		if e.Version != nil {
 			what += " " + e.Version.String()
 		}
@@ -134,7 +127,7 @@ func (v auditView) text(p page) {
 		}
 	}
 	p.Table([]terminal.Column{
-		{Title: "WHEN", Min: len("2006-01-02"), Shorten: shortTime}, stateColumn, byColumn,
+		{Title: "WHEN", Min: len("2006-01-02"), Shorten: output.ShortTime}, output.StateColumn, output.ByColumn,
 		{Title: "ACTION"}, {Title: "WHAT", Below: true}, {Title: "DETAIL", Below: true},
 	}, rows)
 }

@@ -14,9 +14,12 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/local/backup"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
-func (c *cli) backupCommand() *cobra.Command {
+func backupCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up a registry on this machine",
@@ -35,17 +38,17 @@ The command fails if an archive is missing or damaged. ` + "`larder restore`" + 
 registry from the file. AWS has its own backups: see docs/verify-and-restore.md.`,
 		Example: `  larder backup larder.tar
   larder backup /var/backups/larder --store /var/lib/larder`,
-		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
-			p, err := c.storePlace()
+		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
+			p, err := c.FindStore()
 			if err != nil {
 				return nil, err
 			}
-			if p.dir == "" {
-				return nil, registry.WithHint(usagef("cannot back up %s: it is not a folder of this machine", p),
+			if p.Dir == "" {
+				return nil, registry.WithHint(arguments.Errorf("cannot back up %s: it is not a folder of this machine", p),
 					"See docs/verify-and-restore.md for the backups of AWS.")
 			}
-			c.printRegistry()
-			data, err := local.Open(ctx, p.dir)
+			c.PrintRegistry()
+			data, err := local.Open(ctx, p.Dir)
 			if err != nil {
 				return nil, err
 			}
@@ -56,9 +59,9 @@ registry from the file. AWS has its own backups: see docs/verify-and-restore.md.
 			}
 			w := backup.Writer{Data: data, Release: version()}
 			stop := func() {}
-			if !c.json && !c.quiet {
-				shown := c.newProgress()
-				w.Progress, stop = shown, shown.stop
+			if !c.JSON && !c.Quiet {
+				shown := c.NewProgress()
+				w.Progress, stop = shown, shown.Stop
 			}
 			m, err := w.Write(ctx, path)
 			stop()
@@ -68,7 +71,7 @@ registry from the file. AWS has its own backups: see docs/verify-and-restore.md.
 			return backupView{path, newBackedUp(m)}, nil
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	return cmd
 }
 
@@ -100,9 +103,9 @@ type backupView struct {
 	Backup backedUp `json:"backup"`
 }
 
-func (v backupView) text(p page) {
-	p.println("Backed up %s to %s, and checked it.", v.Backup.size(), v.File)
-	p.println("The file has secrets of the registry. Only you can read it.")
+func (v backupView) Text(p output.Page) {
+	p.Println("Backed up %s to %s, and checked it.", v.Backup.size(), v.File)
+	p.Println("The file has secrets of the registry. Only you can read it.")
 }
 
-func (v backupView) quiet(p page) { p.printf("%s\n", v.File) }
+func (v backupView) Quiet(p output.Page) { p.Printf("%s\n", v.File) }

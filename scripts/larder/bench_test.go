@@ -91,7 +91,7 @@ func BenchmarkInit(b *testing.B) {
 	const most = 1.15 // times the time from the other server
 	found := clients.Need(b)
 	data, key := newData(b), signingKey(b, "Ed25519")
-	publishModule(b, data, "acme/hello/null", "1.0.0", output("x"))
+	publishModule(b, data, "acme/hello/null", "1.0.0", withOutput("x"))
 	addKey(b, data, "acme", key)
 	larder(b, "publish", "provider", releaseOf(b, key), "acme/note", "--store", "dir:"+data)
 	registry := opened(b, data)

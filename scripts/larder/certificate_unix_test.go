@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 const certifiedHost = "registry.example.com"
@@ -153,8 +154,8 @@ func TestExpiredCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := cmd.ProcessState.ExitCode()
-	if code != exitInvalid {
-		t.Errorf("exit code %d, want %d", code, exitInvalid)
+	if code != failure.ExitInvalid {
+		t.Errorf("exit code %d, want %d", code, failure.ExitInvalid)
 	}
 	golden.New(t).Text(t, errorText(string(out)), cert, "CERT", key, "KEY")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,15 +14,19 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/monorepo"
 	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/publish"
 )
 
-func (c *cli) checkCommand() *cobra.Command {
+func checkCommand(c *cli.Program) *cobra.Command {
 	var since string
 	var allowSecrets []string
 	cmd := &cobra.Command{
@@ -43,8 +46,8 @@ changed.`,
 		Example: `  larder check ./vpc
   larder check --changed-since origin/main
   larder check --quiet`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			if err := checkAllowSecrets(allowSecrets); err != nil {
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			if err := publish.CheckAllowSecrets(allowSecrets); err != nil {
 				return nil, err
 			}
 			dir := "."
@@ -64,72 +67,31 @@ changed.`,
 					dir = strings.Repeat("../", strings.Count(path, "/")) + ".."
 				}
 			}
-			return c.check(ctx, dir, since, allowSecrets)
+			return checkModules(ctx, c, dir, since, allowSecrets)
 		}),
 	}
 	cmd.Flags().StringVar(&since, "changed-since", "",
 		"check only modules that have changed since the Git `REVISION`")
-	allowSecretsFlag(cmd, &allowSecrets)
+	publish.AllowSecretsFlag(cmd, &allowSecrets)
 	return cmd
 }
 
-func allowSecretsFlag(cmd *cobra.Command, paths *[]string) {
-	cmd.Flags().StringArrayVar(paths, "allow-secret", nil,
-		"`PATH` of a file or folder of the module that may have secrets; can be repeated")
-}
-
-// checkAllowSecrets checks the values of --allow-secret, and cleans them: shells
-// complete folders with a slash.
-func checkAllowSecrets(paths []string) error {
-	for i, p := range paths {
-		if p != "" {
-			paths[i] = path.Clean(p)
-		}
-	}
-	if err := secrets.CheckAllowed(paths); err != nil {
-		return registry.WithHint(usagef("--allow-secret: %w", err), "%s", registry.Hint(err))
-	}
-	return nil
-}
-
-// secretNotes describes secrets that do not prevent publishing.
-func secretNotes(found []secrets.Finding) (notes []string) {
-	for _, f := range found {
-		notes = append(notes, f.String()+", which is published already")
-	}
-	return notes
-}
-
-// unmatchedWarnings warns of paths where secrets are allowed without a file.
-func unmatchedWarnings(paths []string) (all []string) {
-	for _, path := range paths {
-		all = append(all, fmt.Sprintf("no file of the module is at or below %s, where secrets are allowed",
-			quoted(printable.Escape(path))))
-	}
-	return all
-}
-
-// inBoth returns the paths of a list that another has too.
-func inBoth(paths, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !slices.Contains(others, path) })
-}
-
-func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []string) (view, error) {
+func checkModules(ctx context.Context, c *cli.Program, dir, since string, allowSecrets []string) (output.View, error) {
 	v := checkedView{Since: since, Modules: []checkedModule{}}
 	modules, err := monorepo.ReadModules(ctx, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && since != "":
-		return nil, registry.WithHint(usagef("--changed-since needs %s, and %s has none", monorepo.FileName, dir),
+		return nil, registry.WithHint(arguments.Errorf("--changed-since needs %s, and %s has none", monorepo.FileName, dir),
 			"Run the command at the root of the repository.")
 	case errors.Is(err, fs.ErrNotExist):
 		one, unmatched, err := checkModule(ctx, dir, dir, allowSecrets)
-		one.Notes = append(one.Notes, unmatchedWarnings(unmatched)...)
+		one.Notes = append(one.Notes, publish.UnmatchedWarnings(unmatched)...)
 		v.Modules = append(v.Modules, one)
 		return v, err
 	case err != nil:
 		return nil, err
 	}
-	defer c.waiting(fmt.Sprintf("checking %s", english.Plural(len(modules), "module", "modules")))()
+	defer c.Waiting(fmt.Sprintf("checking %s", english.Plural(len(modules), "module", "modules")))()
 	if since != "" {
 		if modules, err = changedSince(ctx, dir, since, modules); err != nil {
 			return nil, err
@@ -145,23 +107,23 @@ func (c *cli) check(ctx context.Context, dir, since string, allowSecrets []strin
 			one, unmatched, err = checkModule(ctx, filepath.Join(dir, filepath.FromSlash(m.Path)), m.Path,
 				slices.Concat(m.AllowSecrets, allowSecrets))
 		} else {
-			one = checkedModule{Path: m.Path, Status: "invalid", Problems: allProblems(err)}
+			one = checkedModule{Path: m.Path, Status: "invalid", Problems: failure.All(err)}
 		}
 		if err != nil && !errors.Is(err, registry.ErrInvalid) {
 			return nil, err
 		}
 		one.Address = m.Address.String()
-		unused = inBoth(unused, unmatched)
-		one.Notes = append(one.Notes, unmatchedWarnings(inBoth(m.AllowSecrets, unmatched))...)
+		unused = publish.InBoth(unused, unmatched)
+		one.Notes = append(one.Notes, publish.UnmatchedWarnings(publish.InBoth(m.AllowSecrets, unmatched))...)
 		v.Modules = append(v.Modules, one)
 		if err != nil {
 			failed = append(failed, err)
 		}
 	}
 	if len(modules) > 0 {
-		v.Notes = unmatchedWarnings(unused)
+		v.Notes = publish.UnmatchedWarnings(unused)
 	}
-	return v, failures(failed, fmt.Sprintf("publish %d of %s", len(failed),
+	return v, failure.Join(failed, fmt.Sprintf("publish %d of %s", len(failed),
 		english.Plural(len(modules), "module", "modules")))
 }
 
@@ -181,7 +143,7 @@ func changedSince(ctx context.Context, dir, since string, modules []monorepo.Mod
 		return nil, regularfile.Unreadable(repository.Root, err)
 	}
 	if !os.SameFile(given, root) {
-		return nil, usagef("--changed-since needs the root of the repository, and %s is below it", dir)
+		return nil, arguments.Errorf("--changed-since needs the root of the repository, and %s is below it", dir)
 	}
 	return repository.ChangedSince(ctx, since, modules)
 }
@@ -194,7 +156,7 @@ func checkModule(
 	one := checkedModule{Path: filepath.ToSlash(filepath.Clean(shown)), Status: "ok"}
 	result, err := rules.Preparer{}.CheckFolder(ctx, dir, allowSecrets)
 	if err != nil {
-		one.Status, one.Problems = "invalid", allProblems(err)
+		one.Status, one.Problems = "invalid", failure.All(err)
 		return one, nil, err
 	}
 	one.Files, one.Size, one.Notes = len(result.Files), result.Record.Size, result.Notes
@@ -234,14 +196,14 @@ type checkedModule struct {
 	// invalid.
 	Size int64 `json:"size,omitempty"`
 	// Problems describe why the module cannot be published.
-	Problems []problem `json:"problems,omitempty"`
+	Problems []failure.Problem `json:"problems,omitempty"`
 	// Notes describe what is missing in the documentation or in the archive.
 	Notes []string `json:"notes,omitempty"`
 }
 
-func (v checkedView) text(p page) {
+func (v checkedView) Text(p output.Page) {
 	if len(v.Modules) == 0 {
-		p.println("No module has changed since %s.", printable.Escape(v.Since))
+		p.Println("No module has changed since %s.", printable.Escape(v.Since))
 	}
 	for _, m := range v.Modules {
 		what := printable.Escape(m.Path)
@@ -251,8 +213,8 @@ func (v checkedView) text(p page) {
 		if m.Status == "ok" {
 			what += fmt.Sprintf(": %s, %s packed", english.Plural(m.Files, "file", "files"), humanize.IBytes(uint64(m.Size)))
 		}
-		p.item(m.Status, what)
-		p.notes(m.Notes)
+		p.Item(m.Status, what)
+		p.Notes(m.Notes)
 	}
-	p.notes(v.Notes)
+	p.Notes(v.Notes)
 }

@@ -17,8 +17,14 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/monorepo"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // shells has the function that writes the completion script for each shell.
@@ -39,11 +45,11 @@ type completionView struct {
 	Script string `json:"script"`
 }
 
-func (v completionView) text(p page) { p.printf("%s", v.Script) }
+func (v completionView) Text(p output.Page) { p.Printf("%s", v.Script) }
 
-func (v completionView) quiet(p page) { v.text(p) }
+func (v completionView) Quiet(p output.Page) { v.Text(p) }
 
-func (c *cli) completionCommand() *cobra.Command {
+func completionCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
@@ -69,10 +75,10 @@ Then open a new shell.`,
   source <(larder completion bash)    # this shell only; needs bash-completion`,
 		ValidArgsFunction: firstOf(shellNames),
 	}
-	cmd.RunE = c.run(func(_ context.Context, args []string) (view, error) {
+	cmd.RunE = c.Run(func(_ context.Context, args []string) (output.View, error) {
 		write, ok := shells[args[0]]
 		if !ok {
-			return nil, registry.WithHint(usagef("there is no completion script for the shell%s", inError(args[0])),
+			return nil, registry.WithHint(arguments.Errorf("there is no completion script for the shell%s", arguments.InError(args[0])),
 				"Use one of %s.", strings.Join(shellNames, ", "))
 		}
 		var script bytes.Buffer
@@ -99,9 +105,9 @@ func firstOf(all []string) cobra.CompletionFunc {
 
 // completeArguments adds completions to all commands and flags. The name of an
 // argument in the usage line determines its completions.
-func (c *cli) completeArguments(root *cobra.Command) {
-	completing := len(c.args) > 0 && strings.HasPrefix(c.args[0], cobra.ShellCompRequestCmd)
-	walk(root, func(cmd *cobra.Command) {
+func completeArguments(c *cli.Program, root *cobra.Command) {
+	completing := len(c.Args) > 0 && strings.HasPrefix(c.Args[0], cobra.ShellCompRequestCmd)
+	arguments.Walk(root, func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
 			if completing { // backquotes mark the value's name in help, but a shell shows them
 				flag.Usage = strings.ReplaceAll(flag.Usage, "`", "")
@@ -109,30 +115,30 @@ func (c *cli) completeArguments(root *cobra.Command) {
 		})
 		if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-				return c.completeArgument(cmd, args, word)
+				return completeArgument(c, cmd, args, word)
 			}
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
 			if _, done := cmd.GetFlagCompletionFunc(flag.Name); !done && flag.Value.Type() != "bool" {
-				_ = cmd.RegisterFlagCompletionFunc(flag.Name, c.flagCompletion(flag.Name)) // the flag is there
+				_ = cmd.RegisterFlagCompletionFunc(flag.Name, flagCompletion(c, flag.Name)) // the flag is there
 			}
 		})
 	})
 }
 
-func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
+func flagCompletion(c *cli.Program, name string) cobra.CompletionFunc {
 	switch name {
 	case "context":
 		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-			return c.completeContexts(cmd, args, word)
+			return completeContexts(c, cmd, args, word)
 		}
 	case "registry":
 		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-			return c.completeURLs(cmd, args, word)
+			return completeURLs(c, cmd, args, word)
 		}
 	case "store":
 		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-			return c.completeStores(cmd, args, word)
+			return completeStores(c, cmd, args, word)
 		}
 	case "platform":
 		return completePlatforms
@@ -145,19 +151,19 @@ func (c *cli) flagCompletion(name string) cobra.CompletionFunc {
 	case "tag":
 		return completeTags
 	case "scope":
-		return c.completeStored((*lookup).scopes)
+		return completeStored(c, (*lookup).scopes)
 	case "module":
-		return c.completeStored((*lookup).modules)
+		return completeStored(c, (*lookup).modules)
 	case "provider":
-		return c.completeStored((*lookup).providers)
+		return completeStored(c, (*lookup).providers)
 	case "mirror":
-		return c.completeStored((*lookup).mirrored)
+		return completeStored(c, (*lookup).mirrored)
 	}
 	return cobra.NoFileCompletions
 }
 
-func (c *cli) completeContexts(_ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
-	file, err := c.readContexts()
+func completeContexts(c *cli.Program, _ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
+	file, err := c.ReadContexts()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -178,8 +184,8 @@ func completeTags(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellC
 	return tags, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (c *cli) completeURLs(_ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
-	if file, err := c.readContexts(); err == nil {
+func completeURLs(c *cli.Program, _ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
+	if file, err := c.ReadContexts(); err == nil {
 		for _, name := range file.Names() {
 			if url := file.Contexts[name].Registry; url != "" {
 				found = append(found, url)
@@ -190,8 +196,8 @@ func (c *cli) completeURLs(_ *cobra.Command, _ []string, _ string) (found words,
 }
 
 // completeStores completes folders, and the stacks of contexts.
-func (c *cli) completeStores(_ *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
-	if file, err := c.readContexts(); err == nil {
+func completeStores(c *cli.Program, _ *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
+	if file, err := c.ReadContexts(); err == nil {
 		for _, name := range file.Names() {
 			if store := file.Contexts[name].Store; strings.HasPrefix(store, "stack:") && !slices.Contains(found, store) {
 				found = append(found, store)
@@ -206,7 +212,7 @@ func (c *cli) completeStores(_ *cobra.Command, _ []string, word string) (found w
 		prefix, path = "dir:", rest
 	}
 	parent, _ := filepath.Split(path)
-	dir, err := expandHome(cmp.Or(parent, "."))
+	dir, err := place.ExpandHome(cmp.Or(parent, "."))
 	if err != nil {
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
@@ -245,25 +251,25 @@ func completePlatforms(cmd *cobra.Command, _ []string, word string) (found words
 }
 
 // completeArgument completes an argument by its name in the usage line.
-func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-	wanted := argumentsOf(cmd.Use)
+func completeArgument(c *cli.Program, cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
+	wanted := arguments.Parse(cmd.Use)
 	at := len(args)
-	if last := len(wanted) - 1; at > last && last >= 0 && wanted[last].repeated {
+	if last := len(wanted) - 1; at > last && last >= 0 && wanted[last].Repeated {
 		at = last
 	}
 	if at >= len(wanted) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	with := func(find func(*lookup) words) (words, cobra.ShellCompDirective) {
-		return c.completeStored(find)(cmd, args, word)
+		return completeStored(c, find)(cmd, args, word)
 	}
-	switch name := wanted[at].name; {
+	switch name := wanted[at].Name; {
 	case name == "DIR":
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	case name == "FILE":
 		return nil, cobra.ShellCompDirectiveDefault
 	case name == "NAME" && cmd.Parent().Name() == "context" && cmd.Name() != "add":
-		return c.completeContexts(cmd, args, word)
+		return completeContexts(c, cmd, args, word)
 	case name == "NAME|ID":
 		return with((*lookup).tokens)
 	case name == "ID":
@@ -275,7 +281,7 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 	case name == "KEY":
 		return with(func(l *lookup) words { return l.keysToTrust(args[at-1]) })
 	case name == "VERSION":
-		for at > 1 && wanted[at-1].name == "VERSION" {
+		for at > 1 && wanted[at-1].Name == "VERSION" {
 			at--
 		}
 		return with(func(l *lookup) words { return l.versions(args[at-1]) })
@@ -294,9 +300,9 @@ func (c *cli) completeArgument(cmd *cobra.Command, args []string, word string) (
 	case name == "ADDRESS":
 		return with((*lookup).addresses)
 	case name == "URL":
-		return c.completeURLs(cmd, args, word)
+		return completeURLs(c, cmd, args, word)
 	case name == "STORE|URL":
-		return c.completeStores(cmd, args, word)
+		return completeStores(c, cmd, args, word)
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
@@ -307,12 +313,12 @@ const completionTimeout = 2 * time.Second
 // completeStored completes with the words that find returns for a registry: its
 // store, or its URL if the command can use one. It prints no errors and creates
 // nothing.
-func (c *cli) completeStored(find func(*lookup) words) cobra.CompletionFunc {
+func completeStored(c *cli.Program, find func(*lookup) words) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
-		c.flags = cmd.Flags()
+		c.Flags = cmd.Flags()
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		found, err := c.complete(ctx, find)
+		found, err := complete(ctx, c, find)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -321,11 +327,11 @@ func (c *cli) completeStored(find func(*lookup) words) cobra.CompletionFunc {
 }
 
 // complete returns the words that find returns for the command's registry.
-func (c *cli) complete(ctx context.Context, find func(*lookup) words) (found words, err error) {
-	if p, err := c.place(); err == nil && p.host != "" && !c.needsStore() {
-		err := c.onHost(p.host, func(credentials *client.Client) error {
+func complete(ctx context.Context, c *cli.Program, find func(*lookup) words) (found words, err error) {
+	if p, err := c.Find(); err == nil && p.Host != "" && !c.NeedsStore() {
+		err := c.OnHost(p.Host, func(credentials *client.Client) error {
 			credentials.Wait = time.Millisecond
-			remote, err := metadataclient.Open(ctx, credentials, p.host)
+			remote, err := metadataclient.Open(ctx, credentials, p.Host)
 			if err == nil {
 				found = find(&lookup{ctx: ctx, remote: remote})
 			}
@@ -333,35 +339,35 @@ func (c *cli) complete(ctx context.Context, find func(*lookup) words) (found wor
 		})
 		return found, err
 	}
-	s, err := c.openToComplete(ctx)
+	s, err := openToComplete(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = s.close() }() // nothing was written
-	return find(&lookup{ctx: ctx, store: s, now: c.now}), nil
+	defer func() { _ = s.Close() }() // nothing was written
+	return find(&lookup{ctx: ctx, Store: s, now: c.Now}), nil
 }
 
 // openToComplete opens the store without output. Unlike other commands it does not
 // open a folder without a marker, because that would write the marker.
-func (c *cli) openToComplete(ctx context.Context) (*store, error) {
-	p, err := c.storePlace()
+func openToComplete(ctx context.Context, c *cli.Program) (*place.Store, error) {
+	p, err := c.FindStore()
 	switch {
 	case err != nil:
 		return nil, err
-	case p.stack != "":
-		return openStack(ctx, p.stack)
+	case p.Stack != "":
+		return place.OpenStack(ctx, p.Stack)
 	}
-	if !local.IsMarked(p.dir) {
-		return nil, &local.NoRegistryError{Dir: p.dir}
+	if !local.IsMarked(p.Dir) {
+		return nil, &local.NoRegistryError{Dir: p.Dir}
 	}
-	return openFolder(ctx, p.dir, local.Open)
+	return place.OpenFolder(ctx, p.Dir, local.Open)
 }
 
 // lookup finds completions in a registry. It skips unreadable entries.
 type lookup struct {
 	ctx context.Context //nolint:containedctx // of one completion
 	// store is nil if the registry is named by its URL. Then remote is set.
-	*store
+	*place.Store
 	remote *metadataclient.Client
 	now    func() time.Time // returns the time at which statuses are those of versions
 }
@@ -387,25 +393,25 @@ func described(all iter.Seq2[registry.Summary, error]) (found words) {
 func (l *lookup) modules() words {
 	if l.remote != nil {
 		all, _, _ := l.remote.Modules(l.ctx, metadataclient.Query{Limit: maxRemote})
-		return described(each(mapped(all, moduleSummary)))
+		return described(each(output.Mapped(all, moduleSummary)))
 	}
-	return described(l.catalog.Modules.Summaries(l.ctx, ""))
+	return described(l.Catalog.Modules.Summaries(l.ctx, ""))
 }
 
 func (l *lookup) providers() words {
 	if l.remote != nil {
 		all, _, _ := l.remote.Providers(l.ctx, metadataclient.Query{Limit: maxRemote})
-		return described(each(mapped(all, providerSummary)))
+		return described(each(output.Mapped(all, providerSummary)))
 	}
-	return described(l.catalog.Providers.Summaries(l.ctx, ""))
+	return described(l.Catalog.Providers.Summaries(l.ctx, ""))
 }
 
 func (l *lookup) mirrored() words {
 	if l.remote != nil {
 		all, _ := l.remote.Mirrored(l.ctx)
-		return described(each(mapped(all, mirroredSummary)))
+		return described(each(output.Mapped(all, mirroredSummary)))
 	}
-	return described(l.catalog.Mirror.Summaries(l.ctx, ""))
+	return described(l.Catalog.Mirror.Summaries(l.ctx, ""))
 }
 
 // each returns a sequence of elements without errors.
@@ -425,7 +431,7 @@ func (l *lookup) namespaces() words {
 	if l.remote != nil {
 		return l.listed()
 	}
-	names, _ := l.catalog.Namespaces(l.ctx)
+	names, _ := l.Catalog.Namespaces(l.ctx)
 	return names
 }
 
@@ -455,7 +461,7 @@ func (l *lookup) tokens() (found words) {
 	if l.remote != nil {
 		return nil
 	}
-	tokens, damaged, _ := l.catalog.Tokens(l.ctx)
+	tokens, damaged, _ := l.Catalog.Tokens(l.ctx)
 	for _, t := range tokens {
 		found = append(found, cobra.CompletionWithDesc(t.Name, strings.Join(t.Scopes, " ")))
 	}
@@ -469,7 +475,7 @@ func (l *lookup) keys(namespace string) (found words) {
 	if l.remote != nil {
 		return nil
 	}
-	keys, _ := l.catalog.SigningKeys(l.ctx, namespace)
+	keys, _ := l.Catalog.SigningKeys(l.ctx, namespace)
 	for _, k := range keys {
 		found = append(found, cobra.CompletionWithDesc(k.ID, k.Owner))
 	}
@@ -488,27 +494,27 @@ func (l *lookup) versions(address string) (found words) {
 	}
 	if l.remote != nil {
 		all, _ := l.remote.Listing(l.ctx, a)
-		return mapped(all, func(one metadataclient.Listed) string { return one.Version.String() })
+		return output.Mapped(all, func(one metadataclient.Listed) string { return one.Version.String() })
 	}
 	switch a := a.(type) {
 	case registry.Module:
-		all, _ := l.catalog.Modules.All(l.ctx, a)
+		all, _ := l.Catalog.Modules.All(l.ctx, a)
 		for _, v := range all {
 			if v.Withdrawn == nil {
-				name, _ := state(v.Deprecated, v.Hidden)
+				name, _ := output.State(v.Deprecated, v.Hidden)
 				add(v.Version, name)
 			}
 		}
 	case registry.Provider:
-		all, _ := l.catalog.Providers.All(l.ctx, a)
+		all, _ := l.Catalog.Providers.All(l.ctx, a)
 		for _, v := range all {
 			if v.Withdrawn == nil {
-				name, _ := state(v.Deprecated, false)
+				name, _ := output.State(v.Deprecated, false)
 				add(v.Version, name)
 			}
 		}
 	case registry.MirrorProvider:
-		all, _ := l.catalog.Mirror.All(l.ctx, a)
+		all, _ := l.Catalog.Mirror.All(l.ctx, a)
 		for _, v := range all {
 			if v.Withdrawn == nil {
 				add(v.Version, "")
@@ -521,9 +527,9 @@ func (l *lookup) versions(address string) (found words) {
 func (l *lookup) summaries(namespace string) iter.Seq2[registry.Summary, error] {
 	if l.remote != nil {
 		all, _, _ := l.remote.Modules(l.ctx, metadataclient.Query{Namespace: namespace})
-		return each(mapped(all, moduleSummary))
+		return each(output.Mapped(all, moduleSummary))
 	}
-	return l.catalog.Modules.Summaries(l.ctx, namespace)
+	return l.Catalog.Modules.Summaries(l.ctx, namespace)
 }
 
 func (l *lookup) nextVersions(address string) words {
@@ -554,4 +560,44 @@ func following(latest registry.Version) words {
 		release(latest.Major, latest.Minor+1, 0, "new features"),
 		release(latest.Major+1, 0, 0, "breaking changes"),
 	}
+}
+
+// statuses returns the states of the versions of a mirrored provider.
+func (l *lookup) statuses(address string) []admission.Status {
+	a, err := registry.ParseMirrorProvider(address)
+	if err != nil || l.remote != nil {
+		return nil
+	}
+	v, _ := listMirrorProvider(l.ctx, l.Catalog, a, l.now())
+	return v.statuses
+}
+
+func (l *lookup) versionsToAdmit(address string) (found words) {
+	for _, s := range l.statuses(address) {
+		if s.State == admission.TooNew {
+			found = append(found, cobra.CompletionWithDesc(s.Version.String(), "from "+output.FormatFrom(s.AvailableAt)))
+		}
+	}
+	return found
+}
+
+// keysToTrust returns the keys because of which versions of a provider are
+// refused.
+func (l *lookup) keysToTrust(address string) (found words) {
+	versions := make(map[string][]string)
+	var keys []string
+	for _, s := range l.statuses(address) {
+		if s.State != admission.Refused {
+			continue
+		}
+		key := cmp.Or(s.Key.ID, filling.Unsigned)
+		if versions[key] == nil {
+			keys = append(keys, key)
+		}
+		versions[key] = append(versions[key], s.Version.String())
+	}
+	for _, key := range keys {
+		found = append(found, cobra.CompletionWithDesc(key, strings.Join(versions[key], ", ")))
+	}
+	return found
 }

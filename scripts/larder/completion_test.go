@@ -36,8 +36,8 @@ func TestBashCompletion(t *testing.T) {
 		t.Skip("LEFT OUT:", err)
 	}
 	data := newData(t)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
-	publishModule(t, data, "acme/dns/aws", "1.0.0", output("1"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1"))
+	publishModule(t, data, "acme/dns/aws", "1.0.0", withOutput("1"))
 	script := filepath.Join(t.TempDir(), "complete.sh")
 	if err := os.WriteFile(script, []byte(completeInBash), 0o600); err != nil {
 		t.Fatal(err)

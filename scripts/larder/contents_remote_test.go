@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // The commands for the contents of a registry work over its URL. They print
@@ -75,31 +76,31 @@ func TestContentsThroughRegistry(t *testing.T) {
 		s.publisher(t, credentials(s.Host, other)).run(t, 0, []string{"You can see nothing in this registry."}, "list")
 	})
 	t.Run("breaking", func(t *testing.T) {
-		p.run(t, exitBreaking, []string{"+ input cidr", "breaking: it is required"}, "diff", "acme/vpc/aws", "1.0.0")
+		p.run(t, failure.ExitBreaking, []string{"+ input cidr", "breaking: it is required"}, "diff", "acme/vpc/aws", "1.0.0")
 	})
 	t.Run("errors", func(t *testing.T) {
 		for _, test := range []struct {
 			code int
 			args []string
 		}{
-			{exitNotFound, []string{"show", "acme/vcp/aws"}},
-			{exitNotFound, []string{"show", "acme/vpc/aws", "1.1.0"}},
-			{exitNotFound, []string{"list", "acme/vcp/aws"}},
-			{exitNotFound, []string{"list", "nobody"}},
-			{exitNotFound, []string{"diff", "acme/vpc/aws", "1.0.0", "3.0.0"}},
-			{exitFailed, []string{"show", "other/vpc/aws"}},
-			{exitFailed, []string{"show", "other/nothing/aws"}},
-			{exitFailed, []string{"list", "other/vpc/aws"}},
-			{exitUsage, []string{"usage", "acme/vpc/aws"}},
+			{failure.ExitNotFound, []string{"show", "acme/vcp/aws"}},
+			{failure.ExitNotFound, []string{"show", "acme/vpc/aws", "1.1.0"}},
+			{failure.ExitNotFound, []string{"list", "acme/vcp/aws"}},
+			{failure.ExitNotFound, []string{"list", "nobody"}},
+			{failure.ExitNotFound, []string{"diff", "acme/vpc/aws", "1.0.0", "3.0.0"}},
+			{failure.ExitFailed, []string{"show", "other/vpc/aws"}},
+			{failure.ExitFailed, []string{"show", "other/nothing/aws"}},
+			{failure.ExitFailed, []string{"list", "other/vpc/aws"}},
+			{failure.ExitUsage, []string{"usage", "acme/vpc/aws"}},
 		} {
 			p.run(t, test.code, nil, test.args...)
 		}
 		anonymous := s.publisher(t, "")
 		anonymous.texts = p.texts
-		anonymous.run(t, exitFailed, []string{"no credential for"}, "list")
+		anonymous.run(t, failure.ExitFailed, []string{"no credential for"}, "list")
 		wrong := s.publisher(t, credentials(s.Host, secret+"0"))
 		wrong.texts = p.texts
-		wrong.run(t, exitFailed, []string{"401"}, "search", "vpc")
+		wrong.run(t, failure.ExitFailed, []string{"401"}, "search", "vpc")
 	})
 	t.Run("completion", func(t *testing.T) {
 		complete := func(p publisher, args ...string) string {
@@ -142,6 +143,6 @@ func TestListWithoutCredential(t *testing.T) {
 	writeFiles(t, filepath.Dir(settings), map[string]string{"access.json": `{"public": ["modules/nobody/*"]}`})
 	partly, open := serve(t, t.TempDir(), "--require-token", "--access", settings), serve(t, t.TempDir())
 	publishModule(t, partly.data, "acme/vpc/aws", "1.0.0", map[string]string{"main.tf": ""})
-	partly.publisher(t, "").run(t, exitFailed, []string{"no credential for " + partly.Host + " was found"}, "list")
+	partly.publisher(t, "").run(t, failure.ExitFailed, []string{"no credential for " + partly.Host + " was found"}, "list")
 	open.publisher(t, "").run(t, 0, []string{"It is empty"}, "list")
 }

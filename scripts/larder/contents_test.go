@@ -19,6 +19,9 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // network is the documentation of a module with everything that a page can
@@ -89,7 +92,7 @@ func shownNetwork(t *testing.T) shownModuleView {
 			SHA256: strings.Repeat("0123456789abcdef", 4), ContentSHA256: strings.Repeat("fedcba9876543210", 4), Size: 12345,
 		},
 		address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, folder: network.Root,
-		host: addressing{host: "registry.example.com"}, readme: true,
+		host: place.Addressing{Host: "registry.example.com"}, readme: true,
 	}
 }
 
@@ -191,7 +194,7 @@ func TestContents(t *testing.T) {
 	}})
 	never := listedView{Address: mirrored.Address}
 	never.mirrored(protocol.MirroredProvider{Pull: &protocol.MirroredPull{Mode: registry.PullOpen}})
-	for name, v := range map[string]view{
+	for name, v := range map[string]output.View{
 		"show-module": shown, "show-undocumented": undocumented, "show-submodule": submodule, "show-provider": provider,
 		"diff": different, "diff-same": same, "search": found, "search-nothing": searchView{Query: "flowlog"},
 		"list-remote": listed, "list-remote-mirrored": mirrored, "list-remote-denied": denied,
@@ -202,9 +205,9 @@ func TestContents(t *testing.T) {
 			archive := &txtar.Archive{}
 			for _, columns := range []int{80, 120, 0} {
 				var out bytes.Buffer
-				p := page{Output: terminal.New(&out)}
+				p := output.Page{Output: terminal.New(&out)}
 				p.Width = columns
-				v.text(p)
+				v.Text(p)
 				for line := range strings.Lines(out.String()) {
 					if wide := text.StringWidth(strings.TrimSuffix(line, "\n")); columns > 0 && wide > columns {
 						t.Errorf("this line has %d columns on a terminal of %d:\n%s", wide, columns, line)
@@ -232,7 +235,7 @@ func TestShowUnlisted(t *testing.T) {
 	larder(t, append([]string{"withdraw", "acme/vpc/aws", "1.2.0", "--reason", "it has a key", "--yes"}, store...)...)
 	for version, want := range map[string]string{"1.1.0": "it is hidden: opens port 22", "1.2.0": "it has a key", "9.0.0": "not found"} {
 		for _, args := range [][]string{{"show", "acme/vpc/aws", version}, {"diff", "acme/vpc/aws", "1.0.0", version}} {
-			if out := fails(t, exitNotFound, append(args, store...)...); !strings.Contains(out, want) {
+			if out := fails(t, failure.ExitNotFound, append(args, store...)...); !strings.Contains(out, want) {
 				t.Errorf("%s: want %q:\n%s", strings.Join(args, " "), want, out)
 			}
 		}

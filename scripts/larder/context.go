@@ -15,9 +15,13 @@ import (
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) contextCommand() *cobra.Command {
+func contextCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "Name registries and select the one to use",
@@ -27,7 +31,7 @@ A context is a name for a registry's URL or for its store, which is a folder or
 stack:NAME. Commands use the current context unless a flag (--store, --registry,
 --context) or a variable (LARDER_STORE, LARDER_REGISTRY, LARDER_CONTEXT) names
 another registry. Flags take precedence over variables. The default registry is
-the folder ` + defaultData + `.
+the folder ` + place.DefaultFolder + `.
 
 With a URL you can publish, deprecate, list, search, show, diff and run doctor.
 All other commands need the store.
@@ -41,7 +45,7 @@ Windows. The file contains no credentials.`,
   larder context use production
   larder context list`,
 	}
-	cmd.AddCommand(c.contextAddCommand(), c.contextUseCommand(), c.contextListCommand(), c.contextRemoveCommand())
+	cmd.AddCommand(contextAddCommand(c), contextUseCommand(c), contextListCommand(c), contextRemoveCommand(c))
 	return cmd
 }
 
@@ -52,7 +56,7 @@ func changeContexts(change func(*contexts.File) error) error {
 	}
 	file, err := contexts.Read(path)
 	if err != nil {
-		return hintContexts(path, err)
+		return place.HintContexts(path, err)
 	}
 	if file.Contexts == nil {
 		file.Contexts = make(map[string]contexts.Context)
@@ -84,36 +88,36 @@ type contextView struct {
 	wasCurrent bool
 }
 
-func (v contextView) text(p page) {
+func (v contextView) Text(p output.Page) {
 	switch v.Status {
 	case "added":
-		p.println("Added context %s (%s)", v.Name, v.Target())
+		p.Println("Added context %s (%s)", v.Name, v.Target())
 	case "replaced":
-		p.println("Replaced context %s: %s → %s", v.Name, v.Before.Target(), v.Target())
+		p.Println("Replaced context %s: %s → %s", v.Name, v.Before.Target(), v.Target())
 	case "unchanged":
-		p.println("Unchanged: context %s (%s)", v.Name, v.Target())
+		p.Println("Unchanged: context %s (%s)", v.Name, v.Target())
 	case "removed":
-		p.println("Removed context %s (%s)", v.Name, v.Target())
+		p.Println("Removed context %s (%s)", v.Name, v.Target())
 		if v.wasCurrent {
-			p.println("There is no current context. Until you select one, commands use %s. %s", defaultData, chooseContext)
+			p.Println("There is no current context. Until you select one, commands use %s. %s", place.DefaultFolder, place.ChooseContext)
 		}
 		return
 	}
-	p.warnings(v.Warnings)
+	p.Warnings(v.Warnings)
 	if !v.Current {
-		p.println("To use it, run `larder context use %s`. For a single command, use --context %s.", v.Name, v.Name)
+		p.Println("To use it, run `larder context use %s`. For a single command, use --context %s.", v.Name, v.Name)
 		return
 	}
-	p.println("The current context is %s (%s)", v.Name, v.Target())
+	p.Println("The current context is %s (%s)", v.Name, v.Target())
 	if v.OverriddenBy != "" {
-		p.println("To use it in this shell, unset %s, which takes precedence.", v.OverriddenBy)
+		p.Println("To use it in this shell, unset %s, which takes precedence.", v.OverriddenBy)
 	}
 }
 
 // overridden returns the environment variable that takes precedence over the
 // current context, or an empty string.
 func overridden() string {
-	for _, name := range []string{storeFromEnv, registryFromEnv, contextFromEnv} {
+	for _, name := range []string{place.StoreVariable, place.RegistryVariable, place.ContextVariable} {
 		if os.Getenv(name) != "" {
 			return name
 		}
@@ -121,7 +125,7 @@ func overridden() string {
 	return ""
 }
 
-func (c *cli) contextAddCommand() *cobra.Command {
+func contextAddCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME [STORE|URL]",
 		Short: "Add or change a context",
@@ -132,24 +136,24 @@ https://HOST[:PORT].`,
 		Example: `  larder context add local ./larder-data
   larder context add production stack:larder
   larder context add public https://registry.example.com`,
-		RunE: c.run(func(_ context.Context, args []string) (view, error) {
-			if isURL(args[0]) {
-				return nil, usagef("NAME is missing before the URL")
+		RunE: c.Run(func(_ context.Context, args []string) (output.View, error) {
+			if place.IsURL(args[0]) {
+				return nil, arguments.Errorf("NAME is missing before the URL")
 			}
 			if err := contexts.CheckName(args[0]); err != nil {
 				return nil, err
 			}
-			p, err := c.namedPlace(args[1:])
+			p, err := namedPlace(c, args[1:])
 			if err != nil {
 				return nil, err
 			}
-			added := contexts.Context{Store: p.name}
-			if p.host != "" {
-				added = contexts.Context{Registry: p.name}
+			added := contexts.Context{Store: p.Name}
+			if p.Host != "" {
+				added = contexts.Context{Registry: p.Name}
 			}
 			result := contextView{Status: "added", Name: args[0], Context: added, OverriddenBy: overridden()}
-			if p.dir != "" && !local.Exists(p.dir) {
-				result.Warnings = []string{"there is no registry in " + p.dir}
+			if p.Dir != "" && !local.Exists(p.Dir) {
+				result.Warnings = []string{"there is no registry in " + p.Dir}
 			}
 			err = changeContexts(func(f *contexts.File) error {
 				before, exists := f.Contexts[args[0]]
@@ -169,48 +173,48 @@ https://HOST[:PORT].`,
 			if err != nil {
 				return nil, err
 			}
-			c.warnQuietly(result.Warnings)
+			c.WarnQuietly(result.Warnings)
 			return result, nil
 		}),
 	}
-	cmd.Flags().StringVar(&c.placeFlags.store, "store", "", "the registry's `STORE`, like the argument STORE")
-	cmd.Flags().StringVar(&c.placeFlags.registry, "registry", "", "the registry's `URL`, like the argument URL")
+	cmd.Flags().StringVar(&c.PlaceFlags.Store, "store", "", "the registry's `STORE`, like the argument STORE")
+	cmd.Flags().StringVar(&c.PlaceFlags.Registry, "registry", "", "the registry's `URL`, like the argument URL")
 	return cmd
 }
 
 // namedPlace returns the registry for a new context, from an argument or a
 // flag. It makes a folder absolute, so that the context works in every folder.
-func (c *cli) namedPlace(args []string) (p place, err error) {
+func namedPlace(c *cli.Program, args []string) (p place.Place, err error) {
 	named := append([]string{}, args...)
-	for _, flag := range []string{c.placeFlags.store, c.placeFlags.registry} {
+	for _, flag := range []string{c.PlaceFlags.Store, c.PlaceFlags.Registry} {
 		if flag != "" {
 			named = append(named, flag)
 		}
 	}
 	switch {
 	case len(named) == 0:
-		return place{}, registry.WithHint(usagef("STORE or URL is missing"),
-			"%s To use a registry through its endpoint, give its URL.", storeForms)
+		return place.Place{}, registry.WithHint(arguments.Errorf("STORE or URL is missing"),
+			"%s To use a registry through its endpoint, give its URL.", place.StoreForms)
 	case len(named) > 1:
-		return place{}, registry.WithHint(usagef("STORE or URL is given twice"),
+		return place.Place{}, registry.WithHint(arguments.Errorf("STORE or URL is given twice"),
 			"Use only one of STORE, URL, --store and --registry.")
 	}
-	parse := parseStore
-	if isURL(named[0]) || c.placeFlags.registry != "" {
-		parse = parseRegistry
+	parse := place.ParseStore
+	if place.IsURL(named[0]) || c.PlaceFlags.Registry != "" {
+		parse = place.ParseRegistry
 	}
 	if len(args) > 0 && looksLikeHost(args[0]) {
-		return place{}, registry.WithHint(usagef("%q is neither a URL nor an existing folder", args[0]),
+		return place.Place{}, registry.WithHint(arguments.Errorf("%q is neither a URL nor an existing folder", args[0]),
 			"Did you mean https://%s or ./%s?", args[0], args[0])
 	}
-	if p, err = parse(named[0]); err != nil || p.dir == "" {
+	if p, err = parse(named[0]); err != nil || p.Dir == "" {
 		return p, err
 	}
-	dir, err := filepath.Abs(p.dir)
+	dir, err := filepath.Abs(p.Dir)
 	if err != nil {
-		return place{}, fmt.Errorf("cannot find the folder %s: %w", p.dir, err)
+		return place.Place{}, fmt.Errorf("cannot find the folder %s: %w", p.Dir, err)
 	}
-	return folder(dir), nil
+	return place.Folder(dir), nil
 }
 
 // looksLikeHost reports whether a word is more likely a host than a folder: it
@@ -224,15 +228,15 @@ func looksLikeHost(word string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-func (c *cli) contextUseCommand() *cobra.Command {
+func contextUseCommand(c *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "use NAME",
 		Short:   "Select the current context",
 		Example: `  larder context use production`,
-		RunE: c.run(func(_ context.Context, args []string) (view, error) {
+		RunE: c.Run(func(_ context.Context, args []string) (output.View, error) {
 			result := contextView{Status: "used", Name: args[0], Current: true, OverriddenBy: overridden()}
 			err := changeContexts(func(f *contexts.File) error {
-				if _, err := contextNamed(*f, args[0]); err != nil {
+				if _, err := place.OfContext(*f, args[0]); err != nil {
 					return err
 				}
 				result.Context = f.Contexts[args[0]]
@@ -247,18 +251,18 @@ func (c *cli) contextUseCommand() *cobra.Command {
 	}
 }
 
-func (c *cli) contextRemoveCommand() *cobra.Command {
+func contextRemoveCommand(c *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME",
 		Short:   "Remove a context",
 		Long:    `Remove a context. The command does not change the registry.`,
 		Example: `  larder context remove production`,
-		RunE: c.run(func(_ context.Context, args []string) (view, error) {
+		RunE: c.Run(func(_ context.Context, args []string) (output.View, error) {
 			result := contextView{Status: "removed", Name: args[0]}
 			err := changeContexts(func(f *contexts.File) error {
 				named, ok := f.Contexts[args[0]]
 				if !ok {
-					return noContext(*f, args[0])
+					return place.NoContext(*f, args[0])
 				}
 				result.Context = named
 				delete(f.Contexts, args[0])
@@ -289,12 +293,12 @@ type listedContext struct {
 	Current bool `json:"current"`
 }
 
-func (v contextsView) text(p page) {
+func (v contextsView) Text(p output.Page) {
 	if v.Missing != "" {
-		defer p.println("\nThe current context, %s, does not exist. %s", v.Missing, chooseContext)
+		defer p.Println("\nThe current context, %s, does not exist. %s", v.Missing, place.ChooseContext)
 	}
 	if len(v.Contexts) == 0 {
-		p.printf("%s\n", p.Wrap("There are no contexts. To add one, run `larder context add NAME STORE|URL`."))
+		p.Printf("%s\n", p.Wrap("There are no contexts. To add one, run `larder context add NAME STORE|URL`."))
 		return
 	}
 	rows := make([][]string, len(v.Contexts))
@@ -306,23 +310,23 @@ func (v contextsView) text(p page) {
 		rows[i] = []string{one.Name, state, one.Target()}
 	}
 	p.Table([]terminal.Column{
-		{Title: "NAME", Min: 12}, {Title: "STATE", Paint: paintState}, {Title: "REGISTRY", Below: true},
+		{Title: "NAME", Min: 12}, {Title: "STATE", Paint: output.PaintState}, {Title: "REGISTRY", Below: true},
 	}, rows)
 }
 
-func (v contextsView) quiet(p page) {
+func (v contextsView) Quiet(p output.Page) {
 	for _, one := range v.Contexts {
-		p.printf("%s\n", one.Name)
+		p.Printf("%s\n", one.Name)
 	}
 }
 
-func (c *cli) contextListCommand() *cobra.Command {
+func contextListCommand(c *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List contexts",
 		Example: `  larder context list`,
-		RunE: c.run(func(context.Context, []string) (view, error) {
-			file, err := c.readContexts()
+		RunE: c.Run(func(context.Context, []string) (output.View, error) {
+			file, err := c.ReadContexts()
 			if err != nil {
 				return nil, err
 			}

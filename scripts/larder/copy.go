@@ -25,6 +25,10 @@ import (
 	"github.com/larder-registry/larder/pkg/sources/fetch"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // copyFlags are the flags of larder copy.
@@ -38,7 +42,7 @@ type copyFlags struct {
 	dryRun     bool
 }
 
-func (c *cli) copyCommand() *cobra.Command {
+func copyCommand(c *cli.Program) *cobra.Command {
 	var f copyFlags
 	cmd := &cobra.Command{
 		Use:   "copy ADDRESS… [VERSION…] --from ORIGIN",
@@ -68,13 +72,13 @@ what is missing. It skips and lists withdrawn versions.`,
   larder copy infra/vpc/aws --from HOST --rename infra/vpc/aws=acme/vpc/aws`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("ADDRESS is missing")
+				return arguments.Errorf("ADDRESS is missing")
 			}
 			return nil
 		},
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) { return c.copy(ctx, args, f) }),
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) { return copyVersions(ctx, c, args, f) }),
 	}
-	c.registryFlags(cmd)
+	c.RegistryFlags(cmd)
 	cmd.Flags().StringVar(&f.from, "from", "", "the `ORIGIN`: a host, a context, stack:NAME or a folder")
 	cmd.Flags().StringVar(&f.to, "to", "", "the `TARGET`: a context, https://HOST, stack:NAME or a folder")
 	cmd.Flags().StringVar(&f.constraint, "versions", "", "copy the versions that meet a `CONSTRAINT`, such as '~> 2.0'")
@@ -90,7 +94,7 @@ what is missing. It skips and lists withdrawn versions.`,
 	return cmd
 }
 
-func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error) {
+func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlags) (output.View, error) {
 	wanted, err := parseWanted(args, f)
 	if err != nil {
 		return nil, err
@@ -99,43 +103,43 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 	if err != nil {
 		return nil, err
 	}
-	from, err := c.namedOrigin(f.from)
+	from, err := namedOrigin(c, f.from)
 	if err != nil {
 		return nil, err
 	}
 	for _, host := range f.allowHosts {
 		if _, err := client.ParseHost(host); err != nil {
-			return nil, registry.WithHint(usagef("--allow-host %s: it is not a host", quoted(host)),
+			return nil, registry.WithHint(arguments.Errorf("--allow-host %s: it is not a host", arguments.Quoted(host)),
 				"Use the form git.example.com.")
 		}
 	}
-	to, err := c.copyTarget(f.to)
+	to, err := copyTarget(c, f.to)
 	if err != nil {
 		return nil, err
 	}
-	if f.addKeys && to.host != "" {
-		return nil, registry.WithHint(usagef("--add-keys needs the store of the target, but %s is its URL", to),
+	if f.addKeys && to.Host != "" {
+		return nil, registry.WithHint(arguments.Errorf("--add-keys needs the store of the target, but %s is its URL", to),
 			"Name the store, or add the keys with `larder key add` and remove --add-keys.")
 	}
-	if from.host == to.host && from.stack == to.stack && sameFolder(from.dir, to.dir) {
-		return nil, usagef("the origin and the target are the same registry, %s", to.name)
+	if from.Host == to.Host && from.Stack == to.Stack && sameFolder(from.Dir, to.Dir) {
+		return nil, arguments.Errorf("the origin and the target are the same registry, %s", to.Name)
 	}
-	c.about = to
-	c.printRegistry()
-	v := copyView{DryRun: f.dryRun, From: from.name, To: to.name}
-	reporter := c.newProgress()
+	c.About = to
+	c.PrintRegistry()
+	v := copyView{DryRun: f.dryRun, From: from.Name, To: to.Name}
+	reporter := c.NewProgress()
 	copier := copying.Copier{AddKeys: f.addKeys, DryRun: f.dryRun, Progress: reporter}
-	fetcher := &fetch.Fetcher{Hosts: append(f.allowHosts, from.host), Progress: reporter}
+	fetcher := &fetch.Fetcher{Hosts: append(f.allowHosts, from.Host), Progress: reporter}
 	var report copying.Report
-	err = c.withOrigin(ctx, from, networks, fetcher, reporter, func(origin copying.Origin) error {
-		return c.withTarget(ctx, to, reporter, func(target copying.Target) (err error) {
+	err = withOrigin(ctx, c, from, networks, fetcher, reporter, func(origin copying.Origin) error {
+		return withTarget(ctx, c, to, reporter, func(target copying.Target) (err error) {
 			copier.Origin, copier.Target = origin, target
 			v.From, v.To = origin.Name(), target.Name()
 			report, err = copier.Copy(ctx, wanted)
 			return err
 		})
 	})
-	reporter.stop()
+	reporter.Stop()
 	if errors.Is(err, client.ErrRefusedAddress) {
 		err = registry.WithHint(err, "If it is a server of your own, permit its network with `--network`.")
 	}
@@ -144,18 +148,18 @@ func (c *cli) copy(ctx context.Context, args []string, f copyFlags) (view, error
 			"modules came from %s, to which %s leads, without a credential", host, v.From))
 	}
 	v.set(report)
-	return partialView(v, len(v.Versions), err)
+	return output.Partial(v, len(v.Versions), err)
 }
 
 // sameFolder reports whether two folders are the same, or both empty.
 func sameFolder(a, b string) bool {
-	return a == b || a != "" && b != "" && filepath.Clean(absolute(a)) == filepath.Clean(absolute(b))
+	return a == b || a != "" && b != "" && filepath.Clean(place.Absolute(a)) == filepath.Clean(place.Absolute(b))
 }
 
 // parseWanted parses addresses, each with the versions that follow it.
 func parseWanted(args []string, f copyFlags) ([]copying.Wanted, error) {
 	if _, err := registry.ParseConstraint(f.constraint); err != nil {
-		return nil, usagef("--versions: %w", err)
+		return nil, arguments.Errorf("--versions: %w", err)
 	}
 	renamed, err := parseRenames(f.rename)
 	if err != nil {
@@ -169,7 +173,7 @@ func parseWanted(args []string, f copyFlags) ([]copying.Wanted, error) {
 				return nil, err
 			}
 			if f.constraint != "" {
-				return nil, usagef("--versions cannot be combined with the version %s", v)
+				return nil, arguments.Errorf("--versions cannot be combined with the version %s", v)
 			}
 			last := &all[len(all)-1]
 			if last.Exact == nil {
@@ -201,12 +205,12 @@ func checkNames(all []copying.Wanted, renamed map[string]registry.Address) error
 		delete(unused, w.Address.Path())
 		other, found := sources[w.As.Path()]
 		if found && other.Path() != w.Address.Path() {
-			return usagef("%s and %s would both be copied to %s", other, w.Address, w.As)
+			return arguments.Errorf("%s and %s would both be copied to %s", other, w.Address, w.As)
 		}
 		sources[w.As.Path()] = w.Address
 	}
 	for path := range unused {
-		return usagef("--rename names %s, which is not copied", strings.SplitN(path, "/", 2)[1])
+		return arguments.Errorf("--rename names %s, which is not copied", strings.SplitN(path, "/", 2)[1])
 	}
 	return nil
 }
@@ -233,7 +237,7 @@ func parseRenames(texts []string) (map[string]registry.Address, error) {
 	for _, text := range texts {
 		before, after, found := strings.Cut(text, "=")
 		if !found {
-			return nil, usagef("--rename %s: it must be OLD=NEW", quoted(text))
+			return nil, arguments.Errorf("--rename %s: it must be OLD=NEW", arguments.Quoted(text))
 		}
 		from, err := parseCopied(before)
 		if err != nil {
@@ -247,12 +251,12 @@ func parseRenames(texts []string) (map[string]registry.Address, error) {
 		q, alsoProvider := to.(registry.Provider)
 		switch {
 		case isProvider != alsoProvider:
-			return nil, usagef("--rename %s: one is a module, and the other one a provider", quoted(text))
+			return nil, arguments.Errorf("--rename %s: one is a module, and the other one a provider", arguments.Quoted(text))
 		case p.Type != q.Type:
-			return nil, registry.WithHint(usagef("--rename %s: a provider must keep its type", quoted(text)),
+			return nil, registry.WithHint(arguments.Errorf("--rename %s: a provider must keep its type", arguments.Quoted(text)),
 				"Its signed files have the type in their names.")
 		case renamed[from.Path()] != nil:
-			return nil, usagef("--rename names %s twice", from)
+			return nil, arguments.Errorf("--rename names %s twice", from)
 		}
 		renamed[from.Path()] = to
 	}
@@ -264,109 +268,109 @@ func parseNetworks(texts []string) ([]netip.Prefix, error) {
 	for i, text := range texts {
 		var err error
 		if networks[i], err = netip.ParsePrefix(text); err != nil {
-			return nil, registry.WithHint(usagef("--network %s: it is not a network", quoted(text)),
+			return nil, registry.WithHint(arguments.Errorf("--network %s: it is not a network", arguments.Quoted(text)),
 				"Use the form 10.0.0.0/8 or fd00::/8.")
 		}
 	}
 	return networks, nil
 }
 
-func (c *cli) namedOrigin(text string) (place, error) {
+func namedOrigin(c *cli.Program, text string) (place.Place, error) {
 	if text == "" {
-		return place{}, registry.WithHint(usagef("--from is missing"),
+		return place.Place{}, registry.WithHint(arguments.Errorf("--from is missing"),
 			"Name the registry to copy from, for example `--from registry.example.com`.")
 	}
-	p, err := c.named(text)
+	p, err := registryNamed(c, text)
 	if err != nil {
-		return place{}, fmt.Errorf("--from: %w", err)
+		return place.Place{}, fmt.Errorf("--from: %w", err)
 	}
 	return p, nil
 }
 
-// named returns the registry that a word names: a context, a URL, a store or a
+// registryNamed returns the registry that a word names: a context, a URL, a store or a
 // host.
-func (c *cli) named(text string) (place, error) {
-	file, err := c.readContexts()
+func registryNamed(c *cli.Program, text string) (place.Place, error) {
+	file, err := c.ReadContexts()
 	if err != nil {
-		return place{}, err
+		return place.Place{}, err
 	}
 	_, isContext := file.Contexts[text]
 	kind, _, hasKind := strings.Cut(text, ":")
 	switch {
 	case isContext:
-		return contextNamed(file, text)
-	case isURL(text):
-		return parseRegistry(text)
+		return place.OfContext(file, text)
+	case place.IsURL(text):
+		return place.ParseRegistry(text)
 	case hasKind && (kind == "stack" || kind == "dir"), strings.ContainsAny(text, `/\~`):
-		return parseStore(text)
+		return place.ParseStore(text)
 	case strings.ContainsAny(text, ".:"):
-		return parseRegistry("https://" + text)
+		return place.ParseRegistry("https://" + text)
 	}
-	return place{}, noContext(file, text)
+	return place.Place{}, place.NoContext(file, text)
 }
 
 // copyTarget returns the registry that --to names, or else that of the command.
-func (c *cli) copyTarget(text string) (place, error) {
+func copyTarget(c *cli.Program, text string) (place.Place, error) {
 	if text == "" {
-		return c.anyPlace()
+		return c.FindAny()
 	}
 	for _, name := range []string{"store", "registry", "context"} {
-		if c.flags.Changed(name) {
-			return place{}, registry.WithHint(usagef("--to and --%s both name a registry", name), "Use only one of them.")
+		if c.Flags.Changed(name) {
+			return place.Place{}, registry.WithHint(arguments.Errorf("--to and --%s both name a registry", name), "Use only one of them.")
 		}
 	}
-	p, err := c.named(text)
+	p, err := registryNamed(c, text)
 	if err != nil {
-		return place{}, fmt.Errorf("--to: %w", err)
+		return place.Place{}, fmt.Errorf("--to: %w", err)
 	}
 	return p, nil
 }
 
 // copyStore returns a store as an origin or a target. The caller closes it.
-func (c *cli) copyStore(ctx context.Context, p place, reporter *steps) (copying.Store, func() error, error) {
-	s, err := c.openPlace(ctx, p, local.Open)
+func copyStore(ctx context.Context, c *cli.Program, p place.Place, reporter *output.Steps) (copying.Store, func() error, error) {
+	s, err := c.OpenPlace(ctx, p, local.Open)
 	if err != nil {
 		return copying.Store{}, nil, err
 	}
-	by, err := s.by(ctx)
+	by, err := s.By(ctx)
 	if err != nil {
-		return copying.Store{}, nil, errors.Join(err, s.close())
+		return copying.Store{}, nil, errors.Join(err, s.Close())
 	}
-	host := cmp.Or(s.host, p.name)
-	if s.host == "" && p.dir != "" {
+	host := cmp.Or(s.Host, p.Name)
+	if s.Host == "" && p.Dir != "" {
 		host = "folder:" + strings.Map(func(r rune) rune {
 			if errs.IsPlain(string(r)) {
 				return r
 			}
 			return '_'
-		}, filepath.Base(absolute(p.dir)))
+		}, filepath.Base(place.Absolute(p.Dir)))
 	}
-	publisher := &publish.Publisher{Catalog: s.catalog, Objects: s.objects, By: by, Progress: reporter}
-	return copying.Store{Host: host, Publisher: publisher}, s.close, nil
+	publisher := &publish.Publisher{Catalog: s.Catalog, Objects: s.Objects, By: by, Progress: reporter}
+	return copying.Store{Host: host, Publisher: publisher}, s.Close, nil
 }
 
 // withOrigin calls do with the registry to copy from. The fetcher gets its
 // client.
-func (c *cli) withOrigin(
-	ctx context.Context, p place, networks []netip.Prefix, fetcher *fetch.Fetcher, reporter *steps,
+func withOrigin(
+	ctx context.Context, c *cli.Program, p place.Place, networks []netip.Prefix, fetcher *fetch.Fetcher, reporter *output.Steps,
 	do func(copying.Origin) error,
 ) error {
-	if p.host == "" {
-		s, closeStore, err := c.copyStore(ctx, p, reporter)
+	if p.Host == "" {
+		s, closeStore, err := copyStore(ctx, c, p, reporter)
 		if err != nil {
 			return err
 		}
 		return errors.Join(do(s), closeStore())
 	}
-	configuration, err := clientConfiguration()
+	configuration, err := place.ClientConfiguration()
 	if err != nil {
 		return err
 	}
 	var failed error
-	err = c.asHost(configuration, p.host, client.Identity{Only: c.remote.ciIdentity}, func(credentials *client.Client) error {
-		confined := credentials.Confine(ctx, "https://"+p.host, networks...)
+	err = c.AsHost(configuration, p.Host, client.Identity{Only: c.Remote.CiIdentity}, func(credentials *client.Client) error {
+		confined := credentials.Confine(ctx, "https://"+p.Host, networks...)
 		fetcher.Client = confined
-		origin, err := copying.OpenHost(ctx, confined, p.host, fetcher, reporter)
+		origin, err := copying.OpenHost(ctx, confined, p.Host, fetcher, reporter)
 		if err != nil {
 			return err
 		}
@@ -380,22 +384,22 @@ func (c *cli) withOrigin(
 	return cmp.Or(err, failed)
 }
 
-func (c *cli) withTarget(ctx context.Context, p place, reporter *steps, do func(copying.Target) error) error {
-	if p.host == "" {
-		s, closeStore, err := c.copyStore(ctx, p, reporter)
+func withTarget(ctx context.Context, c *cli.Program, p place.Place, reporter *output.Steps, do func(copying.Target) error) error {
+	if p.Host == "" {
+		s, closeStore, err := copyStore(ctx, c, p, reporter)
 		if err != nil {
 			return err
 		}
 		return errors.Join(do(copying.StoreTarget{Store: s}), closeStore())
 	}
 	var failed error
-	err := c.onHost(p.host, func(credentials *client.Client) error {
-		publisher, err := publishclient.Open(ctx, credentials, p.host)
+	err := c.OnHost(p.Host, func(credentials *client.Client) error {
+		publisher, err := publishclient.Open(ctx, credentials, p.Host)
 		if err != nil {
 			return err
 		}
 		publisher.Progress = reporter
-		reader, err := metadataclient.Open(ctx, credentials, p.host)
+		reader, err := metadataclient.Open(ctx, credentials, p.Host)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
@@ -456,7 +460,7 @@ func (v *copyView) set(r copying.Report) {
 	}
 }
 
-func (v copyView) text(p page) {
+func (v copyView) Text(p output.Page) {
 	count := make(map[copying.Status]int)
 	var rows [][]string
 	for _, one := range v.Versions {
@@ -479,9 +483,9 @@ func (v copyView) text(p page) {
 			printable.Escape(strings.Join(reasons, "; ")),
 		})
 	}
-	p.Table([]terminal.Column{{Title: "ADDRESS"}, versionColumn, {Title: "STATUS"}, reasonColumn}, rows)
+	p.Table([]terminal.Column{{Title: "ADDRESS"}, output.VersionColumn, {Title: "STATUS"}, output.ReasonColumn}, rows)
 	if len(rows) > 0 {
-		p.printf("\n")
+		p.Printf("\n")
 	}
 	verb := "Copied"
 	if v.DryRun {
@@ -493,8 +497,8 @@ func (v copyView) text(p page) {
 			text += fmt.Sprintf(", %d %s", count[status], status)
 		}
 	}
-	p.println("%s", text)
-	p.notes(v.Notes)
+	p.Println("%s", text)
+	p.Notes(v.Notes)
 }
 
 func (v copyView) shown(s copying.Status) string {
@@ -504,10 +508,10 @@ func (v copyView) shown(s copying.Status) string {
 	return string(s)
 }
 
-func (v copyView) quiet(p page) {
+func (v copyView) Quiet(p output.Page) {
 	for _, one := range v.Versions {
 		if one.Status == copying.Copied {
-			p.printf("%s %s\n", cmp.Or(one.As, one.Address), one.Version)
+			p.Printf("%s %s\n", cmp.Or(one.As, one.Address), one.Version)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // copied returns the statuses of a copy, as ADDRESS VERSION STATUS.
@@ -58,8 +60,8 @@ func TestPromotion(t *testing.T) {
 	here := platforms()[0]
 	addKey(t, prod.data, "acme", dev.key)
 	dev.publish(t, "acme/note", "1.0.0", here, platforms()[1])
-	publishModule(t, dev.data, "acme/vpc/aws", "1.0.0", output("first"))
-	publishModule(t, dev.data, "acme/vpc/aws", "1.2.0", output("promoted"))
+	publishModule(t, dev.data, "acme/vpc/aws", "1.0.0", withOutput("first"))
+	publishModule(t, dev.data, "acme/vpc/aws", "1.2.0", withOutput("promoted"))
 	larder(t, "deprecate", "acme/note", "--message", "use acme/pen", "--store", "dir:"+dev.data)
 	promoter := func(s *server, name string) string {
 		return credentials(s.Host, token(t, s.data, "--name", name,
@@ -92,7 +94,7 @@ func TestPromotion(t *testing.T) {
 		t.Errorf("the trail of the copy (-want +got):\n%s", diff)
 	}
 	// A version that the target has withdrawn is not copied.
-	publishModule(t, prod.data, "acme/vpc/aws", "1.0.0", output("first"))
+	publishModule(t, prod.data, "acme/vpc/aws", "1.0.0", withOutput("first"))
 	larder(t, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "leaked", "--yes", "--store", "dir:"+prod.data)
 	all := copied(t, p.run(t, 0, nil, "copy", "acme/vpc/aws", "--from", dev.Host, "--dry-run", "--json"))
 	if diff := cmp.Diff([]string{"acme/vpc/aws 1.2.0 unchanged", "acme/vpc/aws 1.0.0 skipped"}, all); diff != "" {
@@ -132,7 +134,7 @@ func TestPromotion(t *testing.T) {
 // whoamiName returns the name of this machine's user.
 func whoamiName(t *testing.T) string {
 	t.Helper()
-	by, err := whoami(t.Context())
+	by, err := place.User(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +246,7 @@ func TestNamedRegistries(t *testing.T) {
 	writeFiles(t, filepath.Join(config, "larder"), map[string]string{
 		"config.json": `{"contexts": {"dev": {"store": "./dev-data"}, "prod.example": {"registry": "https://prod.example.com"}}}`,
 	})
-	c := &cli{}
+	c := &cli.Program{}
 	for word, want := range map[string]string{
 		"dev":                          "./dev-data",
 		"prod.example":                 "https://prod.example.com",
@@ -255,17 +257,17 @@ func TestNamedRegistries(t *testing.T) {
 		"./data":                       "./data",
 		"dir:data":                     "data",
 	} {
-		p, err := c.named(word)
+		p, err := registryNamed(c, word)
 		if err != nil {
 			t.Errorf("%s: %v", word, err)
 		}
-		if p.name != want {
-			t.Errorf("%s is %s, want %s", word, p.name, want)
+		if p.Name != want {
+			t.Errorf("%s is %s, want %s", word, p.Name, want)
 		}
 	}
 	for _, word := range []string{"staging", "http://registry.example.com", "stack:", "a b.example.com"} {
-		if p, err := c.named(word); err == nil {
-			t.Errorf("%s is %s, want an error", word, p.name)
+		if p, err := registryNamed(c, word); err == nil {
+			t.Errorf("%s is %s, want an error", word, p.Name)
 		}
 	}
 }

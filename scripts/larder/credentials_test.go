@@ -19,6 +19,8 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // An error of the AWS SDK with the credentials is explained, and others are not
@@ -35,21 +37,21 @@ func TestExplainCredentials(t *testing.T) {
 		err  error
 		want string
 	}{
-		{refused("ExpiredToken"), awsExpired},
-		{refused("ExpiredTokenException"), awsExpired},
-		{refused("InvalidClientTokenId"), awsRefused},
-		{refused("UnrecognizedClientException"), awsRefused},
-		{refused("InvalidAccessKeyId"), awsRefused},
-		{fmt.Errorf("cannot list: %w; again", refused("ExpiredToken")), "cannot list: " + awsExpired + "; again"},
-		{fmt.Errorf("failed to refresh cached credentials, %w", &ssocreds.InvalidTokenError{}), awsExpired},
-		{&ssocreds.InvalidTokenError{Err: os.ErrNotExist}, awsExpired},
+		{refused("ExpiredToken"), place.AWSExpired},
+		{refused("ExpiredTokenException"), place.AWSExpired},
+		{refused("InvalidClientTokenId"), place.AWSRefused},
+		{refused("UnrecognizedClientException"), place.AWSRefused},
+		{refused("InvalidAccessKeyId"), place.AWSRefused},
+		{fmt.Errorf("cannot list: %w; again", refused("ExpiredToken")), "cannot list: " + place.AWSExpired + "; again"},
+		{fmt.Errorf("failed to refresh cached credentials, %w", &ssocreds.InvalidTokenError{}), place.AWSExpired},
+		{&ssocreds.InvalidTokenError{Err: os.ErrNotExist}, place.AWSExpired},
 		{&smithy.OperationError{ServiceID: "DynamoDB", OperationName: "Query", Err: errors.New("get identity: " +
-			"failed to refresh cached credentials, timeout")}, awsLost + ": timeout"},
+			"failed to refresh cached credentials, timeout")}, place.AWSLost + ": timeout"},
 		{refused("AccessDeniedException"), ""},
 		{errors.New("ExpiredToken"), ""},
 	} {
 		before := test.err.Error()
-		err := explainCredentials(t.Context(), test.err)
+		err := place.ExplainCredentials(t.Context(), test.err)
 		want := test.want
 		if want == "" {
 			want = before
@@ -57,11 +59,11 @@ func TestExplainCredentials(t *testing.T) {
 		if err.Error() != want || !errors.Is(err, test.err) || (registry.Hint(err) == "") != (test.want == "") {
 			t.Errorf("%s: %q, want %q", before, err, want)
 		}
-		if again := explainCredentials(t.Context(), err); again.Error() != want {
+		if again := place.ExplainCredentials(t.Context(), err); again.Error() != want {
 			t.Errorf("%s is explained twice", err)
 		}
 	}
-	if err := explainCredentials(t.Context(), nil); err != nil {
+	if err := place.ExplainCredentials(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -90,9 +92,9 @@ func TestCredentialsOfSDK(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want string
-	}{{refused, awsExpired}, {missing, awsExpired}, {errors.New("timeout"), awsLost + ": timeout"}} {
+	}{{refused, place.AWSExpired}, {missing, place.AWSExpired}, {errors.New("timeout"), place.AWSLost + ": timeout"}} {
 		_, err := aws.NewCredentialsCache(provider{test.err}).Retrieve(t.Context())
-		if got := explainCredentials(t.Context(), err); got.Error() != test.want {
+		if got := place.ExplainCredentials(t.Context(), err); got.Error() != test.want {
 			t.Errorf("%v: %q, want %q", err, got, test.want)
 		}
 	}
@@ -142,7 +144,7 @@ aws_secret_access_key = secret
 					t.Setenv(name, value)
 				}
 				var stdout, stderr bytes.Buffer
-				if code := run(t.Context(), args, &stdout, &stderr); code != exitFailed {
+				if code := run(t.Context(), args, &stdout, &stderr); code != failure.ExitFailed {
 					t.Errorf("exit code %d", code)
 				}
 				texts.Text(t, stdout.String()+stderr.String())

@@ -22,6 +22,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // newData returns the folder of a new registry.
@@ -91,9 +93,9 @@ func TestLostDatabase(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
 	files := commandFiles(t)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1"))
 	other := newData(t)
-	publishModule(t, other, "acme/vpc/aws", "2.0.0", output("2"))
+	publishModule(t, other, "acme/vpc/aws", "2.0.0", withOutput("2"))
 	database := filepath.Join(data, "larder.db")
 	stored, err := os.ReadFile(database)
 	if err != nil {
@@ -136,7 +138,7 @@ func rejectAll(t *testing.T, data string, files *strings.Replacer) (rejection st
 	before := contents(t, data)
 	for _, command := range append([]string{"serve --listen 127.0.0.1:0", "init"}, commandsOnData...) {
 		args := append(strings.Fields(files.Replace(command)), "--store", "dir:"+data)
-		out := failsHere(t, exitFailed, args...)
+		out := failsHere(t, failure.ExitFailed, args...)
 		// Commands that cannot create a registry first print its name.
 		registry, message, _ := strings.Cut(out, "larder: ")
 		named := "Registry " + data + " (--store)\n"
@@ -163,17 +165,17 @@ func TestRestoreBesideLog(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
 	database := filepath.Join(data, "larder.db")
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1"))
 	backup, err := os.ReadFile(database)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := serve(t, data)
 	for _, version := range []string{"1.1.0", "1.2.0"} {
-		publishModule(t, data, "acme/vpc/aws", version, output(version))
+		publishModule(t, data, "acme/vpc/aws", version, withOutput(version))
 	}
 	statements(t, data, "PRAGMA wal_checkpoint(RESTART)")
-	publishModule(t, data, "acme/vpc/aws", "1.3.0", output("3"))
+	publishModule(t, data, "acme/vpc/aws", "1.3.0", withOutput("3"))
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +202,7 @@ func TestRestoreBesideLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	publishModule(t, data, "acme/vpc/aws", "1.1.0", output("1.1.0"))
+	publishModule(t, data, "acme/vpc/aws", "1.1.0", withOutput("1.1.0"))
 	verifies(t, data, 0)
 }
 
@@ -219,7 +221,7 @@ func failsHere(t *testing.T, code int, args ...string) string {
 func commandFiles(t *testing.T) *strings.Replacer {
 	t.Helper()
 	dir := t.TempDir()
-	writeFiles(t, dir, output("1"))
+	writeFiles(t, dir, withOutput("1"))
 	writeFiles(t, dir, map[string]string{
 		"list.hcl": `platforms = ["linux_amd64"]
 provider "registry.example.com/acme/note" {
@@ -262,8 +264,8 @@ func TestWrongFolder(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "larder", strings.Fields(files.Replace(command))...)
 			cmd.Dir = dir
 			out, _ := cmd.CombinedOutput()
-			if got := cmd.ProcessState.ExitCode(); got != exitNotFound {
-				t.Errorf("exit code %d, want %d", got, exitNotFound)
+			if got := cmd.ProcessState.ExitCode(); got != failure.ExitNotFound {
+				t.Errorf("exit code %d, want %d", got, failure.ExitNotFound)
 			}
 			where, err := filepath.EvalSymlinks(dir)
 			if err != nil {
@@ -272,7 +274,7 @@ func TestWrongFolder(t *testing.T) {
 			for _, want := range []string{
 				"larder: ", filepath.Join(where, "larder-data") + "\n",
 				"Registry ./larder-data (default)\n",
-				"larder init --store " + quoted(filepath.Join(where, "larder-data")), "larder serve", "--store", "LARDER_STORE",
+				"larder init --store " + arguments.Quoted(filepath.Join(where, "larder-data")), "larder serve", "--store", "LARDER_STORE",
 			} {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("the output does not contain %q:\n%s", want, out)
@@ -314,11 +316,11 @@ func TestServeLeavesNothing(t *testing.T) {
 		args string
 		code int
 	}{
-		"other machines":      {"--listen 0.0.0.0:0", exitUsage},
-		"no port":             {"--listen 127.0.0.1", exitUsage},
-		"port in use":         {"--listen " + listener.Addr().String(), exitFailed},
-		"no certificate":      {"--host registry.example.com", exitUsage},
-		"missing certificate": {"--host registry.example.com --cert " + missing + " --key " + missing, exitInvalid},
+		"other machines":      {"--listen 0.0.0.0:0", failure.ExitUsage},
+		"no port":             {"--listen 127.0.0.1", failure.ExitUsage},
+		"port in use":         {"--listen " + listener.Addr().String(), failure.ExitFailed},
+		"no certificate":      {"--host registry.example.com", failure.ExitUsage},
+		"missing certificate": {"--host registry.example.com --cert " + missing + " --key " + missing, failure.ExitInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
@@ -336,7 +338,7 @@ func TestServeLeavesNothing(t *testing.T) {
 func TestServeWithoutObjects(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("x"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("x"))
 	for _, gone := range []bool{false, true} {
 		if gone {
 			if err := os.RemoveAll(filepath.Join(data, "objects")); err != nil {
@@ -384,7 +386,7 @@ func TestServeNewRegistry(t *testing.T) {
 		{"serve", "--listen", "127.0.0.1:0", "--store", foreign},
 		{"init", "--store", "dir:" + foreign},
 	} {
-		if out := failsHere(t, exitInvalid, command...); !strings.Contains(out, "photo.jpg") {
+		if out := failsHere(t, failure.ExitInvalid, command...); !strings.Contains(out, "photo.jpg") {
 			t.Errorf("larder %s prints %q", command[0], out)
 		}
 	}
@@ -398,7 +400,7 @@ func TestServeNewRegistry(t *testing.T) {
 func TestDatabaseRemovedWhileServing(t *testing.T) {
 	t.Parallel()
 	module := t.TempDir()
-	writeFiles(t, module, output("1"))
+	writeFiles(t, module, withOutput("1"))
 	foreign, err := os.ReadFile(filepath.Join(newData(t), "larder.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +413,7 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := newData(t)
-			publishModule(t, data, "acme/vpc/aws", "0.1.0", output("1"))
+			publishModule(t, data, "acme/vpc/aws", "0.1.0", withOutput("1"))
 			s := serve(t, data)
 			secret := token(t, data, "--name", "ci", "--scope", "publish:modules/acme/**")
 			statements(t, data, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -420,7 +422,7 @@ func TestDatabaseRemovedWhileServing(t *testing.T) {
 			if err := remove(filepath.Join(data, "larder.db")); err != nil {
 				t.Fatal(err)
 			}
-			out := p.run(t, exitFailed, []string{"503"}, "publish", "module", module, "acme/vpc/aws", "1.1.0")
+			out := p.run(t, failure.ExitFailed, []string{"503"}, "publish", "module", module, "acme/vpc/aws", "1.1.0")
 			if strings.Contains(out, data) {
 				t.Errorf("the publisher gets the path of the data: %s", out)
 			}
@@ -454,7 +456,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skipf("NOT TESTED: a full disk, because unshare -Urm does not work here: %v", err)
 	}
 	dir, module, mount := t.TempDir(), t.TempDir(), t.TempDir()
-	writeFiles(t, module, output("1"))
+	writeFiles(t, module, withOutput("1"))
 	writeFiles(t, dir, map[string]string{"run.sh": fullDiskScript})
 	large := make([]byte, 600<<10) // gzip cannot compress it
 	state := sha256.Sum256(nil)

@@ -12,6 +12,10 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // deprecation has the arguments and flags of the command.
@@ -24,7 +28,7 @@ type deprecation struct {
 	hide    bool
 }
 
-func (c *cli) deprecateCommand() *cobra.Command {
+func deprecateCommand(c *cli.Program) *cobra.Command {
 	var d deprecation
 	cmd := &cobra.Command{
 		Use:   "deprecate ADDRESS [VERSION]",
@@ -41,27 +45,27 @@ the provider. The module protocol has no deprecation messages. For modules, only
 With --hide, the registry also removes a version of a module from its listing.
 No client can select it, neither by a range nor by its exact version, and ` + "`init`" + `
 fails in configurations that need it. The version stays stored. --undo lists it
-again.` + throughRegistry,
+again.` + place.ThroughRegistry,
 		Example: `  larder deprecate acme/inventory 1.0.0 --message 'it leaks files: use 1.0.1'
   larder deprecate acme/vpc/aws --message 'use acme/network/aws'
   larder deprecate acme/vpc/aws 1.0.0 --message 'opens port 22' --hide
   larder deprecate acme/vpc/aws 1.0.0 --message x --registry https://HOST
   larder deprecate acme/vpc/aws 1.0.0 --undo`,
 	}
-	cmd.RunE = c.run(func(ctx context.Context, args []string) (view, error) {
+	cmd.RunE = c.Run(func(ctx context.Context, args []string) (output.View, error) {
 		if err := d.parse(args); err != nil {
 			return nil, err
 		}
-		to, err := c.anyPlace()
+		to, err := c.FindAny()
 		if err != nil {
 			return nil, err
 		}
-		if to.host != "" {
-			return c.deprecateThrough(ctx, to, d)
+		if to.Host != "" {
+			return deprecateThrough(ctx, c, to, d)
 		}
-		return c.onStore(ctx, func(s *store) (view, error) { return c.deprecate(ctx, s, d) })
+		return c.OnStore(ctx, func(s *place.Store) (output.View, error) { return deprecate(ctx, c, s, d) })
 	})
-	c.registryFlags(cmd)
+	c.RegistryFlags(cmd)
 	cmd.Flags().StringVar(&d.message, "message", "", "`TEXT` with the reason and what to use instead: one line")
 	cmd.Flags().BoolVar(&d.undo, "undo", false, "remove the deprecation")
 	cmd.Flags().BoolVar(&d.hide, "hide", false, "also remove the version of a module from the listing")
@@ -92,19 +96,19 @@ func (d *deprecation) check() error {
 	_, isModule := d.address.(registry.Module)
 	switch {
 	case d.undo && (d.message != "" || d.hide):
-		return usagef("--undo cannot be combined with --message or --hide")
+		return arguments.Errorf("--undo cannot be combined with --message or --hide")
 	case !d.undo && d.message == "":
-		return registry.WithHint(usagef("--message is missing"),
+		return registry.WithHint(arguments.Errorf("--message is missing"),
 			"Give a message, for example --message 'use 2.0.0'. To remove a deprecation, use --undo.")
 	case d.hide && !isModule:
-		return registry.WithHint(usagef("--hide is only for modules, but %s is a provider", d.address),
+		return registry.WithHint(arguments.Errorf("--hide is only for modules, but %s is a provider", d.address),
 			"Remove --hide: clients print the message of a provider at each init.")
 	case d.hide && d.version == nil:
-		return registry.WithHint(usagef("--hide is for one version, but VERSION is missing"),
+		return registry.WithHint(arguments.Errorf("--hide is for one version, but VERSION is missing"),
 			"Give the version to hide after the address.")
 	}
 	if err := rules.CheckDeprecation(d.message); err != nil {
-		return asUsage(err)
+		return arguments.Wrong(err)
 	}
 	return nil
 }
@@ -118,29 +122,29 @@ func (d *deprecation) subject() string {
 }
 
 // warnOfHiding prints a warning if the command hides a version.
-func (c *cli) warnOfHiding(d deprecation) {
+func warnOfHiding(c *cli.Program, d deprecation) {
 	if d.hide {
-		out := terminal.New(c.stderr)
+		out := terminal.New(c.Stderr)
 		fmt.Fprintln(out, out.Wrap(fmt.Sprintf("Hiding %s breaks each configuration that requires exactly this version, "+
 			"or a range that contains no other version. Other configurations get another version.", d.subject())))
 	}
 }
 
-func (c *cli) deprecate(ctx context.Context, s *store, d deprecation) (view, error) {
-	c.warnOfHiding(d)
-	by, err := s.by(ctx)
+func deprecate(ctx context.Context, c *cli.Program, s *place.Store, d deprecation) (output.View, error) {
+	warnOfHiding(c, d)
+	by, err := s.By(ctx)
 	if err != nil {
 		return nil, err
 	}
 	change := catalog.Deprecation{Message: d.message, Hide: d.hide, By: by.String()}
 	var result catalog.Deprecated
 	if m, ok := d.address.(registry.Module); ok {
-		result, err = s.catalog.Modules.Deprecate(ctx, m, d.version, change)
+		result, err = s.Catalog.Modules.Deprecate(ctx, m, d.version, change)
 	} else if p, ok := d.address.(registry.Provider); ok {
-		result, err = s.catalog.Providers.Deprecate(ctx, p, d.version, change)
+		result, err = s.Catalog.Providers.Deprecate(ctx, p, d.version, change)
 	}
 	if err != nil {
-		return nil, s.notFound(ctx, "deprecate", d.address, d.version, err)
+		return nil, s.NotFound(ctx, "deprecate", d.address, d.version, err)
 	}
 	v := d.view()
 	if result.Unchanged {
@@ -154,10 +158,10 @@ func (c *cli) deprecate(ctx context.Context, s *store, d deprecation) (view, err
 }
 
 // deprecateThrough sends the change to a registry's own endpoint.
-func (c *cli) deprecateThrough(ctx context.Context, to place, d deprecation) (view, error) {
-	c.printRegistry()
-	err := c.throughEndpoint(ctx, to.host, func(p *publishclient.Publisher) error {
-		c.warnOfHiding(d)
+func deprecateThrough(ctx context.Context, c *cli.Program, to place.Place, d deprecation) (output.View, error) {
+	c.PrintRegistry()
+	err := c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) error {
+		warnOfHiding(c, d)
 		return p.Deprecate(ctx, d.address.Path(), d.version, protocol.Deprecation{Message: d.message, Hide: d.hide})
 	})
 	if err != nil {
@@ -198,23 +202,23 @@ func (d *deprecation) view() deprecationView {
 	return v
 }
 
-func (v deprecationView) text(p page) {
+func (v deprecationView) Text(p output.Page) {
 	switch {
 	case v.Status == "unchanged" && v.Deprecated == "":
-		p.println("Unchanged: %s is not deprecated", v.subject)
+		p.Println("Unchanged: %s is not deprecated", v.subject)
 		return
 	case v.Relisted:
-		p.println("%s is no longer deprecated, and is listed again", v.subject)
+		p.Println("%s is no longer deprecated, and is listed again", v.subject)
 		return
 	case v.Deprecated == "":
-		p.println("%s is no longer deprecated", v.subject)
+		p.Println("%s is no longer deprecated", v.subject)
 		return
 	case v.Status == "unchanged":
-		p.println("Unchanged: %s is already deprecated: %s", v.subject, v.Deprecated)
+		p.Println("Unchanged: %s is already deprecated: %s", v.subject, v.Deprecated)
 	default:
-		p.println("%s is deprecated: %s", v.subject, v.Deprecated)
+		p.Println("%s is deprecated: %s", v.subject, v.Deprecated)
 	}
 	if v.Latest != nil {
-		p.println("It is hidden. The latest listed version is %s", v.Latest)
+		p.Println("It is hidden. The latest listed version is %s", v.Latest)
 	}
 }

@@ -12,9 +12,14 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) diffCommand() *cobra.Command {
+func diffCommand(c *cli.Program) *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "diff NAMESPACE/NAME/SYSTEM VERSION [VERSION]",
@@ -29,25 +34,25 @@ version may fail with the second one. It may change plans if, for example, a
 default or the version of a module block changed. The command does not compare
 READMEs, examples, the arguments of resources, or the conditions of validations.
 
-The exit code is 7 if there are breaking changes, and 0 if there are none.` + readThroughRegistry,
+The exit code is 7 if there are breaking changes, and 0 if there are none.` + place.ReadThroughRegistry,
 		Example: `  larder diff acme/vpc/aws 1.2.0 2.0.0
   larder diff acme/vpc/aws 1.2.0 --path modules/endpoints
   larder diff acme/vpc/aws 1.2.0 2.0.0 --json`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			m, err := registry.ParseModule(args[0])
 			if err != nil {
 				return nil, err
 			}
-			from, err := versionArgument(args[1:])
+			from, err := arguments.Version(args[1:])
 			if err != nil {
 				return nil, err
 			}
-			to, err := versionArgument(args[2:])
+			to, err := arguments.Version(args[2:])
 			if err != nil {
 				return nil, err
 			}
-			return c.onReader(ctx, func(r *reader) (view, error) {
-				v, err := r.diff(ctx, m, from, to, path)
+			return c.OnReader(ctx, func(r *place.Reader) (output.View, error) {
+				v, err := compareVersions(ctx, r, m, from, to, path)
 				if err != nil {
 					return nil, err
 				}
@@ -55,22 +60,22 @@ The exit code is 7 if there are breaking changes, and 0 if there are none.` + re
 			})
 		}),
 	}
-	c.registryFlags(cmd)
+	c.RegistryFlags(cmd)
 	cmd.Flags().StringVar(&path, "path", "", "compare the submodule or example at `PATH`, such as modules/endpoints")
 	return cmd
 }
 
-// diff compares two versions of a module. If path is not empty, it compares
+// compareVersions compares two versions of a module. If path is not empty, it compares
 // this folder of them.
-func (r *reader) diff(
-	ctx context.Context, m registry.Module, from, to *registry.Version, path string,
+func compareVersions(
+	ctx context.Context, r *place.Reader, m registry.Module, from, to *registry.Version, path string,
 ) (v diffView, err error) {
-	v.Address, v.flags = m.String(), r.flags
-	before, err := r.documented(ctx, m, from)
+	v.Address, v.flags = m.String(), r.Flags
+	before, err := documented(ctx, r, m, from)
 	if err != nil {
 		return v, err
 	}
-	after, err := r.documented(ctx, m, to)
+	after, err := documented(ctx, r, m, to)
 	if err != nil {
 		return v, err
 	}
@@ -91,15 +96,15 @@ func (r *reader) diff(
 	return v, nil
 }
 
-func (r *reader) documented(
-	ctx context.Context, m registry.Module, version *registry.Version,
+func documented(
+	ctx context.Context, r *place.Reader, m registry.Module, version *registry.Version,
 ) (protocol.ModuleDetail, error) {
 	found, err := r.Module(ctx, m, version)
 	switch {
 	case err != nil:
-		return found, r.notFound(ctx, m, version, err)
+		return found, r.NotFound(ctx, m, version, err)
 	case !found.Documented:
-		return found, r.documentationError("compare", m, found.Version)
+		return found, r.DocumentationError("compare", m, found.Version)
 	}
 	return found, nil
 }
@@ -109,7 +114,7 @@ func (v diffView) verdict() error {
 	if v.Breaking == 0 {
 		return nil
 	}
-	return registry.WithHint(breakingChanges(fmt.Errorf("%s %s has %s since %s",
+	return registry.WithHint(failure.BreakingChanges(fmt.Errorf("%s %s has %s since %s",
 		v.subject(), v.To, english.Plural(v.Breaking, "breaking change", ""), v.From)),
 		"A configuration that works with %s may fail with %s.", v.From, v.To)
 }
@@ -124,7 +129,7 @@ type diffView struct {
 	Path string `json:"path,omitempty"`
 	compare.Difference
 
-	// flags are those of [cli.repeatedFlags].
+	// flags are those of [place.Finder.RepeatedFlags].
 	flags string
 }
 
@@ -141,28 +146,28 @@ var kindNames = map[string]string{
 	"Modules": "module block", "Submodules": "submodule",
 }
 
-func (v diffView) text(p page) {
-	p.printf("%s %s → %s\n", v.subject(), v.From, v.To)
+func (v diffView) Text(p output.Page) {
+	p.Printf("%s %s → %s\n", v.subject(), v.From, v.To)
 	column := v.column()
 	for _, s := range v.Sections() {
 		if len(s.Changes) > 0 {
-			p.printf("\n")
+			p.Printf("\n")
 		}
 		for _, change := range s.Changes {
-			p.change(kindNames[s.Title], change, column)
+			printChange(p, kindNames[s.Title], change, column)
 		}
 	}
 	for _, change := range v.Submodules.Changes {
 		if change.Kind == compare.Changed {
-			p.printf("\n")
-			p.println("To see the changes of a submodule, run `larder diff %s %s %s --path %s%s`.",
+			p.Printf("\n")
+			p.Println("To see the changes of a submodule, run `larder diff %s %s %s --path %s%s`.",
 				v.Address, v.From, v.To, change.Name, v.flags)
 			break
 		}
 	}
 	if v.Breaking == 0 {
-		p.printf("\n")
-		p.println("%s", v.harmless())
+		p.Printf("\n")
+		p.Println("%s", v.harmless())
 	}
 }
 
@@ -196,23 +201,23 @@ var signs = map[compare.Kind]string{compare.Added: "+", compare.Removed: "-", co
 // entry returns a change without its consequences, such as "+ input x".
 func entry(kind string, c compare.Change) string { return signs[c.Kind] + " " + kind + " " + c.Name }
 
-// change prints a change, its consequences, and its short fields.
-func (p page) change(kind string, c compare.Change, column int) {
+// printChange prints a change, its consequences, and its short fields.
+func printChange(p output.Page, kind string, c compare.Change, column int) {
 	line := entry(kind, c)
-	colored := p.Paint(line[:1], paintState(string(c.Kind))) + line[1:]
+	colored := p.Paint(line[:1], output.PaintState(string(c.Kind))) + line[1:]
 	space := strings.Repeat(" ", column)
 	why := consequence(p, c)
 	switch {
 	case why == "":
-		p.printf("%s\n", colored)
+		p.Printf("%s\n", colored)
 	case len(line)+2 <= column:
-		p.printf("%s%s%s\n", colored, space[len(line):], p.wrapAt(column, why))
+		p.Printf("%s%s%s\n", colored, space[len(line):], p.WrapAt(column, why))
 	default:
-		p.printf("%s\n%s%s\n", colored, space, p.wrapAt(column, why))
+		p.Printf("%s\n%s%s\n", colored, space, p.WrapAt(column, why))
 	}
 	for _, f := range c.Fields {
 		if shownFields[f.Name] {
-			p.field(f, space)
+			printField(p, f, space)
 		}
 	}
 }
@@ -224,19 +229,19 @@ var shownFields = map[string]bool{"type": true, "default": true, "version": true
 // maxField bounds a value in a line with two values.
 const maxField = 30
 
-// field prints both values of a field, in one line if they are short.
-func (p page) field(f compare.Field, space string) {
-	before, after := orNothing(tidy(f.Before)), orNothing(tidy(f.After))
+// printField prints both values of a field, in one line if they are short.
+func printField(p output.Page, f compare.Field, space string) {
+	before, after := orNothing(output.Tidy(f.Before)), orNothing(output.Tidy(f.After))
 	if len(before) <= maxField && len(after) <= maxField && !strings.Contains(before+after, "\n") {
-		p.printf("%s%s → %s\n", space, before, after)
+		p.Printf("%s%s → %s\n", space, before, after)
 		return
 	}
 	for _, value := range []struct {
 		sign, text string
 		color      terminal.Color
-	}{{"-", before, paintState(string(compare.Removed))}, {"+", after, paintState(string(compare.Added))}} {
-		for line := range strings.SplitSeq(p.shortValue(value.text), "\n") {
-			p.printf("%s%s %s\n", space, p.Paint(value.sign, value.color), p.wrapAt(len(space)+2, line))
+	}{{"-", before, output.PaintState(string(compare.Removed))}, {"+", after, output.PaintState(string(compare.Added))}} {
+		for line := range strings.SplitSeq(shortValue(p, value.text), "\n") {
+			p.Printf("%s%s %s\n", space, p.Paint(value.sign, value.color), p.WrapAt(len(space)+2, line))
 		}
 	}
 }
@@ -251,11 +256,11 @@ func orNothing(text string) string {
 // markNames are the words for marks.
 var markNames = map[compare.Mark]string{compare.Breaking: "breaking", compare.ChangesPlans: "may change plans"}
 
-func consequence(p page, c compare.Change) string {
+func consequence(p output.Page, c compare.Change) string {
 	reasons := strings.Join(c.Reasons, "; ")
 	name := markNames[c.Mark]
 	if name == "" {
 		return reasons
 	}
-	return p.Paint(name, paintState(name)) + ": " + reasons
+	return p.Paint(name, output.PaintState(name)) + ": " + reasons
 }

@@ -15,9 +15,12 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) docsCommand() *cobra.Command {
+func docsCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "docs",
 		Short: "Manage the documentation of modules",
@@ -25,11 +28,11 @@ func (c *cli) docsCommand() *cobra.Command {
 documentation: inputs, outputs, resources, dependencies and READMEs.`,
 		Example: "  larder docs rebuild",
 	}
-	cmd.AddCommand(c.docsRebuildCommand())
+	cmd.AddCommand(docsRebuildCommand(c))
 	return cmd
 }
 
-func (c *cli) docsRebuildCommand() *cobra.Command {
+func docsRebuildCommand(c *cli.Program) *cobra.Command {
 	var r docsRebuild
 	cmd := &cobra.Command{
 		Use:   "rebuild [NAMESPACE/NAME/SYSTEM [VERSION]]",
@@ -44,7 +47,7 @@ otherwise.`,
 		Example: `  larder docs rebuild
   larder docs rebuild acme/vpc/aws
   larder docs rebuild acme/vpc/aws 1.2.0 --all`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			if len(args) > 0 {
 				m, err := registry.ParseModule(args[0])
 				if err != nil {
@@ -59,10 +62,10 @@ otherwise.`,
 				}
 				r.version = &v
 			}
-			return c.onStore(ctx, func(s *store) (view, error) { return c.rebuildDocs(ctx, s, r) })
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) { return rebuildDocs(ctx, c, s, r) })
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().BoolVar(&r.all, "all", false, "also make documentation again that is stored and valid")
 	return cmd
 }
@@ -75,25 +78,25 @@ type docsRebuild struct {
 	all     bool
 }
 
-func (s *store) documenter(ctx context.Context) (*publish.Documenter, error) {
-	by, err := s.by(ctx)
+func documenter(ctx context.Context, s *place.Store) (*publish.Documenter, error) {
+	by, err := s.By(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &publish.Documenter{
-		Catalog: s.catalog, Objects: s.objects, Inspector: inspection.Process{}, By: by.String(),
+		Catalog: s.Catalog, Objects: s.Objects, Inspector: inspection.Process{}, By: by.String(),
 	}, nil
 }
 
-func (c *cli) rebuildDocs(ctx context.Context, s *store, r docsRebuild) (view, error) {
-	d, err := s.documenter(ctx)
+func rebuildDocs(ctx context.Context, c *cli.Program, s *place.Store, r docsRebuild) (output.View, error) {
+	d, err := documenter(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	progress := c.newProgress()
-	defer progress.stop()
+	progress := c.NewProgress()
+	defer progress.Stop()
 	v := docsView{Versions: []documentedVersion{}}
-	for m, err := range s.modules(ctx, r.module) {
+	for m, err := range modulesOf(ctx, s, r.module) {
 		if err != nil {
 			return nil, err
 		}
@@ -127,19 +130,19 @@ func (c *cli) rebuildDocs(ctx context.Context, s *store, r docsRebuild) (view, e
 // records returns the selected versions of a module, without withdrawn ones. If
 // some records cannot be read, it returns the others with registry.ErrCorrupt.
 func (r docsRebuild) records(
-	ctx context.Context, s *store, m registry.Module,
+	ctx context.Context, s *place.Store, m registry.Module,
 ) ([]registry.ModuleVersion, error) {
 	if r.version != nil {
-		record, err := s.catalog.Modules.Get(ctx, m, *r.version)
+		record, err := s.Catalog.Modules.Get(ctx, m, *r.version)
 		if err != nil {
 			err = fmt.Errorf("cannot document %s %s: %w", m, *r.version, err)
-			return nil, s.notFound(ctx, "document", m, r.version, err)
+			return nil, s.NotFound(ctx, "document", m, r.version, err)
 		}
 		return []registry.ModuleVersion{record}, nil
 	}
-	records, err := s.catalog.Modules.All(ctx, m)
+	records, err := s.Catalog.Modules.All(ctx, m)
 	records = slices.DeleteFunc(records, func(v registry.ModuleVersion) bool { return v.Withdrawn != nil })
-	return records, s.notFound(ctx, "document", m, nil, err)
+	return records, s.NotFound(ctx, "document", m, nil, err)
 }
 
 // document makes the documentation of a version. The result has the error if it
@@ -163,15 +166,15 @@ func isDamage(err error) bool {
 	return errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrNotFound)
 }
 
-// modules returns one module, or all modules of a store, including those whose
+// modulesOf returns one module, or all modules of a store, including those whose
 // versions are all hidden.
-func (s *store) modules(ctx context.Context, one *registry.Module) iter.Seq2[registry.Module, error] {
+func modulesOf(ctx context.Context, s *place.Store, one *registry.Module) iter.Seq2[registry.Module, error] {
 	return func(yield func(registry.Module, error) bool) {
 		if one != nil {
 			yield(*one, nil)
 			return
 		}
-		paths, err := s.catalog.AllEntries(ctx)
+		paths, err := s.Catalog.AllEntries(ctx)
 		if err != nil {
 			yield(registry.Module{}, err)
 			return
@@ -223,19 +226,19 @@ func (v docsView) count(status string) (n int) {
 	return n
 }
 
-func (v docsView) text(p page) {
+func (v docsView) Text(p output.Page) {
 	for _, one := range v.Versions {
-		status := p.Paint(one.Status, paintState(one.Status))
+		status := p.Paint(one.Status, output.PaintState(one.Status))
 		if one.Error != "" {
-			p.println("%s: %s", status, printable.Escape(one.Error))
+			p.Println("%s: %s", status, printable.Escape(one.Error))
 			continue
 		}
-		p.println("%s %s %s", status, one.Address, one.Version)
-		p.notes(one.Notes)
+		p.Println("%s %s %s", status, one.Address, one.Version)
+		p.Notes(one.Notes)
 	}
 	text := fmt.Sprintf("Documented %s.", english.Plural(v.count(docsMade), "version", ""))
 	if v.Valid > 0 {
 		text += fmt.Sprintf(" The documentation of %s was valid.", english.Plural(v.Valid, "other version", ""))
 	}
-	p.println("%s", text)
+	p.Println("%s", text)
 }

@@ -17,6 +17,10 @@ import (
 	"github.com/larder-registry/larder/pkg/examine/doctor"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // examination has the flags of doctor.
@@ -26,7 +30,7 @@ type examination struct {
 	fromStdin                                     bool
 }
 
-func (c *cli) doctorCommand() *cobra.Command {
+func doctorCommand(c *cli.Program) *cobra.Command {
 	var e examination
 	cmd := &cobra.Command{
 		Use:   "doctor [URL]",
@@ -40,12 +44,12 @@ changes nothing, but like every client, it can make a mirror fetch the version
 that it examines.
 
 Without URL it examines the registry in --registry, LARDER_REGISTRY, the current
-context or ` + defaultData + `. For a folder, it examines the host of the last
+context or ` + place.DefaultFolder + `. For a folder, it examines the host of the last
 ` + "`larder serve`" + `. It works with any registry that has the same protocols.
 
 It uses the credential that clients have for the registry: a TF_TOKEN_…
 variable, a token that ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, or a
-credentials block. To use another one, set ` + tokenFromEnv + ` or use --token-stdin.
+credentials block. To use another one, set ` + place.TokenVariable + ` or use --token-stdin.
 There is no flag for the token, because everyone on the machine can read a
 command's arguments.
 
@@ -69,23 +73,23 @@ something is unknown.`,
   larder doctor https://registry.example.com --token-stdin <token.txt
   larder doctor --stack larder`,
 	}
-	cmd.RunE = c.run(func(ctx context.Context, args []string) (view, error) {
+	cmd.RunE = c.Run(func(ctx context.Context, args []string) (output.View, error) {
 		if cmd.Flags().Changed("stack") {
 			if err := onlyStack(cmd, args); err != nil {
 				return nil, err
 			}
-			return c.examineStack(ctx, e.stack)
+			return examineStack(ctx, c, e.stack)
 		}
-		p, err := c.examinedPlace(args)
+		p, err := examinedPlace(c, args)
 		if err != nil {
 			return nil, err
 		}
-		d, err := e.doctor(p.host, cmd.InOrStdin())
+		d, err := e.doctor(p.Host, cmd.InOrStdin())
 		if err != nil {
 			return nil, err
 		}
-		c.about = p
-		d.Found = c.examining(p.String()).found
+		c.About = p
+		d.Found = examining(c, p.String()).found
 		report, err := d.Examine(ctx)
 		if err != nil {
 			return nil, err
@@ -105,49 +109,49 @@ something is unknown.`,
 		"verify the packages for `PLATFORM`: OS_ARCH (default this machine's)")
 	cmd.Flags().StringVar(&e.stack, "stack", "", "examine the deployed registry of the stack `NAME` with AWS credentials")
 	cmd.Flags().BoolVar(&e.fromStdin, "token-stdin", false, "read the credential from standard input")
-	cmd.Flags().StringVar(&c.placeFlags.registry, "registry", "", "the `URL` of the registry, like the argument URL")
-	cmd.Flags().StringVar(&c.placeFlags.context, "context", "", "use the context `NAME` instead of the current one")
+	cmd.Flags().StringVar(&c.PlaceFlags.Registry, "registry", "", "the `URL` of the registry, like the argument URL")
+	cmd.Flags().StringVar(&c.PlaceFlags.Context, "context", "", "use the context `NAME` instead of the current one")
 	return cmd
 }
 
 // examinedPlace returns the registry to examine: the one in the URL argument,
 // or the one that all commands use.
-func (c *cli) examinedPlace(args []string) (place, error) {
+func examinedPlace(c *cli.Program, args []string) (place.Place, error) {
 	if len(args) > 0 {
-		for flag, value := range map[string]string{"registry": c.placeFlags.registry, "context": c.placeFlags.context} {
+		for flag, value := range map[string]string{"registry": c.PlaceFlags.Registry, "context": c.PlaceFlags.Context} {
 			if value != "" {
-				return place{}, registry.WithHint(
-					usagef("the URL%s and --%s both name a registry", inError(args[0]), flag), "Use only one of them.")
+				return place.Place{}, registry.WithHint(
+					arguments.Errorf("the URL%s and --%s both name a registry", arguments.InError(args[0]), flag), "Use only one of them.")
 			}
 		}
-		return parseRegistry(args[0])
+		return place.ParseRegistry(args[0])
 	}
-	p, err := c.findPlace()
-	if err != nil || p.host != "" {
+	p, err := c.Named()
+	if err != nil || p.Host != "" {
 		return p, err
 	}
-	if p.stack != "" {
-		return place{}, registry.WithHint(usagef("URL is missing, and %s has no URL", p),
+	if p.Stack != "" {
+		return place.Place{}, registry.WithHint(arguments.Errorf("URL is missing, and %s has no URL", p),
 			"To examine the stack from inside its AWS account, run `larder doctor --stack %s`. "+
-				"To examine it as a client, give its URL.", quoted(p.stack))
+				"To examine it as a client, give its URL.", arguments.Quoted(p.Stack))
 	}
-	if host := local.Host(p.dir); host != "" {
-		served, err := parseRegistry("https://" + host)
-		served.from = "the last address of " + p.String()
+	if host := local.Host(p.Dir); host != "" {
+		served, err := place.ParseRegistry("https://" + host)
+		served.From = "the last address of " + p.String()
 		return served, err
 	}
-	missing := usagef("URL is missing")
-	if p.gone == "" && p.from != "default" {
-		missing = usagef("URL is missing, and %s was never served", p)
+	missing := arguments.Errorf("URL is missing")
+	if p.Gone == "" && p.From != "default" {
+		missing = arguments.Errorf("URL is missing, and %s was never served", p)
 	}
-	if file, err := c.readContexts(); err == nil {
+	if file, err := c.ReadContexts(); err == nil {
 		for _, name := range file.Names() {
 			if url := file.Contexts[name].Registry; url != "" {
-				return place{}, registry.WithHint(missing, "Give the URL of the registry, or use --context %s (%s).", name, url)
+				return place.Place{}, registry.WithHint(missing, "Give the URL of the registry, or use --context %s (%s).", name, url)
 			}
 		}
 	}
-	return place{}, registry.WithHint(missing,
+	return place.Place{}, registry.WithHint(missing,
 		"Give the URL of the registry, such as https://registry.example.com, or the name of a stack with --stack.")
 }
 
@@ -167,16 +171,16 @@ func (e examination) doctor(host string, stdin io.Reader) (d doctor.Doctor, err 
 	} else if p != nil {
 		d.Platform = *p
 	}
-	d.Config, d.Unread = clientConfiguration()
+	d.Config, d.Unread = place.ClientConfiguration()
 	d.Authorities = os.Getenv("SSL_CERT_FILE")
-	if d.Token, d.TokenFrom = strings.TrimSpace(os.Getenv(tokenFromEnv)), "in "+tokenFromEnv; e.fromStdin {
+	if d.Token, d.TokenFrom = strings.TrimSpace(os.Getenv(place.TokenVariable)), "in "+place.TokenVariable; e.fromStdin {
 		if d.Token, err = readToken(stdin); err != nil {
 			return d, err
 		}
 		d.TokenFrom = "from standard input"
 	}
 	if strings.ContainsFunc(d.Token, unicode.IsControl) {
-		return d, usagef("the token %s has a line break or another control character in it", d.TokenFrom)
+		return d, arguments.Errorf("the token %s has a line break or another control character in it", d.TokenFrom)
 	}
 	return d, nil
 }
@@ -189,7 +193,7 @@ func optional[T any](flag, text string, parse func(string) (T, error)) (*T, erro
 	}
 	parsed, err := parse(text)
 	if err != nil {
-		return nil, usagef("%s: %w", flag, err)
+		return nil, arguments.Errorf("%s: %w", flag, err)
 	}
 	return &parsed, nil
 }
@@ -202,7 +206,7 @@ func readToken(from io.Reader) (string, error) {
 	case err != nil && !errors.Is(err, io.EOF):
 		return "", err
 	case token == "" || len(line) > maxLen:
-		return "", usagef("there is no token on standard input: it must be one line")
+		return "", arguments.Errorf("there is no token on standard input: it must be one line")
 	}
 	return token, nil
 }
@@ -211,15 +215,15 @@ func readToken(from io.Reader) (string, error) {
 // --stack.
 func onlyStack(cmd *cobra.Command, args []string) error {
 	if stack, _ := cmd.Flags().GetString("stack"); stack == "" {
-		return usagef("--stack needs the name of a stack")
+		return arguments.Errorf("--stack needs the name of a stack")
 	}
 	if len(args) > 0 {
-		return registry.WithHint(usagef("--stack and %s both name a registry", args[0]), "Use only one of them.")
+		return registry.WithHint(arguments.Errorf("--stack and %s both name a registry", args[0]), "Use only one of them.")
 	}
 	var other error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name != "stack" && cmd.InheritedFlags().Lookup(f.Name) == nil {
-			other = usagef("--%s cannot be combined with --stack", f.Name)
+			other = arguments.Errorf("--%s cannot be combined with --stack", f.Name)
 		}
 	})
 	return other
@@ -228,17 +232,17 @@ func onlyStack(cmd *cobra.Command, args []string) error {
 // examinedSteps prints each step of an examination when it ends, because a
 // whole examination can take a minute.
 type examinedSteps struct {
-	page
+	output.Page
 	problems bool // print only steps that are not ok
 	silent   bool
 }
 
 // examining prints the name of the registry, and returns the printer of the
 // steps.
-func (c *cli) examining(what string) examinedSteps {
-	s := examinedSteps{page: c.page(), problems: c.quiet, silent: c.json}
-	if !c.json && !c.quiet {
-		s.printf("Examining %s\n\n", what)
+func examining(c *cli.Program, what string) examinedSteps {
+	s := examinedSteps{Page: c.Page(), problems: c.Quiet, silent: c.JSON}
+	if !c.JSON && !c.Quiet {
+		s.Printf("Examining %s\n\n", what)
 	}
 	return s
 }
@@ -248,7 +252,7 @@ func (s examinedSteps) found(step doctor.Step) {
 	if s.silent || s.problems && fine {
 		return
 	}
-	s.item(string(step.Outcome), step.Name+": "+step.Result)
+	s.Item(string(step.Outcome), step.Name+": "+step.Result)
 	if step.Request != "" && !fine {
 		s.detail("request", step.Request)
 	}
@@ -258,8 +262,8 @@ func (s examinedSteps) found(step doctor.Step) {
 }
 
 func (s examinedSteps) detail(label, text string) {
-	indent := strings.Repeat(" ", stateWidth+1)
-	s.printf("%s%s: %s\n", indent, label, s.wrapAt(len(indent)+len(label)+2, text))
+	indent := strings.Repeat(" ", output.StateWidth+1)
+	s.Printf("%s%s: %s\n", indent, label, s.WrapAt(len(indent)+len(label)+2, text))
 }
 
 // examinedView is the report about a registry.
@@ -270,7 +274,7 @@ type examinedView struct {
 }
 
 // newExaminedView returns the report, and an error if a step is wrong.
-func newExaminedView(report doctor.Report) (view, error) {
+func newExaminedView(report doctor.Report) (output.View, error) {
 	wrong := report.Count(doctor.Wrong)
 	if wrong > 0 {
 		return examinedView{report, false},
@@ -279,16 +283,16 @@ func newExaminedView(report doctor.Report) (view, error) {
 	return examinedView{report, true}, nil
 }
 
-// text prints the configuration and the summary after the steps.
-func (v examinedView) text(p page) {
+// Text prints the configuration and the summary after the steps.
+func (v examinedView) Text(p output.Page) {
 	if v.Configuration != "" {
-		p.printf("\nAdd this to the configuration of the clients:\n\n")
+		p.Printf("\nAdd this to the configuration of the clients:\n\n")
 		for line := range strings.Lines(v.Configuration) {
-			p.printf("%s\n", strings.TrimRight("  "+line, " \n"))
+			p.Printf("%s\n", strings.TrimRight("  "+line, " \n"))
 		}
 	}
 	if v.OK {
-		p.printf("\n%s\n", p.Wrap(fmt.Sprintf("Nothing is wrong with %s in these steps; %s.",
+		p.Printf("\n%s\n", p.Wrap(fmt.Sprintf("Nothing is wrong with %s in these steps; %s.",
 			v.Host, english.Plural(v.Count(doctor.Warning), "warning", ""))))
 	}
 }

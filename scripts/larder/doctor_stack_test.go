@@ -11,6 +11,8 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/examine/doctor"
 	"github.com/larder-registry/larder/pkg/examine/stackdoctor"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // --stack cannot be combined with arguments and flags for a URL.
@@ -26,7 +28,7 @@ func TestDoctorStackUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			if code := run(t.Context(), append([]string{"doctor"}, args...), &stdout, &stderr); code != exitUsage {
+			if code := run(t.Context(), append([]string{"doctor"}, args...), &stdout, &stderr); code != failure.ExitUsage {
 				t.Errorf("exit code %d", code)
 			}
 			texts.Text(t, stderr.String())
@@ -66,9 +68,9 @@ func TestDoctorStackReport(t *testing.T) {
 	}{
 		"fine":              {[]doctor.Step{fine}, 0},
 		"warning":           {[]doctor.Step{fine, warning}, 0},
-		"wrong":             {[]doctor.Step{fine, wrong}, exitFailed},
-		"unknown":           {[]doctor.Step{unknown}, exitUnchecked},
-		"wrong and unknown": {[]doctor.Step{wrong, unknown}, exitFailed},
+		"wrong":             {[]doctor.Step{fine, wrong}, failure.ExitFailed},
+		"unknown":           {[]doctor.Step{unknown}, failure.ExitUnchecked},
+		"wrong and unknown": {[]doctor.Step{wrong, unknown}, failure.ExitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := stackdoctor.Report{Stack: "larder", Region: "eu-central-1", Steps: test.steps}
@@ -77,15 +79,15 @@ func TestDoctorStackReport(t *testing.T) {
 			var failed any
 			if err != nil {
 				texts.Error(t, err)
-				_, code = classify(err)
-				failed = &failure{Error: err.Error()}
+				_, code = failure.Classify(err)
+				failed = &failure.Failure{Error: err.Error()}
 			}
 			if code != test.code {
 				t.Errorf("exit code %d, want %d", code, test.code)
 			}
-			texts.Text(t, printed(found.text, 80))
+			texts.Text(t, printed(found.Text, 80))
 			var out bytes.Buffer
-			if err := (&printer{stdout: &out, json: true}).printJSON(found, failed); err != nil {
+			if err := (&output.Printer{Stdout: &out, JSON: true}).PrintJSON(found, failed); err != nil {
 				t.Fatal(err)
 			}
 			var got examinedStackView
@@ -99,10 +101,10 @@ func TestDoctorStackReport(t *testing.T) {
 	}
 	for _, width := range []int{0, 50} {
 		t.Run(fmt.Sprintf("%d columns", width), func(t *testing.T) {
-			all := printed(func(p page) { examinedSteps{page: p}.found(unknown) }, width)
+			all := printed(func(p output.Page) { examinedSteps{Page: p}.found(unknown) }, width)
 			texts.Text(t, all)
-			quiet := printed(func(p page) {
-				steps := examinedSteps{page: p, problems: true}
+			quiet := printed(func(p output.Page) {
+				steps := examinedSteps{Page: p, problems: true}
 				steps.found(unknown)
 				steps.found(fine)
 			}, width)

@@ -22,13 +22,15 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // TestMain makes the test binary available as commands.
 func TestMain(m *testing.M) {
 	inspection.RunIfChild()
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise the race detector delays each exit by a second
-	silence = time.Hour                          // output does not depend on the time that a test takes
+	output.Silence = time.Hour                   // output does not depend on the time that a test takes
 	// Tests do not use the user's contexts, registries, AWS account, credentials
 	// and CLI configuration. Scripts have their own contexts.
 	if strings.HasSuffix(strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), ".test") {
@@ -222,8 +224,8 @@ func writeFiles(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// output returns a module with value as its output.
-func output(value string) map[string]string {
+// withOutput returns a module with value as its output.
+func withOutput(value string) map[string]string {
 	return map[string]string{"main.tf": `output "it" { value = "` + value + `" }` + "\n"}
 }
 
@@ -240,10 +242,10 @@ func TestInit(t *testing.T) {
 	for _, v := range []string{
 		"1.0.0", "1.0.1", "1.4.0", "1.10.0", "1.11.0-beta.1", "v2.0.0", "3.0.0-rc.1", "4.0.0+build.5",
 	} {
-		publishModule(t, s.data, "acme/vpc/aws", v, output("acme/vpc/aws "+strings.TrimPrefix(v, "v")))
+		publishModule(t, s.data, "acme/vpc/aws", v, withOutput("acme/vpc/aws "+strings.TrimPrefix(v, "v")))
 	}
-	publishModule(t, s.data, "Beta_Team/VPC-Main/aws", "1.0.0", output("Beta_Team/VPC-Main/aws 1.0.0"))
-	publishModule(t, s.data, "beta_team/vpc-main/aws", "1.0.0", output("beta_team/vpc-main/aws 1.0.0"))
+	publishModule(t, s.data, "Beta_Team/VPC-Main/aws", "1.0.0", withOutput("Beta_Team/VPC-Main/aws 1.0.0"))
+	publishModule(t, s.data, "beta_team/vpc-main/aws", "1.0.0", withOutput("beta_team/vpc-main/aws 1.0.0"))
 	publishModule(t, s.data, "acme/nested/aws", "1.0.0", map[string]string{
 		"main.tf":              `module "x" { source = "./modules/x" }` + "\n" + `output "it" { value = module.x.it }`,
 		"modules/x/main.tf":    `output "it" { value = "nested ${trimspace(file("${path.module}/../../shared/name.txt"))}" }`,
@@ -321,7 +323,7 @@ output "` + name + `" { value = module.` + name + `.it }
 func TestTamperedArchive(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
-	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("x"))
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", withOutput("x"))
 	archives, err := filepath.Glob(filepath.Join(s.data, "objects/modules/acme/vpc/aws/1.0.0/*.tar.gz"))
 	if err != nil || len(archives) != 1 {
 		t.Fatal(archives, err)
@@ -355,7 +357,7 @@ func TestTamperedArchive(t *testing.T) {
 func TestInitOfUnknown(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir())
-	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", output("x"))
+	publishModule(t, s.data, "acme/vpc/aws", "1.0.0", withOutput("x"))
 	clients.Each(t, func(t *testing.T, c clients.Client) {
 		for source, want := range map[string]string{
 			`source = "HOST/acme/other/aws"`: "Module not found",
@@ -382,7 +384,7 @@ func TestServeAgain(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	first := serve(t, data)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("x"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("x"))
 	before, err := os.ReadFile(first.CAFile)
 	if err != nil {
 		t.Fatal(err)
@@ -446,15 +448,15 @@ func TestPublishersAtOnce(t *testing.T) {
 			_ = cmd.Wait()
 			code := cmd.ProcessState.ExitCode()
 			exits[code]++
-			if code != 0 && code != exitExists {
+			if code != 0 && code != failure.ExitExists {
 				t.Errorf("%v: exit code %d\n%s", cmd.Args, code, cmd.Stderr)
 			}
 		}
 		return exits
 	}
-	all := publish(func(i int) (string, map[string]string) { return fmt.Sprintf("1.%d.0", i), output("x") })
-	one := publish(func(i int) (string, map[string]string) { return "2.0.0", output(fmt.Sprint(i)) })
-	if all[0] != publishers || one[0] != 1 || one[exitExists] != publishers-1 {
+	all := publish(func(i int) (string, map[string]string) { return fmt.Sprintf("1.%d.0", i), withOutput("x") })
+	one := publish(func(i int) (string, map[string]string) { return "2.0.0", withOutput(fmt.Sprint(i)) })
+	if all[0] != publishers || one[0] != 1 || one[failure.ExitExists] != publishers-1 {
 		t.Errorf("exit codes of %d versions: %v; of one: %v", publishers, all, one)
 	}
 	var got struct{ Versions []struct{ Version string } }

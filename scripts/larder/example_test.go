@@ -20,6 +20,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
 )
 
 // example is a workflow in the folder examples.
@@ -78,25 +80,25 @@ func TestExamples(t *testing.T) {
 						),
 					)
 				}
-				c := &cli{}
-				cmd, rest, err := c.command().Find(args)
+				c := &cli.Program{}
+				cmd, rest, err := newRoot(c).Find(args)
 				if err == nil {
 					err = cmd.ParseFlags(rest)
 				}
 				if err == nil {
 					err = cmd.ValidateArgs(cmd.Flags().Args())
 				}
-				if err != nil || !cmd.Runnable() || isGroup(cmd) {
+				if err != nil || !cmd.Runnable() || arguments.IsGroup(cmd) {
 					t.Errorf("larder %s: %v", found[1], err)
 					continue
 				}
 				if cmd.Name() != "module" && cmd.Name() != "provider" {
 					continue
 				}
-				c.flags = cmd.Flags()
-				p, err := c.place()
-				host := p.host
-				if err != nil || !c.remote.ciIdentity ||
+				c.Flags = cmd.Flags()
+				p, err := c.Find()
+				host := p.Host
+				if err != nil || !c.Remote.CiIdentity ||
 					!slices.Contains(e.settings.Issuers[0].Audiences, "https://"+host) {
 					t.Errorf("larder %s goes to %s: %v", found[1], host, err)
 				}

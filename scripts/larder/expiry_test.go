@@ -9,12 +9,15 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // printed returns the output of a view on a terminal with a width in columns.
-func printed(print func(page), width int) string {
+func printed(print func(output.Page), width int) string {
 	var out bytes.Buffer
-	print(page{Output: terminal.Output{Writer: &out, Width: width}})
+	print(output.Page{Output: terminal.Output{Writer: &out, Width: width}})
 	return out.String()
 }
 
@@ -37,13 +40,13 @@ func TestExpiryState(t *testing.T) {
 		want    string
 	}{
 		{"never", time.Time{}, "valid"},
-		{"after 14 days", now.Add(14*day + time.Second), "valid"},
-		{"in 14 days", now.Add(14 * day), "expires soon"},
+		{"after 14 days", now.Add(14*arguments.Day + time.Second), "valid"},
+		{"in 14 days", now.Add(14 * arguments.Day), "expires soon"},
 		{"in a second", now.Add(time.Second), "expires soon"},
 		{"now", now, "expired"},
-		{"a day ago", now.Add(-day), "expired"},
+		{"a day ago", now.Add(-arguments.Day), "expired"},
 	} {
-		if got := expiryState(test.expires, now); got != test.want {
+		if got := output.ExpiryState(test.expires, now); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
 	}
@@ -58,7 +61,7 @@ func TestListsOfCredentials(t *testing.T) {
 	tokens := tokensView{
 		Tokens: []listedToken{
 			{registry.Token{
-				ID: "0a1b2c3d4e5f", Name: "continuous-integration", CreatedAt: made, CreatedBy: arn, ExpiresAt: made.Add(day),
+				ID: "0a1b2c3d4e5f", Name: "continuous-integration", CreatedAt: made, CreatedBy: arn, ExpiresAt: made.Add(arguments.Day),
 				Scopes: []string{"read:modules/acme/**", "publish:modules/acme/**", "publish:providers/acme/**"},
 			}, "expires soon"},
 			{
@@ -79,17 +82,17 @@ func TestListsOfCredentials(t *testing.T) {
 		ExpiresAt: made, AddedAt: made,
 	}, "expires soon", []string{"acme/note 1.0.0"}}}}
 	texts := golden.New(t)
-	for name, v := range map[string]view{"tokens": tokens, "keys": keys} {
+	for name, v := range map[string]output.View{"tokens": tokens, "keys": keys} {
 		t.Run(name, func(t *testing.T) {
-			narrow := printed(v.text, 80)
+			narrow := printed(v.Text, 80)
 			checkWidth(t, narrow, 80)
-			texts.Text(t, narrow+"\nin full:\n"+printed(v.text, 0))
+			texts.Text(t, narrow+"\nin full:\n"+printed(v.Text, 0))
 		})
 	}
-	if got, want := printed(tokens.quiet, 80), "0a1b2c3d4e5f\n1a1b2c3d4e5f\n2a1b2c3d4e5f\n"; got != want {
+	if got, want := printed(tokens.Quiet, 80), "0a1b2c3d4e5f\n1a1b2c3d4e5f\n2a1b2c3d4e5f\n"; got != want {
 		t.Errorf("tokens with --quiet: %q, want %q", got, want)
 	}
-	if got, want := printed(keys.quiet, 80), "51852D87348FFC4C\n"; got != want {
+	if got, want := printed(keys.Quiet, 80), "51852D87348FFC4C\n"; got != want {
 		t.Errorf("keys with --quiet: %q, want %q", got, want)
 	}
 }
@@ -103,13 +106,13 @@ func TestCreatedToken(t *testing.T) {
 		Record: registry.Token{ID: "0a1b2c3d4e5f", Name: "ci", Scopes: []string{
 			"read:modules/acme/**", "publish:modules/acme/**", "publish:providers/acme/**",
 		}},
-		to: addressing{host: "registry.my-company.example.com"},
+		to: place.Addressing{Host: "registry.my-company.example.com"},
 	}
 	texts := golden.New(t)
-	narrow := printed(v.text, 80)
+	narrow := printed(v.Text, 80)
 	checkWidth(t, narrow, 80)
 	texts.Text(t, "at 80 columns:\n"+narrow)
-	full := printed(v.text, 0)
+	full := printed(v.Text, 0)
 	texts.Text(t, "\nin full:\n"+full)
 	if export := "\n  export TF_TOKEN_registry_my__company_example_com=" + v.Token + "\n"; !strings.Contains(
 		full,
@@ -117,11 +120,11 @@ func TestCreatedToken(t *testing.T) {
 	) {
 		t.Errorf("in full: no %q in\n%s", export, full)
 	}
-	if got := printed(v.quiet, 80); got != v.Token+"\n" {
+	if got := printed(v.Quiet, 80); got != v.Token+"\n" {
 		t.Errorf("with --quiet: %q", got)
 	}
-	v.to = addressing{host: "HOST", guessed: "Replace HOST with the registry's host."}
-	unknown := printed(v.text, 80)
+	v.to = place.Addressing{Host: "HOST", Guessed: "Replace HOST with the registry's host."}
+	unknown := printed(v.Text, 80)
 	checkWidth(t, unknown, 80)
 	texts.Text(t, "\nwithout a host:\n"+unknown)
 	if strings.Contains(unknown, "TF_TOKEN_") {

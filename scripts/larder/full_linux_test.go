@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/smalldisk"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // fill fills the disk of a folder to the last byte.
@@ -38,9 +39,9 @@ func TestReserve(t *testing.T) {
 				t.Fatal(err)
 			}
 			publishModule(t, data, "acme/large/aws", "1.0.0", map[string]string{
-				"main.tf": output("1")["main.tf"], "random.bin": string(content),
+				"main.tf": withOutput("1")["main.tf"], "random.bin": string(content),
 			})
-			publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+			publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1"))
 			larder(t, "token", "create", "--name", "ci", "--scope", "read:**", "--store", data)
 			key := filepath.Join(t.TempDir(), "key.asc")
 			signing := signingKey(t, "Ed25519")
@@ -59,8 +60,8 @@ func TestReserve(t *testing.T) {
 			larder(t, "key", "remove", "acme", id, "--store", data)
 			fill(t, disk)
 			module := t.TempDir()
-			writeFiles(t, module, output("2"))
-			if out := fails(t, exitFailed, "publish", "module", module, "acme/vpc/aws", "2.0.0", "--store", data); !strings.Contains(
+			writeFiles(t, module, withOutput("2"))
+			if out := fails(t, failure.ExitFailed, "publish", "module", module, "acme/vpc/aws", "2.0.0", "--store", data); !strings.Contains(
 				out, "the disk is full") {
 				t.Errorf("publish prints %s", out)
 			}

@@ -6,6 +6,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/larder-registry/larder/scripts/larder/arguments"
 )
 
 // exitCodesTopic returns the topic `larder help exit-codes`.
@@ -149,10 +151,10 @@ func helpCommand() *cobra.Command {
 			for _, word := range args {
 				sub := subcommand(about, word)
 				if sub == nil && !about.HasSubCommands() {
-					return usagef("unexpected argument%s", inError(word))
+					return arguments.Errorf("unexpected argument%s", arguments.InError(word))
 				}
 				if sub == nil {
-					return unknownCommand(about, []string{word})
+					return arguments.UnknownCommand(about, []string{word})
 				}
 				about = sub
 			}
@@ -192,7 +194,7 @@ func subcommand(cmd *cobra.Command, word string) *cobra.Command {
 func describeFlags(root *cobra.Command) {
 	root.InitDefaultVersionFlag()
 	root.Flags().Lookup("version").Usage = "print the version"
-	walk(root, func(cmd *cobra.Command) {
+	arguments.Walk(root, func(cmd *cobra.Command) {
 		cmd.InitDefaultHelpFlag()
 		cmd.Flags().Lookup("help").Usage = "print this help"
 	})
@@ -204,7 +206,7 @@ func checkHelp(root *cobra.Command, report func(error)) {
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
-			report(unknownCommand(cmd, words))
+			report(arguments.UnknownCommand(cmd, words))
 			return
 		}
 		printHelp(cmd, args)
@@ -245,7 +247,7 @@ func init() {
 
 func usageLine(cmd *cobra.Command) string {
 	switch {
-	case isGroup(cmd):
+	case arguments.IsGroup(cmd):
 		return cmd.CommandPath() + " COMMAND"
 	case cmd.HasSubCommands():
 		return cmd.CommandPath() + " [COMMAND] [flags]"

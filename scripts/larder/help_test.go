@@ -15,6 +15,8 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
 )
 
 // helpOf returns the output of --help.
@@ -31,7 +33,7 @@ func helpOf(t *testing.T, cmd *cobra.Command) string {
 // Every page of help fits 80 columns.
 func TestHelpFits(t *testing.T) {
 	t.Parallel()
-	walk((&cli{}).command(), func(cmd *cobra.Command) {
+	arguments.Walk(newRoot((&cli.Program{})), func(cmd *cobra.Command) {
 		for line := range strings.Lines(helpOf(t, cmd)) {
 			if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > helpWidth {
 				t.Errorf("%s --help has a line of %d columns: %s", cmd.CommandPath(), n, line)
@@ -43,14 +45,14 @@ func TestHelpFits(t *testing.T) {
 // Every command has a short help and examples, and every flag has a usage text.
 func TestHelpIsComplete(t *testing.T) {
 	t.Parallel()
-	walk((&cli{}).command(), func(cmd *cobra.Command) {
+	arguments.Walk(newRoot((&cli.Program{})), func(cmd *cobra.Command) {
 		if cmd.Hidden {
 			return
 		}
 		if cmd.Short == "" || strings.HasSuffix(cmd.Short, ".") {
 			t.Errorf("%s: the short help is %q", cmd.CommandPath(), cmd.Short)
 		}
-		if !isGroup(cmd) && !cmd.IsAdditionalHelpTopicCommand() && cmd.Example == "" {
+		if !arguments.IsGroup(cmd) && !cmd.IsAdditionalHelpTopicCommand() && cmd.Example == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
@@ -86,7 +88,7 @@ func TestAccessTopic(t *testing.T) {
 	if diff := gocmp.Diff(read(block), read(example)); diff != "" {
 		t.Errorf("the example of the topic differs from docs/access.md (-page +topic):\n%s", diff)
 	}
-	if !strings.Contains(subcommand((&cli{}).command(), "access").Long, accessExample) {
+	if !strings.Contains(subcommand(newRoot((&cli.Program{})), "access").Long, accessExample) {
 		t.Error("the topic has no example")
 	}
 }
@@ -106,7 +108,7 @@ func TestCommandsPage(t *testing.T) {
 	if !found {
 		t.Fatalf("%s has no line %s", path, marker)
 	}
-	want := head + marker + commandsPage((&cli{}).command())
+	want := head + marker + commandsPage(newRoot((&cli.Program{})))
 	golden.Equal(t, path, []byte(want))
 }
 
@@ -120,15 +122,15 @@ func commandsPage(root *cobra.Command) string {
 		b.WriteString("\n| " + strings.TrimSuffix(group.Title, ":") + " | |\n| --- | --- |\n")
 		for _, cmd := range root.Commands() {
 			if cmd.GroupID == group.ID {
-				walk(cmd, func(cmd *cobra.Command) {
-					if !isGroup(cmd) {
+				arguments.Walk(cmd, func(cmd *cobra.Command) {
+					if !arguments.IsGroup(cmd) {
 						b.WriteString("| [`" + cmd.CommandPath() + "`](#" + anchor(cmd) + ") | " + cmd.Short + " |\n")
 					}
 				})
 			}
 		}
 	}
-	walk(root, func(cmd *cobra.Command) {
+	arguments.Walk(root, func(cmd *cobra.Command) {
 		if cmd == root || cmd.Hidden || cmd.IsAdditionalHelpTopicCommand() {
 			return
 		}
@@ -139,7 +141,7 @@ func commandsPage(root *cobra.Command) string {
 				b.WriteString("- [`" + sub.CommandPath() + "`](#" + anchor(sub) + "): " + sub.Short + "\n")
 			}
 		}
-		if isGroup(cmd) {
+		if arguments.IsGroup(cmd) {
 			return
 		}
 		b.WriteString("\n" + fenced("shell", usageLine(cmd)))

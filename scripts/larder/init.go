@@ -8,9 +8,12 @@ import (
 
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
-func (c *cli) initCommand() *cobra.Command {
+func initCommand(c *cli.Program) *cobra.Command {
 	var adopt bool
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -24,23 +27,23 @@ even if its database and its objects do not match. Then run
 ` + "`larder verify --at-rest`" + ` to list what is missing.`,
 		Example: `  larder init
   larder init --store /srv/larder`,
-		RunE: c.run(func(ctx context.Context, _ []string) (found view, err error) {
-			p, err := c.storePlace()
+		RunE: c.Run(func(ctx context.Context, _ []string) (found output.View, err error) {
+			p, err := c.FindStore()
 			if err != nil {
 				return nil, err
 			}
-			if p.dir == "" {
-				return nil, registry.WithHint(usagef("cannot create a registry in %s: it is not a folder", p),
+			if p.Dir == "" {
+				return nil, registry.WithHint(arguments.Errorf("cannot create a registry in %s: it is not a folder", p),
 					"To create a registry on AWS, use `cdk deploy`. To create one on this machine, name a folder with --store.")
 			}
 			open := local.Open
 			if adopt {
 				open = local.Adopt
 			}
-			data, err := open(ctx, p.dir)
+			data, err := open(ctx, p.Dir)
 			created := false
 			if _, ok := errors.AsType[*local.NoRegistryError](err); ok {
-				data, created, err = local.Create(ctx, p.dir)
+				data, created, err = local.Create(ctx, p.Dir)
 			}
 			if err != nil {
 				return nil, err
@@ -56,7 +59,7 @@ even if its database and its objects do not match. Then run
 			return v, nil
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().BoolVar(&adopt, "adopt", false,
 		"accept a folder without a marker file even if its database and its objects do not match")
 	return cmd
@@ -72,14 +75,14 @@ type initView struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-func (v initView) text(p page) {
+func (v initView) Text(p output.Page) {
 	switch v.Status {
 	case "created":
-		p.printf("%s\n", p.Wrap("Created a registry in "+v.Data))
+		p.Printf("%s\n", p.Wrap("Created a registry in "+v.Data))
 	case "adopted":
-		p.printf("%s\n", p.Wrap("Adopted the registry in "+v.Data+", although "+v.Reason+"."))
-		p.printf("Run `larder verify --at-rest` to list what is missing.\n")
+		p.Printf("%s\n", p.Wrap("Adopted the registry in "+v.Data+", although "+v.Reason+"."))
+		p.Printf("Run `larder verify --at-rest` to list what is missing.\n")
 	default:
-		p.printf("%s\n", p.Wrap("Unchanged: "+v.Data+" already has a registry"))
+		p.Printf("%s\n", p.Wrap("Unchanged: "+v.Data+" already has a registry"))
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,9 +15,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/suggest"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) keyCommand() *cobra.Command {
+func keyCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Manage the keys that sign providers",
@@ -33,38 +34,8 @@ the old key for the versions that it has signed.`,
   larder key list acme
   larder key remove acme 51852D87348FFC4C`,
 	}
-	cmd.AddCommand(c.keyAddCommand(), c.keyListCommand(), c.keyRemoveCommand())
+	cmd.AddCommand(keyAddCommand(c), keyListCommand(c), keyRemoveCommand(c))
 	return cmd
-}
-
-// maxKeyFile is the maximum size of a key file, in bytes.
-const maxKeyFile = 256 << 10
-
-// checkNamespace returns [registry.ErrInvalid] if a namespace is not valid.
-func checkNamespace(s string) error {
-	if _, err := registry.ParseProvider(s + "/x"); err != nil {
-		return fmt.Errorf("%w namespace %q: it must consist of lower-case letters, digits and hyphens",
-			registry.ErrInvalid, s)
-	}
-	return nil
-}
-
-// readFile reads a file of at most limit bytes. It returns
-// [registry.ErrInvalid] if the file is larger.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		if failed, ok := errors.AsType[*fs.PathError](err); ok {
-			err = failed.Err
-		}
-		return nil, usagef("cannot read %s: %w", path, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%w file %s: it is larger than %d bytes", registry.ErrInvalid, path, limit)
-	}
-	return data, err
 }
 
 // addedKeyView is the result of adding a key.
@@ -77,18 +48,18 @@ type addedKeyView struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-func (v addedKeyView) text(p page) {
+func (v addedKeyView) Text(p output.Page) {
 	what := map[string]string{"added": "Added", "replaced": "Replaced"}[v.Status]
-	p.printf("%s\n", p.Wrap(fmt.Sprintf("%s key %s of %s, %s, expires %s, in namespace %s",
+	p.Printf("%s\n", p.Wrap(fmt.Sprintf("%s key %s of %s, %s, expires %s, in namespace %s",
 		what, v.ID, v.Owner, v.Algorithm, expiry(v.ExpiresAt), v.Namespace)))
 	for _, warning := range v.Warnings {
-		p.printf("  %s: %s\n", p.Paint("warning", terminal.Yellow), p.wrapAt(len("  warning: "), warning))
+		p.Printf("  %s: %s\n", p.Paint("warning", terminal.Yellow), p.WrapAt(len("  warning: "), warning))
 	}
 }
 
-func (v addedKeyView) quiet(p page) { p.printf("%s\n", v.ID) }
+func (v addedKeyView) Quiet(p output.Page) { p.Printf("%s\n", v.ID) }
 
-func (c *cli) keyAddCommand() *cobra.Command {
+func keyAddCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAMESPACE FILE",
 		Short: "Add a public key to a namespace",
@@ -101,11 +72,11 @@ or cannot sign. It prints a warning if Terraform 1.5 and older cannot verify the
 key's signatures, for example for an Ed25519 key.`,
 		Example: `  gpg --armor --export releases@example.com > key.asc
   larder key add acme key.asc`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			if err := checkNamespace(args[0]); err != nil {
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			if err := arguments.CheckNamespace(args[0]); err != nil {
 				return nil, err
 			}
-			armored, err := readFile(args[1], maxKeyFile)
+			armored, err := arguments.ReadFile(args[1], arguments.MaxKeyFile)
 			if err != nil {
 				return nil, err
 			}
@@ -115,22 +86,22 @@ key's signatures, for example for an Ed25519 key.`,
 				return nil, fmt.Errorf("cannot add the key in %s: %w", args[1], err)
 			}
 			key.AddedAt = now
-			return c.onStore(ctx, func(s *store) (view, error) { return asView(addSigningKey(ctx, s, args[0], key)) })
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) { return output.As(addSigningKey(ctx, s, args[0], key)) })
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	return cmd
 }
 
 func addSigningKey(
-	ctx context.Context, s *store, namespace string, key registry.SigningKey,
+	ctx context.Context, s *place.Store, namespace string, key registry.SigningKey,
 ) (v addedKeyView, err error) {
-	by, err := s.by(ctx)
+	by, err := s.By(ctx)
 	if err != nil {
 		return v, err
 	}
 	key.AddedBy = by.String()
-	added, err := s.catalog.AddSigningKey(ctx, namespace, key)
+	added, err := s.Catalog.AddSigningKey(ctx, namespace, key)
 	if err != nil {
 		return v, err
 	}
@@ -169,9 +140,9 @@ type listedKey struct {
 	Signed []string `json:"signed"`
 }
 
-func (v keysView) text(p page) {
+func (v keysView) Text(p output.Page) {
 	if len(v.Keys) == 0 {
-		p.printf("Namespace %s has no keys.\n", v.namespace)
+		p.Printf("Namespace %s has no keys.\n", v.namespace)
 		return
 	}
 	rows := make([][]string, len(v.Keys))
@@ -182,18 +153,18 @@ func (v keysView) text(p page) {
 		}
 	}
 	p.Table([]terminal.Column{
-		{Title: "ID"}, stateColumn, {Title: "ALGORITHM", Optional: true}, {Title: "EXPIRES"}, {Title: "SIGNED"},
+		{Title: "ID"}, output.StateColumn, {Title: "ALGORITHM", Optional: true}, {Title: "EXPIRES"}, {Title: "SIGNED"},
 		{Title: "ADDED", Optional: true}, {Title: "OWNER", Min: 16},
 	}, rows)
 }
 
-func (v keysView) quiet(p page) {
+func (v keysView) Quiet(p output.Page) {
 	for _, k := range v.Keys {
-		p.printf("%s\n", k.ID)
+		p.Printf("%s\n", k.ID)
 	}
 }
 
-func (c *cli) keyListCommand() *cobra.Command {
+func keyListCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list NAMESPACE",
 		Short: "List the keys of a namespace",
@@ -202,32 +173,32 @@ func (c *cli) keyListCommand() *cobra.Command {
 The state of a key is valid, expires soon (within 14 days), or expired. With
 --quiet it prints only ids.`,
 		Example: `  larder key list acme`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			if err := checkNamespace(args[0]); err != nil {
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			if err := arguments.CheckNamespace(args[0]); err != nil {
 				return nil, err
 			}
-			return c.onStore(ctx, func(s *store) (view, error) { return asView(listKeys(ctx, s, args[0])) })
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) { return output.As(listKeys(ctx, s, args[0])) })
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	return cmd
 }
 
 // listKeys lists the keys of a namespace with the versions that they have
 // signed.
-func listKeys(ctx context.Context, s *store, namespace string) (v keysView, err error) {
-	keys, err := s.catalog.SigningKeys(ctx, namespace)
+func listKeys(ctx context.Context, s *place.Store, namespace string) (v keysView, err error) {
+	keys, err := s.Catalog.SigningKeys(ctx, namespace)
 	if err != nil {
 		return v, err
 	}
-	signed, err := s.catalog.Signed(ctx, namespace)
+	signed, err := s.Catalog.Signed(ctx, namespace)
 	if err != nil {
 		return v, err
 	}
 	v = keysView{make([]listedKey, len(keys)), namespace}
 	now := time.Now()
 	for i, k := range keys {
-		v.Keys[i] = listedKey{k, expiryState(k.ExpiresAt, now), append([]string{}, signed[k.ID]...)}
+		v.Keys[i] = listedKey{k, output.ExpiryState(k.ExpiresAt, now), append([]string{}, signed[k.ID]...)}
 	}
 	return v, nil
 }
@@ -241,14 +212,14 @@ type removedKeyView struct {
 	Broken []string `json:"broken"`
 }
 
-func (v removedKeyView) text(p page) {
-	p.printf("Removed key %s from namespace %s\n", v.ID, v.Namespace)
+func (v removedKeyView) Text(p output.Page) {
+	p.Printf("Removed key %s from namespace %s\n", v.ID, v.Namespace)
 	for _, b := range v.Broken {
-		p.printf("  clients can no longer install %s\n", b)
+		p.Printf("  clients can no longer install %s\n", b)
 	}
 }
 
-func (c *cli) keyRemoveCommand() *cobra.Command {
+func keyRemoveCommand(c *cli.Program) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "remove NAMESPACE ID",
@@ -256,16 +227,16 @@ func (c *cli) keyRemoveCommand() *cobra.Command {
 		Long: `Remove a key from a namespace. Clients can no longer install the versions that
 the key has signed. If the key has signed any version, use --force.`,
 		Example: `  larder key remove acme 51852D87348FFC4C`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			if err := checkNamespace(args[0]); err != nil {
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			if err := arguments.CheckNamespace(args[0]); err != nil {
 				return nil, err
 			}
-			return c.onStoreToRemove(ctx, func(s *store) (view, error) {
-				return asView(removeKey(ctx, s, args[0], strings.ToUpper(args[1]), force))
+			return c.OnStoreToRemove(ctx, func(s *place.Store) (output.View, error) {
+				return output.As(removeKey(ctx, s, args[0], strings.ToUpper(args[1]), force))
 			})
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false,
 		"remove the key even if clients can then no longer install versions that it has signed")
 	return cmd
@@ -287,8 +258,8 @@ func (*keyInUseError) Unwrap() error { return registry.ErrInvalid }
 
 const removeByForce = "Use `--force` to remove the key nevertheless."
 
-func removeKey(ctx context.Context, s *store, namespace, id string, force bool) (v removedKeyView, err error) {
-	keys, err := s.catalog.SigningKeys(ctx, namespace)
+func removeKey(ctx context.Context, s *place.Store, namespace, id string, force bool) (v removedKeyView, err error) {
+	keys, err := s.Catalog.SigningKeys(ctx, namespace)
 	if err == nil && !slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == id }) {
 		err = fmt.Errorf("cannot remove key %s of namespace %s: %w", id, namespace, registry.ErrNotFound)
 		ids := make([]string, len(keys))
@@ -300,7 +271,7 @@ func removeKey(ctx context.Context, s *store, namespace, id string, force bool) 
 		}
 		return v, registry.WithHint(err, "Run `larder key list %s` to list its keys.", namespace)
 	}
-	signed, err := s.catalog.Signed(ctx, namespace)
+	signed, err := s.Catalog.Signed(ctx, namespace)
 	if errors.Is(err, registry.ErrCorrupt) {
 		if !force {
 			err = fmt.Errorf("cannot remove key %s: cannot read which versions it has signed: %w", id, err)
@@ -316,11 +287,11 @@ func removeKey(ctx context.Context, s *store, namespace, id string, force bool) 
 	if len(v.Broken) > 0 && !force {
 		return v, registry.WithHint(&keyInUseError{id, v.Broken}, removeByForce)
 	}
-	by, err := s.by(ctx)
+	by, err := s.By(ctx)
 	if err != nil {
 		return v, err
 	}
-	if err := s.catalog.RemoveSigningKey(ctx, namespace, id, by.String()); err != nil {
+	if err := s.Catalog.RemoveSigningKey(ctx, namespace, id, by.String()); err != nil {
 		return v, fmt.Errorf("cannot remove the key: %w", err)
 	}
 	return v, nil

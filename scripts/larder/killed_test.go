@@ -12,6 +12,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // killAt is the variable of the change before which larder-killed is killed.
@@ -45,13 +46,13 @@ func mainKilled() {
 		})
 		return nil
 	})
-	open := openFolder
-	openFolder = func(ctx context.Context, dir string, by folderOpener) (*store, error) {
+	open := place.OpenFolder
+	place.OpenFolder = func(ctx context.Context, dir string, by place.FolderOpener) (*place.Store, error) {
 		s, err := open(ctx, dir, by)
 		if err == nil {
-			s.objects = changedObjects{s.objects, change}
-			closed := s.close
-			s.close = func() error { return change(closed) }
+			s.Objects = changedObjects{s.Objects, change}
+			closed := s.Close
+			s.Close = func() error { return change(closed) }
 		}
 		return s, err
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // mirrorProviderView is a list of a mirrored provider's versions.
@@ -45,7 +47,7 @@ type mirrorProviderView struct {
 
 	rule     registry.MirrorRule
 	statuses []admission.Status
-	// flags are those of [cli.repeatedFlags].
+	// flags are those of [place.Finder.RepeatedFlags].
 	flags string
 }
 
@@ -134,39 +136,39 @@ func (v *mirrorProviderView) addStates(ctx context.Context, from *catalog.Catalo
 			v.statuses[i].Explain(policy, a, found[s.Version], stored.Pulled.Slow, now)
 		}
 	}
-	v.States = mapped(v.statuses, admission.Status.Document)
+	v.States = output.Mapped(v.statuses, admission.Status.Document)
 	return err
 }
 
-func (v mirrorProviderView) text(p page) {
-	p.denied(v.Address, v.Denied)
+func (v mirrorProviderView) Text(p output.Page) {
+	printDenied(p, v.Address, v.Denied)
 	if len(v.Versions)+len(v.Missing) > 0 {
 		v.mirroredText(p)
 	} else {
-		p.println("No version of %s is mirrored.", v.Address)
+		p.Println("No version of %s is mirrored.", v.Address)
 	}
 	if absent := v.absent(); len(absent) > 0 {
-		p.printf("\n")
+		p.Printf("\n")
 		v.absentText(p, absent)
 	}
 	if v.Pull != nil {
-		p.printf("\n")
-		p.pulled(*v.Pull, v.States)
+		p.Printf("\n")
+		printPulled(p, *v.Pull, v.States)
 	}
 	v.keysText(p)
-	p.warnings(v.Warnings)
+	p.Warnings(v.Warnings)
 }
 
-// denied prints that the mirror policy denies further versions of a mirrored
+// printDenied prints that the mirror policy denies further versions of a mirrored
 // provider, and why. It prints nothing if why is empty.
-func (p page) denied(address, why string) {
+func printDenied(p output.Page, address, why string) {
 	if why != "" {
-		p.println("No further version of %s is mirrored: %s", address, printable.Escape(why))
-		p.printf("\n")
+		p.Println("No further version of %s is mirrored: %s", address, printable.Escape(why))
+		p.Printf("\n")
 	}
 }
 
-func (v mirrorProviderView) mirroredText(p page) {
+func (v mirrorProviderView) mirroredText(p output.Page) {
 	why := make(map[registry.Version]string, len(v.statuses))
 	for _, s := range v.statuses {
 		why[s.Version] = whyMirrored(s)
@@ -178,32 +180,32 @@ func (v mirrorProviderView) mirroredText(p page) {
 			continue
 		}
 		for _, pkg := range one.Packages {
-			rows.add(one.Version, "", why[one.Version], formatTime(pkg.MirroredAt), shortPublisher(pkg.MirroredBy),
+			rows.add(one.Version, "", why[one.Version], output.FormatTime(pkg.MirroredAt), output.ShortPublisher(pkg.MirroredBy),
 				pkg.String(), humanize.IBytes(uint64(pkg.Size)), cmp.Or(pkg.SigningKey, "not verified"))
 		}
 	}
 	rows.missing(v.Missing)
-	mirrored := publishedColumn
+	mirrored := output.PublishedColumn
 	mirrored.Title = "MIRRORED"
 	p.Table([]terminal.Column{
-		versionColumn, stateColumn, mirrored, byColumn, {Title: "PLATFORM"},
-		{Title: "SIZE", Right: true, Optional: true}, {Title: "SIGNED BY"}, reasonColumn,
+		output.VersionColumn, output.StateColumn, mirrored, output.ByColumn, {Title: "PLATFORM"},
+		{Title: "SIZE", Right: true, Optional: true}, {Title: "SIGNED BY"}, output.ReasonColumn,
 	}, rows.rows)
 	v.admittedText(p)
 }
 
 // admittedText prints who admitted mirrored versions, and why.
-func (v mirrorProviderView) admittedText(p page) {
+func (v mirrorProviderView) admittedText(p output.Page) {
 	first := true
 	for _, s := range v.statuses {
 		if s.State != admission.Available || s.Admitted == nil {
 			continue
 		}
 		if first {
-			p.printf("\n")
+			p.Printf("\n")
 		}
 		first = false
-		p.println("%s was admitted %s", s.Version, decidedBy(*s.Admitted))
+		p.Println("%s was admitted %s", s.Version, decidedBy(*s.Admitted))
 	}
 }
 
@@ -228,12 +230,12 @@ func decidedBy(d registry.Decision) string {
 }
 
 // keysText prints the trusted keys, if operators have decided about them.
-func (v mirrorProviderView) keysText(p page) {
+func (v mirrorProviderView) keysText(p output.Page) {
 	decided := func(k registry.OriginKey) bool { return k.Trusted != nil }
 	if v.Unsigned == nil && !slices.ContainsFunc(v.SigningKeys, decided) {
 		return
 	}
-	p.printf("\n")
+	p.Printf("\n")
 	for _, k := range v.SigningKeys {
 		text := "Trusted key " + k.ID
 		if k.Owner != "" {
@@ -242,10 +244,10 @@ func (v mirrorProviderView) keysText(p page) {
 		if decided(k) {
 			text += ", " + decidedBy(*k.Trusted)
 		}
-		p.println("%s", text)
+		p.Println("%s", text)
 	}
 	if v.Unsigned != nil {
-		p.println("Versions without a signature are accepted, %s", decidedBy(*v.Unsigned))
+		p.Println("Versions without a signature are accepted, %s", decidedBy(*v.Unsigned))
 	}
 }
 
@@ -258,7 +260,7 @@ func (v mirrorProviderView) absent() []admission.Status {
 
 // absentText prints the versions that are too new or refused, and what an
 // operator can do.
-func (v mirrorProviderView) absentText(p page, absent []admission.Status) {
+func (v mirrorProviderView) absentText(p output.Page, absent []admission.Status) {
 	var hints []string
 	hint := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(hints, text) {
@@ -286,14 +288,14 @@ func (v mirrorProviderView) absentText(p page, absent []admission.Status) {
 				key, owner, v.Address, key, v.flags)
 		}
 	}
-	column := versionColumn
+	column := output.VersionColumn
 	column.Title = "NOT MIRRORED"
-	p.Table([]terminal.Column{column, stateColumn, reasonColumn}, rows)
+	p.Table([]terminal.Column{column, output.StateColumn, output.ReasonColumn}, rows)
 	if len(hints) > 0 {
-		p.printf("\n")
+		p.Printf("\n")
 	}
 	for _, text := range hints {
-		p.println("%s", text)
+		p.Println("%s", text)
 	}
 }
 
@@ -315,18 +317,18 @@ func (v mirrorProviderView) whyTooNew(s admission.Status) string {
 	if s.AgeUnknown {
 		known = "publication time unknown, first seen"
 	}
-	return fmt.Sprintf("from %s (minimum age %s, %s %s)", formatFrom(s.AvailableAt),
-		formatAge(minAge), known, formatTime(since))
+	return fmt.Sprintf("from %s (minimum age %s, %s %s)", output.FormatFrom(s.AvailableAt),
+		formatAge(minAge), known, output.FormatTime(since))
 }
 
 // formatAge formats an age in days, or in hours if it has parts of a day.
 func formatAge(age time.Duration) string {
-	if age%day == 0 {
-		return english.Plural(int(age/day), "day", "")
+	if age%arguments.Day == 0 {
+		return english.Plural(int(age/arguments.Day), "day", "")
 	}
 	return english.Plural(int(age/time.Hour), "hour", "")
 }
 
-func (v mirrorProviderView) quiet(p page) {
+func (v mirrorProviderView) Quiet(p output.Page) {
 	printVersions(p, v.Versions)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // seenProvider is a provider with versions in every state.
@@ -142,7 +143,7 @@ func TestListPulled(t *testing.T) {
 				return
 			}
 			want := []string{"0.2.0 failed: the daily budget of the mirror is used up", "0.1.0 on request: "}
-			got := mapped(v.States, func(v protocol.MirroredVersion) string {
+			got := output.Mapped(v.States, func(v protocol.MirroredVersion) string {
 				return v.Version.String() + " " + v.State + ": " + v.Reason
 			})
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -228,7 +229,7 @@ func TestListOrigin(t *testing.T) {
 			archive := new(txtar.Archive)
 			for _, columns := range []int{80, 160, 0} {
 				var shown bytes.Buffer
-				v.text(page{Output: terminal.Output{Writer: &shown, Width: columns}})
+				v.Text(output.Page{Output: terminal.Output{Writer: &shown, Width: columns}})
 				for line := range strings.Lines(shown.String()) {
 					if wide := text.StringWidth(strings.TrimSuffix(line, "\n")); columns > 0 && wide > columns &&
 						!strings.HasPrefix(line, "`larder ") {
@@ -242,7 +243,7 @@ func TestListOrigin(t *testing.T) {
 				archive.Files = append(archive.Files, txtar.File{Name: name, Data: shown.Bytes()})
 			}
 			var quiet bytes.Buffer
-			v.quiet(page{Output: terminal.Output{Writer: &quiet}})
+			v.Quiet(output.Page{Output: terminal.Output{Writer: &quiet}})
 			archive.Files = append(archive.Files, txtar.File{Name: "quiet", Data: quiet.Bytes()})
 			name := "list-origin-" + strings.ReplaceAll(test.name, " ", "-") + ".txtar"
 			golden.Equal(t, filepath.Join("testdata", "output", name), txtar.Format(archive))

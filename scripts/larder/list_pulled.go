@@ -11,19 +11,20 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
-// pulled prints how clients make the mirror fetch versions that it lacks, and
+// printPulled prints how clients make the mirror fetch versions that it lacks, and
 // what the mirror found at the origin.
-func (p page) pulled(pull protocol.MirroredPull, versions []protocol.MirroredVersion) {
+func printPulled(p output.Page, pull protocol.MirroredPull, versions []protocol.MirroredVersion) {
 	from := "its origin"
 	if pull.Upstream != "" {
 		from = printable.Escape(pull.Upstream)
 	}
 	if pull.Mode == registry.PullOpen {
-		p.println("If a version is not mirrored, clients get it from %s until it is copied (pull = %q).", from, pull.Mode)
+		p.Println("If a version is not mirrored, clients get it from %s until it is copied (pull = %q).", from, pull.Mode)
 	} else {
-		p.println("If a version is not mirrored, clients wait until it is copied from %s (pull = %q).", from, pull.Mode)
+		p.Println("If a version is not mirrored, clients wait until it is copied from %s (pull = %q).", from, pull.Mode)
 	}
 	var onRequest []registry.Version
 	explained := make(map[registry.Version]bool)
@@ -36,36 +37,36 @@ func (p page) pulled(pull protocol.MirroredPull, versions []protocol.MirroredVer
 	}
 	pending := slices.DeleteFunc(slices.Clone(pull.Pending), func(v registry.Version) bool { return explained[v] })
 	if n := len(onRequest); n > 0 {
-		p.println("%s on request: %s", english.Plural(n, "version", ""), admission.FirstOf(onRequest, len(onRequest)))
+		p.Println("%s on request: %s", english.Plural(n, "version", ""), admission.FirstOf(onRequest, len(onRequest)))
 	}
 	if len(pending) > 0 {
-		p.println("Requested, but not copied yet: %s", admission.FirstOf(pending, len(pending)))
+		p.Println("Requested, but not copied yet: %s", admission.FirstOf(pending, len(pending)))
 	}
 	for _, v := range versions {
 		switch v.State {
 		case string(admission.Failed):
 			text := fmt.Sprintf("%s could not be copied: %s", v.Version, printable.Escape(v.Reason))
 			if !v.RetryAt.IsZero() {
-				text += "; the mirror can try again after " + formatFrom(v.RetryAt)
+				text += "; the mirror can try again after " + output.FormatFrom(v.RetryAt)
 			}
-			p.println("%s", text)
+			p.Println("%s", text)
 		case string(admission.Copying):
-			p.println("%s is being copied.", v.Version)
+			p.Println("%s is being copied.", v.Version)
 		}
 	}
 	if pull.Problem != "" {
-		p.println("The mirror could not check the origin: %s", printable.Escape(pull.Problem))
+		p.Println("The mirror could not check the origin: %s", printable.Escape(pull.Problem))
 	}
 	if pull.Problem != "" && !pull.RetryAt.IsZero() {
-		p.println("The mirror tries again at the first request of a client after %s, or at night.", formatFrom(pull.RetryAt))
+		p.Println("The mirror tries again at the first request of a client after %s, or at night.", output.FormatFrom(pull.RetryAt))
 	}
-	p.println("%s", lastCheck(pull))
+	p.Println("%s", lastCheck(pull))
 	switch {
 	case pull.Outdated:
-		p.println("The policy or the mirror has changed since the last check. The mirror checks again at the next request of " +
+		p.Println("The policy or the mirror has changed since the last check. The mirror checks again at the next request of " +
 			"a client, so this list may change.")
 	case pull.Problem == "" && pull.CheckedAt.IsZero():
-		p.println("The mirror checks the origin at the next request of a client.")
+		p.Println("The mirror checks the origin at the next request of a client.")
 	}
 }
 
@@ -75,13 +76,13 @@ func lastCheck(pull protocol.MirroredPull) string {
 	var parts []string
 	switch {
 	case !pull.CheckedAt.IsZero():
-		parts = append(parts, "The mirror last checked the origin "+formatTime(pull.CheckedAt))
+		parts = append(parts, "The mirror last checked the origin "+output.FormatTime(pull.CheckedAt))
 	case pull.Problem != "":
 		parts = append(parts, "Until a check succeeds, clients see only mirrored versions")
 	}
 	switch {
 	case !pull.RequestedAt.IsZero():
-		parts = append(parts, "a client last requested the provider "+formatTime(pull.RequestedAt))
+		parts = append(parts, "a client last requested the provider "+output.FormatTime(pull.RequestedAt))
 	case pull.CheckedAt.IsZero():
 		parts = append(parts, "no client has requested the provider in the last 30 days")
 	}

@@ -13,34 +13,36 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-// list lists a namespace, a hostname, an address, or everything if what is
+// listRemote lists a namespace, a hostname, an address, or everything if what is
 // empty. It is for registries that are named by their URL.
-func (r *reader) list(ctx context.Context, what string) (view, error) {
+func listRemote(ctx context.Context, r *place.Reader, what string) (output.View, error) {
 	first, _, _ := strings.Cut(what, "/")
 	hostname := strings.Contains(first, ".")
-	var v view
+	var v output.View
 	var err error
 	switch slashes := strings.Count(what, "/"); {
 	case hostname && slashes < 2:
-		v, err = asView(r.listMirrored(ctx, what))
+		v, err = output.As(remoteMirrored(ctx, r, what))
 	case slashes == 0:
-		v, err = asView(r.listNamespace(ctx, what))
+		v, err = output.As(remoteNamespace(ctx, r, what))
 	default:
-		v, err = asView(r.listVersions(ctx, strings.TrimPrefix(what, "mirror/")))
+		v, err = output.As(remoteVersions(ctx, r, strings.TrimPrefix(what, "mirror/")))
 	}
 	if !errors.Is(err, registry.ErrNotFound) || registry.Hint(err) != "" {
 		return v, err
 	}
-	if near := r.near(ctx, what); near != "" {
-		return nil, registry.WithHint(err, "Did you mean `larder list %s%s`?", near, r.flags)
+	if near := r.Near(ctx, what); near != "" {
+		return nil, registry.WithHint(err, "Did you mean `larder list %s%s`?", near, r.Flags)
 	}
-	return nil, registry.WithHint(err, listHint, r.flags)
+	return nil, registry.WithHint(err, place.ListHint, r.Flags)
 }
 
-// listNamespace lists a namespace, or everything if namespace is empty.
-func (r *reader) listNamespace(ctx context.Context, namespace string) (v summariesView, err error) {
+// remoteNamespace lists a namespace, or everything if namespace is empty.
+func remoteNamespace(ctx context.Context, r *place.Reader, namespace string) (v summariesView, err error) {
 	modules, _, err := r.Modules(ctx, metadataclient.Query{Namespace: namespace})
 	if err != nil {
 		return v, err
@@ -50,7 +52,7 @@ func (r *reader) listNamespace(ctx context.Context, namespace string) (v summari
 		return v, err
 	}
 	v = summariesView{
-		Modules: mapped(modules, moduleSummary), Providers: mapped(providers, providerSummary),
+		Modules: output.Mapped(modules, moduleSummary), Providers: output.Mapped(providers, providerSummary),
 		Mirrored: []registry.Summary{}, remote: true,
 	}
 	if namespace != "" {
@@ -60,9 +62,9 @@ func (r *reader) listNamespace(ctx context.Context, namespace string) (v summari
 		return v, err
 	}
 	mirrored, err := r.Mirrored(ctx)
-	v.Mirrored = mapped(mirrored, mirroredSummary)
+	v.Mirrored = output.Mapped(mirrored, mirroredSummary)
 	if err == nil && len(v.Modules)+len(v.Providers)+len(mirrored) == 0 {
-		err = r.needsCredential(ctx)
+		err = needsCredential(ctx, r)
 	}
 	return v, err
 }
@@ -70,7 +72,7 @@ func (r *reader) listNamespace(ctx context.Context, namespace string) (v summari
 // needsCredential returns registry.ErrUnauthenticated if a request without a
 // credential may read only a part of the registry. The registry answers that before it
 // looks whether the module exists.
-func (r *reader) needsCredential(ctx context.Context) error {
+func needsCredential(ctx context.Context, r *place.Reader) error {
 	_, err := r.Module(ctx, registry.Module{Namespace: "larder", Name: "larder", System: "none"}, nil)
 	if errors.Is(err, registry.ErrUnauthenticated) {
 		return err
@@ -78,13 +80,13 @@ func (r *reader) needsCredential(ctx context.Context) error {
 	return nil
 }
 
-// listMirrored lists the mirrored providers of HOSTNAME or HOSTNAME/NAMESPACE.
-func (r *reader) listMirrored(ctx context.Context, part string) (v summariesView, err error) {
+// remoteMirrored lists the mirrored providers of HOSTNAME or HOSTNAME/NAMESPACE.
+func remoteMirrored(ctx context.Context, r *place.Reader, part string) (v summariesView, err error) {
 	mirrored, err := r.Mirrored(ctx)
 	if err != nil {
 		return v, err
 	}
-	all := slices.DeleteFunc(mapped(mirrored, mirroredSummary), func(s registry.Summary) bool {
+	all := slices.DeleteFunc(output.Mapped(mirrored, mirroredSummary), func(s registry.Summary) bool {
 		return !strings.HasPrefix(s.Address, strings.TrimSuffix(part, "/")+"/")
 	})
 	if len(all) == 0 {
@@ -95,7 +97,7 @@ func (r *reader) listMirrored(ctx context.Context, part string) (v summariesView
 	}, nil
 }
 
-func (r *reader) listVersions(ctx context.Context, what string) (v listedView, err error) {
+func remoteVersions(ctx context.Context, r *place.Reader, what string) (v listedView, err error) {
 	a, err := registry.ParseAddress(what)
 	if err != nil {
 		return v, err
@@ -164,8 +166,8 @@ func (v *listedView) mirrored(d protocol.MirroredProvider) {
 }
 
 // mirrorText prints the versions of a mirrored provider with their states.
-func (v listedView) mirrorText(p page) {
-	p.denied(v.Address, v.Mirror.Denied)
+func (v listedView) mirrorText(p output.Page) {
+	printDenied(p, v.Address, v.Mirror.Denied)
 	rows := versionRows{between: 1}
 	for _, one := range v.Mirror.Versions {
 		if admission.State(one.State).IsOnRequest() {
@@ -176,18 +178,18 @@ func (v listedView) mirrorText(p page) {
 			state = ""
 		}
 		if !one.PublishedAt.IsZero() {
-			published = formatTime(one.PublishedAt)
+			published = output.FormatTime(one.PublishedAt)
 		}
 		rows.add(one.Version, state, mirroredReason(one), published)
 	}
 	if len(rows.rows) > 0 {
-		p.Table([]terminal.Column{versionColumn, stateColumn, publishedColumn, reasonColumn}, rows.rows)
+		p.Table([]terminal.Column{output.VersionColumn, output.StateColumn, output.PublishedColumn, output.ReasonColumn}, rows.rows)
 	} else {
-		p.println("No version of %s is mirrored.", v.Address)
+		p.Println("No version of %s is mirrored.", v.Address)
 	}
 	if v.Mirror.Pull != nil {
-		p.printf("\n")
-		p.pulled(*v.Mirror.Pull, v.Mirror.Versions)
+		p.Printf("\n")
+		printPulled(p, *v.Mirror.Pull, v.Mirror.Versions)
 	}
 }
 
@@ -195,7 +197,7 @@ func mirroredReason(v protocol.MirroredVersion) string {
 	var why []string
 	switch {
 	case v.State == string(admission.TooNew):
-		why = append(why, "from "+formatFrom(v.AvailableAt))
+		why = append(why, "from "+output.FormatFrom(v.AvailableAt))
 	case v.State == string(admission.Refused):
 		why = append(why, printable.Escape(v.Reason))
 	}
@@ -208,31 +210,31 @@ func mirroredReason(v protocol.MirroredVersion) string {
 	return strings.Join(why, "; ")
 }
 
-func (v listedView) text(p page) {
+func (v listedView) Text(p output.Page) {
 	if v.Mirror != nil {
 		v.mirrorText(p)
 		return
 	}
-	p.deprecated(v.Address, v.Deprecated)
+	printDeprecated(p, v.Address, v.Deprecated)
 	rows := make([][]string, len(v.Versions))
 	for i, one := range v.Versions {
 		published := ""
 		if !one.PublishedAt.IsZero() {
-			published = formatTime(one.PublishedAt)
+			published = output.FormatTime(one.PublishedAt)
 		}
-		platforms := mapped(one.Platforms, registry.Platform.String)
+		platforms := output.Mapped(one.Platforms, registry.Platform.String)
 		rows[i] = []string{
 			one.Version.String(), published, strings.Join(one.Protocols, " "), strings.Join(platforms, " "),
 		}
 	}
 	p.Table([]terminal.Column{
-		versionColumn, publishedColumn, {Title: "PROTOCOLS", Optional: true},
-		{Title: "PLATFORMS", Min: len("windows_amd64 +2"), Shorten: shortList},
+		output.VersionColumn, output.PublishedColumn, {Title: "PROTOCOLS", Optional: true},
+		{Title: "PLATFORMS", Min: len("windows_amd64 +2"), Shorten: output.ShortList},
 	}, rows)
 }
 
-func (v listedView) quiet(p page) {
+func (v listedView) Quiet(p output.Page) {
 	for _, one := range v.Versions {
-		p.printf("%s\n", one.Version)
+		p.Printf("%s\n", one.Version)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // Over a registry's URL, a mirrored provider's list has the versions that wait.
@@ -71,7 +72,7 @@ func TestListMirroredThroughRegistry(t *testing.T) {
 	if diff := cmp.Diff("3.6.0\n", r.run(t, 0, nil, "list", address, "--quiet")); diff != "" {
 		t.Errorf("--quiet (-want +got):\n%s", diff)
 	}
-	r.run(t, exitNotFound, nil, "list", "registry.opentofu.org/hashicorp/none")
+	r.run(t, failure.ExitNotFound, nil, "list", "registry.opentofu.org/hashicorp/none")
 	other := token(t, s.data, "--name", "other", "--scope", "read:modules/**")
-	s.publisher(t, credentials(s.Host, other)).run(t, exitFailed, []string{"403"}, "list", address)
+	s.publisher(t, credentials(s.Host, other)).run(t, failure.ExitFailed, []string{"403"}, "list", address)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // A CI job is shown as its repository, ref and commit, and any other publisher
@@ -31,7 +32,7 @@ func TestShortPublisher(t *testing.T) {
 			Kind: registry.PublisherOIDC, Issuer: issuer, Subject: "7", Ref: ref, Commit: commit,
 		},
 	} {
-		if got := shortPublisher(p); got != want {
+		if got := output.ShortPublisher(p); got != want {
 			t.Errorf("shortPublisher(%+v) = %q, want %q", p, got, want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // versionRows are the rows of a table of versions. The first columns are the
@@ -38,29 +39,29 @@ func (r *versionRows) missing(versions []registry.Version) {
 
 // withdrawn adds a withdrawn version. The reason includes who withdrew it and
 // when. The record no longer has the time of the publish.
-func (r *versionRows) withdrawn(p page, v registry.Version, w registry.Withdrawal) {
+func (r *versionRows) withdrawn(p output.Page, v registry.Version, w registry.Withdrawal) {
 	by := cmp.Or(w.By, "unknown")
 	if p.Width > 0 {
-		by = shortIdentity(by, 40)
+		by = output.ShortIdentity(by, 40)
 	}
 	r.add(v, "withdrawn", fmt.Sprintf("%s (%s, %s)", w.Reason, by, w.At.UTC().Format(time.DateOnly)))
 }
 
 // printVersions prints the versions that clients can select.
-func printVersions[V registry.Record](p page, versions []V) {
+func printVersions[V registry.Record](p output.Page, versions []V) {
 	for _, v := range versions {
 		if v.Listed() {
-			p.printf("%s\n", v.Number())
+			p.Printf("%s\n", v.Number())
 		}
 	}
 }
 
-// deprecated prints that all versions of an address are deprecated. It prints
+// printDeprecated prints that all versions of an address are deprecated. It prints
 // nothing if the message is empty.
-func (p page) deprecated(address, message string) {
+func printDeprecated(p output.Page, address, message string) {
 	if message != "" {
-		p.println("%s is %s: %s", address, p.Paint("deprecated", paintState("deprecated")), message)
-		p.printf("\n")
+		p.Println("%s is %s: %s", address, p.Paint("deprecated", output.PaintState("deprecated")), message)
+		p.Printf("\n")
 	}
 }
 
@@ -95,26 +96,26 @@ func listModule(ctx context.Context, from *catalog.Catalog, m registry.Module) (
 	return v, err
 }
 
-func (v moduleView) text(p page) {
-	p.deprecated(v.Address, v.Deprecated)
+func (v moduleView) Text(p output.Page) {
+	printDeprecated(p, v.Address, v.Deprecated)
 	rows := versionRows{between: 4}
 	for _, m := range v.Versions {
 		if m.Withdrawn != nil {
 			rows.withdrawn(p, m.Version, *m.Withdrawn)
 			continue
 		}
-		name, why := state(m.Deprecated, m.Hidden)
+		name, why := output.State(m.Deprecated, m.Hidden)
 		rows.add(m.Version, name, why,
-			formatTime(m.PublishedAt), shortPublisher(m.PublishedBy), humanize.IBytes(uint64(m.Size)), "sha256:"+m.SHA256)
+			output.FormatTime(m.PublishedAt), output.ShortPublisher(m.PublishedBy), humanize.IBytes(uint64(m.Size)), "sha256:"+m.SHA256)
 	}
 	rows.missing(v.Missing)
 	p.Table([]terminal.Column{
-		versionColumn, stateColumn, publishedColumn, byColumn, {Title: "SIZE", Right: true},
-		{Title: "ARCHIVE", Min: len("sha256:01234567…"), Optional: true}, reasonColumn,
+		output.VersionColumn, output.StateColumn, output.PublishedColumn, output.ByColumn, {Title: "SIZE", Right: true},
+		{Title: "ARCHIVE", Min: len("sha256:01234567…"), Optional: true}, output.ReasonColumn,
 	}, rows.rows)
 }
 
-func (v moduleView) quiet(p page) {
+func (v moduleView) Quiet(p output.Page) {
 	printVersions(p, v.Versions)
 }
 
@@ -138,31 +139,31 @@ func listProvider(ctx context.Context, from *catalog.Catalog, a registry.Provide
 	return v, err
 }
 
-func (v providerView) text(p page) {
-	p.deprecated(v.Address, v.Deprecated)
+func (v providerView) Text(p output.Page) {
+	printDeprecated(p, v.Address, v.Deprecated)
 	rows := versionRows{between: 5}
 	for _, one := range v.Versions {
 		if one.Withdrawn != nil {
 			rows.withdrawn(p, one.Version, *one.Withdrawn)
 			continue
 		}
-		name, why := state(one.Deprecated, false)
+		name, why := output.State(one.Deprecated, false)
 		platforms := make([]string, len(one.Packages))
 		for i, pkg := range one.Packages {
 			platforms[i] = pkg.String()
 		}
-		rows.add(one.Version, name, why, formatTime(one.PublishedAt), shortPublisher(one.PublishedBy),
+		rows.add(one.Version, name, why, output.FormatTime(one.PublishedAt), output.ShortPublisher(one.PublishedBy),
 			strings.Join(one.Protocols, " "), one.SigningKey, strings.Join(platforms, " "))
 	}
 	rows.missing(v.Missing)
 	p.Table([]terminal.Column{
-		versionColumn, stateColumn, publishedColumn, byColumn,
+		output.VersionColumn, output.StateColumn, output.PublishedColumn, output.ByColumn,
 		{Title: "PROTOCOLS", Optional: true}, {Title: "KEY", Min: 9, Optional: true},
-		{Title: "PLATFORMS", Min: len("windows_amd64 +2"), Shorten: shortList}, reasonColumn,
+		{Title: "PLATFORMS", Min: len("windows_amd64 +2"), Shorten: output.ShortList}, output.ReasonColumn,
 	}, rows.rows)
 }
 
-func (v providerView) quiet(p page) {
+func (v providerView) Quiet(p output.Page) {
 	printVersions(p, v.Versions)
 }
 

@@ -35,7 +35,7 @@ func TestPublishAndRenewWhileReading(t *testing.T) {
 	_, _ = rand.Read(large)      // it never fails
 	writeFiles(t, dir, map[string]string{"access.json": `{"public": ["modules/**"]}`})
 	publishModule(t, data, "acme/held/aws", "1.0.0", map[string]string{"main.tf": "", "data": string(large)})
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("0"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("0"))
 	s := serve(t, data, "--host", certifiedHost, "--cert", cert, "--key", key, "--access", rules)
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -74,7 +74,7 @@ func TestPublishAndRenewWhileReading(t *testing.T) {
 		})
 	}
 	for n := 1; n <= versions; n++ {
-		publishModule(t, data, "acme/vpc/aws", fmt.Sprintf("1.%d.0", n), output(fmt.Sprint(n)))
+		publishModule(t, data, "acme/vpc/aws", fmt.Sprintf("1.%d.0", n), withOutput(fmt.Sprint(n)))
 		if n == versions/2 {
 			writeCertificate(t, cert, key, 2, time.Now().AddDate(0, 0, 90))
 			if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {

@@ -20,6 +20,12 @@ import (
 
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/mirror"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
+	"github.com/larder-registry/larder/scripts/larder/publish"
 )
 
 func main() {
@@ -37,10 +43,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // runAt is like run with another clock for what depends on the age of versions.
 func runAt(ctx context.Context, now func() time.Time, args []string, stdout, stderr io.Writer) int {
 	out := &checkedWriter{Writer: stdout}
-	c := &cli{now: now, args: args, finder: finder{
-		printer: printer{stdout: out, stderr: stderr}, agent: "larder/" + version(),
+	c := &cli.Program{Now: now, Args: args, Finder: place.Finder{
+		Printer: output.Printer{Stdout: out, Stderr: stderr}, Agent: "larder/" + version(),
 	}}
-	root := c.command()
+	root := newRoot(c)
 	var helpError error
 	checkHelp(root, func(err error) { helpError = err })
 	root.SetArgs(args)
@@ -53,11 +59,11 @@ func runAt(ctx context.Context, now func() time.Time, args []string, stdout, std
 		if dashes := slices.Index(args, "--"); dashes >= 0 {
 			flags = args[:dashes]
 		}
-		c.json = c.json || slices.Contains(flags, "--json")
-		return c.fail(ctx, c.result, cmd, err)
+		c.JSON = c.JSON || slices.Contains(flags, "--json")
+		return fail(ctx, c, c.Result, cmd, err)
 	}
-	if err := cmp.Or(c.show(c.result, nil), out.err); err != nil {
-		return c.fail(ctx, nil, nil, fmt.Errorf("cannot print the result: %w", errs.DiskFull(err)))
+	if err := cmp.Or(c.Show(c.Result, nil), out.err); err != nil {
+		return fail(ctx, c, nil, nil, fmt.Errorf("cannot print the result: %w", errs.DiskFull(err)))
 	}
 	return 0
 }
@@ -84,7 +90,7 @@ func (o *checkedWriter) Fd() uintptr {
 	return ^uintptr(0)
 }
 
-func (c *cli) command() *cobra.Command {
+func newRoot(c *cli.Program) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "larder",
 		Short: "A private registry for OpenTofu and Terraform",
@@ -96,31 +102,31 @@ modules and providers, and mirrors public providers.`,
 		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRun:  func(cmd *cobra.Command, _ []string) { c.flags = cmd.Flags() },
+		PersistentPreRun:  func(cmd *cobra.Command, _ []string) { c.Flags = cmd.Flags() },
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // c.completionCommand replaces it
 	}
 	root.SetUsageTemplate(usageTemplate)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(c.args, cmd, err) })
-	root.PersistentFlags().BoolVar(&c.json, "json", false, "print the result as JSON")
-	root.PersistentFlags().BoolVarP(&c.quiet, "quiet", "q", false,
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return arguments.FlagError(c.Args, cmd, err) })
+	root.PersistentFlags().BoolVar(&c.JSON, "json", false, "print the result as JSON")
+	root.PersistentFlags().BoolVarP(&c.Quiet, "quiet", "q", false,
 		"print only errors, and the values that a script needs")
-	root.PersistentFlags().BoolVar(&c.wide, "wide", false, "do not shorten values in tables")
+	root.PersistentFlags().BoolVar(&c.Wide, "wide", false, "do not shorten values in tables")
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Serve a registry", []*cobra.Command{c.serveCommand(), c.initCommand()}},
+		{"Serve a registry", []*cobra.Command{serveCommand(c), initCommand(c)}},
 		{"Publish", []*cobra.Command{
-			c.publishCommand(), c.checkCommand(), c.copyCommand(), c.mirrorCommand(), c.deprecateCommand(),
-			c.withdrawCommand(), c.keyCommand(),
+			publish.Command(c), checkCommand(c), copyCommand(c), mirror.Command(c), deprecateCommand(c),
+			withdrawCommand(c), keyCommand(c),
 		}},
 		{"Use", []*cobra.Command{
-			c.listCommand(), c.searchCommand(), c.showCommand(), c.diffCommand(), c.contextCommand(), c.doctorCommand(),
-			c.completionCommand(),
+			listCommand(c), searchCommand(c), showCommand(c), diffCommand(c), contextCommand(c), doctorCommand(c),
+			completionCommand(c),
 		}},
 		{"Operate", []*cobra.Command{
-			c.tokenCommand(), c.usageCommand(), c.auditCommand(), c.verifyCommand(), c.backupCommand(), c.restoreCommand(),
-			c.docsCommand(),
+			tokenCommand(c), usageCommand(c), auditCommand(c), verifyCommand(c), backupCommand(c), restoreCommand(c),
+			docsCommand(c),
 		}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
@@ -131,9 +137,9 @@ modules and providers, and mirrors public providers.`,
 	}
 	help := helpCommand()
 	root.SetHelpCommand(help)
-	root.AddCommand(c.versionCommand(), help, exitCodesTopic(), environmentTopic(), accessTopic())
+	root.AddCommand(versionCommand(c), help, exitCodesTopic(), environmentTopic(), accessTopic())
 	describeFlags(root)
-	checkArguments(root)
-	c.completeArguments(root)
+	arguments.Check(root)
+	completeArguments(c, root)
 	return root
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // message is output that was once wrong or unhelpful. One of args, docs and
@@ -68,13 +69,13 @@ var messages = []message{
 		before: "$ larder publish module ./vpc acme/vpc/aws\n" +
 			"larder: accepts 3 arg(s), received 2\n" +
 			"Usage: larder publish module DIR NAMESPACE/NAME/SYSTEM VERSION [flags]\nMore with --help.",
-		args: []string{"publish", "module", "./vpc", "acme/vpc/aws"}, code: exitUsage,
+		args: []string{"publish", "module", "./vpc", "acme/vpc/aws"}, code: failure.ExitUsage,
 	},
 	{
 		situation: "A command is mistyped",
 		before: "$ larder lsit\nlarder: unknown command \"lsit\" for \"larder\"\nUsage: larder [flags]\nMore " +
 			"with --help.",
-		args: []string{"lsit"}, code: exitUsage,
+		args: []string{"lsit"}, code: failure.ExitUsage,
 	},
 	{
 		situation: "A port is mistyped",
@@ -82,7 +83,7 @@ var messages = []message{
 			"larder: listen tcp4: lookup tcp4/80a: unknown port: if another registry runs there, choose another " +
 			"port, " +
 			"such as 127.0.0.1:8444",
-		args: []string{"serve", "--store", "larder-data", "--listen", "127.0.0.1:80a"}, code: exitUsage,
+		args: []string{"serve", "--store", "larder-data", "--listen", "127.0.0.1:80a"}, code: failure.ExitUsage,
 	},
 	{
 		situation: "SSL_CERT_FILE names a file that does not exist",
@@ -94,14 +95,14 @@ var messages = []message{
 			"to those of the system",
 		env:  []string{"SSL_CERT_FILE=/nope"},
 		args: []string{"publish", "module", "./vpc", "acme/vpc/aws", "2.0.0", "--registry", "https://{served}"},
-		code: exitFailed,
+		code: failure.ExitFailed,
 	},
 	{
 		situation: "A file of access settings ends too early",
 		before:    "$ larder serve --access access.json\nlarder: access.json: invalid access settings: unexpected EOF",
 		files:     map[string]string{"access.json": "{\n  \"issuers\": [\n"},
 		args:      []string{"serve", "--store", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
-		code:      exitInvalid,
+		code:      failure.ExitInvalid,
 	},
 	{
 		situation: "A field of the access settings is misspelt",
@@ -109,7 +110,7 @@ var messages = []message{
 			"unknown field \"isuers\"",
 		files: map[string]string{"access.json": "{\n  \"isuers\": []\n}\n"},
 		args:  []string{"serve", "--store", "larder-data", "--listen", "127.0.0.1:0", "--access", "access.json"},
-		code:  exitInvalid,
+		code:  failure.ExitInvalid,
 	},
 	{
 		situation: "The identity of a CI job has expired",
@@ -128,7 +129,7 @@ var messages = []message{
 		args: []string{
 			"publish", "module", "./vpc", "acme/vpc/aws", "2.0.0", "--registry", "https://registry.example.com", "--ci-identity",
 		},
-		code: exitFailed,
+		code: failure.ExitFailed,
 	},
 	{
 		situation: "An issuer of the access settings cannot be reached",
@@ -159,7 +160,7 @@ var messages = []message{
 		before: "$ LARDER_REGISTRY=https://registry.example.com larder list\n" +
 			"(what is in ./larder-data, without saying so)",
 		env:  []string{"LARDER_REGISTRY=https://registry.example.com"},
-		args: []string{"audit"}, code: exitUsage,
+		args: []string{"audit"}, code: failure.ExitUsage,
 	},
 	{
 		situation: "A first release of a provider has several problems",
@@ -169,7 +170,7 @@ var messages = []message{
 			"terraform-provider-note_1.0.0_manifest.json, or say it, such as --protocol 6.0\n" +
 			"(and in the runs after that: no key, a broken zip, no SHA256SUMS, no signature)",
 		files: map[string]string{"release/terraform-provider-note_1.0.0_linux_amd64.zip": "this is no zip"},
-		args:  []string{"publish", "provider", "./release", "newcomer/note"}, code: exitInvalid,
+		args:  []string{"publish", "provider", "./release", "newcomer/note"}, code: failure.ExitInvalid,
 	},
 	{
 		situation: "A token expires soon",
@@ -184,7 +185,7 @@ var messages = []message{
 			"(makes it)\n" +
 			"$ larder token revoke web\n" +
 			"larder: invalid: 2 tokens are named \"web\": revoke each by its id: 2e3ba5cd1beb, a1addc692627",
-		args: []string{"token", "create", "--name", "web", "--scope", "read:**"}, code: exitExists,
+		args: []string{"token", "create", "--name", "web", "--scope", "read:**"}, code: failure.ExitExists,
 	},
 	{
 		situation: "A token is created for a registry that is served at another port",
@@ -258,7 +259,7 @@ var messages = []message{
 		situation: "An error has no code for programs",
 		before: "$ larder list nobody --json\n{\n  \"error\": \"namespace \\\"nobody\\\": not found\",\n  " +
 			"\"exit_code\": 5\n}",
-		args: []string{"list", "nobody", "--json"}, code: exitNotFound,
+		args: []string{"list", "nobody", "--json"}, code: failure.ExitNotFound,
 	},
 	{
 		situation: "A script needs only names",

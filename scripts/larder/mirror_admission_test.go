@@ -18,6 +18,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // longAgo is older than every minimum age of these tests.
@@ -119,7 +120,7 @@ func TestMirrorMinimumAge(t *testing.T) {
 	}
 
 	f.run(t, 0, []string{"Mirrored " + address + " 1.0.0\n", "1.1.0 is too new until "}, add()...)
-	f.run(t, exitNotAdmitted, []string{"1.1.0", "too new", "mirror admit " + address}, add("--version", "1.1.0")...)
+	f.run(t, failure.ExitNotAdmitted, []string{"1.1.0", "too new", "mirror admit " + address}, add("--version", "1.1.0")...)
 	f.check(t, address, "1.0.0 "+here)
 	f.run(t, 0, []string{"NOT MIRRORED", "too new  from ", "minimum age 7 days, published "}, "list", address)
 	if got := f.run(t, 0, nil, "list", address, "--quiet"); got != "1.0.0\n" {
@@ -138,8 +139,8 @@ func TestMirrorMinimumAge(t *testing.T) {
 	diagnose(t, s, address, "1.1.0 is too new: ", "larder mirror admit "+address+" 1.1.0")
 	t.Run("clocks", func(t *testing.T) { o.clocks(t, p, f, add()) })
 	t.Run("admitted", func(t *testing.T) {
-		f.run(t, exitUsage, []string{"--reason is missing"}, "mirror", "admit", address, "1.1.0")
-		f.run(t, exitNotFound, []string{"9.0.0"}, "mirror", "admit", address, "9.0.0", "--reason", "urgent")
+		f.run(t, failure.ExitUsage, []string{"--reason is missing"}, "mirror", "admit", address, "1.1.0")
+		f.run(t, failure.ExitNotFound, []string{"9.0.0"}, "mirror", "admit", address, "9.0.0", "--reason", "urgent")
 		f.run(t, 0, []string{"Mirrored " + address + " 1.1.0\n"},
 			"mirror", "admit", address, "1.1.0", "--reason", "CVE-1 affects us")
 		f.run(t, 0, []string{"CVE-1 affects us"}, "list", address)
@@ -158,7 +159,7 @@ func (o *origin) clocks(t *testing.T, p *timedOrigin, f filler, add []string) {
 	t.Helper()
 	newest := append(slices.Clone(add), "--version", "1.1.0", "--dry-run")
 	p.backdated.Store("1.0.0 1.1.0")
-	f.run(t, exitNotAdmitted, []string{"too new"}, newest...)
+	f.run(t, failure.ExitNotAdmitted, []string{"too new"}, newest...)
 	later := func(code int, want string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "larder-in-8-days", append(newest, "--store", "dir:"+f.data)...)
@@ -171,9 +172,9 @@ func (o *origin) clocks(t *testing.T, p *timedOrigin, f filler, add []string) {
 			t.Errorf("in 8 days, the output does not contain %q:\n%s", want, out)
 		}
 	}
-	later(exitInvalid, "clock")
+	later(failure.ExitInvalid, "clock")
 	p.ahead.Store(int64(8 * 24 * time.Hour))
-	f.run(t, exitInvalid, []string{"clock"}, newest...)
+	f.run(t, failure.ExitInvalid, []string{"clock"}, newest...)
 	later(0, "Would mirror "+originHost+"/acme/note 1.1.0\n")
 	p.ahead.Store(0)
 }
@@ -199,7 +200,7 @@ func TestMirrorChangedKey(t *testing.T) {
 	writeFiles(t, dir, map[string]string{"changed.asc": string(changed.Private)})
 	o.publish(t, "acme/note", "1.1.0", here)
 	before := f.stored(t)
-	f.run(t, exitNotAdmitted, []string{"1.1.0", "key", "mirror trust " + address}, sync...)
+	f.run(t, failure.ExitNotAdmitted, []string{"1.1.0", "key", "mirror trust " + address}, sync...)
 	if after := f.stored(t); !slices.Equal(after, before) {
 		t.Errorf("stored is %q, want %q", after, before)
 	}
@@ -220,7 +221,7 @@ func TestMirrorChangedKey(t *testing.T) {
 		})
 	})
 	diagnose(t, s, address, "1.1.0 is refused", "larder mirror trust "+address+" "+key[1])
-	f.run(t, exitNotFound, nil, "mirror", "trust", address, "0123456789ABCDEF")
+	f.run(t, failure.ExitNotFound, nil, "mirror", "trust", address, "0123456789ABCDEF")
 	f.run(t, 0, []string{"now trusts key ", key[1]}, "mirror", "trust", address, key[1], "--reason", "announced")
 	f.run(t, 0, []string{"Unchanged: ", key[1]}, "mirror", "trust", address, key[1])
 	f.run(t, 0, []string{" trust-key ", "announced"}, "audit", address)
@@ -273,12 +274,12 @@ func TestMirrorUnsignedOrigin(t *testing.T) {
 		"1.1.0": {"admit", address, "1.1.0", "--reason", "urgent", "--platform", here},
 		"1.2.0": {"lock", filepath.Join(dir, "lock.hcl"), "--platform", here},
 	} {
-		fill(exitInvalid, "--allow-unsigned", args...)
+		fill(failure.ExitInvalid, "--allow-unsigned", args...)
 		fill(0, "Mirrored "+address+" "+version+"\n", append(args, "--allow-unsigned")...)
 	}
 	fill(0, "signed by ", add("2.0.0")...)
 	again := append(add("2.1.0"), "--allow-unsigned")
-	fill(exitNotAdmitted, "mirror trust "+address+" unsigned", again...)
+	fill(failure.ExitNotAdmitted, "mirror trust "+address+" unsigned", again...)
 	fill(0, "The mirror now accepts versions of "+address+" without a signature.", "trust", address, "unsigned")
 	fill(0, "Mirrored "+address+" 2.1.0\n", again...)
 }
@@ -297,16 +298,16 @@ func TestMirrorPolicyApplies(t *testing.T) {
 	})
 	f.policy(t, `allow "*/*/*" { min_age = "7d" }`)
 	add := []string{"mirror", "add", address, "--platform", here}
-	f.run(t, exitNotAdmitted, []string{"too new"}, add...)
+	f.run(t, failure.ExitNotAdmitted, []string{"too new"}, add...)
 	var failed struct{ Code string }
-	out := f.run(t, exitNotAdmitted, nil, append(add, "--json")...)
+	out := f.run(t, failure.ExitNotAdmitted, nil, append(add, "--json")...)
 	if err := json.Unmarshal([]byte(out), &failed); err != nil || failed.Code != "not_admitted" {
 		t.Errorf("code %q, want not_admitted (%v)", failed.Code, err)
 	}
 	// A cool-down does not make a sync fail every night.
 	f.run(t, 0, []string{"Skipped " + address + " 1.0.0\n", "too new"}, "mirror", "sync", filepath.Join(dir, "mirror.hcl"))
 	f.check(t, address)
-	f.run(t, exitUsage, []string{"--overrule"}, append(add, "--overrule", " ")...)
+	f.run(t, failure.ExitUsage, []string{"--overrule"}, append(add, "--overrule", " ")...)
 	f.run(t, 0, []string{"Mirrored " + address + " 1.0.0\n"}, append(add, "--overrule", "for the demo")...)
 	f.run(t, 0, []string{" overrule ", address + " 1.0.0", "for the demo"}, "audit", address)
 }

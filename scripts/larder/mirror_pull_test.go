@@ -22,6 +22,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // pullModes are the modes in which the mirror fetches what it lacks.
@@ -419,8 +420,8 @@ func TestPullThroughWithdrawn(t *testing.T) {
 				address + "s": "Did you mean " + address + "? To keep " + address + "s out of the mirror, use --missing.\n",
 			} {
 				_, text, code := f.try(t, withdraw(typed)...)
-				if code != exitNotFound {
-					t.Errorf("%s: exit code %d, want %d", typed, code, exitNotFound)
+				if code != failure.ExitNotFound {
+					t.Errorf("%s: exit code %d, want %d", typed, code, failure.ExitNotFound)
 				}
 				if !strings.Contains(text, "\n"+hint) {
 					t.Errorf("%s: the hint is wrong:\n%s", typed, text)

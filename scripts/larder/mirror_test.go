@@ -28,6 +28,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // thirdPlatform is not in platforms.
@@ -194,7 +195,7 @@ func (f filler) run(t *testing.T, code int, texts []string, args ...string) stri
 func (f filler) listed(t *testing.T, address string) []string {
 	t.Helper()
 	out, all, code := f.try(t, "list", address, "--json")
-	if code == exitNotFound {
+	if code == failure.ExitNotFound {
 		return nil
 	}
 	var got struct {
@@ -547,14 +548,14 @@ func TestMirrorAdd(t *testing.T) {
 	add := func(args ...string) []string {
 		return append([]string{"mirror", "add", address, "--platform", here}, args...)
 	}
-	f.run(t, exitFailed, []string{"TF_TOKEN_origin_example_com"}, add()...)
-	f.run(t, exitFailed, []string{"127.0.0.1", "credentials block for " + o.Host}, add("--upstream", o.upstream())...)
+	f.run(t, failure.ExitFailed, []string{"TF_TOKEN_origin_example_com"}, add()...)
+	f.run(t, failure.ExitFailed, []string{"127.0.0.1", "credentials block for " + o.Host}, add("--upstream", o.upstream())...)
 	with := func(token string) filler {
 		return filler{f.data, append([]string{"TF_TOKEN_origin_example_com=" + token}, f.env...)}
 	}
 	other := token(t, o.data, "--name", "other", "--scope", "read:providers/other/*")
 	_, all, code := with(other).try(t, add()...)
-	if code != exitFailed || !strings.Contains(all, "403") || strings.Contains(all, other) {
+	if code != failure.ExitFailed || !strings.Contains(all, "403") || strings.Contains(all, other) {
 		t.Errorf("exit code %d:\n%s", code, all)
 	}
 	f.check(t, address)
@@ -567,8 +568,8 @@ func TestMirrorAdd(t *testing.T) {
 	f.run(t, 0, nil, add("--version", ">= 1.0.0", "--all")...)
 	f.check(t, address, slices.Concat(
 		[]string{"1.1.0 " + here}, sorted("1.0.1", here, elsewhere), []string{"1.0.0 " + here})...)
-	f.run(t, exitNotFound, []string{"2.0.0"}, add("--version", "2.0.0")...)
-	f.run(t, exitUsage, []string{"--platform"}, "mirror", "add", address)
+	f.run(t, failure.ExitNotFound, []string{"2.0.0"}, add("--version", "2.0.0")...)
+	f.run(t, failure.ExitUsage, []string{"--platform"}, "mirror", "add", address)
 }
 
 // proxy starts a proxy for the origin. write writes the response to a request,
@@ -701,7 +702,7 @@ func TestMirrorFolder(t *testing.T) {
 		empty := o.fill(t, filepath.Join(t.TempDir(), "data"), "")
 		bad := filepath.Join(folder, addresses[0], "terraform-provider-note_1.0.0_"+elsewhere+".zip")
 		change(t, bad, contentOfFile)
-		empty.run(t, exitInvalid, []string{filepath.Base(bad)}, "mirror", "import", folder)
+		empty.run(t, failure.ExitInvalid, []string{filepath.Base(bad)}, "mirror", "import", folder)
 		empty.check(t, addresses[0])
 		change(t, bad, contentOfFile)
 		empty.run(t, 0, nil, "mirror", "import", folder)
@@ -849,11 +850,11 @@ func TestMirrorLock(t *testing.T) {
 		"one.hcl":     regexp.MustCompile(`(?s)hashes = \[.*\]`).ReplaceAllString(string(text), `hashes = ["`+h1+`"]`),
 	})
 	foreign, one := filepath.Join(dir, "foreign.hcl"), filepath.Join(dir, "one.hcl")
-	f.run(t, exitInvalid, []string{"foreign.hcl", address}, lock(foreign, "--platform", here)...)
-	f.run(t, exitInvalid, []string{"foreign.hcl", address}, lock(files[0], foreign, "--platform", here)...)
+	f.run(t, failure.ExitInvalid, []string{"foreign.hcl", address}, lock(foreign, "--platform", here)...)
+	f.run(t, failure.ExitInvalid, []string{"foreign.hcl", address}, lock(files[0], foreign, "--platform", here)...)
 	f.run(
 		t,
-		exitInvalid,
+		failure.ExitInvalid,
 		[]string{"one.hcl", "providers lock -platform=" + elsewhere},
 		lock(one, "--platform", here+","+elsewhere)...)
 	f.check(t, address)
@@ -869,7 +870,7 @@ func TestMirrorLock(t *testing.T) {
 		[]string{"Unchanged: " + address + " 1.0.0\n"},
 		lock(files[0], files[1], "--platform", here+","+elsewhere)...)
 	f.run(t, 0, []string{"Unchanged: " + address + " 1.0.0\n"}, lock(one, "--platform", here)...)
-	f.run(t, exitInvalid, []string{"one.hcl"}, lock(one, "--platform", elsewhere)...) // although it is mirrored
+	f.run(t, failure.ExitInvalid, []string{"one.hcl"}, lock(one, "--platform", elsewhere)...) // although it is mirrored
 	f.check(t, address, sorted("1.0.0", here, elsewhere)...)
 	f.check(t, originHost+"/acme/pad", sorted("1.0.0", here, elsewhere)...)
 	clients.Each(t, func(t *testing.T, c clients.Client) {

@@ -12,6 +12,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // A version without a record is listed as missing. Commands fail instead of
@@ -22,9 +23,9 @@ func TestMissingRecords(t *testing.T) {
 	store := []string{"--store", "dir:" + data}
 	run := func(args ...string) string { t.Helper(); return larder(t, append(args, store...)...) }
 	for _, version := range []string{"1.0.0", "1.1.0"} {
-		publishModule(t, data, "acme/vpc/aws", version, output(version))
+		publishModule(t, data, "acme/vpc/aws", version, withOutput(version))
 	}
-	publishModule(t, data, "acme/solo/aws", "1.0.0", output("1.0.0"))
+	publishModule(t, data, "acme/solo/aws", "1.0.0", withOutput("1.0.0"))
 	key := signingKey(t, "Ed25519")
 	addKey(t, data, "acme", key)
 	id := regexp.MustCompile(`(?m)^[0-9A-F]{16}`).FindString(run("key", "list", "acme"))
@@ -63,7 +64,7 @@ func TestMissingRecords(t *testing.T) {
 	texts := golden.New(t)
 	rejects := func(args ...string) {
 		t.Helper()
-		out := fails(t, exitFailed, append(args, store...)...)
+		out := fails(t, failure.ExitFailed, append(args, store...)...)
 		texts.Text(t, "$ larder "+steady(quotedAll(args))+"\n"+errorText(out))
 	}
 	for _, args := range [][]string{{}, {mirrored}} {

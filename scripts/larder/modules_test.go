@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // submodules returns a module with configuration only below modules/.
@@ -97,8 +98,8 @@ func TestNamesOfOtherSystems(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"main.tf": "", "templates/a\u202eb.md": ""})
 	want := []string{`"templates/a\u202eb.md"`, `U+202E`}
-	p.run(t, exitInvalid, want, "publish", "module", dir, "acme/names/null", "1.0.0")
-	p.run(t, exitInvalid, want, "publish", "module", dir, "acme/names/null", "1.0.0", "--dry-run")
+	p.run(t, failure.ExitInvalid, want, "publish", "module", dir, "acme/names/null", "1.0.0")
+	p.run(t, failure.ExitInvalid, want, "publish", "module", dir, "acme/names/null", "1.0.0", "--dry-run")
 	if log := s.log.String(); strings.Contains(log, "acme/names") {
 		t.Errorf("the registry has received a request:\n%s", log)
 	}
@@ -281,7 +282,7 @@ func TestImportSkips(t *testing.T) {
 	// A folder without a provider that can be mirrored is an error.
 	only := t.TempDir()
 	writeFiles(t, only, map[string]string{own + "/index.json": `{"versions":{"1.0.0":{}}}`})
-	if out := fails(t, exitInvalid, "mirror", "import", only, "--store", "dir:"+data); !strings.Contains(out, own) {
+	if out := fails(t, failure.ExitInvalid, "mirror", "import", only, "--store", "dir:"+data); !strings.Contains(out, own) {
 		t.Error(out)
 	}
 }

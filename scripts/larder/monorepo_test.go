@@ -12,6 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	publishcommand "github.com/larder-registry/larder/scripts/larder/publish"
 )
 
 // gitIdentity are variables with which git commits without the user's settings.
@@ -90,7 +94,7 @@ func statuses(t *testing.T, cmd *exec.Cmd) map[string]int {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	var v publishedTagsView
+	var v publishcommand.PublishedTagsView
 	if err := json.Unmarshal(out, &v); err != nil {
 		t.Fatal(err)
 	}
@@ -189,8 +193,8 @@ func TestPublishTagsThroughServer(t *testing.T) {
 	cmd := s.publisher(t, credentials(s.Host, other)).command(t, "publish")
 	cmd.Dir = dir
 	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != exitFailed {
-		t.Errorf("without a scope for acme/m1/aws: exit code %d, want %d\n%s", code, exitFailed, out)
+	if code := cmd.ProcessState.ExitCode(); code != failure.ExitFailed {
+		t.Errorf("without a scope for acme/m1/aws: exit code %d, want %d\n%s", code, failure.ExitFailed, out)
 	}
 	if want := "publish:modules/acme/m1/aws"; !strings.Contains(string(out), want) {
 		t.Errorf("the output does not contain %q:\n%s", want, out)
@@ -240,8 +244,8 @@ func TestMonorepoExamples(t *testing.T) {
 			}
 			other := job(test.other)
 			out, _ := other.CombinedOutput()
-			if code := other.ProcessState.ExitCode(); code != exitFailed {
-				t.Errorf("another job: exit code %d, want %d\n%s", code, exitFailed, out)
+			if code := other.ProcessState.ExitCode(); code != failure.ExitFailed {
+				t.Errorf("another job: exit code %d, want %d\n%s", code, failure.ExitFailed, out)
 			}
 			if diff := cmp.Diff(map[string]int{"published": 1}, statuses(t, job(test.tagged))); diff != "" {
 				t.Errorf("a job of a tag (-want +got):\n%s", diff)
@@ -265,8 +269,8 @@ func TestMonorepoExampleCommands(t *testing.T) {
 		e := readExampleFile(t, service+"-monorepo.yml")
 		var names []string
 		for _, found := range command.FindAllStringSubmatch(e.text, -1) {
-			c := &cli{}
-			cmd, rest, err := c.command().Find(strings.Fields(found[1]))
+			c := &cli.Program{}
+			cmd, rest, err := newRoot(c).Find(strings.Fields(found[1]))
 			if err == nil {
 				err = cmd.ParseFlags(rest)
 			}
@@ -281,10 +285,10 @@ func TestMonorepoExampleCommands(t *testing.T) {
 			if cmd.Name() != "publish" {
 				continue
 			}
-			if want := "https://registry.example.com"; c.placeFlags.registry != want {
-				t.Errorf("%s: larder publish uses the registry %s, want %s", service, c.placeFlags.registry, want)
+			if want := "https://registry.example.com"; c.PlaceFlags.Registry != want {
+				t.Errorf("%s: larder publish uses the registry %s, want %s", service, c.PlaceFlags.Registry, want)
 			}
-			if !c.remote.ciIdentity {
+			if !c.Remote.CiIdentity {
 				t.Errorf("%s: larder publish does not use the job's identity", service)
 			}
 		}

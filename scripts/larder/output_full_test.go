@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // fullDisk is a file on a disk without room.
@@ -26,8 +28,8 @@ func TestFullOutput(t *testing.T) {
 		}
 		var stderr bytes.Buffer
 		code := run(t.Context(), words, fullDisk{}, &stderr)
-		if code != exitFailed {
-			t.Errorf("larder %s: exit code %d, want %d\n%s", args, code, exitFailed, &stderr)
+		if code != failure.ExitFailed {
+			t.Errorf("larder %s: exit code %d, want %d\n%s", args, code, failure.ExitFailed, &stderr)
 		}
 		if !strings.Contains(stderr.String(), "the disk is full") {
 			t.Errorf("larder %s prints %s", args, &stderr)

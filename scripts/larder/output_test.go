@@ -35,6 +35,8 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // The output of the most used commands fits the terminal. A pipe gets it in
@@ -116,7 +118,7 @@ func TestOutput(t *testing.T) {
 func quotedAll(args []string) string {
 	all := make([]string, len(args))
 	for i, a := range args {
-		all[i] = quoted(a)
+		all[i] = arguments.Quoted(a)
 	}
 	return strings.Join(all, " ")
 }
@@ -315,7 +317,7 @@ func (f *fixture) providers(
 	writeMirrored(t, filepath.Join(f.dir, "mirror", "127.0.0.1:8443/acme/inventory"), "inventory", "1.1.0")
 	mirror := filling.Mirror{
 		Catalog: data.Catalog, Objects: data.Objects, Publisher: publisher(publisherAWS, 12),
-		Progress: (&printer{stderr: io.Discard}).newProgress(),
+		Progress: (&output.Printer{Stderr: io.Discard}).NewProgress(),
 	}
 	_, err = mirror.Import(t.Context(), mirrored)
 	check(err)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // serviceUser is the user of the container image. It has no name here.
@@ -88,7 +90,7 @@ func (s service) refused(t *testing.T, args ...string) (hint string) {
 	if err == nil {
 		t.Fatalf("root can run larder %s", strings.Join(args, " "))
 	}
-	var failed failure
+	var failed failure.Failure
 	if err := json.Unmarshal(out, &failed); err != nil {
 		t.Fatalf("larder %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -144,7 +146,7 @@ func TestRootOnFolderOfOthers(t *testing.T) {
 	outside := filepath.Join(filepath.Dir(s.dir), "outside")
 	writeFiles(t, outside, map[string]string{"victim": "untouched\n"})
 	s.files(t, map[string]string{
-		"m/main.tf": output("1")["main.tf"], "key.asc": string(signingKey(t, "Ed25519").Public), "backups/.keep": "",
+		"m/main.tf": withOutput("1")["main.tf"], "key.asc": string(signingKey(t, "Ed25519").Public), "backups/.keep": "",
 		"policy.hcl": "mode = \"open\"\n",
 	})
 	s.user(t, "init", "--store", "data")
@@ -230,7 +232,7 @@ func TestRootOnFolderOfOthers(t *testing.T) {
 func TestFileOfRoot(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.files(t, map[string]string{"m/main.tf": output("1")["main.tf"]})
+	s.files(t, map[string]string{"m/main.tf": withOutput("1")["main.tf"]})
 	s.user(t, "init", "--store", "data")
 	s.user(t, "publish", "module", "m", "acme/a/aws", "1.0.0", "--store", "data")
 	s.user(t, "publish", "module", "m", "acme/b/aws", "1.0.0", "--store", "data")

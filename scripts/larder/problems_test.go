@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // One run prints all problems of a release, each with its hint.
@@ -22,17 +23,17 @@ func TestProblems(t *testing.T) {
 	}
 	args := []string{"publish", "provider", dir, "acme/note", "--store", "dir:" + data}
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), args, &stdout, &stderr); code != exitInvalid {
+	if code := run(t.Context(), args, &stdout, &stderr); code != failure.ExitInvalid {
 		t.Errorf("exit code %d", code)
 	}
 	_, printedProblems, _ := strings.Cut(stderr.String(), "larder: ")
 	golden.New(t).Text(t, printedProblems)
-	if code := run(t.Context(), append(args, "--json"), &stdout, &stderr); code != exitInvalid {
+	if code := run(t.Context(), append(args, "--json"), &stdout, &stderr); code != failure.ExitInvalid {
 		t.Errorf("exit code %d", code)
 	}
 	var printed struct {
 		Error    string
-		Problems []problem
+		Problems []failure.Problem
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &printed); err != nil {
 		t.Fatal(err)

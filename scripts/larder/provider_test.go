@@ -234,7 +234,7 @@ func TestDeprecate(t *testing.T) {
 	store := "dir:" + s.data
 	larder(t, "publish", "provider", releaseOf(t, key), "acme/note", "--store", store)
 	for _, v := range []string{"1.0.0", "1.1.0"} {
-		publishModule(t, s.data, "acme/vpc/aws", v, output(v))
+		publishModule(t, s.data, "acme/vpc/aws", v, withOutput(v))
 	}
 	inits := func(t *testing.T, check func(out string, err error) bool) {
 		t.Helper()

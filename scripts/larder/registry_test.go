@@ -20,6 +20,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // These are errors of the emulated registry.
@@ -183,7 +184,7 @@ func (e emulated) run(t *testing.T, code int, wanted []string, env []string, arg
 func TestThroughRegistry(t *testing.T) {
 	t.Parallel()
 	e, dir := emulate(t), t.TempDir()
-	writeFiles(t, dir, output("x"))
+	writeFiles(t, dir, withOutput("x"))
 	module := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0"}
 	for _, test := range []struct {
 		env  []string
@@ -191,11 +192,11 @@ func TestThroughRegistry(t *testing.T) {
 		url  string
 		want []string
 	}{
-		{nil, exitFailed, e.url, []string{e.host, "publish:modules/acme/vpc/aws"}},
-		{[]string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, exitFailed, e.url, []string{"TF_CLI_CONFIG_FILE", "/nowhere/tofurc"}},
-		{[]string{"GITHUB_ACTIONS=true"}, exitFailed, e.url, []string{"permissions: id-token: write"}},
-		{[]string{e.config(t, "narrow")}, exitFailed, e.url, []string{"publish:modules/acme/vpc/aws"}},
-		{nil, exitNotFound, e.other, []string{strings.TrimPrefix(e.other, "https://")}},
+		{nil, failure.ExitFailed, e.url, []string{e.host, "publish:modules/acme/vpc/aws"}},
+		{[]string{"TF_CLI_CONFIG_FILE=/nowhere/tofurc"}, failure.ExitFailed, e.url, []string{"TF_CLI_CONFIG_FILE", "/nowhere/tofurc"}},
+		{[]string{"GITHUB_ACTIONS=true"}, failure.ExitFailed, e.url, []string{"permissions: id-token: write"}},
+		{[]string{e.config(t, "narrow")}, failure.ExitFailed, e.url, []string{"publish:modules/acme/vpc/aws"}},
+		{nil, failure.ExitNotFound, e.other, []string{strings.TrimPrefix(e.other, "https://")}},
 	} {
 		e.run(t, test.code, test.want, test.env, append(module, "--registry", test.url)...)
 	}
@@ -223,7 +224,7 @@ func TestThroughRegistry(t *testing.T) {
 		t.Errorf("status, publisher and not_compared are %s", got)
 	}
 	writeFiles(t, dir, map[string]string{"more.tf": ""})
-	e.run(t, exitExists, []string{"larder: " + e.host + ": " + conflictText}, good, append(module, "--registry", e.host)...)
+	e.run(t, failure.ExitExists, []string{"larder: " + e.host + ": " + conflictText}, good, append(module, "--registry", e.host)...)
 }
 
 // A deprecation through a registry's own endpoint sends what the flags name.
@@ -249,7 +250,7 @@ func TestDeprecateThroughRegistry(t *testing.T) {
 			t.Errorf("deprecated is %s, want %s", deprecated, test.want)
 		}
 	}
-	e.run(t, exitNotFound, []string{"larder: " + e.host + ": " + unknownText}, good,
+	e.run(t, failure.ExitNotFound, []string{"larder: " + e.host + ": " + unknownText}, good,
 		"deprecate", "acme/unknown", "--message", "x", "--registry", e.host)
 }
 
@@ -265,7 +266,7 @@ func TestIdentityThroughRegistry(t *testing.T) {
 	}
 	given := "id." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud": "larder"}`)) + ".x"
 	undo := []string{"deprecate", "acme/inventory", "--undo", "--registry", e.host}
-	e.run(t, exitInvalid, []string{"https://" + e.host}, []string{"LARDER_ID_TOKEN=" + given}, undo...)
+	e.run(t, failure.ExitInvalid, []string{"https://" + e.host}, []string{"LARDER_ID_TOKEN=" + given}, undo...)
 	for _, test := range []struct {
 		env, args []string
 		token     string

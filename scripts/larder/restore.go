@@ -18,9 +18,12 @@ import (
 	"github.com/larder-registry/larder/pkg/local/backup"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
-func (c *cli) restoreCommand() *cobra.Command {
+func restoreCommand(c *cli.Program) *cobra.Command {
 	var previous string
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
@@ -39,13 +42,13 @@ before you serve the registry.
 The exit code is 1 if the restored registry has faults.`,
 		Example: `  larder restore larder.tar
   larder restore larder.tar --store ./larder-data --previous ./larder-data.old`,
-		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
-			p, err := c.storePlace()
+		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
+			p, err := c.FindStore()
 			if err != nil {
 				return nil, err
 			}
-			if p.dir == "" {
-				return nil, registry.WithHint(usagef("cannot restore to %s: it is not a folder of this machine", p),
+			if p.Dir == "" {
+				return nil, registry.WithHint(arguments.Errorf("cannot restore to %s: it is not a folder of this machine", p),
 					"See docs/verify-and-restore.md for the backups of AWS.")
 			}
 			later, err := openPrevious(ctx, previous)
@@ -57,23 +60,23 @@ The exit code is 1 if the restored registry has faults.`,
 			}
 			var reporter progress.Reporter
 			stop := func() {}
-			if !c.json && !c.quiet {
-				shown := c.newProgress()
-				reporter, stop = shown, shown.stop
+			if !c.JSON && !c.Quiet {
+				shown := c.NewProgress()
+				reporter, stop = shown, shown.Stop
 			}
 			defer stop()
 			id := ""
 			if later != nil {
 				id = later.ID()
 			}
-			m, err := backup.Restore(ctx, args[0], p.dir, id, reporter)
+			m, err := backup.Restore(ctx, args[0], p.Dir, id, reporter)
 			if err != nil {
 				return nil, err
 			}
-			return restored(ctx, m, p.dir, later, reporter)
+			return restored(ctx, m, p.Dir, later, reporter)
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().StringVar(&previous, "previous", "",
 		"the `FOLDER` of the registry that the backup replaces, to list what must be withdrawn and revoked again")
 	return cmd
@@ -96,7 +99,7 @@ func openPrevious(ctx context.Context, dir string) (*local.Data, error) {
 // replaces, or nil.
 func restored(
 	ctx context.Context, m backup.Manifest, dir string, later *local.Data, reporter progress.Reporter,
-) (_ view, err error) {
+) (_ output.View, err error) {
 	data, err := local.Open(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -170,7 +173,7 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 		if e.Action == registry.AuditSetPolicy && !slices.ContainsFunc(changes[i+1:], setsPolicy) {
 			v.Again = append(v.Again, again{At: e.At, Action: e.Action, Subject: e.Subject, Command: fmt.Sprintf(
 				"larder mirror policy show --quiet --store %s | larder mirror policy set - --store %s",
-				quoted(later.Dir), quoted(v.Data))})
+				arguments.Quoted(later.Dir), arguments.Quoted(v.Data))})
 			continue
 		}
 		command, err := commandAgain(ctx, restored, e)
@@ -181,7 +184,7 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 			v.OtherChanges++
 			continue
 		}
-		a := again{At: e.At, Action: e.Action, Subject: e.Subject, Version: e.Version, Command: command + " --store " + quoted(v.Data)}
+		a := again{At: e.At, Action: e.Action, Subject: e.Subject, Version: e.Version, Command: command + " --store " + arguments.Quoted(v.Data)}
 		if e.Action == registry.AuditWithdraw {
 			a.Reason = e.Detail
 		}
@@ -200,10 +203,10 @@ func commandAgain(ctx context.Context, restored *catalog.Catalog, e registry.Aud
 	case e.Action == registry.AuditWithdraw && e.Version != nil:
 		return withdrawAgain(ctx, restored, rest, e)
 	case e.Action == registry.AuditRevokeToken && kind == "tokens":
-		return "larder token revoke " + quoted(rest), nil
+		return "larder token revoke " + arguments.Quoted(rest), nil
 	case e.Action == registry.AuditRemoveKey && kind == "keys":
 		namespace, id, _ := strings.Cut(rest, "/")
-		return "larder key remove " + quoted(namespace) + " " + quoted(id), nil
+		return "larder key remove " + arguments.Quoted(namespace) + " " + arguments.Quoted(id), nil
 	}
 	return "", nil
 }
@@ -217,41 +220,41 @@ func withdrawAgain(
 	if err != nil {
 		return "", nil //nolint:nilerr // Larder does not write such entries
 	}
-	command := "larder withdraw " + quoted(address) + " " + quoted(e.Version.String())
+	command := "larder withdraw " + arguments.Quoted(address) + " " + arguments.Quoted(e.Version.String())
 	switch _, err := restored.Of(a).Withdrawal(ctx, *e.Version); {
 	case errors.Is(err, registry.ErrNotFound):
 		command += " --missing"
 	case err != nil:
 		return "", err
 	}
-	return command + " --yes --reason " + quoted(cmp.Or(e.Detail, "withdrawn before the restore")), nil
+	return command + " --yes --reason " + arguments.Quoted(cmp.Or(e.Detail, "withdrawn before the restore")), nil
 }
 
-func (v restoreView) text(p page) {
-	p.println("Restored %s to %s, from a backup of %s.", v.Backup.size(), v.Data, formatTime(v.Backup.Taken))
+func (v restoreView) Text(p output.Page) {
+	p.Println("Restored %s to %s, from a backup of %s.", v.Backup.size(), v.Data, output.FormatTime(v.Backup.Taken))
 	for _, f := range v.Verified.Findings {
 		printFinding(p, f)
 	}
 	switch {
 	case !v.compared:
-		p.println("\nVersions that were withdrawn after that time are back, and tokens that were revoked are valid again. " +
+		p.Println("\nVersions that were withdrawn after that time are back, and tokens that were revoked are valid again. " +
 			"Withdraw and revoke them again before you serve the registry. " +
 			"With the folder of the lost registry, --previous lists them.")
 		return
 	case len(v.Again) == 0 && v.Complete:
-		p.println("\nNothing was withdrawn or revoked after that time.")
+		p.Println("\nNothing was withdrawn or revoked after that time.")
 	case len(v.Again) > 0:
-		p.println("\nRun these commands before you serve the registry:\n")
+		p.Println("\nRun these commands before you serve the registry:\n")
 		for _, a := range v.Again {
-			p.printf("  %s\n", a.Command)
+			p.Printf("  %s\n", a.Command)
 		}
 	}
 	if !v.Complete {
-		p.println("\nThere may be more: the lost registry has damaged or missing records or audit entries, or it is older " +
+		p.Println("\nThere may be more: the lost registry has damaged or missing records or audit entries, or it is older " +
 			"than the backup. Compare the versions, tokens and keys of both before you serve the registry.")
 	}
 	if v.OtherChanges > 0 {
-		p.println("\nThe backup lacks %s, such as publishes. `larder audit` on the lost registry lists them.",
+		p.Println("\nThe backup lacks %s, such as publishes. `larder audit` on the lost registry lists them.",
 			english.Plural(v.OtherChanges, "other change", ""))
 	}
 }

@@ -21,6 +21,9 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // noSchema has the commands that do not open a registry, with the reason.
@@ -132,7 +135,7 @@ func TestSchemaOfEachCommand(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
-		if isGroup(cmd) || cmd.IsAdditionalHelpTopicCommand() {
+		if arguments.IsGroup(cmd) || cmd.IsAdditionalHelpTopicCommand() {
 			return
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), "larder ")
@@ -144,7 +147,7 @@ func TestSchemaOfEachCommand(t *testing.T) {
 		}
 		has[name] = true
 	}
-	walk((&cli{}).command())
+	walk(newRoot((&cli.Program{})))
 	for name := range noSchema {
 		if !has[name] {
 			t.Errorf("there is no larder %s", name)
@@ -167,7 +170,7 @@ func newOtherRelease(t *testing.T) otherRelease {
 	folder, others, texts := t.TempDir(), t.TempDir(), t.TempDir()
 	key := signingKey(t, "Ed25519")
 	release, public := releaseOf(t, key), keyFile(t, key)
-	writeFiles(t, module, output("1"))
+	writeFiles(t, module, withOutput("1"))
 	writeFiles(t, texts, map[string]string{
 		"lock.hcl": `provider "` + mirrored + `" {
   version = "1.0.0"
@@ -284,7 +287,7 @@ func (o otherRelease) rejects(t *testing.T, row schemaRow) string {
 	before := o.state(t)
 	args := append(strings.Fields(o.files.Replace(row.args)), "--store", "dir:"+o.data)
 	stdout, stderr, code := runHere(t, args...)
-	if code != exitFailed {
+	if code != failure.ExitFailed {
 		t.Errorf("%s: exit code %d", row.args, code)
 	}
 	if stdout != "" {
@@ -296,7 +299,7 @@ func (o otherRelease) rejects(t *testing.T, row schemaRow) string {
 	}
 
 	stdout, _, code = runHere(t, append(args, "--json")...)
-	if code != exitFailed {
+	if code != failure.ExitFailed {
 		t.Errorf("%s --json: exit code %d", row.args, code)
 	}
 	printed := struct {
@@ -317,7 +320,7 @@ func (o otherRelease) rejects(t *testing.T, row schemaRow) string {
 	if printed.Code != "incompatible_release" {
 		t.Errorf("%s --json: code %q", row.args, printed.Code)
 	}
-	if printed.ExitCode != exitFailed {
+	if printed.ExitCode != failure.ExitFailed {
 		t.Errorf("%s --json: exit_code %d", row.args, printed.ExitCode)
 	}
 	if diff := gocmp.Diff(before, o.state(t)); diff != "" {

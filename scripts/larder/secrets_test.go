@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // A module with a secret is not sent to a registry, unless its path is allowed
@@ -31,8 +32,8 @@ func TestSecretsThroughServer(t *testing.T) {
 		code int
 		want string
 	}{
-		{"with a secret", nil, exitInvalid, note},
-		{"dry run", []string{"--dry-run"}, exitInvalid, note},
+		{"with a secret", nil, failure.ExitInvalid, note},
+		{"dry run", []string{"--dry-run"}, failure.ExitInvalid, note},
 		{"allowed", []string{"--allow-secret", "main.tf"}, 0, "Published"},
 		{"again", nil, 0, note + ", which is published already"},
 	} {

@@ -31,6 +31,10 @@ import (
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage/daily"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 const (
@@ -42,7 +46,7 @@ const (
 	policyTime = time.Second
 )
 
-func (c *cli) serveCommand() *cobra.Command {
+func serveCommand(c *cli.Program) *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -81,20 +85,20 @@ warning 14 days before a certificate expires.`,
   larder serve --store ./larder-data --listen 127.0.0.1:8443 --require-token
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 \
     --cert tls.crt --key tls.key --access access.json`,
-		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
-			folder, err := c.folderToServe()
+		RunE: c.Run(func(ctx context.Context, _ []string) (output.View, error) {
+			folder, err := folderToServe(c)
 			if err != nil {
 				return nil, err
 			}
 			if err := o.check(); err != nil {
-				return nil, asUsage(err)
+				return nil, arguments.Wrong(err)
 			}
-			return nil, c.serve(ctx, folder, o)
+			return nil, runServer(ctx, c, folder, o)
 		}),
 	}
-	c.storeFlags(cmd)
-	cmd.Flag("store").Usage = "the registry's `FOLDER` (default " + defaultData + ")"
-	cmd.Flags().StringVar(&o.Address, "listen", defaultAddress,
+	c.StoreFlags(cmd)
+	cmd.Flag("store").Usage = "the registry's `FOLDER` (default " + place.DefaultFolder + ")"
+	cmd.Flags().StringVar(&o.Address, "listen", place.DefaultAddress,
 		"`ADDRESS` and port to listen on; port 0 selects a free port")
 	cmd.Flags().BoolVar(&o.RequireToken, "require-token", false, "require a credential also on a loopback address")
 	cmd.Flags().StringVar(&o.AccessFile, "access", "",
@@ -160,19 +164,19 @@ func (o serveOptions) logTo(w io.Writer) *slog.Logger {
 
 // folderToServe returns the folder from the flags, the environment or a
 // context.
-func (c *cli) folderToServe() (string, error) {
-	p, err := c.place()
-	if err != nil || p.dir != "" {
-		return p.dir, err
+func folderToServe(c *cli.Program) (string, error) {
+	p, err := c.Find()
+	if err != nil || p.Dir != "" {
+		return p.Dir, err
 	}
-	c.about = place{}
-	return "", registry.WithHint(usagef("cannot serve %s: it is not a folder of this machine", p),
-		"A deployed registry needs no server. Name a folder, for example `larder serve --store %s`.", defaultData)
+	c.About = place.Place{}
+	return "", registry.WithHint(arguments.Errorf("cannot serve %s: it is not a folder of this machine", p),
+		"A deployed registry needs no server. Name a folder, for example `larder serve --store %s`.", place.DefaultFolder)
 }
 
-// serve runs the registry in a folder until it is interrupted.
-func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err error) {
-	log := o.logTo(c.stderr)
+// runServer runs the registry in a folder until it is interrupted.
+func runServer(ctx context.Context, c *cli.Program, folder string, o serveOptions) (err error) {
+	log := o.logTo(c.Stderr)
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // by default it would end the process
 	defer signal.Stop(hangUps)
@@ -208,12 +212,12 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 		return err
 	}
 	for _, warning := range server.AccessWarnings {
-		c.warnOnStart(log, o, o.AccessFile+": "+warning)
+		warnOnStart(c, log, o, o.AccessFile+": "+warning)
 	}
 	for _, warning := range warningsOfOthers(server) {
-		c.warnOnStart(log, o, warning)
+		warnOnStart(c, log, o, warning)
 	}
-	announcement, err := c.announcement(server, folder, created)
+	announcement, err := announcement(c, server, folder, created)
 	if err != nil {
 		return err
 	}
@@ -222,7 +226,7 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 		metrics.Watch(server.Status, worker.Queued)
 		running.Go(func() { metrics.Serve(ctx, metricsListener, log, append(o.metricsHosts, o.Host)...) })
 	}
-	if err := c.announce(announcement, log, o); err != nil {
+	if err := announce(c, announcement, log, o); err != nil {
 		return err
 	}
 	running.Go(func() { worker.Run(ctx) })
@@ -240,25 +244,25 @@ func (c *cli) serve(ctx context.Context, folder string, o serveOptions) (err err
 	if err := server.Serve(ctx); err != nil {
 		return err
 	}
-	if !c.json && !c.quiet && o.logFormat != jsonFormat {
-		endLine(terminal.New(c.stdout))
-		c.page().printf("Stopped.\n")
+	if !c.JSON && !c.Quiet && o.logFormat != jsonFormat {
+		output.EndLine(terminal.New(c.Stdout))
+		c.Page().Printf("Stopped.\n")
 	}
 	return nil
 }
 
 // announce prints the URL of the registry, and on standard error how to use it. If the
 // log is JSON, the log has the URL, so that each line of the output is JSON.
-func (c *cli) announce(v servedView, log *slog.Logger, o serveOptions) error {
+func announce(c *cli.Program, v servedView, log *slog.Logger, o serveOptions) error {
 	switch {
-	case c.json || c.quiet:
-		return c.show(v, nil)
+	case c.JSON || c.Quiet:
+		return c.Show(v, nil)
 	case o.logFormat == jsonFormat:
 		log.Info("serving", slog.String("url", v.URL), slog.String("data", v.dir), slog.Int("process", v.Process))
 		return nil
 	}
-	err := c.show(v, nil)
-	v.hints(page{Output: terminal.New(c.stderr)})
+	err := c.Show(v, nil)
+	v.hints(output.Page{Output: terminal.New(c.Stderr)})
 	return err
 }
 
@@ -297,12 +301,12 @@ func listenForPrometheus(ctx context.Context, o serveOptions) (*monitoring.Metri
 
 // warnOnStart prints a warning. It logs it if the log is JSON, so that each
 // line of standard error is.
-func (c *cli) warnOnStart(log *slog.Logger, o serveOptions, warning string) {
+func warnOnStart(c *cli.Program, log *slog.Logger, o serveOptions, warning string) {
 	if o.logFormat == jsonFormat {
 		log.Warn(warning)
 		return
 	}
-	out := terminal.New(c.stderr)
+	out := terminal.New(c.Stderr)
 	fmt.Fprintln(out, out.Wrap("warning: "+warning))
 }
 
@@ -358,7 +362,7 @@ type servedView struct {
 	isNew   bool
 }
 
-func (c *cli) announcement(server *local.Server, data string, created bool) (servedView, error) {
+func announcement(c *cli.Program, server *local.Server, data string, created bool) (servedView, error) {
 	v := servedView{
 		URL: "https://" + server.Host, Host: server.Host, Address: server.Address, CAFile: server.CAFile,
 		Created: created, Open: server.Open, Process: os.Getpid(),
@@ -372,15 +376,15 @@ func (c *cli) announcement(server *local.Server, data string, created bool) (ser
 	if v.dir, err = filepath.Abs(data); err != nil {
 		return v, err
 	}
-	v.Store = folder(v.dir).name
-	v.context, v.isNew = c.contextOf(v.Store)
+	v.Store = place.Folder(v.dir).Name
+	v.context, v.isNew = contextOf(c, v.Store)
 	return v, nil
 }
 
 // contextOf returns the name of a context for a store. If there is none, it
 // returns an unused name and true.
-func (c *cli) contextOf(store string) (name string, isNew bool) {
-	file, _ := c.readContexts() // the command has already read it without error
+func contextOf(c *cli.Program, store string) (name string, isNew bool) {
+	file, _ := c.ReadContexts() // the command has already read it without error
 	for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
 		if file.Contexts[name].Store == store {
 			return name, false
@@ -393,39 +397,41 @@ func (c *cli) contextOf(store string) (name string, isNew bool) {
 	return name, true
 }
 
-func (v servedView) text(p page) {
+func (v servedView) Text(p output.Page) {
 	if v.Created {
-		p.println("Created a registry in %s", v.dir)
+		p.Println("Created a registry in %s", v.dir)
 	}
-	p.println("Larder serves %s at %s (process %d). Press Ctrl-C to stop it.", v.dir, v.URL, v.Process)
+	p.Println("Larder serves %s at %s (process %d). Press Ctrl-C to stop it.", v.dir, v.URL, v.Process)
 	if v.Metrics != "" {
-		p.println("Prometheus can read metrics from %s", v.Metrics)
+		p.Println("Prometheus can read metrics from %s", v.Metrics)
 	}
 }
 
 // hints prints how to use the registry.
-func (v servedView) hints(p page) {
+func (v servedView) hints(p output.Page) {
 	larder := invocation()
 	if v.CAFile != "" {
-		p.command("To make clients on Linux trust it:", trustCommand(v.CAFile))
+		printCommand(p, "To make clients on Linux trust it:", place.TrustCommand(v.CAFile))
 	}
 	if v.isNew {
-		p.command("To use it from other shells and folders:", larder+" context add "+v.context+" "+quoted(v.Store))
+		printCommand(p, "To use it from other shells and folders:", larder+" context add "+v.context+" "+arguments.Quoted(v.Store))
 	}
 	if !v.Open {
-		p.command("Reading needs a token. To create one:",
+		printCommand(p, "Reading needs a token. To create one:",
 			larder+" token create --name NAME --scope 'read:**' --context "+v.context)
 	}
-	p.command("To publish a module from another shell:",
+	printCommand(p, "To publish a module from another shell:",
 		larder+" publish module DIR acme/vpc/aws 1.0.0 --context "+v.context)
-	p.use(moduleBlock("vpc", v.Host+"/acme/vpc/aws", "1.0.0"), addressing{host: v.Host})
-	p.printf("\n")
+	place.PrintUse(p, place.ModuleBlock("vpc", v.Host+"/acme/vpc/aws", "1.0.0"), place.Addressing{Host: v.Host})
+	p.Printf("\n")
 }
 
-func (v servedView) quiet(p page) { p.printf("%s\n", v.URL) }
+func (v servedView) Quiet(p output.Page) { p.Printf("%s\n", v.URL) }
 
-// command prints a command to paste below its purpose.
-func (p page) command(what, command string) { p.printf("\n%s\n\n  %s\n", p.Wrap(what), command) }
+// printCommand prints a command to paste below its purpose.
+func printCommand(p output.Page, what, command string) {
+	p.Printf("\n%s\n\n  %s\n", p.Wrap(what), command)
+}
 
 // invocation returns the command that started this program.
 func invocation() string {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/poll"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // serve accepts its folder as a path and with the prefix dir:. With --quiet it prints only its URL, besides its log.
@@ -36,7 +38,7 @@ func TestServedFolder(t *testing.T) {
 			data := strings.TrimPrefix(args[1], "dir:")
 			want := servedView{
 				URL: "https://" + s.Host, Host: s.Address, Address: s.Address, CAFile: filepath.Join(dir, data, "tls/ca.pem"),
-				Store:   folder(filepath.Join(dir, data)).name,
+				Store:   place.Folder(filepath.Join(dir, data)).Name,
 				Created: true, Open: true, Process: s.Process,
 			}
 			if diff := cmp.Diff(want, *s, cmp.AllowUnexported(servedView{})); diff != "" {
@@ -122,7 +124,7 @@ func TestServeNeedsFolder(t *testing.T) {
 	for _, args := range [][]string{
 		{"--store", "stack:larder"}, {"--registry", "https://registry.example.com"},
 	} {
-		texts.Text(t, fails(t, exitUsage, append([]string{"serve"}, args...)...)+"\n")
+		texts.Text(t, fails(t, failure.ExitUsage, append([]string{"serve"}, args...)...)+"\n")
 	}
 }
 
@@ -175,7 +177,7 @@ func TestTrustHint(t *testing.T) {
 		"darwin":                 {"", "darwin"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			texts.Text(t, trustHint("/d/ca.pem", test.set, test.system))
+			texts.Text(t, place.TrustHint("/d/ca.pem", test.set, test.system))
 		})
 	}
 }
@@ -262,7 +264,7 @@ func TestServeOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
-			texts.Text(t, fails(t, exitUsage, append([]string{"serve", "--store", dir}, args...)...))
+			texts.Text(t, fails(t, failure.ExitUsage, append([]string{"serve", "--store", dir}, args...)...))
 			if _, err := os.Stat(dir); err == nil {
 				t.Error("the folder exists")
 			}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/larder-registry/larder/scripts/larder/cli"
 )
 
 const packaging = "../../packaging"
@@ -40,7 +42,7 @@ func TestServiceFlags(t *testing.T) {
 	if !strings.HasPrefix(command, "/usr/bin/larder serve ") {
 		t.Errorf("the unit runs %q, want larder serve", command)
 	}
-	serve := subcommand((&cli{}).command(), "serve")
+	serve := subcommand(newRoot((&cli.Program{})), "serve")
 	checked := 0
 	for _, word := range strings.Fields(command + " " + readText(t, filepath.Join(packaging, "larder.env"))) {
 		_, name, isFlag := strings.Cut(strings.Trim(word, "\"`"), "--")

@@ -15,6 +15,10 @@ import (
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // showFlags has the flags of `larder show`.
@@ -23,7 +27,7 @@ type showFlags struct {
 	readme bool
 }
 
-func (c *cli) showCommand() *cobra.Command {
+func showCommand(c *cli.Program) *cobra.Command {
 	var flags showFlags
 	cmd := &cobra.Command{
 		Use:   "show ADDRESS [VERSION]",
@@ -36,56 +40,56 @@ ADDRESS is NAMESPACE/NAME/SYSTEM for a module and NAMESPACE/TYPE for a provider.
 For a mirrored provider, use ` + "`larder list`" + ` instead.
 
 With --quiet the command prints only the version. With --json it prints all
-folders of a module, whatever --path is.` + readThroughRegistry,
+folders of a module, whatever --path is.` + place.ReadThroughRegistry,
 		Example: `  larder show acme/vpc/aws
   larder show acme/vpc/aws 1.2.0 --readme
   larder show acme/vpc/aws --path modules/endpoints
   larder show acme/inventory --registry https://registry.example.com`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			a, err := registry.ParseAddress(args[0])
 			if err != nil {
 				return nil, err
 			}
-			version, err := versionArgument(args[1:])
+			version, err := arguments.Version(args[1:])
 			if err != nil {
 				return nil, err
 			}
-			if err := flags.check(a, c.repeatedFlags()); err != nil {
+			if err := flags.check(a, c.RepeatedFlags()); err != nil {
 				return nil, err
 			}
-			return c.onReader(ctx, func(r *reader) (view, error) { return r.show(ctx, a, version, flags) })
+			return c.OnReader(ctx, func(r *place.Reader) (output.View, error) { return showVersion(ctx, r, a, version, flags) })
 		}),
 	}
-	c.registryFlags(cmd)
+	c.RegistryFlags(cmd)
 	cmd.Flags().StringVar(&flags.path, "path", "", "show the submodule or example at `PATH`, such as modules/endpoints")
 	cmd.Flags().BoolVar(&flags.readme, "readme", false, "also print the README, in Markdown")
 	return cmd
 }
 
 // check checks the flags for an address. In hints it repeats those of
-// [cli.repeatedFlags].
+// [place.Finder.RepeatedFlags].
 func (f showFlags) check(a registry.Address, flags string) error {
 	switch a.(type) {
 	case registry.MirrorProvider:
-		return registry.WithHint(usagef("cannot show %s: it is a mirrored provider", a),
+		return registry.WithHint(arguments.Errorf("cannot show %s: it is a mirrored provider", a),
 			"Run `larder list %s%s` to list its versions.", a, flags)
 	case registry.Provider:
 		if f.path != "" || f.readme {
-			return usagef("--path and --readme are for modules, but %s is a provider", a)
+			return arguments.Errorf("--path and --readme are for modules, but %s is a provider", a)
 		}
 	}
 	return nil
 }
 
-// show returns the view of a version, or of the newest version if version is
+// showVersion returns the view of a version, or of the newest version if version is
 // nil.
-func (r *reader) show(ctx context.Context, a registry.Address, version *registry.Version, f showFlags) (view, error) {
+func showVersion(ctx context.Context, r *place.Reader, a registry.Address, version *registry.Version, f showFlags) (output.View, error) {
 	if p, ok := a.(registry.Provider); ok {
 		found, err := r.Provider(ctx, p, version)
 		if err != nil {
-			return nil, r.notFound(ctx, a, version, err)
+			return nil, r.NotFound(ctx, a, version, err)
 		}
-		return shownProviderView{found, p, r.host}, nil
+		return shownProviderView{found, p, r.Host}, nil
 	}
 	m, ok := a.(registry.Module)
 	if !ok {
@@ -93,14 +97,14 @@ func (r *reader) show(ctx context.Context, a registry.Address, version *registry
 	}
 	found, err := r.Module(ctx, m, version)
 	if err != nil {
-		return nil, r.notFound(ctx, a, version, err)
+		return nil, r.NotFound(ctx, a, version, err)
 	}
 	if !found.Documented && f.path != "" {
-		return nil, r.documentationError("show", m, found.Version)
+		return nil, r.DocumentationError("show", m, found.Version)
 	}
 	v := shownModuleView{
-		ModuleDetail: found, address: m, host: r.host, readme: f.readme, flags: r.flags,
-		rebuildHint: r.rebuildHint(m, found.Version),
+		ModuleDetail: found, address: m, host: r.Host, readme: f.readme, flags: r.Flags,
+		rebuildHint: r.RebuildHint(m, found.Version),
 	}
 	v.folder, err = folderAt(found.Documentation, f.path)
 	if err != nil {
@@ -122,11 +126,11 @@ func folderAt(d docs.Documentation, path string) (docs.Folder, error) {
 			return f, nil
 		}
 	}
-	err := fmt.Errorf("the folder%s is %w", inError(path), registry.ErrNotFound)
+	err := fmt.Errorf("the folder%s is %w", arguments.InError(path), registry.ErrNotFound)
 	if len(folders) == 0 {
 		return docs.Folder{}, registry.WithHint(err, "The module has no submodules and no examples.")
 	}
-	paths := mapped(folders, func(f docs.Folder) string { return f.Path })
+	paths := output.Mapped(folders, func(f docs.Folder) string { return f.Path })
 	return docs.Folder{}, registry.WithHint(err, "Use one of %s.", strings.Join(paths, ", "))
 }
 
@@ -136,29 +140,29 @@ type shownModuleView struct {
 
 	address registry.Module
 	folder  docs.Folder
-	host    addressing
+	host    place.Addressing
 	readme  bool
-	// flags are those of [cli.repeatedFlags].
+	// flags are those of [place.Finder.RepeatedFlags].
 	flags string
 	// rebuildHint describes how to make the documentation if there is none.
 	rebuildHint string
 }
 
-func (v shownModuleView) text(p page) {
+func (v shownModuleView) Text(p output.Page) {
 	source := v.address.String()
 	if v.folder.Path != "" {
 		source += "//" + v.folder.Path
 	}
-	p.head(source+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
-	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
-		{"Archive", p.digest("sha256:"+v.SHA256) + ", " + humanize.IBytes(uint64(max(v.Size, 0)))},
-		{"Versions", versionList(v.Versions)},
+	p.Head(source+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
+	p.Facts(slices.Concat(publication(p, v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
+		{"Archive", p.Digest("sha256:"+v.SHA256) + ", " + humanize.IBytes(uint64(max(v.Size, 0)))},
+		{"Versions", output.VersionList(v.Versions)},
 	}))
 	if !v.Documented {
-		block := moduleBlock(v.address.Name, v.host.host+"/"+source, v.Version.String())
-		p.use(withLines(block, "# The inputs are unknown, and some may be required."), v.host)
-		p.printf("\n")
-		p.println("This version has no readable documentation. %s", v.rebuildHint)
+		block := place.ModuleBlock(v.address.Name, v.host.Host+"/"+source, v.Version.String())
+		place.PrintUse(p, withLines(block, "# The inputs are unknown, and some may be required."), v.host)
+		p.Printf("\n")
+		p.Println("This version has no readable documentation. %s", v.rebuildHint)
 		return
 	}
 	if !strings.HasPrefix(v.folder.Path, "examples/") && !v.folder.Empty {
@@ -166,33 +170,33 @@ func (v shownModuleView) text(p page) {
 		if v.folder.Path != "" {
 			name = path.Base(v.folder.Path)
 		}
-		p.use(blockWithInputs(name, v.host.host+"/"+source, v.Version.String(), v.folder.Inputs), v.host)
+		place.PrintUse(p, blockWithInputs(name, v.host.Host+"/"+source, v.Version.String(), v.folder.Inputs), v.host)
 	}
-	p.folder(v.folder)
+	printFolder(p, v.folder)
 	if v.folder.Path == "" {
-		p.folders("Submodules", v.Submodules)
-		p.folders("Examples", v.Examples)
+		printFolders(p, "Submodules", v.Submodules)
+		printFolders(p, "Examples", v.Examples)
 		if all := slices.Concat(v.Submodules, v.Examples); len(all) > 0 {
-			p.printf("\n")
-			p.println("To see one of them, run `larder show %s %s --path %s%s`.",
+			p.Printf("\n")
+			p.Println("To see one of them, run `larder show %s %s --path %s%s`.",
 				v.address, v.Version, all[0].Path, v.flags)
 		}
 	}
 	if v.readme {
-		p.readme(v.folder.Readme)
+		p.Readme(v.folder.Readme)
 	}
 	if len(v.Notes) > 0 {
-		p.printf("\n")
-		p.warnings(v.Notes)
+		p.Printf("\n")
+		p.Warnings(v.Notes)
 	}
 }
 
-func (v shownModuleView) quiet(p page) { p.printf("%s\n", v.Version) }
+func (v shownModuleView) Quiet(p output.Page) { p.Printf("%s\n", v.Version) }
 
 // blockWithInputs returns the block that uses a module, with a line for each
 // required input to fill in.
 func blockWithInputs(name, source, version string, inputs []docs.Input) string {
-	block := moduleBlock(name, source, version)
+	block := place.ModuleBlock(name, source, version)
 	var required []docs.Input
 	longest := 0
 	for _, i := range inputs {
@@ -203,7 +207,7 @@ func blockWithInputs(name, source, version string, inputs []docs.Input) string {
 	if len(required) == 0 {
 		return block
 	}
-	return withLines(block, mapped(required, func(i docs.Input) string {
+	return withLines(block, output.Mapped(required, func(i docs.Input) string {
 		return fmt.Sprintf("%-*s = # %s", longest, i.Name, shortType(i.Type))
 	})...)
 }
@@ -228,37 +232,37 @@ type shownProviderView struct {
 	protocol.ProviderDetail
 
 	address registry.Provider
-	host    addressing
+	host    place.Addressing
 }
 
-func (v shownProviderView) text(p page) {
+func (v shownProviderView) Text(p output.Page) {
 	address := v.address.String()
-	p.head(address+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
-	p.facts(slices.Concat(p.publication(v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
+	p.Head(address+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
+	p.Facts(slices.Concat(publication(p, v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
 		{"Signed by", v.SigningKey},
 		{"Protocols", strings.Join(v.Protocols, ", ")},
-		{"Versions", versionList(v.Versions)},
+		{"Versions", output.VersionList(v.Versions)},
 	}))
-	p.use(providerBlock(v.address.Type, v.host.host+"/"+address, v.Version.String()), v.host)
-	rows := make([]definition, len(v.Packages))
+	place.PrintUse(p, place.ProviderBlock(v.address.Type, v.host.Host+"/"+address, v.Version.String()), v.host)
+	rows := make([]output.Definition, len(v.Packages))
 	for i, one := range v.Packages {
-		rows[i] = definition{
-			name: one.String(), value: humanize.IBytes(uint64(max(one.Size, 0))) + "  " + p.digest("sha256:"+one.SHA256),
+		rows[i] = output.Definition{
+			Name: one.String(), Value: humanize.IBytes(uint64(max(one.Size, 0))) + "  " + p.Digest("sha256:"+one.SHA256),
 		}
 	}
-	p.definitions("Platforms", rows)
+	p.Definitions("Platforms", rows)
 }
 
-func (v shownProviderView) quiet(p page) { p.printf("%s\n", v.Version) }
+func (v shownProviderView) Quiet(p output.Page) { p.Printf("%s\n", v.Version) }
 
 // publication returns the facts about when a version was published, by whom and
 // from what. On a terminal it shortens an identity.
-func (p page) publication(at time.Time, by registry.Publisher, source string) [][2]string {
-	facts := [][2]string{{"Published", publishedTime(at)}}
+func publication(p output.Page, at time.Time, by registry.Publisher, source string) [][2]string {
+	facts := [][2]string{{"Published", output.PublishedTime(at)}}
 	if by.Repository == "" {
 		name := by.String()
 		if p.Width > 0 {
-			name = shortIdentity(name, max(p.Width-factColumn, 20))
+			name = output.ShortIdentity(name, max(p.Width-output.FactColumn, 20))
 		}
 		return append(facts, [2]string{"By", name})
 	}
@@ -281,59 +285,59 @@ func copies(c protocol.Copies) (facts [][2]string) {
 	return facts
 }
 
-// folders prints the submodules or examples of a module.
-func (p page) folders(title string, all []docs.Folder) {
-	rows := make([]definition, len(all))
+// printFolders prints the submodules or examples of a module.
+func printFolders(p output.Page, title string, all []docs.Folder) {
+	rows := make([]output.Definition, len(all))
 	for i, f := range all {
-		rows[i] = definition{name: f.Path, value: english.Plural(len(f.Inputs), "input", "") + ", " +
+		rows[i] = output.Definition{Name: f.Path, Value: english.Plural(len(f.Inputs), "input", "") + ", " +
 			english.Plural(len(f.Outputs), "output", "")}
 	}
-	p.definitions(title, rows)
+	p.Definitions(title, rows)
 }
 
-func (p page) folder(f docs.Folder) {
+func printFolder(p output.Page, f docs.Folder) {
 	if f.Empty {
-		p.printf("\n")
-		p.println("This folder has no configuration.")
+		p.Printf("\n")
+		p.Println("This folder has no configuration.")
 		return
 	}
-	var required, optional []definition
+	var required, optional []output.Definition
 	for _, i := range f.Inputs {
 		if i.Required {
-			required = append(required, p.input(i))
+			required = append(required, inputOf(p, i))
 		} else {
-			optional = append(optional, p.input(i))
+			optional = append(optional, inputOf(p, i))
 		}
 	}
-	p.definitions("Required inputs", required)
-	p.definitions("Optional inputs", optional)
-	outputs := make([]definition, len(f.Outputs))
+	p.Definitions("Required inputs", required)
+	p.Definitions("Optional inputs", optional)
+	outputs := make([]output.Definition, len(f.Outputs))
 	for i, o := range f.Outputs {
-		outputs[i] = definition{
-			name: o.Name, about: o.Description,
-			value: flags(map[string]bool{"sensitive": o.Sensitive, "ephemeral": o.Ephemeral}),
-			notes: p.deprecation(o.Deprecated),
+		outputs[i] = output.Definition{
+			Name: o.Name, About: o.Description,
+			Value: flags(map[string]bool{"sensitive": o.Sensitive, "ephemeral": o.Ephemeral}),
+			Notes: deprecationNote(p, o.Deprecated),
 		}
 	}
-	p.definitions("Outputs", outputs)
-	p.definitions("Resources", slices.Concat(
+	p.Definitions("Outputs", outputs)
+	p.Definitions("Resources", slices.Concat(
 		byType("", f.Resources), byType("data.", f.DataResources), byType("ephemeral.", f.EphemeralResources)))
-	modules := make([]definition, len(f.Dependencies))
+	modules := make([]output.Definition, len(f.Dependencies))
 	for i, d := range f.Dependencies {
-		modules[i] = definition{name: d.Name, value: strings.TrimSpace(d.Source + " " + d.Version)}
+		modules[i] = output.Definition{Name: d.Name, Value: strings.TrimSpace(d.Source + " " + d.Version)}
 	}
-	p.definitions("Modules", modules)
-	p.definitions("Requirements", requirementsOf(f))
+	p.Definitions("Modules", modules)
+	p.Definitions("Requirements", requirementsOf(f))
 }
 
-func requirementsOf(f docs.Folder) (rows []definition) {
+func requirementsOf(f docs.Folder) (rows []output.Definition) {
 	if f.RequiredVersion != "" {
-		rows = append(rows, definition{name: "required_version", value: f.RequiredVersion})
+		rows = append(rows, output.Definition{Name: "required_version", Value: f.RequiredVersion})
 	}
 	for _, d := range f.ProviderDependencies {
-		row := definition{name: d.Name, value: strings.TrimSpace(d.Source + " " + d.Version)}
+		row := output.Definition{Name: d.Name, Value: strings.TrimSpace(d.Source + " " + d.Version)}
 		if len(d.Aliases) > 0 {
-			row.notes = []string{"Pass " + strings.Join(d.Aliases, ", ") + "."}
+			row.Notes = []string{"Pass " + strings.Join(d.Aliases, ", ") + "."}
 		}
 		rows = append(rows, row)
 	}
@@ -341,30 +345,30 @@ func requirementsOf(f docs.Folder) (rows []definition) {
 }
 
 // byType returns a definition for each type of resources, with their names.
-func byType(prefix string, all []docs.Resource) (rows []definition) {
+func byType(prefix string, all []docs.Resource) (rows []output.Definition) {
 	for _, r := range all {
 		last := len(rows) - 1
-		if last >= 0 && rows[last].name == prefix+r.Type {
-			rows[last].value += ", " + r.Name
+		if last >= 0 && rows[last].Name == prefix+r.Type {
+			rows[last].Value += ", " + r.Name
 			continue
 		}
-		rows = append(rows, definition{name: prefix + r.Type, value: r.Name})
+		rows = append(rows, output.Definition{Name: prefix + r.Type, Value: r.Name})
 	}
 	return rows
 }
 
-func (p page) input(i docs.Input) definition {
-	d := definition{name: i.Name, value: strings.TrimSpace(i.Type), about: i.Description}
+func inputOf(p output.Page, i docs.Input) output.Definition {
+	d := output.Definition{Name: i.Name, Value: strings.TrimSpace(i.Type), About: i.Description}
 	if !i.Required && i.Default != "" {
-		d.value += " = " + p.shortValue(i.Default)
+		d.Value += " = " + shortValue(p, i.Default)
 	}
 	more := flags(map[string]bool{"sensitive": i.Sensitive, "ephemeral": i.Ephemeral, "not null": i.NotNull})
 	if more != "" {
-		d.value += " (" + more + ")"
+		d.Value += " (" + more + ")"
 	}
-	d.notes = p.deprecation(i.Deprecated)
+	d.Notes = deprecationNote(p, i.Deprecated)
 	for _, message := range i.Validations {
-		d.notes = append(d.notes, "Rule: "+message)
+		d.Notes = append(d.Notes, "Rule: "+message)
 	}
 	return d
 }
@@ -373,18 +377,18 @@ func (p page) input(i docs.Input) definition {
 const maxValue = 200
 
 // shortValue shortens a long value on a terminal.
-func (p page) shortValue(value string) string {
+func shortValue(p output.Page, value string) string {
 	if p.Width <= 0 || len(value) <= maxValue {
 		return value
 	}
 	return string([]rune(value)[:min(maxValue, len([]rune(value)))]) + "…"
 }
 
-func (p page) deprecation(reason string) []string {
+func deprecationNote(p output.Page, reason string) []string {
 	if reason == "" {
 		return nil
 	}
-	return []string{p.Paint("Deprecated", paintState("deprecated")) + ": " + reason}
+	return []string{p.Paint("Deprecated", output.PaintState("deprecated")) + ": " + reason}
 }
 
 // flags returns the names that are set, sorted and separated by commas.

@@ -21,6 +21,8 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // account starts a server that emulates CloudFormation and STS for an account
@@ -141,7 +143,7 @@ func newerTable(t *testing.T) string {
 func TestStack(t *testing.T) {
 	t.Parallel()
 	good, dir := onStack(t), t.TempDir()
-	writeFiles(t, dir, output("x"))
+	writeFiles(t, dir, withOutput("x"))
 	publish := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0", "--store", "stack:larder"}
 	list := []string{"list", "--store", "stack:larder"}
 	for _, test := range []struct {
@@ -160,22 +162,22 @@ func TestStack(t *testing.T) {
 		},
 		{
 			"another stack", nil, []string{"list", "--store", "stack:other"},
-			"stack other in region eu-central-1: not found\n", exitNotFound,
+			"stack other in region eu-central-1: not found\n", failure.ExitNotFound,
 		},
-		{"no registry", map[string]string{"AWS_ENDPOINT_URL": account(t, nil)}, list, "TableName", exitFailed},
+		{"no registry", map[string]string{"AWS_ENDPOINT_URL": account(t, nil)}, list, "TableName", failure.ExitFailed},
 		{
 			"a newer release", map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": newerTable(t)},
-			append(publish, "--dry-run"), "schema version 2", exitFailed,
+			append(publish, "--dry-run"), "schema version 2", failure.ExitFailed,
 		},
-		{"no region", map[string]string{"AWS_REGION": ""}, list, "AWS_REGION", exitUsage},
+		{"no region", map[string]string{"AWS_REGION": ""}, list, "AWS_REGION", failure.ExitUsage},
 		{
 			"no credentials", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, list,
-			"AWS credentials", exitFailed,
+			"AWS credentials", failure.ExitFailed,
 		},
-		{"no name", nil, []string{"list", "--store", "stack:"}, "stack:NAME", exitUsage},
+		{"no name", nil, []string{"list", "--store", "stack:"}, "stack:NAME", failure.ExitUsage},
 		{
 			"serving it", map[string]string{"LARDER_STORE": "stack:larder"}, []string{"serve"}, "--store ./larder-data",
-			exitUsage,
+			failure.ExitUsage,
 		},
 	} {
 		env := maps.Clone(good)
@@ -225,7 +227,7 @@ func TestEndpoints(t *testing.T) {
 			if err := os.WriteFile(file, []byte("[default]\nregion = eu-central-1\n"+test.file), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			configuration, _, err := awsConfiguration(t.Context())
+			configuration, _, err := place.AwsConfiguration(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,6 +18,10 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
+	publishcommand "github.com/larder-registry/larder/scripts/larder/publish"
 )
 
 // On a terminal a publish shows its progress. It always ends, whether it fails
@@ -95,8 +99,8 @@ func TestViewsFit(t *testing.T) {
 	}
 	linux := registry.Platform{OS: "linux", Arch: "amd64"}
 	platforms := []registry.Platform{linux, linux, linux, linux, linux, linux}
-	module := publishedModuleView{
-		Status: "unchanged", Address: "platform-engineering/kubernetes/aws", to: "https://" + host,
+	module := publishcommand.PublishedModuleView{
+		Status: "unchanged", Address: "platform-engineering/kubernetes/aws", To: "https://" + host,
 		ModuleVersion: registry.ModuleVersion{Version: version, SHA256: sum, ContentSHA256: sum},
 		Files:         []archive.File{{Path: strings.Repeat("folder/", 20) + "main.tf"}},
 		Excluded: []archive.Excluded{
@@ -106,27 +110,27 @@ func TestViewsFit(t *testing.T) {
 		},
 		NotCompared: true,
 	}
-	provider := publishedProviderView{
-		Status: "published", Address: "platform-engineering/inventory", to: "https://" + host,
+	provider := publishcommand.PublishedProviderView{
+		Status: "published", Address: "platform-engineering/inventory", To: "https://" + host,
 		ProviderVersion: registry.ProviderVersion{
 			Version: version, Protocols: []string{"5.0", "6.0"}, SigningKey: "0123456789ABCDEF",
 			Packages: []registry.ProviderPackage{{Platform: linux, H1: "h1:" + sum[:44]}},
 		},
 		Shared: platforms, Dropped: &protocol.DroppedPlatforms{Since: version, Platforms: platforms},
-		host: addressing{host: host},
+		Host: place.Addressing{Host: host},
 	}
 	dry := module
-	dry.dryRun, dry.NotChecked, dry.Status = true, host, "dry_run"
-	module.host = addressing{
-		host:    host,
-		guessed: "The host is the default of `larder serve`. Replace it if your registry has another host.",
+	dry.DryRun, dry.NotChecked, dry.Status = true, host, "dry_run"
+	module.Host = place.Addressing{
+		Host:    host,
+		Guessed: "The host is the default of `larder serve`. Replace it if your registry has another host.",
 	}
 	served := servedView{
 		URL: "https://" + host, Host: host, CAFile: "/srv/platform/larder-data/tls/ca.pem",
 		Created: true, Process: 123456,
 		Store: "/srv/platform/larder-data", dir: "/srv/platform/larder-data", context: "local", isNew: true,
 	}
-	for name, v := range map[string]view{
+	for name, v := range map[string]output.View{
 		"module": module, "dry run": dry, "provider": provider, "server": served,
 		"deprecation": deprecationView{
 			subject: module.Address + " 1.0.0", Deprecated: strings.Repeat("too old ", 20), Latest: &version,
@@ -137,10 +141,10 @@ func TestViewsFit(t *testing.T) {
 		},
 	} {
 		var shown, piped bytes.Buffer
-		v.text(page{Output: terminal.Output{Writer: &shown, Width: 80}})
-		v.text(page{Output: terminal.Output{Writer: &piped}})
+		v.Text(output.Page{Output: terminal.Output{Writer: &shown, Width: 80}})
+		v.Text(output.Page{Output: terminal.Output{Writer: &piped}})
 		if server, ok := v.(servedView); ok {
-			server.hints(page{Output: terminal.Output{Writer: &shown, Width: 80}})
+			server.hints(output.Page{Output: terminal.Output{Writer: &shown, Width: 80}})
 		}
 		fits(t, name, 80, shown.String())
 		if full := strings.Contains(piped.String(), sum); (name == "module" || name == "dry run") != full {
@@ -167,7 +171,7 @@ func TestPromptFits(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
 	const address = "platform-engineering/kubernetes-cluster/aws"
-	publishModule(t, data, address, "1.0.0", output("x"))
+	publishModule(t, data, address, "1.0.0", withOutput("x"))
 	cmd := exec.CommandContext(
 		t.Context(),
 		"larder",
@@ -181,7 +185,7 @@ func TestPromptFits(t *testing.T) {
 	)
 	cmd.Dir = filepath.Dir(data)
 	out, code := onTerminal(t, cmd, 80, "n\n")
-	if code != exitFailed {
+	if code != failure.ExitFailed {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	golden.New(t).Text(t, out)

@@ -28,6 +28,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // publisher runs commands against the endpoint of a server. Its environment has
@@ -105,15 +106,15 @@ func TestPublishModuleThroughServer(t *testing.T) {
 	p := s.publisher(t, credentials(s.Host, secret))
 	p.texts = golden.New(t)
 	dir, other := t.TempDir(), t.TempDir()
-	writeFiles(t, dir, output("published"))
-	writeFiles(t, other, output("other"))
+	writeFiles(t, dir, withOutput("published"))
+	writeFiles(t, other, withOutput("other"))
 	module := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0"}
 	p.run(t, 0, []string{
 		"uploading acme/vpc/aws 1.0.0", "vpc.tar.gz", "Published acme/vpc/aws 1.0.0 to " + s.Host,
 		`source  = "` + s.Host + `/acme/vpc/aws"`,
 	}, module...)
 	p.run(t, 0, []string{"Unchanged: acme/vpc/aws 1.0.0"}, module...)
-	p.run(t, exitExists, nil, "publish", "module", other, "acme/vpc/aws", "1.0.0")
+	p.run(t, failure.ExitExists, nil, "publish", "module", other, "acme/vpc/aws", "1.0.0")
 	p.run(t, 0, nil, "publish", "module", other, "acme/vpc/aws", "1.1.0")
 	p.run(t, 0, []string{"acme/vpc/aws 1.1.0", ": opens a port"},
 		"deprecate", "acme/vpc/aws", "1.1.0", "--message", "opens a port", "--hide")
@@ -151,7 +152,7 @@ func TestRefusedByServer(t *testing.T) {
 	s := serve(t, t.TempDir())
 	secret := token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")
 	dir, texts := t.TempDir(), golden.New(t)
-	writeFiles(t, dir, output("published"))
+	writeFiles(t, dir, withOutput("published"))
 	config := t.TempDir()
 	writeFiles(t, filepath.Join(config, "larder"), map[string]string{
 		"config.json": `{"contexts": {"local": {"store": "` + s.data + `"}}}`,
@@ -173,7 +174,7 @@ func TestRefusedByServer(t *testing.T) {
 	} {
 		p := s.publisher(t, test.config, test.env...)
 		p.texts = texts
-		p.run(t, exitFailed, test.wanted, "publish", "module", dir, "acme/vpc/aws", "v1.0.0")
+		p.run(t, failure.ExitFailed, test.wanted, "publish", "module", dir, "acme/vpc/aws", "v1.0.0")
 	}
 }
 
@@ -186,9 +187,9 @@ func TestPublishProviderThroughServer(t *testing.T) {
 	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:providers/acme/**")))
 	p.texts = golden.New(t)
 	provider := []string{"publish", "provider", releaseOf(t, key), "acme/note"}
-	p.run(t, exitInvalid, []string{s.Host + ": ", "larder key add acme"}, provider...)
+	p.run(t, failure.ExitInvalid, []string{s.Host + ": ", "larder key add acme"}, provider...)
 	addKey(t, s.data, "acme", key)
-	p.run(t, exitInvalid, []string{s.Host + ": terraform-provider-note_1.0.0_SHA256SUMS.sig: "},
+	p.run(t, failure.ExitInvalid, []string{s.Host + ": terraform-provider-note_1.0.0_SHA256SUMS.sig: "},
 		"publish", "provider", releaseOf(t, signingKey(t, "P-256")), "acme/note")
 	p.run(t, 0, []string{
 		"uploading 2 files", "waiting for " + s.Host + " to inspect 2 files",
@@ -211,7 +212,7 @@ func TestPublishProviderThroughServer(t *testing.T) {
 	remove("SHA256SUMS", "SHA256SUMS.sig")
 	p.run(t, 0, []string{"Unchanged: acme/note 1.0.0"}, signing...)
 	remove(platforms()[1] + ".zip")
-	p.run(t, exitExists, nil, signing...)
+	p.run(t, failure.ExitExists, nil, signing...)
 	clients.Each(t, func(t *testing.T, c clients.Client) {
 		if out := inits(t, session(t, c, s), note(t, s.Host+"/acme/note", "1.0.0", "x")); !strings.Contains(out, "signed") {
 			t.Error(out)
@@ -259,7 +260,7 @@ func TestInterruptedThroughServer(t *testing.T) {
 		_ = cmd.Process.Signal(os.Interrupt)
 	}()
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitFailed {
+	if code := cmd.ProcessState.ExitCode(); code != failure.ExitFailed {
 		t.Errorf("exit code %d\n%s", code, &printed)
 	}
 	golden.New(t).Text(t, errorText(printed.String()))
@@ -327,7 +328,7 @@ func (j jobs) token(t *testing.T, audience, claims string) string {
 func TestExampleRules(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	writeFiles(t, dir, output("x"))
+	writeFiles(t, dir, withOutput("x"))
 	const sha = "0123456789abcdef0123456789abcdef01234567"
 	texts := golden.New(t)
 	for name, test := range map[string]struct{ path, run, module, another, taken string }{
@@ -392,19 +393,19 @@ func TestExampleRules(t *testing.T) {
 				t.Errorf("published by (-want +got):\n%s", diff)
 			}
 			const advice = "LARDER_ID_TOKEN"
-			good.run(t, exitFailed, []string{"403", advice},
+			good.run(t, failure.ExitFailed, []string{"403", advice},
 				append([]string{"publish", "module", dir, "acme/other/aws", "1.0.0"}, module[4:]...)...)
 			module = append(module, "1.1.0")
-			job(test.another, audience).run(t, exitFailed, []string{advice, "aud " + audience}, module...)
+			job(test.another, audience).run(t, failure.ExitFailed, []string{advice, "aud " + audience}, module...)
 			// A job of another owner, who has registered the same name.
-			job(test.taken, audience).run(t, exitFailed, []string{"403"}, module...)
+			job(test.taken, audience).run(t, failure.ExitFailed, []string{"403"}, module...)
 			if warnings := example.settings.Warnings(); len(warnings) > 0 {
 				t.Errorf("the example's rules: %q", warnings)
 			}
 			const other = "https://other.example.com"
 			elsewhere := job(test.module, other)
-			elsewhere.run(t, exitInvalid, []string{other, audience}, module...)
-			elsewhere.run(t, exitFailed, []string{"401", advice, "aud " + other}, append(module, "--audience", other)...)
+			elsewhere.run(t, failure.ExitInvalid, []string{other, audience}, module...)
+			elsewhere.run(t, failure.ExitFailed, []string{"401", advice, "aud " + other}, append(module, "--audience", other)...)
 			s.stop(t)
 			if log := s.log.String(); strings.Contains(log, "eyJ") {
 				t.Errorf("the log has a token:\n%s", log)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,9 +16,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/suggest"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) tokenCommand() *cobra.Command {
+func tokenCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Create, list and revoke tokens",
@@ -32,7 +35,7 @@ SHA-256 sum. It rejects a revoked token within a minute.`,
   larder token list
   larder token revoke ci`,
 	}
-	cmd.AddCommand(c.tokenCreateCommand(), c.tokenListCommand(), c.tokenRevokeCommand())
+	cmd.AddCommand(tokenCreateCommand(c), tokenListCommand(c), tokenRevokeCommand(c))
 	return cmd
 }
 
@@ -40,7 +43,7 @@ SHA-256 sum. It rejects a revoked token within a minute.`,
 // log.
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@/+-]{0,63}$`)
 
-func (c *cli) tokenCreateCommand() *cobra.Command {
+func tokenCreateCommand(c *cli.Program) *cobra.Command {
 	var name, expires, host string
 	var scopes []string
 	cmd := &cobra.Command{
@@ -64,34 +67,34 @@ needs a pattern with the namespace's name, such as publish:modules/acme/**.`,
   larder token create --name ada --scope 'read:**' --expires 365d
   export TF_TOKEN_registry_example_com=$(larder token create --quiet \
     --name ci --scope 'read:**')`,
-		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
+		RunE: c.Run(func(ctx context.Context, _ []string) (output.View, error) {
 			switch {
 			case name == "":
-				return nil, registry.WithHint(usagef("the token's name is missing"),
+				return nil, registry.WithHint(arguments.Errorf("the token's name is missing"),
 					"Name its owner or its purpose, for example --name ci.")
 			case !tokenName.MatchString(name):
-				return nil, usagef("invalid token name %q: it must be one word of letters, digits and . _ @ / + -", name)
+				return nil, arguments.Errorf("invalid token name %q: it must be one word of letters, digits and . _ @ / + -", name)
 			case len(scopes) == 0:
-				return nil, registry.WithHint(usagef("the token's scope is missing"),
+				return nil, registry.WithHint(arguments.Errorf("the token's scope is missing"),
 					"Give what the token allows, for example --scope 'read:modules/acme/*'.")
 			}
 			if _, err := access.ParseScopes(scopes); err != nil {
-				return nil, usagef("--scope: %w", err)
+				return nil, arguments.Errorf("--scope: %w", err)
 			}
-			lifetime, err := parseLifetime(expires)
+			lifetime, err := arguments.ParseLifetime(expires)
 			if err != nil {
-				return nil, usagef("--expires: %w", err)
+				return nil, arguments.Errorf("--expires: %w", err)
 			}
-			return c.onStore(ctx, func(s *store) (view, error) {
-				to := c.addressingOf(s)
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
+				to := c.AddressingOf(s)
 				if host != "" {
-					to = addressing{host: host}
+					to = place.Addressing{Host: host}
 				}
-				return asView(createToken(ctx, s, registry.Token{Name: name, Scopes: scopes}, lifetime, to))
+				return output.As(createToken(ctx, s, registry.Token{Name: name, Scopes: scopes}, lifetime, to))
 			})
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the token: its owner or its purpose")
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil,
 		"`SCOPE` of the token, such as 'read:modules/acme/*'; can be repeated")
@@ -99,32 +102,6 @@ needs a pattern with the namespace's name, such as publish:modules/acme/**.`,
 	cmd.Flags().StringVar(&expires, "expires", "90d",
 		"expire after this `DURATION`: days such as 90d, hours such as 12h, or never")
 	return cmd
-}
-
-const day = 24 * time.Hour
-
-// parseLifetime parses the lifetime of a token. It returns 0 for a token that
-// never expires.
-func parseLifetime(s string) (time.Duration, error) {
-	if s == "never" {
-		return 0, nil
-	}
-	wrong := fmt.Errorf("%w lifetime %q: it must be days such as 90d, hours such as 12h, up to 3650d, or never",
-		registry.ErrInvalid, s)
-	unit := time.Hour
-	number, isHours := strings.CutSuffix(s, "h")
-	if !isHours {
-		var isDays bool
-		if number, isDays = strings.CutSuffix(s, "d"); !isDays {
-			return 0, wrong
-		}
-		unit = day
-	}
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || n > 3650*24 || time.Duration(n)*unit > 3650*day {
-		return 0, wrong
-	}
-	return time.Duration(n) * unit, nil
 }
 
 // createdTokenView is a new token.
@@ -136,13 +113,13 @@ type createdTokenView struct {
 	Host   string         `json:"host,omitempty"`
 	Record registry.Token `json:"record"`
 
-	to addressing
+	to place.Addressing
 }
 
 func createToken(
-	ctx context.Context, s *store, record registry.Token, lifetime time.Duration, to addressing,
+	ctx context.Context, s *place.Store, record registry.Token, lifetime time.Duration, to place.Addressing,
 ) (v createdTokenView, err error) {
-	by, err := s.by(ctx)
+	by, err := s.By(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -153,40 +130,40 @@ func createToken(
 	}
 	token, digest := access.NewToken()
 	record.ID = registry.TokenID(digest)
-	if err := s.catalog.AddToken(ctx, digest, record); err != nil {
+	if err := s.Catalog.AddToken(ctx, digest, record); err != nil {
 		return v, err
 	}
 	v = createdTokenView{Token: token, Record: record, to: to}
-	if to.guessed == "" {
-		v.Host = to.host
+	if to.Guessed == "" {
+		v.Host = to.Host
 	}
 	return v, nil
 }
 
-func (v createdTokenView) text(p page) {
+func (v createdTokenView) Text(p output.Page) {
 	expires := "which never expires"
 	if !v.Record.ExpiresAt.IsZero() {
-		expires = "which expires " + formatTime(v.Record.ExpiresAt)
+		expires = "which expires " + output.FormatTime(v.Record.ExpiresAt)
 	}
 	created := fmt.Sprintf("Created token %s (%s), %s:", v.Record.Name, v.Record.ID, expires)
-	p.printf("%s\n\n  %s\n\n", p.Wrap(created), v.Token)
-	p.printf("%s\n", p.Wrap("Larder does not show it again. It allows "+strings.Join(v.Record.Scopes, " ")+"."))
-	p.printf("Add it to ~/.tofurc or ~/.terraformrc:\n\n  credentials %q {\n    token = %q\n  }\n\n", v.to.host, v.Token)
-	variable := client.TokenVariable(v.to.host)
+	p.Printf("%s\n\n  %s\n\n", p.Wrap(created), v.Token)
+	p.Printf("%s\n", p.Wrap("Larder does not show it again. It allows "+strings.Join(v.Record.Scopes, " ")+"."))
+	p.Printf("Add it to ~/.tofurc or ~/.terraformrc:\n\n  credentials %q {\n    token = %q\n  }\n\n", v.to.Host, v.Token)
+	variable := client.TokenVariable(v.to.Host)
 	export := "export " + variable + "=" + v.Token
 	switch {
-	case v.to.guessed != "":
-		p.printf("%s\n", p.Wrap(v.to.guessed))
+	case v.to.Guessed != "":
+		p.Printf("%s\n", p.Wrap(v.to.Guessed))
 	case variable == "":
-		p.printf("%s\n", p.Wrap("There is no TF_TOKEN_… environment variable for a host with a port."))
+		p.Printf("%s\n", p.Wrap("There is no TF_TOKEN_… environment variable for a host with a port."))
 	case p.Width > 0 && len(export)+2 > p.Width:
-		p.printf("Or set this environment variable to the token:\n\n  %s\n", variable)
+		p.Printf("Or set this environment variable to the token:\n\n  %s\n", variable)
 	default:
-		p.printf("Or set an environment variable:\n\n  %s\n", export)
+		p.Printf("Or set an environment variable:\n\n  %s\n", export)
 	}
 }
 
-func (v createdTokenView) quiet(p page) { p.printf("%s\n", v.Token) }
+func (v createdTokenView) Quiet(p output.Page) { p.Printf("%s\n", v.Token) }
 
 // tokensView is a list of tokens, the oldest first.
 type tokensView struct {
@@ -202,15 +179,15 @@ type listedToken struct {
 	State string `json:"state"`
 }
 
-func listTokens(ctx context.Context, s *store) (v tokensView, err error) {
-	tokens, unreadable, err := s.catalog.Tokens(ctx)
+func listTokens(ctx context.Context, s *place.Store) (v tokensView, err error) {
+	tokens, unreadable, err := s.Catalog.Tokens(ctx)
 	if err != nil {
 		return v, err
 	}
 	now := time.Now()
 	v.Tokens = make([]listedToken, len(tokens))
 	for i, t := range tokens {
-		v.Tokens[i] = listedToken{t, expiryState(t.ExpiresAt, now)}
+		v.Tokens[i] = listedToken{t, output.ExpiryState(t.ExpiresAt, now)}
 	}
 	for _, u := range unreadable {
 		v.Damaged = append(v.Damaged, u.Name)
@@ -218,16 +195,16 @@ func listTokens(ctx context.Context, s *store) (v tokensView, err error) {
 	return v, nil
 }
 
-func (v tokensView) text(p page) {
+func (v tokensView) Text(p output.Page) {
 	if len(v.Tokens)+len(v.Damaged) == 0 {
-		p.printf("There are no tokens.\n")
+		p.Printf("There are no tokens.\n")
 		return
 	}
 	var rows [][]string
 	for _, t := range v.Tokens {
 		expires := "never"
 		if !t.ExpiresAt.IsZero() {
-			expires = formatTime(t.ExpiresAt)
+			expires = output.FormatTime(t.ExpiresAt)
 		}
 		rows = append(rows, []string{
 			t.ID, t.Name, t.State, expires, strings.Join(t.Scopes, " "), t.CreatedAt.Format(time.DateOnly), t.CreatedBy,
@@ -236,28 +213,28 @@ func (v tokensView) text(p page) {
 	for _, id := range v.Damaged {
 		rows = append(rows, []string{id, "-", "damaged", "-", "-", "-", "-"})
 	}
-	by := byColumn
+	by := output.ByColumn
 	by.Optional = true
 	p.Table([]terminal.Column{
-		{Title: "ID"}, {Title: "NAME", Min: 10}, stateColumn,
-		{Title: "EXPIRES", Min: len(time.DateOnly), Shorten: shortTime}, {Title: "SCOPES", Min: 24, Shorten: shortList},
+		{Title: "ID"}, {Title: "NAME", Min: 10}, output.StateColumn,
+		{Title: "EXPIRES", Min: len(time.DateOnly), Shorten: output.ShortTime}, {Title: "SCOPES", Min: 24, Shorten: output.ShortList},
 		{Title: "CREATED", Optional: true}, by,
 	}, rows)
 	if len(v.Damaged) > 0 {
-		p.printf("\n%s\n", p.Wrap("Nobody can use a damaged token. Revoke it by its ID."))
+		p.Printf("\n%s\n", p.Wrap("Nobody can use a damaged token. Revoke it by its ID."))
 	}
 }
 
-func (v tokensView) quiet(p page) {
+func (v tokensView) Quiet(p output.Page) {
 	for _, t := range v.Tokens {
-		p.printf("%s\n", t.ID)
+		p.Printf("%s\n", t.ID)
 	}
 	for _, id := range v.Damaged {
-		p.printf("%s\n", id)
+		p.Printf("%s\n", id)
 	}
 }
 
-func (c *cli) tokenListCommand() *cobra.Command {
+func tokenListCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tokens",
@@ -267,11 +244,11 @@ The state of a token is valid, expires soon (within 14 days), or damaged if its
 record is unreadable. With --quiet the command prints only IDs.`,
 		Example: `  larder token list
   larder token list --store stack:larder --json`,
-		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
-			return c.onStore(ctx, func(s *store) (view, error) { return asView(listTokens(ctx, s)) })
+		RunE: c.Run(func(ctx context.Context, _ []string) (output.View, error) {
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) { return output.As(listTokens(ctx, s)) })
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	return cmd
 }
 
@@ -283,12 +260,12 @@ type revokedTokenView struct {
 	registry.Token
 }
 
-func (v revokedTokenView) text(p page) {
-	p.printf("%s\n", p.Wrap(fmt.Sprintf("Revoked token %s (%s). The registry rejects it within a minute.",
+func (v revokedTokenView) Text(p output.Page) {
+	p.Printf("%s\n", p.Wrap(fmt.Sprintf("Revoked token %s (%s). The registry rejects it within a minute.",
 		cmp.Or(v.Name, "with a damaged record"), v.ID)))
 }
 
-func (c *cli) tokenRevokeCommand() *cobra.Command {
+func tokenRevokeCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke NAME|ID",
 		Short: "Revoke a token",
@@ -296,29 +273,29 @@ func (c *cli) tokenRevokeCommand() *cobra.Command {
 minute.`,
 		Example: `  larder token revoke ci
   larder token revoke 0a1b2c3d4e5f --store stack:larder`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			return c.onStoreToRemove(ctx, func(s *store) (view, error) {
-				by, err := s.by(ctx)
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			return c.OnStoreToRemove(ctx, func(s *place.Store) (output.View, error) {
+				by, err := s.By(ctx)
 				if err != nil {
 					return nil, err
 				}
-				revoked, err := s.catalog.RevokeToken(ctx, args[0], by.String())
+				revoked, err := s.Catalog.RevokeToken(ctx, args[0], by.String())
 				if errors.Is(err, registry.ErrNotFound) {
-					return nil, s.noToken(ctx, args[0])
+					return nil, noToken(ctx, s, args[0])
 				}
-				return asView(revokedTokenView{"revoked", revoked}, err)
+				return output.As(revokedTokenView{"revoked", revoked}, err)
 			})
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	return cmd
 }
 
 // noToken returns the error for revoking a token that does not exist.
-func (s *store) noToken(ctx context.Context, name string) error {
+func noToken(ctx context.Context, s *place.Store, name string) error {
 	err := fmt.Errorf("cannot revoke token %s: %w", name, registry.ErrNotFound)
 	var names []string
-	if tokens, _, err := s.catalog.Tokens(ctx); err == nil {
+	if tokens, _, err := s.Catalog.Tokens(ctx); err == nil {
 		for _, t := range tokens {
 			names = append(names, t.Name, t.ID)
 		}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // recorder is a server that has the tokens of its requests.
@@ -111,7 +113,7 @@ func TestWhereTokensGo(t *testing.T) {
 		addKey(t, s.data, "acme", key)
 	}
 	dir := t.TempDir()
-	writeFiles(t, dir, output("published"))
+	writeFiles(t, dir, withOutput("published"))
 	config := t.TempDir()
 	writeFiles(t, filepath.Join(config, "larder"), map[string]string{
 		"config.json": `{"contexts": {"first": {"registry": "https://` + first.host + `"}}}`,
@@ -144,12 +146,12 @@ func TestWhereTokensGo(t *testing.T) {
 		{[]string{"doctor", "https://" + origin.host}, 0, "", "", ""},
 		// It takes precedence over a token in a file. Anyone may read this registry.
 		{to(second.host, "list"), 0, "", "own", ""},
-		{[]string{"copy", "acme/vpc/aws", "--from", first.host, "--to", "https://" + second.host}, exitFailed, "", "own", ""},
-		{[]string{"copy", "acme/vpc/aws", "--from", second.host, "--to", "https://" + first.host}, exitNotFound, "own", "other", ""},
-		{[]string{"copy", "acme/note", "--from", origin.host, "--to", "https://" + first.host, "--network", "127.0.0.0/8"}, exitInvalid, "own", "", ""},
+		{[]string{"copy", "acme/vpc/aws", "--from", first.host, "--to", "https://" + second.host}, failure.ExitFailed, "", "own", ""},
+		{[]string{"copy", "acme/vpc/aws", "--from", second.host, "--to", "https://" + first.host}, failure.ExitNotFound, "own", "other", ""},
+		{[]string{"copy", "acme/note", "--from", origin.host, "--to", "https://" + first.host, "--network", "127.0.0.0/8"}, failure.ExitInvalid, "own", "", ""},
 		{[]string{"copy", "acme/vpc/aws", "--from", origin.host, "--to", "https://" + first.host, "--network", "127.0.0.0/8"}, 0, "own", "", ""},
-		{to(origin.host, "list"), exitInvalid, "", "", "own"},
-		{to(origin.host, append(module, "1.3.0")...), exitNotFound, "", "", "own"},
+		{to(origin.host, "list"), failure.ExitInvalid, "", "", "own"},
+		{to(origin.host, append(module, "1.3.0")...), failure.ExitNotFound, "", "", "own"},
 	} {
 		out, code := p.output(t, test.args...)
 		got := map[string][]string{"first": first.taken(names), "second": second.taken(names), "origin": origin.taken(names)}

@@ -12,9 +12,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) usageCommand() *cobra.Command {
+func usageCommand(c *cli.Program) *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "usage [ADDRESS [VERSION]]",
@@ -42,10 +46,10 @@ cache their downloads, so a version can be in use without new downloads.`,
 		Example: `  larder usage
   larder usage acme/vpc/aws --since 90d --store stack:larder
   larder usage acme/vpc/aws 1.2.0 --json --store stack:larder`,
-		RunE: c.run(func(ctx context.Context, args []string) (view, error) {
-			age, err := parseAge(since)
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			age, err := arguments.ParseAge(since)
 			if err != nil {
-				return nil, usagef("--since: %w", err)
+				return nil, arguments.Errorf("--since: %w", err)
 			}
 			var q usage.Query
 			if len(args) > 0 {
@@ -60,13 +64,13 @@ cache their downloads, so a version can be in use without new downloads.`,
 				}
 				q.Version = &v
 			}
-			return c.onStore(ctx, func(s *store) (view, error) {
-				defer c.waiting("counting downloads ")()
-				return asView(countDownloads(ctx, s, q, age))
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
+				defer c.Waiting("counting downloads ")()
+				return output.As(countDownloads(ctx, s, q, age))
 			})
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().StringVar(&since, "since", "30d",
 		"count this far back: a `DURATION` in days such as 30d, or hours such as 12h")
 	return cmd
@@ -74,11 +78,11 @@ cache their downloads, so a version can be in use without new downloads.`,
 
 // checkExists returns [registry.ErrNotFound] if an address, or a version of it,
 // never existed.
-func checkExists(ctx context.Context, data *store, address registry.Address, v *registry.Version) error {
+func checkExists(ctx context.Context, data *place.Store, address registry.Address, v *registry.Version) error {
 	if v == nil {
-		return data.catalog.Of(address).Check(ctx)
+		return data.Catalog.Of(address).Check(ctx)
 	}
-	_, err := data.catalog.Of(address).Withdrawal(ctx, *v)
+	_, err := data.Catalog.Of(address).Withdrawal(ctx, *v)
 	return err
 }
 
@@ -112,10 +116,10 @@ type listedDownload struct {
 	Last time.Time `json:"last,omitzero"`
 }
 
-func countDownloads(ctx context.Context, s *store, q usage.Query, age time.Duration) (v usageView, err error) {
+func countDownloads(ctx context.Context, s *place.Store, q usage.Query, age time.Duration) (v usageView, err error) {
 	q.To = time.Now()
 	q.From = q.To.Add(-age)
-	report, err := s.downloads.Count(ctx, q)
+	report, err := s.Downloads.Count(ctx, q)
 	if err != nil {
 		return v, err
 	}
@@ -123,7 +127,7 @@ func countDownloads(ctx context.Context, s *store, q usage.Query, age time.Durat
 	// none, and is an error.
 	if len(report.Downloads) == 0 && q.Address != nil {
 		if err := checkExists(ctx, s, q.Address, q.Version); err != nil {
-			return v, s.notFound(ctx, "count downloads of", q.Address, q.Version, err)
+			return v, s.NotFound(ctx, "count downloads of", q.Address, q.Version, err)
 		}
 	}
 	v = usageView{
@@ -139,40 +143,40 @@ func countDownloads(ctx context.Context, s *store, q usage.Query, age time.Durat
 	return v, nil
 }
 
-func (v usageView) text(p page) {
+func (v usageView) Text(p output.Page) {
 	if len(v.Downloads) == 0 {
-		p.printf("There are no downloads.\n")
+		p.Printf("There are no downloads.\n")
 	} else {
 		v.table(p)
 	}
-	p.println("\nCounted from %s to %s. The registry stores downloads for %s.",
-		formatTime(v.From), formatTime(v.To), english.Plural(v.LogRetentionDays, "day", ""))
+	p.Println("\nCounted from %s to %s. The registry stores downloads for %s.",
+		output.FormatTime(v.From), output.FormatTime(v.To), english.Plural(v.LogRetentionDays, "day", ""))
 	if v.shortened {
-		p.printf("There are no counts of earlier downloads.\n")
+		p.Printf("There are no counts of earlier downloads.\n")
 	}
 	if v.Cut {
-		p.println("Only the %s rows with the most downloads are here. "+
+		p.Println("Only the %s rows with the most downloads are here. "+
 			"To see others, name one address, or a shorter period with --since.", humanize.Comma(int64(len(v.Downloads))))
 	}
 }
 
-func (v usageView) table(p page) {
+func (v usageView) table(p output.Page) {
 	columns := []terminal.Column{
-		{Title: "ADDRESS"}, versionColumn, {Title: "DOWNLOADS", Right: true},
-		{Title: "LAST", Min: len(time.DateOnly), Shorten: shortTime},
+		{Title: "ADDRESS"}, output.VersionColumn, {Title: "DOWNLOADS", Right: true},
+		{Title: "LAST", Min: len(time.DateOnly), Shorten: output.ShortTime},
 	}
 	if v.byCaller {
-		columns[0], columns[1] = versionColumn, terminal.Column{Title: "CALLER", Min: 20, Shorten: shortIdentity}
+		columns[0], columns[1] = output.VersionColumn, terminal.Column{Title: "CALLER", Min: 20, Shorten: output.ShortIdentity}
 	}
 	rows := make([][]string, len(v.Downloads))
 	for i, d := range v.Downloads {
 		last := "-"
 		if !d.Last.IsZero() {
-			last = formatTime(d.Last)
+			last = output.FormatTime(d.Last)
 		}
 		rows[i] = []string{d.Address, d.Version.String(), strconv.FormatInt(d.Count, 10), last}
 		if v.byCaller {
-			rows[i][0], rows[i][1] = d.Version.String(), callerName(d.Caller)
+			rows[i][0], rows[i][1] = d.Version.String(), output.CallerName(d.Caller)
 		}
 	}
 	p.Table(columns, rows)

@@ -22,8 +22,8 @@ func TestUsageOfFolder(t *testing.T) {
 	texts := golden.New(t)
 	data := filepath.Join(t.TempDir(), "data")
 	s := serve(t, data)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("x"))
-	publishModule(t, data, "acme/vpc/aws", "1.1.0", output("y"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("x"))
+	publishModule(t, data, "acme/vpc/aws", "1.1.0", withOutput("y"))
 	for _, version := range []string{"1.0.0", "1.0.0", "1.0", "1.1.0"} {
 		s.get(t, "/v1/modules/acme/vpc/aws/"+version+"/download")
 	}
@@ -77,7 +77,7 @@ func TestUsageOfStack(t *testing.T) {
 		downloaded(time.Hour, "1.0.0", "ada"), downloaded(time.Hour, "1.1.0", "ci"))
 	env["LARDER_STORE"] = "stack:larder"
 	dir := t.TempDir()
-	writeFiles(t, dir, output("x"))
+	writeFiles(t, dir, withOutput("x"))
 	for _, version := range []string{"acme/vpc/aws 1.0.0", "acme/vpc/aws 1.1.0", "acme/dns/aws 1.0.0"} {
 		args := append([]string{"publish", "module", dir}, strings.Fields(version)...)
 		if out, err := withEnv(t, env, args...).CombinedOutput(); err != nil {
@@ -103,7 +103,7 @@ func TestServeWithDamagedUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serve(t, data)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("x"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("x"))
 	s.get(t, "/v1/modules/acme/vpc/aws/1.0.0/download")
 	s.log.waitFor(t, "usage.db: it is damaged")
 	s.stop(t)

@@ -13,9 +13,12 @@ import (
 	"github.com/larder-registry/larder/pkg/examine/verify"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) verifyCommand() *cobra.Command {
+func verifyCommand(c *cli.Program) *cobra.Command {
 	var v verify.Verifier
 	var acceptLoss bool
 	cmd := &cobra.Command{
@@ -51,11 +54,11 @@ With --quiet the command prints only faults.`,
   larder verify --at-rest --store stack:larder
   larder verify --quick
   larder verify --repair --json`,
-		RunE: c.run(func(ctx context.Context, _ []string) (view, error) {
-			return c.onStore(ctx, func(s *store) (view, error) {
-				v.Catalog, v.Objects = s.catalog, s.objects
+		RunE: c.Run(func(ctx context.Context, _ []string) (output.View, error) {
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
+				v.Catalog, v.Objects = s.Catalog, s.Objects
 				if v.Repair {
-					d, err := s.documenter(ctx)
+					d, err := documenter(ctx, s)
 					if err != nil {
 						return nil, err
 					}
@@ -65,16 +68,16 @@ With --quiet the command prints only faults.`,
 					}
 				}
 				if acceptLoss {
-					by, err := s.by(ctx)
+					by, err := s.By(ctx)
 					if err != nil {
 						return nil, err
 					}
 					v.AcceptLossBy = by.String()
 				}
 				stop := func() {}
-				if !c.json && !c.quiet {
-					progress := c.newProgress()
-					v.Progress, stop = progress, progress.stop
+				if !c.JSON && !c.Quiet {
+					progress := c.NewProgress()
+					v.Progress, stop = progress, progress.Stop
 				}
 				report, err := v.Run(ctx)
 				stop()
@@ -85,7 +88,7 @@ With --quiet the command prints only faults.`,
 			})
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().BoolVar(&v.Repair, "repair", false,
 		"rebuild listings, catalog entries, namespaces and documentation; change no archive or key")
 	cmd.Flags().BoolVar(&acceptLoss, "accept-loss", false,
@@ -105,7 +108,7 @@ type verifyView struct {
 }
 
 // newVerifyView returns the report, and an error if a fault remains.
-func newVerifyView(r verify.Report) (view, error) {
+func newVerifyView(r verify.Report) (output.View, error) {
 	faults := r.Faults()
 	if faults == 0 {
 		return verifyView{true, r}, nil
@@ -123,15 +126,15 @@ func findingState(f verify.Finding) string {
 	return "fault"
 }
 
-func printFinding(p page, f verify.Finding) {
+func printFinding(p output.Page, f verify.Finding) {
 	where := strings.TrimSpace(f.Path + " " + f.Version)
 	if f.Object != "" {
 		where += ": " + f.Object
 	}
-	p.item(findingState(f), printable.Escape(fmt.Sprintf("%s: %s: %s", f.Kind, where, f.Detail)))
+	p.Item(findingState(f), printable.Escape(fmt.Sprintf("%s: %s: %s", f.Kind, where, f.Detail)))
 }
 
-func (v verifyView) text(p page) {
+func (v verifyView) Text(p output.Page) {
 	var remedies []string
 	count := map[string]int{}
 	for _, f := range v.Findings {
@@ -143,24 +146,24 @@ func (v verifyView) text(p page) {
 		}
 	}
 	if len(v.Findings) > 0 {
-		p.printf("\n")
+		p.Printf("\n")
 	}
-	p.printf("%s\n", p.Wrap(fmt.Sprintf("Checked %s, %s and %s, with %s and %s. Read %s.",
+	p.Printf("%s\n", p.Wrap(fmt.Sprintf("Checked %s, %s and %s, with %s and %s. Read %s.",
 		english.Plural(v.Modules, "module", ""), english.Plural(v.Providers, "provider", ""),
 		english.Plural(v.Mirrored, "mirrored provider", ""), english.Plural(v.Versions, "version", ""),
 		english.Plural(v.Objects, "object", ""), humanize.IBytes(uint64(v.Bytes)))))
-	p.printf("%s, %d repaired, %s.\n",
+	p.Printf("%s, %d repaired, %s.\n",
 		english.Plural(count["fault"], "fault", ""), count["repaired"], english.Plural(count["note"], "note", ""))
 	if len(remedies) > 0 {
-		p.printf("\nTo fix the faults:\n")
+		p.Printf("\nTo fix the faults:\n")
 		for _, remedy := range remedies {
-			p.printf("  %s\n", p.wrapAt(2, printable.Escape(remedy)))
+			p.Printf("  %s\n", p.WrapAt(2, printable.Escape(remedy)))
 		}
 	}
 }
 
-// quiet prints only faults.
-func (v verifyView) quiet(p page) {
+// Quiet prints only faults.
+func (v verifyView) Quiet(p output.Page) {
 	for _, f := range v.Findings {
 		if findingState(f) == "fault" {
 			printFinding(p, f)

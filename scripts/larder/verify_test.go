@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/examine/verify"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // verifies runs `larder verify`, and returns its report and what it printed.
@@ -55,7 +56,7 @@ func TestRestore(t *testing.T) {
 	key := signingKey(t, "Ed25519")
 	addKey(t, data, "acme", key)
 	larder(t, "publish", "provider", releaseOf(t, key), "acme/note", "--store", "dir:"+data)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("restored"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("restored"))
 	first.stop(t)
 	if err := os.CopyFS(copied, os.DirFS(data)); err != nil {
 		t.Fatal(err)
@@ -85,7 +86,7 @@ func TestRestore(t *testing.T) {
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1"))
 	if _, out := verifies(t, data, 0); !strings.Contains(out, "Checked 1 module, ") ||
 		!strings.Contains(out, "verifying namespace acme") {
 		t.Error(out)
@@ -114,7 +115,7 @@ func TestVerify(t *testing.T) {
 		t.Error(out)
 	}
 	// Publishing the same content again fixes the fault.
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1"))
 	verifies(t, data, 0)
 	verifies(t, filepath.Join(data, "none"), 5)
 }
@@ -134,9 +135,9 @@ func TestFindings(t *testing.T) {
 		{Kind: verify.ObjectWithoutVersion, Path: "modules/acme/x/aws", Detail: "no version has it", Note: true},
 	}}}
 	texts := golden.New(t)
-	texts.Text(t, "at 80 columns:\n"+printed(v.text, 80))
-	texts.Text(t, "\nwith --quiet:\n"+printed(v.quiet, 80))
-	full := printed(v.text, 0)
+	texts.Text(t, "at 80 columns:\n"+printed(v.Text, 80))
+	texts.Text(t, "\nwith --quiet:\n"+printed(v.Quiet, 80))
+	full := printed(v.Text, 0)
 	texts.Text(t, "\nin full:\n"+full)
 	if !strings.Contains(full, v.Findings[0].Object) {
 		t.Errorf("the object is shortened:\n%s", full)
@@ -172,7 +173,7 @@ func fails(t *testing.T, code int, args ...string) string {
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1"))
 	const forged = `\u001b[2Kx\n0 faults, 0 repaired, 0 notes.\t\u009b`
 	month := time.Now().UTC().Format("2006-01")
 	items(
@@ -213,10 +214,10 @@ func TestPrintable(t *testing.T) {
 func TestLostTrail(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1.0.0"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1.0.0"))
 	items(t, data, removalOf(t, data, "audit/"+time.Now().UTC().Format("2006-01"))...)
 	for _, args := range [][]string{{"audit"}, {"audit", "--json"}} {
-		out := fails(t, exitFailed, append(args, "--store", "dir:"+data)...)
+		out := fails(t, failure.ExitFailed, append(args, "--store", "dir:"+data)...)
 		if !strings.Contains(out, "1 namespace and 1 module or provider") {
 			t.Errorf("%s: %s", args, out)
 		}
@@ -238,7 +239,7 @@ func TestLostTrail(t *testing.T) {
 func TestAcceptedLoss(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
-	publishModule(t, data, "acme/vpc/aws", "1.0.0", output("1.0.0"))
+	publishModule(t, data, "acme/vpc/aws", "1.0.0", withOutput("1.0.0"))
 	items(t, data, removalOf(t, data, "audit/"+time.Now().UTC().Format("2006-01"))...)
 	if _, out := verifies(t, data, 1); !strings.Contains(out, "larder verify --accept-loss") {
 		t.Errorf("what to do: %s", out)

@@ -6,6 +6,9 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
 // release is the version, which scripts/release sets. Other builds leave it
@@ -32,22 +35,22 @@ type versionView struct {
 	Platform string `json:"platform"`
 }
 
-func (v versionView) text(p page) {
-	p.printf("larder %s\n", v.Version)
+func (v versionView) Text(p output.Page) {
+	p.Printf("larder %s\n", v.Version)
 	if v.Commit != "" {
-		p.printf("commit %s\n", v.Commit)
+		p.Printf("commit %s\n", v.Commit)
 	}
-	p.printf("%s, %s\n", v.Go, v.Platform)
+	p.Printf("%s, %s\n", v.Go, v.Platform)
 }
 
-func (v versionView) quiet(p page) { p.printf("%s\n", v.Version) }
+func (v versionView) Quiet(p output.Page) { p.Printf("%s\n", v.Version) }
 
-func (c *cli) versionCommand() *cobra.Command {
+func versionCommand(c *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of larder",
 		Example: `  larder version --json`,
-		RunE: c.run(func(context.Context, []string) (view, error) {
+		RunE: c.Run(func(context.Context, []string) (output.View, error) {
 			v := versionView{version(), "", runtime.Version(), runtime.GOOS + "_" + runtime.GOARCH}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				for _, s := range info.Settings {

@@ -16,9 +16,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-func (c *cli) withdrawCommand() *cobra.Command {
+func withdrawCommand(c *cli.Program) *cobra.Command {
 	var w withdrawal
 	cmd := &cobra.Command{
 		Use:   "withdraw ADDRESS VERSION --reason WHY",
@@ -51,7 +55,7 @@ a version out of the mirror before anyone mirrors it, use --missing too.`,
 		Example: `  larder withdraw acme/vpc/aws 1.2.0 --reason 'it contains a CI key'
   larder withdraw acme/inventory 1.0.0 --reason 'signed with a stolen key' --yes
   larder withdraw registry.opentofu.org/hashicorp/random 3.6.0 --reason 'leak'`,
-		RunE: c.run(func(ctx context.Context, args []string) (_ view, err error) {
+		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
 			if w.address, err = registry.ParseAddress(args[0]); err != nil {
 				return nil, err
 			}
@@ -59,24 +63,24 @@ a version out of the mirror before anyone mirrors it, use --missing too.`,
 				return nil, err
 			}
 			if w.reason == "" {
-				return nil, registry.WithHint(usagef("--reason is missing"),
+				return nil, registry.WithHint(arguments.Errorf("--reason is missing"),
 					"Give a reason, for example --reason 'it contains a key'.")
 			}
 			if err := rules.CheckReason(w.reason); err != nil {
-				return nil, asUsage(err)
+				return nil, arguments.Wrong(err)
 			}
-			if _, err := c.storePlace(); err != nil {
+			if _, err := c.FindStore(); err != nil {
 				return nil, err
 			}
 			if !w.yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 				return nil, registry.WithHint(
-					usagef("cannot prompt for confirmation to withdraw %s %s: there is no terminal", w.address, w.version),
+					arguments.Errorf("cannot prompt for confirmation to withdraw %s %s: there is no terminal", w.address, w.version),
 					"To confirm, use --yes.")
 			}
-			return c.onStoreToRemove(ctx, func(s *store) (view, error) { return c.withdraw(ctx, s, w) })
+			return c.OnStoreToRemove(ctx, func(s *place.Store) (output.View, error) { return withdraw(ctx, c, s, w) })
 		}),
 	}
-	c.storeFlags(cmd)
+	c.StoreFlags(cmd)
 	cmd.Flags().StringVar(&w.reason, "reason", "",
 		"`TEXT` with the reason: one line, which everyone who can read the module or provider sees")
 	cmd.Flags().BoolVar(&w.yes, "yes", false, "do not prompt for confirmation")
@@ -93,17 +97,17 @@ type withdrawal struct {
 	yes, missing bool
 }
 
-func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, error) {
-	before, err := s.catalog.Of(what.address).Withdrawal(ctx, what.version)
+func withdraw(ctx context.Context, c *cli.Program, s *place.Store, what withdrawal) (output.View, error) {
+	before, err := s.Catalog.Of(what.address).Withdrawal(ctx, what.version)
 	unknown := errors.Is(err, registry.ErrNotFound)
 	_, isMirrored := what.address.(registry.MirrorProvider)
 	if err != nil && (!unknown || !what.missing) {
-		err = s.notFound(ctx, "withdraw", what.address, &what.version, err)
+		err = s.NotFound(ctx, "withdraw", what.address, &what.version, err)
 		if unknown && isMirrored {
 			// Clients may be able to get the version, so do not suggest another one.
 			err = registry.WithHint(err, "It is not mirrored. To keep it out of the mirror, use --missing. "+
-				"To list the mirrored versions, run `larder list %s%s`.", what.address, c.repeatedFlags())
-			if near := nearAddress(ctx, s.catalog, what.address.String()); near != "" && near != what.address.String() {
+				"To list the mirrored versions, run `larder list %s%s`.", what.address, c.RepeatedFlags())
+			if near := place.NearAddress(ctx, s.Catalog, what.address.String()); near != "" && near != what.address.String() {
 				err = registry.WithHint(err, "Did you mean %s? To keep %s out of the mirror, use --missing.", near, what.address)
 			}
 		}
@@ -112,23 +116,23 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 	// If the version is already withdrawn, only its objects remain to be
 	// deleted.
 	if !what.yes && before == nil {
-		if err := c.confirmWithdrawal(ctx, s, what, unknown); err != nil {
+		if err := confirmWithdrawal(ctx, c, s, what, unknown); err != nil {
 			return nil, err
 		}
 	}
-	by, err := s.by(ctx)
+	by, err := s.By(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := publish.Withdrawer{Catalog: s.catalog, Objects: s.remover, By: by.String(), Missing: what.missing}
-	progress := c.newProgress()
+	w := publish.Withdrawer{Catalog: s.Catalog, Objects: s.Remover, By: by.String(), Missing: what.missing}
+	progress := c.NewProgress()
 	w.Progress = progress
 	result, err := w.Withdraw(ctx, what.address, what.version, what.reason)
-	progress.stop()
+	progress.Stop()
 	_, remains := errors.AsType[*publish.RemainsError](err)
 	switch {
-	case remains && errors.Is(err, registry.ErrForbidden) && s.withdrawPolicy != "":
-		return nil, registry.WithHint(err, "Attach the policy %s, then run the same command again.", s.withdrawPolicy)
+	case remains && errors.Is(err, registry.ErrForbidden) && s.WithdrawPolicy != "":
+		return nil, registry.WithHint(err, "Attach the policy %s, then run the same command again.", s.WithdrawPolicy)
 	case remains:
 		return nil, registry.WithHint(err, "Run the same command again to delete the remaining objects.")
 	case err != nil:
@@ -136,7 +140,7 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 	}
 	v := withdrawnView{
 		Status: "withdrawn", Address: what.address.String(), Version: what.version, Withdrawal: result.Withdrawal,
-		Removed: result.Removed, from: c.about.name,
+		Removed: result.Removed, from: c.About.Name,
 	}
 	if result.Before {
 		v.Status = "unchanged"
@@ -147,23 +151,23 @@ func (c *cli) withdraw(ctx context.Context, s *store, what withdrawal) (view, er
 // confirmWithdrawal prompts whether to withdraw a version. It returns an error
 // unless the user confirms. unknown reports whether the registry lacks a record
 // of the version.
-func (c *cli) confirmWithdrawal(ctx context.Context, s *store, what withdrawal, unknown bool) error {
-	out := terminal.New(c.stderr)
-	c.printDownloaders(ctx, s, out, what)
+func confirmWithdrawal(ctx context.Context, c *cli.Program, s *place.Store, what withdrawal, unknown bool) error {
+	out := terminal.New(c.Stderr)
+	printDownloaders(ctx, c, s, out, what)
 	add := "publish"
 	if _, isMirrored := what.address.(registry.MirrorProvider); isMirrored {
 		add = "mirror"
 	}
 	question := fmt.Sprintf("Permanently withdraw %s %s from %s? `init` fails in configurations that need it, "+
-		"and nobody can %s this version again.", what.address, what.version, c.about.name, add)
+		"and nobody can %s this version again.", what.address, what.version, c.About.Name, add)
 	if unknown {
 		question = fmt.Sprintf("%s has no record or listing of %s %s. Permanently withdraw it, "+
-			"so that nobody can %s this version?", c.about.name, what.address, what.version, add)
+			"so that nobody can %s this version?", c.About.Name, what.address, what.version, add)
 	}
 	if out.Width > 0 {
 		out.Width = max(out.Width-len(" [y/N] "), 20)
 	}
-	confirmed, err := terminal.Confirm(ctx, os.Stdin, c.stderr, out.Wrap(question))
+	confirmed, err := terminal.Confirm(ctx, os.Stdin, c.Stderr, out.Wrap(question))
 	if err == nil && !confirmed {
 		err = errors.New("not confirmed: nothing was changed")
 	}
@@ -176,13 +180,13 @@ const maxDownloaders = 20
 // printDownloaders prints who has downloaded a version in the last 30 days. It
 // only prints errors, because the user can withdraw the version without these
 // numbers.
-func (c *cli) printDownloaders(ctx context.Context, s *store, out terminal.Output, what withdrawal) {
+func printDownloaders(ctx context.Context, c *cli.Program, s *place.Store, out terminal.Output, what withdrawal) {
 	printLine := func(format string, args ...any) {
 		fmt.Fprintln(out, out.Wrap(fmt.Sprintf(format, args...)))
 	}
 	now := time.Now()
-	end := c.waiting("counting downloads")
-	report, err := s.downloads.Count(ctx, usage.Query{
+	end := c.Waiting("counting downloads")
+	report, err := s.Downloads.Count(ctx, usage.Query{
 		Address: what.address, Version: &what.version, From: now.Add(-30 * 24 * time.Hour), To: now,
 	})
 	end()
@@ -192,12 +196,12 @@ func (c *cli) printDownloaders(ctx context.Context, s *store, out terminal.Outpu
 		return
 	case len(report.Downloads) == 0:
 		printLine("Nobody downloaded it from %s to %s. Earlier downloads are not counted.",
-			formatTime(report.From), formatTime(report.To))
+			output.FormatTime(report.From), output.FormatTime(report.To))
 		return
 	}
-	printLine("Downloads from %s to %s:", formatTime(report.From), formatTime(report.To))
+	printLine("Downloads from %s to %s:", output.FormatTime(report.From), output.FormatTime(report.To))
 	for _, d := range report.Downloads[:min(maxDownloaders, len(report.Downloads))] {
-		printLine("  %s, %s, last on %s", callerName(d.Caller), english.Plural(int(d.Count), "time", ""), formatTime(d.Last))
+		printLine("  %s, %s, last on %s", output.CallerName(d.Caller), english.Plural(int(d.Count), "time", ""), output.FormatTime(d.Last))
 	}
 	if more := len(report.Downloads) - maxDownloaders; more > 0 {
 		printLine("  and %d more: run `larder usage` to list all", more)
@@ -217,14 +221,14 @@ type withdrawnView struct {
 	from string
 }
 
-func (v withdrawnView) text(p page) {
+func (v withdrawnView) Text(p output.Page) {
 	deleted := english.Plural(v.Removed, "object", "") + " deleted"
 	if v.Status == "unchanged" {
-		p.println("Unchanged: %s withdrew %s %s from %s on %s: %s; %s",
-			v.By, v.Address, v.Version, v.from, formatTime(v.At), v.Reason, deleted)
+		p.Println("Unchanged: %s withdrew %s %s from %s on %s: %s; %s",
+			v.By, v.Address, v.Version, v.from, output.FormatTime(v.At), v.Reason, deleted)
 		return
 	}
-	p.println("Withdrew %s %s from %s: %s", v.Address, v.Version, v.from, deleted)
-	p.println("Anyone who has downloaded it still has it. Replace any secret that it contains.")
-	p.println("To list the downloads, run `larder usage %s %s --store %s`.", v.Address, v.Version, quoted(v.from))
+	p.Println("Withdrew %s %s from %s: %s", v.Address, v.Version, v.from, deleted)
+	p.Println("Anyone who has downloaded it still has it. Replace any secret that it contains.")
+	p.Println("To list the downloads, run `larder usage %s %s --store %s`.", v.Address, v.Version, arguments.Quoted(v.from))
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
 // installs writes a configuration that uses a version of a module.
@@ -49,7 +50,7 @@ func TestWithdraw(t *testing.T) {
 	store := []string{"--store", "dir:" + s.data}
 	run := func(args ...string) string { t.Helper(); return larder(t, append(args, store...)...) }
 	for _, v := range []string{"1.0.0", "1.1.0"} {
-		publishModule(t, s.data, "acme/vpc/aws", v, output(v))
+		publishModule(t, s.data, "acme/vpc/aws", v, withOutput(v))
 	}
 	key := signingKey(t, "Ed25519")
 	addKey(t, s.data, "acme", key)
@@ -103,22 +104,22 @@ func TestWithdraw(t *testing.T) {
 	again := exec.CommandContext(t.Context(), "larder", append([]string{"mirror", "import", folder}, store...)...)
 	again.Stderr = &stderr
 	_ = again.Run()
-	if code := again.ProcessState.ExitCode(); code != exitExists {
-		t.Errorf("mirror import: exit code %d, want %d\n%s", code, exitExists, &stderr)
+	if code := again.ProcessState.ExitCode(); code != failure.ExitExists {
+		t.Errorf("mirror import: exit code %d, want %d\n%s", code, failure.ExitExists, &stderr)
 	}
 	texts := golden.New(t)
 	texts.Text(t, "$ larder mirror import DIR\n"+errorText(stderr.String()))
 	deprecate := []string{"deprecate", "acme/note", "--message", "x"}
-	out := fails(t, exitNotFound, append(deprecate, store...)...)
+	out := fails(t, failure.ExitNotFound, append(deprecate, store...)...)
 	texts.Text(t, "$ larder "+quotedAll(deprecate)+"\n"+errorText(out))
 	// A publish through the registry fails too.
 	dir := t.TempDir()
-	writeFiles(t, dir, output("1.0.0"))
+	writeFiles(t, dir, withOutput("1.0.0"))
 	p := s.publisher(t, credentials(s.Host, token(t, s.data, "--name", "ci", "--scope", "publish:modules/acme/**")))
 	p.texts = texts
 	p.run(
 		t,
-		exitExists,
+		failure.ExitExists,
 		[]string{"1.0.0", "it has a key"},
 		"publish",
 		"module",
@@ -193,7 +194,7 @@ func TestWithdrawOnStack(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	writeFiles(t, dir, output("x"))
+	writeFiles(t, dir, withOutput("x"))
 	publish := []string{"publish", "module", dir, "acme/vpc/aws"}
 	for _, v := range []string{"1.0.0", "1.1.0"} {
 		run(0, nil, append(publish, v)...)
@@ -203,8 +204,8 @@ func TestWithdrawOnStack(t *testing.T) {
 	ask := func(env map[string]string, answer string, texts ...string) {
 		t.Helper()
 		out, code := onTerminal(t, withEnv(t, env, "withdraw", "acme/vpc/aws", "1.0.0", "--reason", "it has a key"), 0, answer)
-		if code != exitFailed {
-			t.Errorf("%q: exit code %d, want %d\n%s", answer, code, exitFailed, out)
+		if code != failure.ExitFailed {
+			t.Errorf("%q: exit code %d, want %d\n%s", answer, code, failure.ExitFailed, out)
 		}
 		for _, text := range append(texts, "acme/vpc/aws 1.0.0 from stack:larder? ") {
 			if !strings.Contains(plain(out), text) {
@@ -222,11 +223,11 @@ func TestWithdrawOnStack(t *testing.T) {
 		"acme/vpc/aws 1.0.0 is withdrawn, but none of its objects are removed, and existing download URLs below "+
 			"modules/acme/vpc/aws/1.0.0/ still work: ",
 		"Attach the policy arn:aws:iam::000000000000:policy/withdraw, then run the same command again.")
-	run(exitExists, []string{"it has a key"}, append(publish, "1.0.0")...)
-	run(exitFailed, []string{"object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: "}, "verify")
+	run(failure.ExitExists, []string{"it has a key"}, append(publish, "1.0.0")...)
+	run(failure.ExitFailed, []string{"object-of-withdrawn-version: modules/acme/vpc/aws 1.0.0: "}, "verify")
 	withdraw := []string{"withdraw", "acme/vpc/aws", "1.0.0", "--reason", "x", "--yes"}
 	env["AWS_ENDPOINT_URL_S3"] = "http://127.0.0.1:1" // nobody listens
-	run(exitFailed, []string{"Run the same command again to delete the remaining objects."}, withdraw...)
+	run(failure.ExitFailed, []string{"Run the same command again to delete the remaining objects."}, withdraw...)
 	env["AWS_ENDPOINT_URL_S3"] = objects.URL
 	objects.allowed.Store(true)
 	run(0, []string{

@@ -1,0 +1,62 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/larder-registry/larder/pkg/publish/rules"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/output"
+)
+
+// hintAtNext adds a hint with the next unused version if err reports that the
+// version exists. all lists the versions of an address.
+func hintAtNext[A registry.Address, R registry.Record](
+	ctx context.Context, all func(context.Context, A) ([]R, error), address A, err error,
+) error {
+	exists, isPublished := errors.AsType[*rules.ExistsError](err)
+	differs := isPublished && exists.Stored != ""
+	if !differs && (!errors.Is(err, registry.ErrExists) || !errors.Is(err, registry.ErrWithdrawn)) {
+		return err
+	}
+	records, problem := all(ctx, address)
+	if problem != nil || len(records) == 0 {
+		return err
+	}
+	numbers := make([]registry.Version, len(records))
+	for i, r := range records {
+		numbers[i] = r.Number()
+	}
+	return registry.WithHint(err, "Publish it as %s or higher.",
+		registry.NextRelease(slices.MaxFunc(numbers, registry.CompareVersions)))
+}
+
+func publishStatus(dryRun, unchanged, restored bool) string {
+	switch {
+	case restored:
+		return "restored"
+	case unchanged:
+		return "unchanged"
+	case dryRun:
+		return "dry_run"
+	}
+	return "published"
+}
+
+// printNotCompared prints that the registry did not compare the stored objects of an
+// unchanged version.
+func printNotCompared(p output.Page, notCompared bool) {
+	if notCompared {
+		p.Println("  not compared with the stored objects, because it was published with AWS credentials; " +
+			"to compare them, run `larder verify`")
+	}
+}
+
+// printNotChecked prints what a dry run without requests cannot check.
+func printNotChecked(p output.Page, host string) {
+	if host != "" {
+		p.Println("The dry run sent no request to %s. It did not check your credential, nor whether the registry "+
+			"accepts this content or already has this version.", host)
+	}
+}
