@@ -81,6 +81,11 @@ type Versions[A registry.Address, R registry.Record] interface {
 	Records(ctx context.Context, a A, numbers ...registry.Version) (
 		map[registry.Version]R, error,
 	)
+	// AllRecords returns the records of all versions of an address, including
+	// hidden and withdrawn ones, the newest first. It reads them with one Query. If
+	// a record cannot be read, it returns the others with [registry.ErrCorrupt].
+	// Unlike [Versions.All], it does not look for missing records.
+	AllRecords(ctx context.Context, a A) (records []R, err error)
 	// Check returns the record of a published version. If the version can be
 	// published, it returns [registry.ErrNotFound]. If another version has taken
 	// its number, it returns [registry.ErrExists]. That version is either

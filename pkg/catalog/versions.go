@@ -82,6 +82,21 @@ func (v versions[A, R]) All(ctx context.Context, a A) (records []R, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if records, err = v.AllRecords(ctx, a); err != nil {
+		return records, err
+	}
+	for _, n := range readIndex(v.kind.newListing(a), items[0], items[1]).named() {
+		if !slices.ContainsFunc(records, func(r R) bool { return r.Number() == n }) {
+			return records, missingRecord(recordKey(a.Path(), n), n)
+		}
+	}
+	if len(records) == 0 {
+		return nil, fmt.Errorf("%s: %w", a, registry.ErrNotFound)
+	}
+	return records, nil
+}
+
+func (v versions[A, R]) AllRecords(ctx context.Context, a A) (records []R, err error) {
 	var corrupt error
 	for item, err := range query(ctx, v.table, Query{Partition: a.Path(), Prefix: recordPrefix}) {
 		if err != nil {
@@ -93,14 +108,6 @@ func (v versions[A, R]) All(ctx context.Context, a A) (records []R, err error) {
 			continue
 		}
 		records = append(records, record)
-	}
-	for _, n := range readIndex(v.kind.newListing(a), items[0], items[1]).named() {
-		if corrupt == nil && !slices.ContainsFunc(records, func(r R) bool { return r.Number() == n }) {
-			corrupt = missingRecord(recordKey(a.Path(), n), n)
-		}
-	}
-	if len(records) == 0 && corrupt == nil {
-		return nil, fmt.Errorf("%s: %w", a, registry.ErrNotFound)
 	}
 	sortRecords(records)
 	return records, corrupt
