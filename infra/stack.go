@@ -104,7 +104,7 @@ func functions() []function {
 		{
 			name: "metadata", tree: metadata.Tree, parts: throttle{4, 8}, objects: "modules/*/docs.json.gz", fetches: true,
 			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "tokens", policyItem},
-			queried:    []string{"catalog/*", "namespaces"},
+			queried:    []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "namespaces"},
 		},
 		{
 			name: "web", tree: web.Tree, parts: throttle{2, 4}, objects: "modules/*/docs.json.gz", fetches: true, sessions: true,

@@ -615,7 +615,8 @@ func TestRoles(t *testing.T) {
 			"/providers/*"},
 		"mirror": {"mirror/*,tokens,policy", "", "/mirror/*"},
 		"metadata": {
-			"modules/*,providers/*,mirror/*,catalog/*,tokens,policy", "catalog/*,namespaces", "/modules/*/docs.json.gz",
+			"modules/*,providers/*,mirror/*,catalog/*,tokens,policy", "modules/*,providers/*,mirror/*,catalog/*,namespaces",
+			"/modules/*/docs.json.gz",
 		},
 		"web": {
 			"modules/*,providers/*,mirror/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",

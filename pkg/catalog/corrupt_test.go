@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -276,5 +279,62 @@ func TestSignedUnreadable(t *testing.T) {
 	signed, err := c.Signed(t.Context(), inventory.Namespace)
 	if !isCorrupt(err) || fmt.Sprint(signed) != "map[A:[acme/inventory 1.1.0]]" {
 		t.Errorf("%v, %v", signed, err)
+	}
+}
+
+// AllRecords takes one Query. It has the records that can be read, also if others
+// are damaged, and does not look for missing ones.
+func TestAllRecords(t *testing.T) {
+	t.Parallel()
+	table := &tabletest.Recorded{Table: open(t)}
+	c := catalog.New(table)
+	vpc := module(t, "acme/vpc/aws")
+	for _, n := range []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0"} {
+		publish(t, c, vpc, record(t, n, ""))
+	}
+	_, _, err := c.Modules.Withdraw(t.Context(), vpc, parseVersion(t, "1.1.0"), leaked(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name, damaged string
+		data          []byte // nil deletes the record
+		want          []string
+		err           error
+	}{
+		{"complete", "", nil, []string{"1.3.0", "1.2.0", "1.1.0", "1.0.0"}, nil},
+		{"a record is missing", "1.3.0", nil, []string{"1.2.0", "1.1.0", "1.0.0"}, nil},
+		{"a record is damaged", "1.2.0", []byte("x"), []string{"1.1.0", "1.0.0"}, registry.ErrCorrupt},
+	} {
+		if step.damaged != "" {
+			k := catalog.Key{Partition: vpc.Path(), Sort: "version/" + step.damaged}
+			item, err := table.Table.Get(t.Context(), k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change := catalog.Change{Key: k, Revision: item.Revision, Data: step.data, Delete: step.data == nil}
+			if err := table.Write(t.Context(), change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		table.Take()
+		all, err := c.Modules.AllRecords(t.Context(), vpc)
+		if !errors.Is(err, step.err) {
+			t.Errorf("%s: %v, want %v", step.name, err, step.err)
+		}
+		if got := table.Take(); got != "Query" {
+			t.Errorf("%s: calls %q, want one Query", step.name, got)
+		}
+		var got []string
+		for _, r := range all {
+			got = append(got, r.Version.String())
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+	}
+	table.Fail(registry.ErrUnavailable)
+	if all, err := c.Modules.AllRecords(t.Context(), vpc); !errors.Is(err, registry.ErrUnavailable) || all != nil {
+		t.Errorf("the table fails: %d records, %v", len(all), err)
 	}
 }

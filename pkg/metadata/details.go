@@ -75,13 +75,13 @@ func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 		ModuleSummary: protocol.ModuleSummary{
 			ID: m.String() + "/" + v.String(), Namespace: m.Namespace, Name: m.Name, Provider: m.System, Version: v,
 			Description: record.Description, Source: record.PublishedBy.SourceURL(), PublishedAt: record.PublishedAt,
-			Deprecation: deprecation(cmp.Or(record.Deprecated, systems[at].Deprecated)),
+			Deprecation:   deprecation(cmp.Or(record.Deprecated, systems[at].Deprecated)),
+			AllDeprecated: systems[at].Deprecated,
 		},
 		Providers: []string{}, Versions: oldestFirst(details.Versions), PublishedBy: record.PublishedBy,
 		SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
-		Copies:        protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
-		AllDeprecated: systems[at].Deprecated,
-		Withdrawn:     append([]registry.Version{}, systems[at].Withdrawn...),
+		Copies:    protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
+		Withdrawn: append([]registry.Version{}, systems[at].Withdrawn...),
 	}
 	for _, s := range systems {
 		if access.CanRead(r.Context(), string(search.Modules)+s.Address) {
@@ -144,24 +144,34 @@ func (h *handler) provider(w http.ResponseWriter, r *http.Request) error {
 		ProviderSummary: protocol.ProviderSummary{
 			ID: p.String() + "/" + v.String(), Namespace: p.Namespace, Name: p.Type, Alias: p.Type, Version: v,
 			Source: record.PublishedBy.SourceURL(), PublishedAt: record.PublishedAt,
-			Deprecation: deprecation(cmp.Or(record.Deprecated, summary.Deprecated)),
+			Deprecation:   deprecation(cmp.Or(record.Deprecated, summary.Deprecated)),
+			AllDeprecated: summary.Deprecated,
 		},
 		Versions: oldestFirst(details.Versions), Docs: []string{}, Protocols: record.Protocols,
-		Packages: []protocol.ProviderFile{}, SigningKey: record.SigningKey, PublishedBy: record.PublishedBy,
-		SumsSHA256:    record.Sums.SHA256,
-		Copies:        protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
-		AllDeprecated: summary.Deprecated,
-		Withdrawn:     append([]registry.Version{}, summary.Withdrawn...),
+		Packages: packages(record.Packages), SigningKey: record.SigningKey, PublishedBy: record.PublishedBy,
+		SumsSHA256: record.Sums.SHA256,
+		Copies:     protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
+		Withdrawn:  append([]registry.Version{}, summary.Withdrawn...),
 	}
 	if d.Protocols == nil {
 		d.Protocols = []string{}
 	}
-	for _, pkg := range record.Packages {
-		d.Packages = append(d.Packages, protocol.ProviderFile{
-			Platform: pkg.Platform, Filename: pkg.Filename, SHA256: pkg.SHA256, H1: pkg.H1, Size: pkg.Size,
-		})
-	}
 	return respond(w, r, d)
+}
+
+// packages returns the packages of a version without their object keys.
+func packages(all []registry.ProviderPackage) []protocol.ProviderFile {
+	files := make([]protocol.ProviderFile, len(all))
+	for i, pkg := range all {
+		files[i] = file(pkg)
+	}
+	return files
+}
+
+func file(pkg registry.ProviderPackage) protocol.ProviderFile {
+	return protocol.ProviderFile{
+		Platform: pkg.Platform, Filename: pkg.Filename, SHA256: pkg.SHA256, H1: pkg.H1, Size: pkg.Size,
+	}
 }
 
 // oldestFirst returns versions that have the newest first in the other order.

@@ -194,7 +194,7 @@ func moduleSummary(e *search.Entry, q search.Query) protocol.ModuleSummary {
 	return protocol.ModuleSummary{
 		ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Provider: system, Version: e.Latest,
 		Description: e.Description, Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.Reason),
-		Matches: q.Matches(e),
+		AllDeprecated: e.Deprecated, Matches: q.Matches(e),
 	}
 }
 
@@ -221,6 +221,7 @@ func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 		list.Providers = append(list.Providers, protocol.ProviderSummary{
 			ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Alias: name, Version: e.Latest,
 			Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.Reason),
+			AllDeprecated: e.Deprecated, SigningKey: e.SigningKey,
 		})
 	}
 	return respond(w, r, list)
@@ -239,7 +240,7 @@ func (h *handler) mirrored(w http.ResponseWriter, r *http.Request) error {
 	for _, e := range found {
 		hostname, namespace, name := split(e.Address)
 		list.Providers = append(list.Providers, protocol.MirroredDetail{
-			Hostname: hostname, Namespace: namespace, Name: name, Version: e.Latest,
+			Hostname: hostname, Namespace: namespace, Name: name, Version: e.Latest, PublishedAt: e.PublishedAt,
 		})
 	}
 	return respond(w, r, list)

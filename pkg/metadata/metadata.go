@@ -93,10 +93,12 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		get(modulePath, h.module),
 		get(modulePath+"/{version}", h.module),
 		get(modulePath+"/download", h.download),
+		get(modulePath+"/history", h.moduleHistory),
 		get(providersPath, h.providers),
 		get(providersPath+"/{namespace}", h.providers),
 		get(providerPath, h.provider),
 		get(providerPath+"/{version}", h.provider),
+		get(providerPath+"/history", h.providerHistory),
 		get(mirrorPath, h.mirrored),
 		get(mirroredPath, h.mirroredProvider),
 	}

@@ -83,6 +83,10 @@ func TestResponses(t *testing.T) {
 		"/v1/modules/acme/legacy/aws", "/v1/modules/none", "/v1/providers", "/v1/providers/acme",
 		"/v1/providers/acme/inventory", "/v1/providers/acme/inventory/1.0.0", "/v1/providers/acme/none", "/v1/mirror",
 		"/v1/mirror/registry.opentofu.org/hashicorp/random", "/v1/mirror/registry.opentofu.org/hashicorp/none",
+		"/v1/modules/acme/vpc/aws/history", "/v1/modules/acme/legacy/aws/history", "/v1/modules/acme/gone/aws/history",
+		"/v1/modules/acme/none/aws/history", "/v1/providers/acme/inventory/history", "/v1/providers/acme/none/history",
+		"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true",
+		"/v1/mirror/registry.opentofu.org/hashicorp/none?history=true",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -215,6 +219,7 @@ func TestBadRequests(t *testing.T) {
 		"/v1/modules/search?q=+", "/v1/modules?namespace=acme%2F", "/v1/modules/-acme/vpc", "/v1/providers?namespace=a--b",
 		"/v1/mirror?namespace=%1b%5B31m", "/v1/providers?limit=0", "/v1/mirror?limit=0", "/v1/modules/acme/vpc/aws/x.y",
 		"/v1/modules/acme/v..c/aws", "/v1/providers/acme/x--", "/v1/providers/acme/inventory/x.y", "/v1/modules?q=%zz",
+		"/v1/modules/acme/v..c/aws/history", "/v1/providers/acme/x--/history", "/v1/mirror/x/hashicorp/x--?history=true",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -285,7 +290,8 @@ func TestTags(t *testing.T) {
 	h := sample(t).serve()
 	for _, path := range []string{
 		"/v1/modules", "/v1/modules/acme/vpc/aws", "/v1/providers/acme/inventory", "/v1/mirror", "/v1/openapi.json",
-		"/v1/mirror/registry.opentofu.org/hashicorp/random",
+		"/v1/mirror/registry.opentofu.org/hashicorp/random", "/v1/modules/acme/vpc/aws/history",
+		"/v1/providers/acme/inventory/history", "/v1/mirror/registry.opentofu.org/hashicorp/random?history=true",
 	} {
 		tag := h.get(t, path).Header().Get("ETag")
 		for header, want := range map[string]int{
@@ -380,6 +386,11 @@ func TestCalls(t *testing.T) {
 		// The policy is cached for a minute.
 		{"/v1/mirror/registry.opentofu.org/hashicorp/random", "Get Snapshot", "Snapshot", 0},
 		{"/v1/mirror/registry.opentofu.org/hashicorp/none", "Snapshot", "Snapshot", 0},
+		{"/v1/modules/acme/vpc/aws/history", "Snapshot Query", "Snapshot Query", 0},
+		{"/v1/modules/acme/none/aws/history", "Snapshot", "Snapshot", 0},
+		{"/v1/providers/acme/inventory/history", "Snapshot Query", "Snapshot Query", 0},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true", "Snapshot Query", "Snapshot Query", 0},
+		{"/v1/mirror/registry.opentofu.org/hashicorp/none?history=true", "Snapshot", "Snapshot", 0},
 		{"/v1/openapi.json", "", "", 0},
 	} {
 		for n, want := range []string{test.calls, test.again} {
@@ -453,7 +464,8 @@ func TestTableFails(t *testing.T) {
 	paths := []string{
 		"/v1/modules", "/v1/modules/search?q=x", "/v1/modules/acme/vpc/aws", "/v1/modules/acme/vpc/aws/1.1.0",
 		"/v1/modules/acme/vpc/aws/download", "/v1/providers", "/v1/providers/acme/inventory", "/v1/mirror",
-		"/v1/mirror/registry.opentofu.org/hashicorp/random",
+		"/v1/mirror/registry.opentofu.org/hashicorp/random", "/v1/modules/acme/vpc/aws/history",
+		"/v1/providers/acme/inventory/history", "/v1/mirror/registry.opentofu.org/hashicorp/random?history=true",
 	}
 	for _, path := range paths {
 		if w := h.get(t, path); w.Code != http.StatusServiceUnavailable {
@@ -492,7 +504,7 @@ func TestMethods(t *testing.T) {
 	h := sample(t).serve()
 	for request, want := range map[string]int{
 		"HEAD /v1/modules": 200, "POST /v1/modules": 405, "DELETE /v1/modules/acme/vpc/aws": 405,
-		"PUT /v1/openapi.json": 405, "GET /v1/modules/a/b/c/1.0.0/x/y": 404, "GET /v1/other": 404, "GET /v1/mirror/x": 404,
+		"PUT /v1/openapi.json": 405, "POST /v1/modules/acme/vpc/aws/history": 405, "GET /v1/modules/a/b/c/1.0.0/x/y": 404, "GET /v1/other": 404, "GET /v1/mirror/x": 404,
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		w := h.send(t, method, path)

@@ -30,13 +30,26 @@ func mirrorProviderOf(r *http.Request) (registry.MirrorProvider, error) {
 	return p, err
 }
 
+// The warnings of a response. The causes are in the log.
+const (
+	warnOrigin = "versions that are too new or refused are not listed, because the data about the origin is damaged"
+	warnPolicy = "versions that are too new are not listed, because the mirror policy is damaged"
+)
+
 // mirroredProvider serves the versions of a mirrored provider, and those that
 // wait, are refused or can be fetched. It reads the table once, and once a minute
 // the policy. If there are versions on request, it reads the table once more.
 //
 // If the policy is damaged, the response lacks the versions that wait. If what is
-// known of the origin is damaged, it has the mirrored versions only. The log has
-// the error, and so has the response if nothing remains.
+// known of the origin is damaged, it has the mirrored versions only. It then has a
+// warning, and the log has the error. If nothing remains, the error is the
+// response.
+//
+// With history=true, it is the history of the provider. This has the packages of
+// the mirrored versions, and the withdrawn and the missing versions. Their records
+// take one Query more. A record that cannot be read is an error. The history has
+// no path of its own, because API Gateway takes each such path for a document of
+// the mirror.
 func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error {
 	p, err := mirrorProviderOf(r)
 	if err != nil {
@@ -54,14 +67,31 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	requestlog.From(r.Context()).Err = damaged
 	d := protocol.MirroredProvider{
 		Hostname: p.Hostname, Namespace: p.Namespace, Name: p.Type, Versions: []protocol.MirroredVersion{},
-		SigningKeys: notNil(contents.Origin.Keys), Denied: admission.Denial(policy, p),
+		SigningKeys: notNil(contents.Origin.Keys), Unsigned: contents.Origin.Unsigned, Denied: admission.Denial(policy, p),
 	}
 	if !contents.Entry.Unlisted {
 		d.Version = &contents.Entry.Latest
 	}
+	if badOrigin != nil {
+		d.Warnings = append(d.Warnings, warnOrigin)
+		policy = nil // without publication times, all ages would be unknown
+	}
+	if badPolicy != nil {
+		d.Warnings = append(d.Warnings, warnPolicy)
+	}
+	if rule, err := admission.RuleOf(policy, p); err == nil {
+		d.MinAge = rule.MinAge
+	}
 	stored := admission.Stored{
 		Listed: contents.Listed, Excluded: contents.Entry.Withdrawn, Origin: contents.Origin,
 		Pulled: contents.Pulled.Forgotten(h.now()),
+	}
+	var past mirroredPast
+	if r.URL.Query().Get("history") == "true" {
+		if past, err = h.mirroredPast(r.Context(), p, contents.Listed); err != nil {
+			return fmt.Errorf("mirrored provider %s: %w", p, err)
+		}
+		stored.Listed, stored.Excluded = past.listed, past.excluded
 	}
 	statuses := admission.StatusesOf(policy, p, stored, h.now())
 	if d.Pull = admission.PullOf(policy, p, stored, statuses); d.Pull != nil {
@@ -77,10 +107,16 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 			s.Explain(policy, p, found[s.Version], stored.Pulled.Slow, h.now())
 		}
 		s.Reason = ipclass.Hide(s.Reason)
-		d.Versions = append(d.Versions, s.Document())
+		v := s.Document()
+		v.Packages = past.packages[s.Version]
+		d.Versions = append(d.Versions, v)
 	}
+	d.Versions = append(d.Versions, past.gone...)
+	slices.SortStableFunc(d.Versions, func(a, b protocol.MirroredVersion) int {
+		return registry.CompareVersions(b.Version, a.Version)
+	})
 	switch {
-	case len(d.Versions) > 0 || d.Pull != nil && badOrigin == nil:
+	case len(d.Versions) > 0 || d.Pull != nil:
 		return respond(w, r, d)
 	case damaged != nil:
 		return fmt.Errorf("mirrored provider %s: %w", p, damaged)

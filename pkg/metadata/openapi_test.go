@@ -103,6 +103,8 @@ var operations = []operation{
 		ok(protocol.ModuleDetail{}), false},
 	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/download", "Redirect to the download of the newest version",
 		"", nil, map[int]any{302: nil}, false},
+	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/history", "List all versions of a module", "", nil,
+		ok(protocol.ModuleHistory{}), false},
 	{"metadata", "GET /v1/providers", "List providers", "q " + paging, nil, ok(protocol.ProviderList{}), false},
 	{"metadata", "GET /v1/providers/{namespace}", "List providers of a namespace", "q offset limit", nil,
 		ok(protocol.ProviderList{}), false},
@@ -110,8 +112,10 @@ var operations = []operation{
 		ok(protocol.ProviderDetail{}), false},
 	{"metadata", "GET /v1/providers/{namespace}/{type}/{version}", "Describe a version of a provider", "", nil,
 		ok(protocol.ProviderDetail{}), false},
+	{"metadata", "GET /v1/providers/{namespace}/{type}/history", "List all versions of a provider", "", nil,
+		ok(protocol.ProviderHistory{}), false},
 	{"metadata", "GET /v1/mirror", "List mirrored providers", "q " + paging, nil, ok(protocol.MirrorList{}), false},
-	{"metadata", "GET /v1/mirror/{hostname}/{namespace}/{type}", "Describe a mirrored provider", "", nil,
+	{"metadata", "GET /v1/mirror/{hostname}/{namespace}/{type}", "Describe a mirrored provider", "history", nil,
 		ok(protocol.MirroredProvider{}), false},
 	{"metadata", "GET /v1/openapi.json", "Describe this API", "", nil, ok(Document{}), true},
 }
@@ -146,7 +150,9 @@ func publishOperations() (all []operation) {
 var queryParameters = map[string]map[string]any{
 	"q": {"description": "Words that must all occur in the address, the description or the names of the documentation.",
 		"schema": map[string]any{"type": "string", "maxLength": protocol.MaxSearch}},
-	"provider":  {"description": "The system of the module's address.", "schema": map[string]any{"type": "string"}},
+	"provider": {"description": "The system of the module's address.", "schema": map[string]any{"type": "string"}},
+	"history": {"description": "Whether to add the packages, and the versions that are withdrawn or missing.",
+		"schema": map[string]any{"type": "boolean", "default": false}},
 	"namespace": {"description": "The namespace of the address.", "schema": map[string]any{"type": "string"}},
 	"offset": {"description": "The number of results before the page.",
 		"schema": map[string]any{"type": "integer", "minimum": 0, "default": 0}},
@@ -374,6 +380,7 @@ func TestOpenAPIResponses(t *testing.T) {
 	}
 	for _, name := range []string{
 		"ModuleDetail", "ModuleList", "ProviderDetail", "ProviderList", "MirrorList", "MirroredProvider",
+		"ModuleHistory", "ProviderHistory",
 	} {
 		schema, err := compiler.Compile("openapi.json#/components/schemas/" + name)
 		if err != nil {

@@ -74,8 +74,10 @@ type ModuleSummary struct {
 	Verified bool `json:"verified"`
 	// Deprecation is set if the module or the version is deprecated.
 	Deprecation *DeprecationNote `json:"deprecation,omitempty"`
-	// Matches are the names in the documentation that a search has found. The
-	// public registry has no such field.
+	// AllDeprecated is why all versions are deprecated. It is missing if they are
+	// not. The public registry has neither this field nor the following one.
+	AllDeprecated string `json:"all_deprecated,omitempty"`
+	// Matches are the names in the documentation that a search has found.
 	Matches []string `json:"matches,omitempty"`
 }
 
@@ -105,9 +107,6 @@ type ModuleDetail struct {
 	// Size is the size of the archive in bytes.
 	Size int64 `json:"size"`
 	Copies
-	// AllDeprecated is why all versions are deprecated. It is missing if they are
-	// not.
-	AllDeprecated string `json:"all_deprecated,omitempty"`
 	// Withdrawn are the withdrawn versions of the module, the newest first.
 	Withdrawn []registry.Version `json:"withdrawn"`
 }
@@ -137,8 +136,13 @@ type ProviderSummary struct {
 	Downloads   int              `json:"downloads"`
 	Tier        string           `json:"tier"`
 	// Deprecation is set if the provider or the version is deprecated. The
-	// public registry has no such field.
+	// public registry has neither this field nor the following ones.
 	Deprecation *DeprecationNote `json:"deprecation,omitempty"`
+	// AllDeprecated is why all versions are deprecated. It is missing if they are
+	// not.
+	AllDeprecated string `json:"all_deprecated,omitempty"`
+	// SigningKey is the ID of the key that signed the version.
+	SigningKey string `json:"signing_key,omitempty"`
 }
 
 // ProviderDetail describes one version of a provider.
@@ -158,9 +162,6 @@ type ProviderDetail struct {
 	// SumsSHA256 is the digest of SHA256SUMS.
 	SumsSHA256 string `json:"sums_sha256"`
 	Copies
-	// AllDeprecated is why all versions are deprecated. It is missing if they are
-	// not.
-	AllDeprecated string `json:"all_deprecated,omitempty"`
 	// Withdrawn are the withdrawn versions of the provider, the newest first.
 	Withdrawn []registry.Version `json:"withdrawn"`
 }
@@ -181,9 +182,12 @@ type MirroredDetail struct {
 	Namespace string           `json:"namespace"`
 	Name      string           `json:"name"`
 	Version   registry.Version `json:"version"`
+	// PublishedAt is when the latest version got its newest package.
+	PublishedAt time.Time `json:"published_at,omitzero"`
 }
 
-// MirroredProvider describes a mirrored provider with its versions. It is
+// MirroredProvider describes a mirrored provider with its versions. A history
+// also has its packages, and the versions that are withdrawn or missing. It is
 // Larder's own.
 type MirroredProvider struct {
 	Hostname  string `json:"hostname"`
@@ -196,12 +200,20 @@ type MirroredProvider struct {
 	Versions []MirroredVersion `json:"versions"`
 	// SigningKeys are the trusted keys of the origin.
 	SigningKeys []registry.OriginKey `json:"signing_keys"`
+	// Unsigned is set if an operator accepts that the origin does not sign any
+	// more.
+	Unsigned *registry.Decision `json:"unsigned,omitempty"`
+	// MinAge is the minimum age of a version in seconds. It is missing if the policy
+	// of the mirror requires none.
+	MinAge int64 `json:"min_age,omitempty"`
 	// Denied is why the policy of the mirror denies further versions of the
 	// provider. It is missing if the policy allows the provider.
 	Denied string `json:"denied,omitempty"`
 	// Pull describes how clients make the mirror fetch versions that it lacks. It
 	// is missing if the policy of the mirror does not let them.
 	Pull *MirroredPull `json:"pull,omitempty"`
+	// Warnings describe damage because of which versions are not listed.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // MirroredPull describes how clients make the mirror fetch versions of a provider
@@ -239,7 +251,8 @@ type MirroredVersion struct {
 	Version registry.Version `json:"version"`
 	// State is "available", "too new", "refused", "on request", "copying" or "failed".
 	// The mirror fetches a version on request when a client requests it. It fetches
-	// those that it copies now, or that failed, too.
+	// those that it copies now, or that failed, too. In a history, the state can also be
+	// "withdrawn" or "missing". A missing version has lost its record.
 	State string `json:"state"`
 	// Reason is why the version has its state. It is missing if the version is
 	// available or on request. Only the versions of "pending" and the newest ones can
@@ -263,7 +276,23 @@ type MirroredVersion struct {
 	// SigningKey is the ID of the key that is not trusted, if the version is
 	// refused. It is missing if the version has no signature.
 	SigningKey string `json:"signing_key,omitempty"`
+	// KeyOwner is the owner of that key, as the key itself names it.
+	KeyOwner string `json:"key_owner,omitempty"`
 	// KeyDenied means that the policy of the mirror does not allow the key of a
 	// refused version either. So it does not help to trust the key.
 	KeyDenied bool `json:"key_denied,omitempty"`
+	// Packages are the mirrored packages. Only a history has them.
+	Packages []MirroredFile `json:"packages,omitempty"`
+	// Withdrawn is set if the version was withdrawn. Only a history has it.
+	Withdrawn *registry.Withdrawal `json:"withdrawn,omitempty"`
+}
+
+// MirroredFile is the package of a mirrored provider for one platform.
+type MirroredFile struct {
+	ProviderFile
+	// SigningKey is the ID of the key that signed the package's hash at the origin. It
+	// is missing if there was no signature to verify.
+	SigningKey string             `json:"signing_key,omitempty"`
+	MirroredAt time.Time          `json:"mirrored_at"`
+	MirroredBy registry.Publisher `json:"mirrored_by"`
 }

@@ -191,7 +191,35 @@ func (c *Client) Provider(
 func (c *Client) MirroredProvider(ctx context.Context, p registry.MirrorProvider) (
 	d protocol.MirroredProvider, err error,
 ) {
-	if err := c.get(ctx, p.Path(), &d); err != nil {
+	return c.mirrored(ctx, p, "")
+}
+
+// ModuleHistory returns all versions of a module, including hidden, withdrawn and
+// missing ones. It returns registry.ErrNotFound if the module never existed.
+func (c *Client) ModuleHistory(ctx context.Context, m registry.Module) (d protocol.ModuleHistory, err error) {
+	err = c.get(ctx, m.Path()+"/history", &d)
+	return d, c.notFound(ctx, err, m.String())
+}
+
+// ProviderHistory returns all versions of a provider, including withdrawn and
+// missing ones. It returns registry.ErrNotFound if the provider never existed.
+func (c *Client) ProviderHistory(ctx context.Context, p registry.Provider) (d protocol.ProviderHistory, err error) {
+	err = c.get(ctx, p.Path()+"/history", &d)
+	return d, c.notFound(ctx, err, p.String())
+}
+
+// MirroredHistory is like [Client.MirroredProvider], with the packages of the
+// mirrored versions, and with the withdrawn and the missing versions.
+func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorProvider) (
+	d protocol.MirroredProvider, err error,
+) {
+	return c.mirrored(ctx, p, "?history=true")
+}
+
+func (c *Client) mirrored(ctx context.Context, p registry.MirrorProvider, query string) (
+	d protocol.MirroredProvider, err error,
+) {
+	if err := c.get(ctx, p.Path()+query, &d); err != nil {
 		return d, c.notFound(ctx, err, p.String())
 	}
 	slices.SortFunc(d.Versions, func(x, y protocol.MirroredVersion) int {

@@ -235,6 +235,86 @@ func TestMirroredProvider(t *testing.T) {
 	}
 }
 
+// Histories are the same over the network and in the same process.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	const mirrored = "/v1/mirror/registry.opentofu.org/hashicorp/random?history=true"
+	responses := api{
+		"/v1/modules/acme/vpc/aws/history": `{"address":"acme/vpc/aws","all_deprecated":"old","versions":[
+			{"version":"1.1.0","size":121},{"version":"1.0.0","state":"missing"}]}`,
+		"/v1/providers/acme/inventory/history": `{"address":"acme/inventory","versions":[{"version":"1.0.0",
+			"state":"withdrawn","reason":"leaked","withdrawn":{"at":"2026-01-02T03:04:05Z","by":"ada","reason":"leaked"}}]}`,
+		mirrored: `{"min_age":60,"versions":[{"version":"1.0.0","state":"missing"},
+			{"version":"2.0.0","state":"available","packages":[{"os":"linux","arch":"amd64","size":5}]}]}`,
+		list: page(0, 1, 1, ""),
+	}
+	numbered := func(major, minor uint64) registry.Version { return registry.Version{Major: major, Minor: minor} }
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	modules := protocol.ModuleHistory{Address: "acme/vpc/aws", AllDeprecated: "old", Versions: []protocol.PastModule{
+		{VersionState: protocol.VersionState{Version: numbered(1, 1)}, Size: 121},
+		{VersionState: protocol.VersionState{Version: numbered(1, 0), State: protocol.StateMissing}},
+	}}
+	providers := protocol.ProviderHistory{Address: "acme/inventory", Versions: []protocol.PastProvider{{
+		VersionState: protocol.VersionState{
+			Version: numbered(1, 0), State: protocol.StateWithdrawn, Reason: "leaked",
+			Withdrawn: &registry.Withdrawal{At: at, By: "ada", Reason: "leaked"},
+		},
+	}}}
+	versions := []protocol.MirroredVersion{
+		{Version: numbered(2, 0), State: "available", Packages: []protocol.MirroredFile{{
+			ProviderFile: protocol.ProviderFile{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Size: 5},
+		}}},
+		{Version: numbered(1, 0), State: protocol.StateMissing},
+	}
+	authorized := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		responses.ServeHTTP(w, r)
+	})
+	for name, c := range map[string]*metadataclient.Client{
+		"network": opened(t, responses), "process": metadataclient.InProcess(authorized),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gotModules, err := c.ModuleHistory(t.Context(), vpc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(modules, gotModules); diff != "" {
+				t.Errorf("module (-want +got):\n%s", diff)
+			}
+			gotProviders, err := c.ProviderHistory(t.Context(), inventory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(providers, gotProviders); diff != "" {
+				t.Errorf("provider (-want +got):\n%s", diff)
+			}
+			gotMirrored, err := c.MirroredHistory(t.Context(), random)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(versions, gotMirrored.Versions); diff != "" {
+				t.Errorf("mirrored provider (-want +got):\n%s", diff)
+			}
+			if gotMirrored.MinAge != 60 {
+				t.Errorf("the minimum age is %d, want 60", gotMirrored.MinAge)
+			}
+			other, otherVPC := registry.Provider{Namespace: "acme", Type: "none"}, vpc
+			otherVPC.Name = "none"
+			_, noModule := c.ModuleHistory(t.Context(), otherVPC)
+			_, noProvider := c.ProviderHistory(t.Context(), other)
+			_, notMirrored := c.MirroredHistory(t.Context(), registry.MirrorProvider{Hostname: "x.example", Provider: other})
+			for what, err := range map[string]error{
+				"module": noModule, "provider": noProvider, "mirrored provider": notMirrored,
+			} {
+				if !errors.Is(err, registry.ErrNotFound) {
+					t.Errorf("unknown %s: %v, want %v", what, err, registry.ErrNotFound)
+				}
+			}
+		})
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)

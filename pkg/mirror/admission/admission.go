@@ -186,7 +186,8 @@ func (s *Status) Explain(policy *registry.MirrorPolicy, p registry.MirrorProvide
 func (s Status) Document() protocol.MirroredVersion {
 	return protocol.MirroredVersion{
 		Version: s.Version, State: string(s.State), Reason: s.Reason, AvailableAt: s.AvailableAt, RetryAt: s.RetryAt,
-		PublishedAt: s.PublishedAt, SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted, SigningKey: s.Key.ID, KeyDenied: s.KeyDenied,
+		PublishedAt: s.PublishedAt, SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted,
+		SigningKey: s.Key.ID, KeyOwner: s.Key.Owner, KeyDenied: s.KeyDenied,
 	}
 }
 

@@ -1,0 +1,163 @@
+package metadata
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// moduleHistory serves all versions of a module, including hidden, withdrawn and
+// missing ones. It reads the listing and the entry with a Snapshot, and all
+// records with a Query.
+func (h *handler) moduleHistory(w http.ResponseWriter, r *http.Request) error {
+	m, err := moduleOf(r)
+	if err != nil {
+		return err
+	}
+	entry, records, missing, err := allVersions(r.Context(), h.catalog.Modules, m)
+	if err != nil {
+		return fmt.Errorf("module %s: %w", m, err)
+	}
+	d := protocol.ModuleHistory{Address: m.String(), AllDeprecated: entry.Deprecated, Versions: []protocol.PastModule{}}
+	for _, v := range records {
+		d.Versions = append(d.Versions, protocol.PastModule{
+			VersionState: stateOf(v, v.Deprecated, v.Hidden), Description: v.Description,
+			PublishedAt: v.PublishedAt, PublishedBy: v.PublishedBy,
+			SHA256: v.SHA256, ContentSHA256: v.ContentSHA256, Size: v.Size,
+			Copies: protocol.Copies{CopiedFrom: v.CopiedFrom, CopiedTo: v.CopiedTo},
+		})
+	}
+	for _, n := range missing {
+		d.Versions = append(d.Versions, protocol.PastModule{VersionState: missingState(n)})
+	}
+	slices.SortFunc(d.Versions, func(a, b protocol.PastModule) int {
+		return registry.CompareVersions(b.Version, a.Version)
+	})
+	return respond(w, r, d)
+}
+
+// providerHistory serves all versions of a provider, including withdrawn and
+// missing ones. It reads the listing and the entry with a Snapshot, and all
+// records with a Query.
+func (h *handler) providerHistory(w http.ResponseWriter, r *http.Request) error {
+	p, err := providerOf(r)
+	if err != nil {
+		return err
+	}
+	entry, records, missing, err := allVersions(r.Context(), h.catalog.Providers, p)
+	if err != nil {
+		return fmt.Errorf("provider %s: %w", p, err)
+	}
+	d := protocol.ProviderHistory{
+		Address: p.String(), AllDeprecated: entry.Deprecated, Versions: []protocol.PastProvider{},
+	}
+	for _, v := range records {
+		d.Versions = append(d.Versions, protocol.PastProvider{
+			VersionState: stateOf(v, v.Deprecated, false), PublishedAt: v.PublishedAt, PublishedBy: v.PublishedBy,
+			Protocols: v.Protocols, Packages: packages(v.Packages), SigningKey: v.SigningKey, SumsSHA256: v.Sums.SHA256,
+			Copies: protocol.Copies{CopiedFrom: v.CopiedFrom, CopiedTo: v.CopiedTo},
+		})
+	}
+	for _, n := range missing {
+		d.Versions = append(d.Versions, protocol.PastProvider{VersionState: missingState(n)})
+	}
+	slices.SortFunc(d.Versions, func(a, b protocol.PastProvider) int {
+		return registry.CompareVersions(b.Version, a.Version)
+	})
+	return respond(w, r, d)
+}
+
+// allVersions returns the entry and all records of an address, and the listed
+// versions that have no record. It returns [registry.ErrNotFound] if nothing was
+// ever published there, and [registry.ErrCorrupt] if anything cannot be read.
+func allVersions[A registry.Address, R registry.Record](
+	ctx context.Context, from catalog.Versions[A, R], a A,
+) (entry registry.Summary, records []R, missing []registry.Version, err error) {
+	// The listing comes first: every version in it has a record by then.
+	contents, err := from.Contents(ctx, a)
+	if err != nil {
+		return entry, nil, nil, err
+	}
+	records, err = from.AllRecords(ctx, a)
+	return contents.Entry, records, withoutRecord(contents.Listed, records), err
+}
+
+// withoutRecord returns the listed versions that have no record.
+func withoutRecord[R registry.Record](listed []registry.Version, records []R) (missing []registry.Version) {
+	found := make(map[registry.Version]bool, len(records))
+	for _, r := range records {
+		found[r.Number()] = true
+	}
+	for _, n := range listed {
+		if !found[n] {
+			missing = append(missing, n)
+		}
+	}
+	return missing
+}
+
+// stateOf returns the state of a version of a module or a provider.
+func stateOf[R registry.Record](r R, deprecated string, hidden bool) protocol.VersionState {
+	s := protocol.VersionState{Version: r.Number(), Reason: deprecated, Withdrawn: r.Withdrawal()}
+	switch {
+	case s.Withdrawn != nil:
+		s.State, s.Reason = protocol.StateWithdrawn, s.Withdrawn.Reason
+	case hidden:
+		s.State = protocol.StateHidden
+	case deprecated != "":
+		s.State = protocol.StateDeprecated
+	}
+	return s
+}
+
+func missingState(n registry.Version) protocol.VersionState {
+	return protocol.VersionState{Version: n, State: protocol.StateMissing}
+}
+
+// mirroredPast has the versions of a mirrored provider by their records.
+type mirroredPast struct {
+	listed, excluded []registry.Version
+	// packages are those of the listed versions.
+	packages map[registry.Version][]protocol.MirroredFile
+	// gone are the withdrawn and the missing versions.
+	gone []protocol.MirroredVersion
+}
+
+// mirroredPast reads all records of a mirrored provider with a Query. listed are
+// the versions of its listing, which was read before.
+func (h *handler) mirroredPast(
+	ctx context.Context, p registry.MirrorProvider, listed []registry.Version,
+) (past mirroredPast, err error) {
+	records, err := h.catalog.Mirror.AllRecords(ctx, p)
+	if err != nil {
+		return past, err
+	}
+	past.packages = make(map[registry.Version][]protocol.MirroredFile)
+	exclude := func(v protocol.MirroredVersion) {
+		past.excluded, past.gone = append(past.excluded, v.Version), append(past.gone, v)
+	}
+	for _, v := range records {
+		if w := v.Withdrawn; w != nil {
+			exclude(protocol.MirroredVersion{
+				Version: v.Version, State: protocol.StateWithdrawn, Reason: w.Reason, Withdrawn: w,
+			})
+			continue
+		}
+		past.listed = append(past.listed, v.Version)
+		for _, pkg := range v.Packages {
+			past.packages[v.Version] = append(past.packages[v.Version], protocol.MirroredFile{
+				ProviderFile: file(pkg.ProviderPackage), SigningKey: pkg.SigningKey,
+				MirroredAt: pkg.MirroredAt, MirroredBy: pkg.MirroredBy,
+			})
+		}
+	}
+	for _, n := range withoutRecord(listed, records) {
+		exclude(protocol.MirroredVersion{Version: n, State: protocol.StateMissing})
+	}
+	return past, nil
+}
