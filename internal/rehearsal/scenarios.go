@@ -237,15 +237,18 @@ func metadataScenario(ctx context.Context, r *Registry) error {
 	for path, text := range map[string]string{
 		"/v1/modules": `"modules":[{`,
 		"/v1/modules/search?q=hello+" + r.Namespace: r.Namespace + "/hello/null/1.2.0",
-		module:                       r.Namespace + "/hello/null/1.2.0",
-		module + "/hello":            r.Namespace + "/hello/null/1.2.0",
-		module + "/hello/null":       `"versions":["1.2.0"]`,
-		module + "/hello/null/1.2.0": `"readme"`,
-		"/v1/providers":              `"providers":[{`,
-		provider:                     r.Namespace + "/note/",
-		provider + "/note":           `"protocols":[`,
-		provider + "/note/1.0.0":     `"protocols":[`,
-		"/v1/mirror":                 "one.example.com",
+		module:                         r.Namespace + "/hello/null/1.2.0",
+		module + "/hello":              r.Namespace + "/hello/null/1.2.0",
+		module + "/hello/null":         `"versions":["1.2.0"]`,
+		module + "/hello/null/1.2.0":   `"readme"`,
+		module + "/hello/null/history": `"content_sha256"`,
+		"/v1/providers":                `"providers":[{`,
+		provider:                       r.Namespace + "/note/",
+		provider + "/note":             `"protocols":[`,
+		provider + "/note/1.0.0":       `"protocols":[`,
+		provider + "/note/history":     `"state":"deprecated","reason":"rehearsed"`,
+		"/v1/mirror":                   "one.example.com",
+		"/v1/mirror/one.example.com/" + r.Namespace + "/note?history=true": `"mirrored_by"`,
 	} {
 		body, err := r.read(ctx, path, token, http.StatusOK)
 		if err != nil {
