@@ -235,7 +235,9 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	case who.as == nil:
 		return nil, errNoSubject
 	}
-	return who.as, nil
+	as := *who.as
+	as.public = c.rules.Load().public
+	return &as, nil
 }
 
 // bearer returns the credential of a request, or an empty string if there is

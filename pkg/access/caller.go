@@ -26,6 +26,7 @@ type Caller struct {
 	Publisher registry.Publisher
 
 	scopes [][]Scope
+	public []Pattern
 }
 
 type callerKey struct{}
@@ -61,6 +62,21 @@ func (c Caller) NamesNamespace(path string) bool {
 		}
 	}
 	return false
+}
+
+// Recognizes reports whether a response to the caller may name what exists at a
+// path, such as modules/acme/vpc/aws, or modules/acme for a namespace. These are
+// resources that the caller may read or publish, and namespaces that a scope names.
+// A scope for some modules of all namespaces reveals no namespace.
+func (c Caller) Recognizes(path string) bool {
+	thing := strings.Split(path, "/")
+	reveals := func(p Pattern) bool {
+		return matches(p, thing, true) ||
+			len(thing) == 2 && len(p) > 2 && p[1] == thing[1] && matches(p[:2], thing, false) && p[0] != "**"
+	}
+	return slices.ContainsFunc(c.public, reveals) || slices.ContainsFunc(c.scopes, func(some []Scope) bool {
+		return slices.ContainsFunc(some, func(s Scope) bool { return reveals(s.Pattern) })
+	})
 }
 
 func (c caller) publishes() bool {

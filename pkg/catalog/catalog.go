@@ -87,8 +87,8 @@ type Versions[A registry.Address, R registry.Record] interface {
 	// Unlike [Versions.All], it does not look for missing records.
 	AllRecords(ctx context.Context, a A) (records []R, err error)
 	// Check returns the record of a published version. If the version can be
-	// published, it returns [registry.ErrNotFound]. If another version has taken
-	// its number, it returns [registry.ErrExists]. That version is either
+	// published, it returns [registry.ErrNotFound] as a [*VacantError]. If another
+	// version has taken its number, it returns [registry.ErrExists]. That version is either
 	// withdrawn, which is also [registry.ErrWithdrawn], or differs only in build
 	// metadata.
 	Check(ctx context.Context, a A, n registry.Version) (R, error)
@@ -104,6 +104,12 @@ type Versions[A registry.Address, R registry.Record] interface {
 	// because of another writer.
 	Publish(
 		ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
+	) (stored R, created bool, err error)
+	// PublishIf is like [Versions.Publish], but calls allow before makeRecord. If
+	// allow returns an error, PublishIf writes nothing and returns it.
+	PublishIf(
+		ctx context.Context, a A, n registry.Version, by string,
+		allow func(context.Context, registry.Vacancy) error, makeRecord MakeRecord[R],
 	) (stored R, created bool, err error)
 	// Commit is like [Versions.Publish], and ends an upload in the same write.
 	Commit(

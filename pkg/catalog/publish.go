@@ -12,13 +12,64 @@ import (
 )
 
 func (v versions[A, R]) Check(ctx context.Context, a A, n registry.Version) (R, error) {
-	items, err := snapshot(ctx, v.table, v.keys(a, &n)...)
+	keys := v.keys(a, &n)
+	items, err := snapshot(ctx, v.table, append(keys, v.similar(a)...)...)
 	if err != nil {
 		var none R
 		return none, err
 	}
-	s := v.load(a, &n, items)
-	return s.record, s.published()
+	s := v.load(a, &n, items[:len(keys)])
+	err = s.published()
+	if errors.Is(err, registry.ErrNotFound) {
+		err = &VacantError{v.vacancy(a, &s, items[len(keys):]), err}
+	}
+	return s.record, err
+}
+
+// VacantError is the error of [Versions.Check] for a version that can be
+// published. It wraps [registry.ErrNotFound].
+type VacantError struct {
+	registry.Vacancy
+	cause error
+}
+
+func (e *VacantError) Error() string { return e.cause.Error() }
+
+// Unwrap returns [registry.ErrNotFound].
+func (e *VacantError) Unwrap() error { return e.cause }
+
+// similar returns the key of the entry whose address differs from another one only
+// because its name has no capitals. There is none if the name itself has none. So
+// publishing to most addresses reads no further item.
+func (v versions[A, R]) similar(a A) []Key {
+	if !v.kind.namespaced() {
+		return nil
+	}
+	namespace := v.kind.prefix() + v.kind.catalog(a) + "/"
+	lower := namespace + strings.ToLower(strings.TrimPrefix(a.Path(), namespace))
+	if lower == a.Path() {
+		return nil
+	}
+	return []Key{entryKey(v.kind.catalog(a), lower)}
+}
+
+// vacancy describes the address of a state. similar has the items of v.similar.
+func (v versions[A, R]) vacancy(a A, s *state[R], similar []Item) registry.Vacancy {
+	found := registry.Vacancy{Address: a.String()}
+	if s.entry.Revision > 0 {
+		return found
+	}
+	if v.kind.namespaced() && s.namespace.Revision == 0 {
+		found.NewNamespace = v.kind.catalog(a)
+	}
+	for _, item := range similar {
+		var summary registry.Summary
+		// An entry that cannot be read concerns only its own address.
+		if decode(item, &summary) == nil && !summary.Unlisted && strings.EqualFold(summary.Address, found.Address) {
+			found.Similar = summary.Address
+		}
+	}
+	return found
 }
 
 // published returns nil if the version is published, and otherwise the error of
@@ -65,7 +116,14 @@ type MakeRecord[R registry.Record] func(ctx context.Context, listed protocol.Doc
 func (v versions[A, R]) Publish(
 	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
 ) (stored R, created bool, err error) {
-	return v.publish(ctx, a, n, by, makeRecord, nil, nil)
+	return v.publish(ctx, a, n, by, nil, makeRecord, nil, nil)
+}
+
+func (v versions[A, R]) PublishIf(
+	ctx context.Context, a A, n registry.Version, by string,
+	allow func(context.Context, registry.Vacancy) error, makeRecord MakeRecord[R],
+) (stored R, created bool, err error) {
+	return v.publish(ctx, a, n, by, allow, makeRecord, nil, nil)
 }
 
 func (v versions[A, R]) Commit(
@@ -75,7 +133,7 @@ func (v versions[A, R]) Commit(
 	// The keys exclude the item that counts the owner's uploads, because every
 	// request of the owner writes it. BeginUpload notices that this upload has
 	// ended.
-	return v.publish(ctx, a, n, by, makeRecord, []Key{uploadKey(u.ID)}, func(items []Item) ([]Change, error) {
+	return v.publish(ctx, a, n, by, nil, makeRecord, []Key{uploadKey(u.ID)}, func(items []Item) ([]Change, error) {
 		var current registry.Upload
 		if items[0].Revision == 0 {
 			return nil, nil // it has expired
@@ -92,11 +150,17 @@ func (v versions[A, R]) Commit(
 	})
 }
 
-// publish is Publish with additional items to read and changes to write.
+// publish is PublishIf with additional items to read and changes to write. allow
+// may be nil.
 func (v versions[A, R]) publish(
-	ctx context.Context, a A, n registry.Version, by string, makeRecord MakeRecord[R],
+	ctx context.Context, a A, n registry.Version, by string,
+	allow func(context.Context, registry.Vacancy) error, makeRecord MakeRecord[R],
 	also []Key, edit func([]Item) ([]Change, error),
 ) (stored R, created bool, err error) {
+	others := len(also)
+	if allow != nil {
+		also = append(also, v.similar(a)...)
+	}
 	var record R
 	var notMade error
 	made := false
@@ -111,7 +175,13 @@ func (v versions[A, R]) publish(
 			return registry.AuditEntry{}, err
 		}
 		if !made {
-			if record, notMade = makeRecord(ctx, s.listed.Data); notMade != nil {
+			if allow != nil {
+				notMade = allow(ctx, v.vacancy(a, s, s.also[others:]))
+			}
+			if notMade == nil {
+				record, notMade = makeRecord(ctx, s.listed.Data)
+			}
+			if notMade != nil {
 				return registry.AuditEntry{}, errUnchanged // so that its conflicts are not retried
 			}
 			if record.Number() != n {

@@ -85,6 +85,22 @@ type (
 		Files []Put `json:"files,omitempty"`
 		// Published is set if there is nothing to do.
 		Published *Published `json:"published,omitempty"`
+		// Newcomer is set if the publish creates a namespace, or an address that
+		// looks like an existing one. It is not set for a copy.
+		Newcomer *Newcomer `json:"newcomer,omitempty"`
+	}
+	// Newcomer is a namespace or an address that a publish creates. It has either
+	// NewNamespace or NewAddress.
+	Newcomer struct {
+		// NewNamespace is the name of the new namespace.
+		NewNamespace string `json:"new_namespace,omitempty"`
+		// NewAddress is the new address in an existing namespace.
+		NewAddress string `json:"new_address,omitempty"`
+		// Near exists already. It is a namespace that differs from NewNamespace only
+		// in case or by one character. Or it is an address that differs from
+		// NewAddress only in case. The publish API names only what the caller may
+		// read or publish.
+		Near string `json:"near,omitempty"`
 	}
 	// Put is one PUT request. It must have exactly these headers and the
 	// announced bytes. It is valid for a limited time, once.
@@ -131,3 +147,15 @@ type (
 		Target string `json:"target"`
 	}
 )
+
+// String describes what is new, for people.
+func (n Newcomer) String() string {
+	text := n.NewAddress + " is new"
+	if n.NewNamespace != "" {
+		text = n.NewNamespace + " is a new namespace"
+	}
+	if n.Near != "" {
+		text += "; " + n.Near + " exists"
+	}
+	return text
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -36,6 +37,11 @@ func (p *Publisher) Provider(ctx context.Context, m rules.Provider) (rules.Provi
 		return rules.ProviderResult{}, err
 	}
 	version := r.Record.Version
+	var newcomer *protocol.Newcomer
+	allow := func(ctx context.Context, v registry.Vacancy) (err error) {
+		newcomer, err = p.confirm(ctx, v, m.CopiedFrom)
+		return err
+	}
 	prepare := func(ctx context.Context, listed protocol.Document) (registry.ProviderVersion, error) {
 		r.Dropped = protocol.FindDropped(listed, r.Record)
 		if _, err := p.uploadFiles(ctx, filesOf(r, r.Record, true)); err != nil {
@@ -45,11 +51,14 @@ func (p *Publisher) Provider(ctx context.Context, m rules.Provider) (rules.Provi
 		r.Record.PublishedAt, r.Record.PublishedBy = p.PublishedAt(), p.By
 		return r.Record, nil
 	}
-	stored, created, err := p.Catalog.Providers.Publish(ctx, m.Address, version, p.By.String(), prepare)
+	stored, created, err := p.Catalog.Providers.PublishIf(ctx, m.Address, version, p.By.String(), allow, prepare)
 	if err != nil {
 		return rules.ProviderResult{}, err
 	}
 	result, err := providerResult(r, keys, stored, !created)
+	if created {
+		result.Newcomer = newcomer
+	}
 	if err != nil || created {
 		return result, err
 	}
@@ -66,15 +75,15 @@ func (p *Publisher) CheckProvider(ctx context.Context, m rules.Provider) (rules.
 		return rules.ProviderResult{}, err
 	}
 	stored, err := p.Catalog.Providers.Check(ctx, r.Address, r.Record.Version)
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
+	if vacant, ok := errors.AsType[*catalog.VacantError](err); ok {
 		listed, err := p.Catalog.Providers.Listing(ctx, r.Address)
-		if errors.Is(err, registry.ErrNotFound) {
-			err = nil
+		if err == nil || errors.Is(err, registry.ErrNotFound) {
+			r.Newcomer, err = p.newcomer(ctx, vacant.Vacancy, m.CopiedFrom)
 		}
 		r.Dropped = protocol.FindDropped(listed, r.Record)
 		return r.ProviderResult, err
-	case err != nil:
+	}
+	if err != nil {
 		return rules.ProviderResult{}, fmt.Errorf("cannot publish %s %s: %w", r.Address, r.Record.Version, err)
 	}
 	return providerResult(r, keys, stored, true)

@@ -45,6 +45,10 @@ type Publisher struct {
 	Objects Objects
 	// By is recorded as the publisher.
 	By registry.Publisher
+	// Confirm is called before a publish stores anything, if the result will have a
+	// Newcomer. If it returns an error, the publish returns that error. If nil, the
+	// publish continues.
+	Confirm func(protocol.Newcomer) error
 	// Progress receives the progress. If nil, it is not reported.
 	Progress progress.Reporter
 	// Now returns the time. If nil, time.Now is used.
@@ -61,10 +65,15 @@ func (p *Publisher) Module(ctx context.Context, m rules.Module) (rules.ModuleRes
 		return rules.ModuleResult{}, err
 	}
 	defer packed.Close()
-	prepare := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
-		if err := packed.CheckContent(); err != nil {
-			return registry.ModuleVersion{}, err
+	var newcomer *protocol.Newcomer
+	allow := func(ctx context.Context, v registry.Vacancy) error {
+		err := packed.CheckContent()
+		if err == nil {
+			newcomer, err = p.confirm(ctx, v, m.CopiedFrom)
 		}
+		return err
+	}
+	prepare := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
 		if err := p.upload(ctx, packed, packed.Record); err != nil {
 			return registry.ModuleVersion{}, err
 		}
@@ -72,12 +81,14 @@ func (p *Publisher) Module(ctx context.Context, m rules.Module) (rules.ModuleRes
 		packed.Record.PublishedAt, packed.Record.PublishedBy = p.PublishedAt(), p.By
 		return packed.Record, nil
 	}
-	stored, created, err := p.Catalog.Modules.Publish(ctx, m.Address, m.Version, p.By.String(), prepare)
+	stored, created, err := p.Catalog.Modules.PublishIf(ctx, m.Address, m.Version, p.By.String(), allow, prepare)
 	if err != nil {
 		return rules.ModuleResult{}, err
 	}
 	result, err := moduleResult(packed, stored, !created)
-	if err == nil && !created {
+	if created {
+		result.Newcomer = newcomer
+	} else if err == nil {
 		result.Restored, err = p.restore(ctx, packed, stored)
 	}
 	return result, err
@@ -96,13 +107,42 @@ func (p *Publisher) CheckModule(ctx context.Context, m rules.Module) (rules.Modu
 		return packed.ModuleResult, packed.CheckContent()
 	}
 	stored, err := p.Catalog.Modules.Check(ctx, m.Address, m.Version)
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		return packed.ModuleResult, packed.CheckContent()
-	case err != nil:
+	if vacant, ok := errors.AsType[*catalog.VacantError](err); ok {
+		if err = packed.CheckContent(); err == nil {
+			packed.Newcomer, err = p.newcomer(ctx, vacant.Vacancy, m.CopiedFrom)
+		}
+		return packed.ModuleResult, err
+	}
+	if err != nil {
 		return rules.ModuleResult{}, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
 	}
 	return moduleResult(packed, stored, true)
+}
+
+// confirm returns what a publish to a vacant version creates, after Confirm has
+// accepted it.
+func (p *Publisher) confirm(
+	ctx context.Context, v registry.Vacancy, copied *registry.CopiedFrom,
+) (*protocol.Newcomer, error) {
+	newcomer, err := p.newcomer(ctx, v, copied)
+	if err == nil && newcomer != nil && p.Confirm != nil {
+		err = p.Confirm(*newcomer)
+	}
+	return newcomer, err
+}
+
+// newcomer returns what a publish to a vacant version creates. A copy moves what
+// exists elsewhere, so it creates nothing that a person has to look at.
+func (p *Publisher) newcomer(
+	ctx context.Context, v registry.Vacancy, copied *registry.CopiedFrom,
+) (*protocol.Newcomer, error) {
+	if copied != nil {
+		return nil, nil //nolint:nilnil // documented above
+	}
+	// A publisher with the table may read everything.
+	return rules.FindNewcomer(
+		v, func() ([]string, error) { return p.Catalog.Namespaces(ctx) }, func(string) bool { return true },
+	)
 }
 
 func (p *Publisher) packModule(ctx context.Context, m rules.Module) (*rules.PreparedModule, error) {

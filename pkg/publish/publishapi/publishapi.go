@@ -93,14 +93,16 @@ const (
 // Routes returns the routes of the publish API.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// Readable defines which objects a handler can read.
+// Readable defines what a handler can read.
 type Readable int
 
 const (
 	// OwnObjects are the objects that the publish API stores. The function's
-	// role permits no others.
+	// role permits no others, and does not permit listing the namespaces. So the
+	// handler does not report that a namespace is new.
 	OwnObjects Readable = iota
-	// AllObjects includes the objects that operators store.
+	// AllObjects includes the objects that operators store, and the names of all
+	// namespaces.
 	AllObjects
 )
 
@@ -270,7 +272,8 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, protocol.Begun{Published: &stored})
 		return nil
 	}
-	if errors.Is(err, registry.ErrNotFound) {
+	vacant, _ := errors.AsType[*catalog.VacantError](err)
+	if vacant != nil {
 		err = s.accept(ctx, a)
 	}
 	if err != nil {
@@ -287,6 +290,13 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 			Object: registry.UploadKey(s.path, s.version, f.SHA256, f.Name), SHA256: f.SHA256, Size: f.Size,
 		}})
 	}
+	var newcomer *protocol.Newcomer
+	if a.CopiedFrom == nil && (vacant.NewNamespace == "" || h.readable == AllObjects) {
+		namespaces := func() ([]string, error) { return h.catalog.Namespaces(ctx) }
+		if newcomer, err = rules.FindNewcomer(vacant.Vacancy, namespaces, caller.Recognizes); err != nil {
+			return err
+		}
+	}
 	id := u.ID
 	u, err = h.catalog.BeginUpload(ctx, u, h.limits.Uploads)
 	if errors.Is(err, catalog.ErrTooManyUploads) {
@@ -302,9 +312,9 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	httpapi.WriteJSON(
-		w, http.StatusCreated, httpapi.NoStore, protocol.Begun{Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts},
-	)
+	httpapi.WriteJSON(w, http.StatusCreated, httpapi.NoStore, protocol.Begun{
+		Upload: u.ID, ExpiresAt: u.ExpiresAt, Files: puts, Newcomer: newcomer,
+	})
 	return nil
 }
 

@@ -53,6 +53,10 @@ type Publisher struct {
 	// Client uploads files, and Service is the registry's publish API.
 	Client  *client.Client
 	Service *client.Service
+	// Confirm is called before a publish sends any file, if the result will have a
+	// Newcomer. If it returns an error, the publish returns that error. If nil, the
+	// publish continues.
+	Confirm func(protocol.Newcomer) error
 	// Progress may be nil.
 	Progress progress.Reporter
 	// Interval is the time between two requests for the same result, and
@@ -96,7 +100,7 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 // registry's texts, and errors about the credential.
 func (p *Publisher) Module(ctx context.Context, m *rules.PreparedModule) (rules.ModuleResult, error) {
 	ours := m.Record
-	published, err := p.publish(ctx, thing{
+	published, newcomer, err := p.publish(ctx, thing{
 		m.Address.String(), m.Address.Path(), ours.Version, m.CheckContent,
 	}, []rules.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description, CopiedFrom: ours.CopiedFrom,
@@ -112,6 +116,9 @@ func (p *Publisher) Module(ctx context.Context, m *rules.PreparedModule) (rules.
 	}
 	result := m.ModuleResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
+	if !published.Unchanged {
+		result.Newcomer = newcomer
+	}
 	result.Notes = nil
 	for _, note := range published.Notes[:min(len(published.Notes), maxNotes)] {
 		result.Notes = append(result.Notes, printable.Line(note, maxNote))
@@ -129,7 +136,7 @@ const (
 // Provider publishes a provider. Errors are those of [Publisher.Module].
 func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (rules.ProviderResult, error) {
 	ours := m.Record
-	published, err := p.publish(
+	published, newcomer, err := p.publish(
 		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version, nil}, m.Zips(), m.Announcement(),
 	)
 	if err != nil {
@@ -143,6 +150,9 @@ func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (ru
 	}
 	result := m.ProviderResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
+	if !published.Unchanged {
+		result.Newcomer = newcomer
+	}
 	// Check texts before they are printed.
 	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {
 		result.Dropped = d
@@ -216,50 +226,58 @@ func (u *upload) what() string {
 
 func (p *Publisher) publish(
 	ctx context.Context, t thing, files []rules.File, a protocol.Announcement,
-) (protocol.Published, error) {
+) (_ protocol.Published, newcomer *protocol.Newcomer, _ error) {
 	for _, f := range files {
 		a.Files = append(a.Files, protocol.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
 	}
-	published, err := p.begin(ctx, t, files, a)
+	published, newcomer, err := p.begin(ctx, t, files, a)
 	if err != nil && ctx.Err() != nil {
 		interrupted := &InterruptedError{ctx.Err(), errors.Is(err, errCommitting)}
 		if interrupted.committing {
-			return protocol.Published{}, registry.WithHint(interrupted, "Publish again to complete it.")
+			return protocol.Published{}, nil, registry.WithHint(interrupted, "Publish again to complete it.")
 		}
-		return protocol.Published{}, registry.WithHint(interrupted, "Publish again to continue from the uploaded files.")
+		return protocol.Published{}, nil, registry.WithHint(interrupted, "Publish again to continue from the uploaded files.")
 	}
-	return published, p.explain(err, t.path)
+	return published, newcomer, p.explain(err, t.path)
 }
 
 // begin publishes from the announcement to the commit. It starts over if the
 // URLs have expired, but more than once only if a file was uploaded each time.
 // It also starts over once if the registry no longer has the upload.
 //
-// It aborts an upload only if the registry rejects it permanently. Anyone who
-// publishes the same again continues the upload, and two concurrent publishes
-// of the same content share it.
+// It aborts an upload only if the registry rejects it permanently, or if it may not
+// be sent. Anyone who publishes the same again continues the upload, and two
+// concurrent publishes of the same content share it.
 func (p *Publisher) begin(
 	ctx context.Context, t thing, files []rules.File, a protocol.Announcement,
-) (protocol.Published, error) {
+) (_ protocol.Published, newcomer *protocol.Newcomer, _ error) {
+	asked := false
 	for expired, lost := false, false; ; {
 		u, err := p.announce(ctx, t, files, a)
 		if err != nil {
-			return protocol.Published{}, err
+			return protocol.Published{}, nil, err
 		}
 		if u.Published != nil {
 			u.Published.Unchanged = true
-			return *u.Published, nil
+			return *u.Published, nil, nil
 		}
 		if t.check != nil {
 			if err := t.check(); err != nil {
 				p.abort(ctx, u)
-				return protocol.Published{}, err
+				return protocol.Published{}, nil, err
+			}
+		}
+		if !asked {
+			asked = true
+			if newcomer, err = p.confirm(u, t, a); err != nil {
+				p.abort(ctx, u)
+				return protocol.Published{}, nil, err
 			}
 		}
 		published, err := p.finish(ctx, t, u)
 		switch {
 		case err == nil:
-			return published, nil
+			return published, newcomer, nil
 		case errors.Is(err, errExpired) && (!expired || u.sent.Load() > 0):
 			expired = true
 			p.step("the upload URLs have expired; starting over with the remaining files")
@@ -270,9 +288,38 @@ func (p *Publisher) begin(
 			if ctx.Err() == nil && isFinal(err) {
 				p.abort(ctx, u)
 			}
-			return protocol.Published{}, err
+			return protocol.Published{}, nil, err
 		}
 	}
+}
+
+// confirm returns what the registry reports as new, after Confirm has accepted it.
+func (p *Publisher) confirm(u *upload, t thing, a protocol.Announcement) (*protocol.Newcomer, error) {
+	if u.Newcomer == nil || a.CopiedFrom != nil {
+		return nil, nil //nolint:nilnil // nothing is new
+	}
+	newcomer := checkNewcomer(*u.Newcomer, t)
+	if newcomer != nil && p.Confirm != nil {
+		return newcomer, p.Confirm(*newcomer)
+	}
+	return newcomer, nil
+}
+
+// checkNewcomer returns what a registry reports as new, without any text that is not
+// a name. It returns nil if that concerns another thing.
+func checkNewcomer(n protocol.Newcomer, t thing) *protocol.Newcomer {
+	namespace, _, _ := strings.Cut(t.address, "/")
+	near := n.Near
+	switch {
+	case n.NewNamespace == namespace:
+		if _, err := registry.ParseModule(near + "/name/system"); err != nil {
+			near = ""
+		}
+		return &protocol.Newcomer{NewNamespace: namespace, Near: near}
+	case n.NewNamespace == "" && n.NewAddress == t.address && strings.EqualFold(near, t.address):
+		return &protocol.Newcomer{NewAddress: t.address, Near: near}
+	}
+	return nil
 }
 
 // isFinal reports whether the registry itself has rejected something

@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -51,6 +52,9 @@ type ModuleResult struct {
 	// NotCompared reports whether the registry could not read and compare some of
 	// its stored objects.
 	NotCompared bool
+	// Newcomer is the namespace or the address that was created, or would be. It is
+	// nil for an existing one, for a copy, and for the first namespace of a registry.
+	Newcomer *protocol.Newcomer
 
 	Files    []archive.File
 	Excluded []archive.Excluded

@@ -51,6 +51,9 @@ type ProviderResult struct {
 	// NotCompared reports whether the registry could not read and compare some of
 	// its stored objects.
 	NotCompared bool
+	// Newcomer is the namespace or the address that was created, or would be. It is
+	// nil for an existing one, for a copy, and for the first namespace of a registry.
+	Newcomer *protocol.Newcomer
 	// Shared are platforms whose packages equal the package of another platform.
 	// OpenTofu gets no hashes of the other platforms for them.
 	Shared []registry.Platform

@@ -22,6 +22,25 @@ func Nearest(word string, words []string) (string, bool) {
 	return nearest, found
 }
 
+// Similar returns the first of the words that differs from a word only in case. If
+// there is none, it returns the first that differs by one character, which is
+// added, removed, replaced, or swapped with the next one.
+func Similar(word string, words []string) (string, bool) {
+	for _, candidate := range words {
+		if candidate != word && strings.EqualFold(candidate, word) {
+			return candidate, true
+		}
+	}
+	typed := []rune(word)
+	for _, candidate := range words {
+		other := []rune(candidate)
+		if added := len(other) - len(typed); -1 <= added && added <= 1 && distance(typed, other) == 1 {
+			return candidate, true
+		}
+	}
+	return "", false
+}
+
 // distance returns the number of characters to add, remove, replace, or swap
 // with the next one, to turn a into b.
 func distance(a, b []rune) int {
