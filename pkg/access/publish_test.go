@@ -232,6 +232,53 @@ func TestNamesNamespace(t *testing.T) {
 	}
 }
 
+// Responses name only what the caller may read or publish, and namespaces that a
+// scope names.
+func TestRecognizes(t *testing.T) {
+	t.Parallel()
+	const vpc, acme, provided = "modules/acme/vpc/aws", "modules/acme", "providers/acme"
+	const own = "publish:modules/acme/vpc/aws"
+	for _, test := range []struct {
+		public, scopes string
+		path           string
+		want           bool
+	}{
+		{scopes: own, path: vpc, want: true},
+		{scopes: own, path: acme, want: true},
+		{scopes: own, path: provided},
+		{scopes: own, path: "modules/acme/iam/aws"},
+		{scopes: own, path: "modules/acm"},
+		{scopes: own, path: "modules/other"},
+		{scopes: own + " publish:*/other/**", path: "providers/other", want: true},
+		{scopes: own + " publish:*/other/x", path: "providers/other", want: true},
+		{scopes: own + " publish:**", path: "modules/other", want: true},
+		{scopes: own + " read:modules/other/**", path: "modules/other", want: true},
+		{scopes: own + " read:modules/*", path: "modules/other", want: true},
+		{scopes: own + " read:modules/*", path: "modules/other/vpc/aws", want: true},
+		{scopes: own + " read:modules/*/vpc/aws", path: "modules/other"},
+		{scopes: own + " read:modules/*/vpc/aws", path: "modules/other/vpc/aws", want: true},
+		{scopes: own + " read:**/vpc/aws", path: "modules/other"},
+		{scopes: own + " read:**/other/vpc", path: "modules/other"},
+		{scopes: own + " read:mirror/other/**", path: "modules/other"},
+		{public: "modules/other/**", scopes: own, path: "modules/other", want: true},
+		{public: "modules/other/**", scopes: own, path: "modules/others"},
+	} {
+		store := &records{}
+		settings := access.Settings{}
+		if test.public != "" {
+			settings = parse(t, `{"public": ["`+test.public+`"]}`)
+		}
+		d := publishBy(t, access.New(settings, store))
+		d.want(t, 200, publishModule, "Bearer "+store.add("ci", strings.Fields(test.scopes)...))
+		if got := d.last.Recognizes(test.path); got != test.want {
+			t.Errorf("%s, public %q: %s: %t", test.scopes, test.public, test.path, got)
+		}
+	}
+	if (access.Caller{}).Recognizes(vpc) {
+		t.Error("nobody recognizes a module")
+	}
+}
+
 func TestCallerOfNobody(t *testing.T) {
 	t.Parallel()
 	if c, ok := access.CallerOf(t.Context()); ok {

@@ -116,9 +116,7 @@ func (p *Publisher) Module(ctx context.Context, m *rules.PreparedModule) (rules.
 	}
 	result := m.ModuleResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
-	if !published.Unchanged {
-		result.Newcomer = newcomer
-	}
+	result.Newcomer = newcomer
 	result.Notes = nil
 	for _, note := range published.Notes[:min(len(published.Notes), maxNotes)] {
 		result.Notes = append(result.Notes, printable.Line(note, maxNote))
@@ -150,9 +148,7 @@ func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (ru
 	}
 	result := m.ProviderResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
-	if !published.Unchanged {
-		result.Newcomer = newcomer
-	}
+	result.Newcomer = newcomer
 	// Check texts before they are printed.
 	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {
 		result.Dropped = d
@@ -224,6 +220,7 @@ func (u *upload) what() string {
 	return fmt.Sprintf("%d files", len(u.files))
 }
 
+// publish also returns what it creates, or nil.
 func (p *Publisher) publish(
 	ctx context.Context, t thing, files []rules.File, a protocol.Announcement,
 ) (_ protocol.Published, newcomer *protocol.Newcomer, _ error) {
@@ -237,6 +234,9 @@ func (p *Publisher) publish(
 			return protocol.Published{}, nil, registry.WithHint(interrupted, "Publish again to complete it.")
 		}
 		return protocol.Published{}, nil, registry.WithHint(interrupted, "Publish again to continue from the uploaded files.")
+	}
+	if published.Unchanged { // another publisher was faster
+		newcomer = nil
 	}
 	return published, newcomer, p.explain(err, t.path)
 }

@@ -37,3 +37,31 @@ func TestNearest(t *testing.T) {
 		t.Errorf("without words: %q", got)
 	}
 }
+
+// Similar finds words that differ only in case, or by one character.
+func TestSimilar(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		word  string
+		words []string
+		want  string
+	}{
+		{"acme", nil, ""},
+		{"acme", []string{"acme"}, ""}, // the same word
+		{"acme", []string{"acme", "ACME"}, "ACME"},
+		{"acme", []string{"acm", "acmE"}, "acmE"},
+		{"acme", []string{"other", "acm", "cme"}, "acm"},
+		{"acme", []string{"acmes"}, "acmes"},
+		{"acme", []string{"acmé"}, "acmé"}, // two bytes
+		{"acme", []string{"amce"}, "amce"},
+		{"acme", []string{"xcme"}, "xcme"},
+		{"acme", []string{"xacm", "amec", "acmess", "ac", ""}, ""},
+		{"acme", []string{"ACMES"}, ""}, // both
+		{"a", []string{"b", ""}, "b"},
+	} {
+		got, found := suggest.Similar(test.word, test.words)
+		if got != test.want || found != (test.want != "") {
+			t.Errorf("%q of %q: %q, %t; want %q", test.word, test.words, got, found, test.want)
+		}
+	}
+}
