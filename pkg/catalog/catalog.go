@@ -88,9 +88,9 @@ type Versions[A registry.Address, R registry.Record] interface {
 	AllRecords(ctx context.Context, a A) (records []R, err error)
 	// Check returns the record of a published version. If the version can be
 	// published, it returns [registry.ErrNotFound] as a [*VacantError]. If another
-	// version has taken its number, it returns [registry.ErrExists]. That version is either
-	// withdrawn, which is also [registry.ErrWithdrawn], or differs only in build
-	// metadata.
+	// version has taken its number, it returns [registry.ErrExists]. That version
+	// is either withdrawn, which is also [registry.ErrWithdrawn], or differs only
+	// in build metadata.
 	Check(ctx context.Context, a A, n registry.Version) (R, error)
 	// Publish makes a version visible in one write of its record, the listing, the
 	// entry and the audit trail. If the version is already published, it changes
