@@ -53,13 +53,17 @@ func Routes() []httpapi.Route {
 // identifies callers, such as access.Control.Identify. The description of the
 // API itself needs no caller.
 func New(published *catalog.Catalog, objects Objects, read func(http.Handler) http.Handler) http.Handler {
-	return newHandler(published, objects, nil).serve(read)
+	return NewAt(published, objects, read, time.Now)
+}
+
+// NewAt is [New] with another clock for what depends on the age of versions.
+func NewAt(
+	published *catalog.Catalog, objects Objects, read func(http.Handler) http.Handler, now func() time.Time,
+) http.Handler {
+	return newHandler(published, objects, now).serve(read)
 }
 
 func newHandler(published *catalog.Catalog, objects Objects, now func() time.Time) *handler {
-	if now == nil {
-		now = time.Now
-	}
 	return &handler{
 		catalog: published, objects: objects, index: search.New(published, now),
 		policies: admission.NewPolicies(published, now), now: now,

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"iter"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,13 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
-	"github.com/larder-registry/larder/pkg/mirror/admission"
-	"github.com/larder-registry/larder/pkg/mirror/filling"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/monorepo"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
@@ -73,7 +67,7 @@ PowerShell:
 Then open a new shell.`,
 		Example: `  larder completion bash > ~/.local/share/bash-completion/completions/larder
   source <(larder completion bash)    # this shell only; needs bash-completion`,
-		ValidArgsFunction: firstOf(shellNames),
+		ValidArgs: shellNames,
 	}
 	cmd.RunE = c.Run(func(_ context.Context, args []string) (output.View, error) {
 		write, ok := shells[args[0]]
@@ -93,18 +87,8 @@ Then open a new shell.`,
 // words is a list of completions.
 type words = []cobra.Completion
 
-// firstOf completes the first argument with the words in all.
-func firstOf(all []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) (words, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return all, cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
 // completeArguments adds completions to all commands and flags. The name of an
-// argument in the usage line determines its completions.
+// argument in the usage line, or of a flag, determines its completions.
 func completeArguments(c *cli.Program, root *cobra.Command) {
 	completing := len(c.Args) > 0 && strings.HasPrefix(c.Args[0], cobra.ShellCompRequestCmd)
 	arguments.Walk(root, func(cmd *cobra.Command) {
@@ -113,331 +97,169 @@ func completeArguments(c *cli.Program, root *cobra.Command) {
 				flag.Usage = strings.ReplaceAll(flag.Usage, "`", "")
 			}
 		})
-		if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
 			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-				return completeArgument(c, cmd, args, word)
+				return complete(c, cmd, arguments.At(cmd.Use, len(args)), args, word)
 			}
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
-			if _, done := cmd.GetFlagCompletionFunc(flag.Name); !done && flag.Value.Type() != "bool" {
-				_ = cmd.RegisterFlagCompletionFunc(flag.Name, flagCompletion(c, flag.Name)) // the flag is there
+			if flag.Value.Type() == "bool" {
+				return
 			}
+			_ = cmd.RegisterFlagCompletionFunc(flag.Name, // the flag is there
+				func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
+					return complete(c, cmd, "--"+flag.Name, args, word)
+				})
 		})
 	})
 }
 
-func flagCompletion(c *cli.Program, name string) cobra.CompletionFunc {
+// complete completes an argument or the value of a flag by its name.
+func complete(c *cli.Program, cmd *cobra.Command, name string, args []string, word string) (words, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
 	switch name {
-	case "context":
-		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-			return completeContexts(c, cmd, args, word)
+	case "DIR":
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	case "FILE", "--access", "--cert", "--key", "--sign-key":
+		return nil, cobra.ShellCompDirectiveDefault
+	case "NAME", "--context":
+		if cmd.Name() == "add" { // a new name
+			return nil, none
 		}
-	case "registry":
-		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-			return completeURLs(c, cmd, args, word)
+		return contextWords(func(place.Place) bool { return true }), none
+	case "URL", "--registry":
+		return contextWords(func(p place.Place) bool { return p.Host != "" }), none
+	case "--store", "STORE|URL":
+		if !strings.HasPrefix(word, "stack") {
+			return nil, cobra.ShellCompDirectiveFilterDirs
 		}
-	case "store":
-		return func(cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-			return completeStores(c, cmd, args, word)
-		}
-	case "platform":
-		return completePlatforms
-	case "access", "cert", "key", "sign-key":
-		return func(*cobra.Command, []string, string) (words, cobra.ShellCompDirective) {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-	case "expires":
-		return cobra.FixedCompletions(words{"30d", "90d", "365d", "never"}, cobra.ShellCompDirectiveNoFileComp)
-	case "tag":
-		return completeTags
-	case "scope":
-		return completeStored(c, (*lookup).scopes)
-	case "module":
-		return completeStored(c, (*lookup).modules)
-	case "provider":
-		return completeStored(c, (*lookup).providers)
-	case "mirror":
-		return completeStored(c, (*lookup).mirrored)
+		return contextWords(func(p place.Place) bool { return p.Stack != "" }), none
 	}
-	return cobra.NoFileCompletions
+	find, ok := lookups[cmd.Name()+" "+name]
+	if !ok {
+		find = lookups[name]
+	}
+	if find == nil {
+		return nil, none
+	}
+	return lookUp(c, cmd, func(l lookup) words { l.args = args; return find(l) }), none | cobra.ShellCompDirectiveKeepOrder
 }
 
-func completeContexts(c *cli.Program, _ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
-	file, err := c.ReadContexts()
+// contextWords returns the contexts of some registries: their names if all can be
+// named, or else the registries themselves.
+func contextWords(is func(place.Place) bool) (found words) {
+	file, err := place.ReadContexts()
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	for _, name := range file.Names() {
-		found = append(found, cobra.CompletionWithDesc(name, file.Contexts[name].Target()))
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeTags completes the tags of the repository that contains the working
-// directory.
-func completeTags(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
-	repository, err := monorepo.Open(cmd.Context(), ".")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	tags, _ := repository.Tags(cmd.Context()) // without tags, there are no completions
-	return tags, cobra.ShellCompDirectiveNoFileComp
-}
-
-func completeURLs(c *cli.Program, _ *cobra.Command, _ []string, _ string) (found words, _ cobra.ShellCompDirective) {
-	if file, err := c.ReadContexts(); err == nil {
-		for _, name := range file.Names() {
-			if url := file.Contexts[name].Registry; url != "" {
-				found = append(found, url)
-			}
+		p, err := place.OfContext(file, name)
+		if err != nil || !is(p) {
+			continue
+		}
+		word := cobra.CompletionWithDesc(name, p.Name)
+		if !is(place.Place{}) {
+			word = p.Name
+		}
+		if !slices.Contains(found, word) {
+			found = append(found, word)
 		}
 	}
-	return found, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeStores completes folders, and the stacks of contexts.
-func completeStores(c *cli.Program, _ *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
-	if file, err := c.ReadContexts(); err == nil {
-		for _, name := range file.Names() {
-			if store := file.Contexts[name].Store; strings.HasPrefix(store, "stack:") && !slices.Contains(found, store) {
-				found = append(found, store)
-			}
-		}
-	}
-	if len(found) == 0 {
-		found = words{"stack:"}
-	}
-	prefix, path := "", word
-	if rest, ok := strings.CutPrefix(word, "dir:"); ok {
-		prefix, path = "dir:", rest
-	}
-	parent, _ := filepath.Split(path)
-	dir, err := place.ExpandHome(cmp.Or(parent, "."))
-	if err != nil {
-		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}
-	entries, _ := os.ReadDir(dir) // an unreadable folder has no completions
-	for _, entry := range entries {
-		if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil && info.IsDir() {
-			found = append(found, prefix+parent+entry.Name())
-		}
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-}
-
-// knownPlatforms are the platforms that most providers support.
-var knownPlatforms = []string{
-	"linux_amd64", "linux_arm64", "linux_arm", "linux_386", "darwin_arm64", "darwin_amd64",
-	"windows_amd64", "windows_arm64", "windows_386", "freebsd_amd64", "freebsd_arm", "freebsd_386",
-}
-
-// completePlatforms completes a platform, or the last platform if the flag takes a
-// list.
-func completePlatforms(cmd *cobra.Command, _ []string, word string) (found words, _ cobra.ShellCompDirective) {
-	before := ""
-	if flag := cmd.Flags().Lookup("platform"); flag != nil && flag.Value.Type() == "stringSlice" {
-		if comma := strings.LastIndex(word, ","); comma >= 0 {
-			before = word[:comma+1]
-		} else {
-			found = append(found, "all")
-		}
-	}
-	for _, platform := range knownPlatforms {
-		if !slices.Contains(strings.Split(before, ","), platform) {
-			found = append(found, before+platform)
-		}
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeArgument completes an argument by its name in the usage line.
-func completeArgument(c *cli.Program, cmd *cobra.Command, args []string, word string) (words, cobra.ShellCompDirective) {
-	wanted := arguments.Parse(cmd.Use)
-	at := len(args)
-	if last := len(wanted) - 1; at > last && last >= 0 && wanted[last].Repeated {
-		at = last
-	}
-	if at >= len(wanted) {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	with := func(find func(*lookup) words) (words, cobra.ShellCompDirective) {
-		return completeStored(c, find)(cmd, args, word)
-	}
-	switch name := wanted[at].Name; {
-	case name == "DIR":
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	case name == "FILE":
-		return nil, cobra.ShellCompDirectiveDefault
-	case name == "NAME" && cmd.Parent().Name() == "context" && cmd.Name() != "add":
-		return completeContexts(c, cmd, args, word)
-	case name == "NAME|ID":
-		return with((*lookup).tokens)
-	case name == "ID":
-		return with(func(l *lookup) words { return l.keys(args[0]) })
-	case name == "VERSION" && cmd.Parent().Name() == "publish":
-		return with(func(l *lookup) words { return l.nextVersions(args[at-1]) })
-	case name == "VERSION" && cmd.Name() == "admit":
-		return with(func(l *lookup) words { return l.versionsToAdmit(args[at-1]) })
-	case name == "KEY":
-		return with(func(l *lookup) words { return l.keysToTrust(args[at-1]) })
-	case name == "VERSION":
-		for at > 1 && wanted[at-1].Name == "VERSION" {
-			at--
-		}
-		return with(func(l *lookup) words { return l.versions(args[at-1]) })
-	case name == "NAMESPACE":
-		return with((*lookup).namespaces)
-	case name == "NAMESPACE/NAME/SYSTEM":
-		return with((*lookup).modules)
-	case name == "NAMESPACE/TYPE":
-		return with((*lookup).providers)
-	case name == "HOSTNAME/NAMESPACE/TYPE":
-		return with((*lookup).mirrored)
-	case name == "ADDRESS" && (cmd.Name() == "deprecate" || cmd.Name() == "show"): // not for mirrored providers
-		return with(func(l *lookup) words { return slices.Concat(l.modules(), l.providers()) })
-	case strings.HasPrefix(name, "NAMESPACE|"):
-		return with(func(l *lookup) words { return slices.Concat(l.listed(), l.addresses()) })
-	case name == "ADDRESS":
-		return with((*lookup).addresses)
-	case name == "URL":
-		return completeURLs(c, cmd, args, word)
-	case name == "STORE|URL":
-		return completeStores(c, cmd, args, word)
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
+	return found
 }
 
 // completionTimeout is the maximum time for finding completions.
 const completionTimeout = 2 * time.Second
 
-// completeStored completes with the words that find returns for a registry: its
-// store, or its URL if the command can use one. It prints no errors and creates
-// nothing.
-func completeStored(c *cli.Program, find func(*lookup) words) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
-		c.Flags = cmd.Flags()
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		found, err := complete(ctx, c, find)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+// lookUp returns the words that find returns for a registry: its store, or its URL
+// if the command can use one. It prints no errors and creates nothing.
+func lookUp(c *cli.Program, cmd *cobra.Command, find func(lookup) words) (found words) {
+	c.Flags, c.Quiet = cmd.Flags(), true
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	// To open a folder without a marker would write the marker.
+	if p, err := c.Named(); err != nil || p.Dir != "" && !local.IsMarked(p.Dir) {
+		return nil
 	}
-}
-
-// complete returns the words that find returns for the command's registry.
-func complete(ctx context.Context, c *cli.Program, find func(*lookup) words) (found words, err error) {
-	if p, err := c.Find(); err == nil && p.Host != "" && !c.NeedsStore() {
-		err := c.OnHost(p.Host, func(credentials *client.Client) error {
-			credentials.Wait = time.Millisecond
-			remote, err := metadataclient.Open(ctx, credentials, p.Host)
-			if err == nil {
-				found = find(&lookup{ctx: ctx, remote: remote})
-			}
-			return err
+	// Errors leave no completions, and nothing is printed.
+	if c.NeedsStore() {
+		_, _ = c.OnStore(ctx, func(s *place.Store) (output.View, error) {
+			found = find(lookup{ctx: ctx, Reader: s.Reader(), store: s})
+			return completionView{}, nil
 		})
-		return found, err
+	} else {
+		_, _ = c.OnReader(ctx, func(r *place.Reader) (output.View, error) {
+			found = find(lookup{ctx: ctx, Reader: r})
+			return completionView{}, nil
+		})
 	}
-	s, err := openToComplete(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = s.Close() }() // nothing was written
-	return find(&lookup{ctx: ctx, Store: s, now: c.Now}), nil
+	return found
 }
 
-// openToComplete opens the store without output. Unlike other commands it does not
-// open a folder without a marker, because that would write the marker.
-func openToComplete(ctx context.Context, c *cli.Program) (*place.Store, error) {
-	p, err := c.FindStore()
-	switch {
-	case err != nil:
-		return nil, err
-	case p.Stack != "":
-		return place.OpenStack(ctx, p.Stack)
-	}
-	if !local.IsMarked(p.Dir) {
-		return nil, &local.NoRegistryError{Dir: p.Dir}
-	}
-	return place.OpenFolder(ctx, p.Dir, local.Open)
-}
-
-// lookup finds completions in a registry. It skips unreadable entries.
+// lookup finds completions in a registry. It skips what cannot be read.
 type lookup struct {
 	ctx context.Context //nolint:containedctx // of one completion
-	// store is nil if the registry is named by its URL. Then remote is set.
-	*place.Store
-	remote *metadataclient.Client
-	now    func() time.Time // returns the time at which statuses are those of versions
+	*place.Reader
+	// store is nil if the registry is named by its URL.
+	store *place.Store
+	// args are the arguments before the one to complete.
+	args []string
+}
+
+// lookups has what completes an argument or flag, by its name, or by the names of the
+// command and the argument.
+var lookups = map[string]func(lookup) words{
+	"NAMESPACE":             lookup.namespaces,
+	"NAMESPACE/NAME/SYSTEM": lookup.modules, "--module": lookup.modules,
+	"NAMESPACE/TYPE": lookup.providers, "--provider": lookup.providers,
+	"HOSTNAME/NAMESPACE/TYPE": lookup.mirrored, "--mirror": lookup.mirrored,
+	"ADDRESS":           func(l lookup) words { return slices.Concat(l.own(), l.mirrored()) },
+	"NAMESPACE|ADDRESS": func(l lookup) words { return slices.Concat(l.namespaces(), l.own(), l.mirrored()) },
+	"show ADDRESS":      lookup.own,
+	"deprecate ADDRESS": lookup.own,
+	"VERSION":           lookup.versions,
+	"module VERSION":    nil, // a new one
+	"ID":                lookup.keys,
+	"NAME|ID":           lookup.tokens,
 }
 
 // maxRemote bounds the completions from a registry's own endpoint.
 const maxRemote = 500
 
-// described returns the addresses of summaries with their descriptions.
-func described(all iter.Seq2[registry.Summary, error]) (found words) {
-	for s, err := range all {
-		if err != nil {
-			break
-		}
-		about := cmp.Or(s.Deprecated, s.Description)
-		if about == "" && !s.Unlisted {
-			about = s.Latest.String()
-		}
-		found = append(found, cobra.CompletionWithDesc(s.Address, about))
-	}
-	return found
+func (l lookup) modules() words {
+	all, _, _ := l.Modules(l.ctx, metadataclient.Query{Limit: maxRemote})
+	return output.Mapped(all, func(m protocol.ModuleSummary) cobra.Completion {
+		about := cmp.Or(reasonOf(m.Deprecation), m.Description, m.Version.String())
+		return cobra.CompletionWithDesc(metadataclient.ModuleAddress(m), about)
+	})
 }
 
-func (l *lookup) modules() words {
-	if l.remote != nil {
-		all, _, _ := l.remote.Modules(l.ctx, metadataclient.Query{Limit: maxRemote})
-		return described(each(output.Mapped(all, moduleSummary)))
-	}
-	return described(l.Catalog.Modules.Summaries(l.ctx, ""))
+func (l lookup) providers() words {
+	all, _, _ := l.Providers(l.ctx, metadataclient.Query{Limit: maxRemote})
+	return output.Mapped(all, func(p protocol.ProviderSummary) cobra.Completion {
+		about := cmp.Or(reasonOf(p.Deprecation), p.Description, p.Version.String())
+		return cobra.CompletionWithDesc(metadataclient.ProviderAddress(p), about)
+	})
 }
 
-func (l *lookup) providers() words {
-	if l.remote != nil {
-		all, _, _ := l.remote.Providers(l.ctx, metadataclient.Query{Limit: maxRemote})
-		return described(each(output.Mapped(all, providerSummary)))
-	}
-	return described(l.Catalog.Providers.Summaries(l.ctx, ""))
+// own returns modules and providers, but no mirrored providers.
+func (l lookup) own() words { return slices.Concat(l.modules(), l.providers()) }
+
+func (l lookup) mirrored() words {
+	all, _ := l.Mirrored(l.ctx)
+	return output.Mapped(all, func(m protocol.MirroredDetail) cobra.Completion {
+		return cobra.CompletionWithDesc(metadataclient.MirroredAddress(m), m.Version.String())
+	})
 }
 
-func (l *lookup) mirrored() words {
-	if l.remote != nil {
-		all, _ := l.remote.Mirrored(l.ctx)
-		return described(each(output.Mapped(all, mirroredSummary)))
+// namespaces returns the namespaces that contain modules or providers. A command that
+// needs the store can use others too, such as one with a key only.
+func (l lookup) namespaces() (names words) {
+	if l.store != nil {
+		names, _ = l.store.Catalog.Namespaces(l.ctx)
+		return names
 	}
-	return described(l.Catalog.Mirror.Summaries(l.ctx, ""))
-}
-
-// each returns a sequence of elements without errors.
-func each[E any](all []E) iter.Seq2[E, error] {
-	return func(yield func(E, error) bool) {
-		for _, e := range all {
-			if !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (l *lookup) addresses() words { return slices.Concat(l.modules(), l.providers(), l.mirrored()) }
-
-func (l *lookup) namespaces() words {
-	if l.remote != nil {
-		return l.listed()
-	}
-	names, _ := l.Catalog.Namespaces(l.ctx)
-	return names
-}
-
-// listed returns the namespaces that contain modules or providers.
-func (l *lookup) listed() (names words) {
-	for _, address := range slices.Concat(l.modules(), l.providers()) {
+	for _, address := range l.own() {
 		namespace, _, _ := strings.Cut(address, "/")
 		names = append(names, namespace)
 	}
@@ -445,23 +267,8 @@ func (l *lookup) listed() (names words) {
 	return slices.Compact(names)
 }
 
-// scopes returns scopes for tokens: one for everything, and some for each
-// namespace.
-func (l *lookup) scopes() words {
-	found := words{"read:**"}
-	for _, namespace := range l.namespaces() {
-		for _, kind := range []string{"modules", "providers"} {
-			found = append(found, "read:"+kind+"/"+namespace+"/**", "publish:"+kind+"/"+namespace+"/**")
-		}
-	}
-	return found
-}
-
-func (l *lookup) tokens() (found words) {
-	if l.remote != nil {
-		return nil
-	}
-	tokens, damaged, _ := l.Catalog.Tokens(l.ctx)
+func (l lookup) tokens() (found words) {
+	tokens, damaged, _ := l.store.Catalog.Tokens(l.ctx)
 	for _, t := range tokens {
 		found = append(found, cobra.CompletionWithDesc(t.Name, strings.Join(t.Scopes, " ")))
 	}
@@ -471,133 +278,34 @@ func (l *lookup) tokens() (found words) {
 	return found
 }
 
-func (l *lookup) keys(namespace string) (found words) {
-	if l.remote != nil {
-		return nil
-	}
-	keys, _ := l.Catalog.SigningKeys(l.ctx, namespace)
+func (l lookup) keys() (found words) {
+	keys, _ := l.store.Catalog.SigningKeys(l.ctx, l.args[0])
 	for _, k := range keys {
 		found = append(found, cobra.CompletionWithDesc(k.ID, k.Owner))
 	}
 	return found
 }
 
-// versions returns the versions of an address, the latest first, without withdrawn
-// ones.
-func (l *lookup) versions(address string) (found words) {
-	a, err := registry.ParseAddress(address)
-	if err != nil {
-		return nil
-	}
-	add := func(v registry.Version, state string) {
-		found = append(found, cobra.CompletionWithDesc(v.String(), state))
-	}
-	if l.remote != nil {
-		all, _ := l.remote.Listing(l.ctx, a)
-		return output.Mapped(all, func(one metadataclient.Listed) string { return one.Version.String() })
-	}
-	switch a := a.(type) {
-	case registry.Module:
-		all, _ := l.Catalog.Modules.All(l.ctx, a)
-		for _, v := range all {
-			if v.Withdrawn == nil {
-				name, _ := output.State(v.Deprecated, v.Hidden)
-				add(v.Version, name)
-			}
-		}
-	case registry.Provider:
-		all, _ := l.Catalog.Providers.All(l.ctx, a)
-		for _, v := range all {
-			if v.Withdrawn == nil {
-				name, _ := output.State(v.Deprecated, false)
-				add(v.Version, name)
-			}
-		}
-	case registry.MirrorProvider:
-		all, _ := l.Catalog.Mirror.All(l.ctx, a)
-		for _, v := range all {
-			if v.Withdrawn == nil {
-				add(v.Version, "")
-			}
-		}
-	}
-	return found
-}
-
-func (l *lookup) summaries(namespace string) iter.Seq2[registry.Summary, error] {
-	if l.remote != nil {
-		all, _, _ := l.remote.Modules(l.ctx, metadataclient.Query{Namespace: namespace})
-		return each(output.Mapped(all, moduleSummary))
-	}
-	return l.Catalog.Modules.Summaries(l.ctx, namespace)
-}
-
-func (l *lookup) nextVersions(address string) words {
-	m, err := registry.ParseModule(address)
-	if err != nil {
-		return nil
-	}
-	for s, err := range l.summaries(m.Namespace) {
-		if err != nil {
-			break
-		}
-		if s.Address == m.String() && !s.Unlisted {
-			return following(s.Latest)
+// address returns the last argument that is an address.
+func (l lookup) address() registry.Address {
+	for _, word := range slices.Backward(l.args) {
+		if a, err := registry.ParseAddress(word); err == nil {
+			return a
 		}
 	}
 	return nil
 }
 
-func following(latest registry.Version) words {
-	release := func(major, minor, patch uint64, what string) cobra.Completion {
-		return cobra.CompletionWithDesc(registry.Version{Major: major, Minor: minor, Patch: patch}.String(), what)
-	}
-	if latest.Prerelease != "" {
-		return words{cobra.CompletionWithDesc(registry.NextRelease(latest).String(), "the release")}
-	}
-	return words{
-		release(latest.Major, latest.Minor, latest.Patch+1, "fixes"),
-		release(latest.Major, latest.Minor+1, 0, "new features"),
-		release(latest.Major+1, 0, 0, "breaking changes"),
-	}
-}
-
-// statuses returns the states of the versions of a mirrored provider.
-func (l *lookup) statuses(address string) []admission.Status {
-	a, err := registry.ParseMirrorProvider(address)
-	if err != nil || l.remote != nil {
-		return nil
-	}
-	v, _ := listMirrorProvider(l.ctx, l.Catalog, a, l.now())
-	return v.statuses
-}
-
-func (l *lookup) versionsToAdmit(address string) (found words) {
-	for _, s := range l.statuses(address) {
-		if s.State == admission.TooNew {
-			found = append(found, cobra.CompletionWithDesc(s.Version.String(), "from "+output.FormatFrom(s.AvailableAt)))
+// versions returns the versions of an address, the latest first, without withdrawn
+// ones.
+func (l lookup) versions() (found words) {
+	if a := l.address(); a != nil {
+		all, _ := l.States(l.ctx, a)
+		for _, v := range all {
+			if v.Withdrawn == nil && v.State != protocol.StateMissing {
+				found = append(found, cobra.CompletionWithDesc(v.Version.String(), v.State))
+			}
 		}
-	}
-	return found
-}
-
-// keysToTrust returns the keys because of which versions of a provider are
-// refused.
-func (l *lookup) keysToTrust(address string) (found words) {
-	versions := make(map[string][]string)
-	var keys []string
-	for _, s := range l.statuses(address) {
-		if s.State != admission.Refused {
-			continue
-		}
-		key := cmp.Or(s.Key.ID, filling.Unsigned)
-		if versions[key] == nil {
-			keys = append(keys, key)
-		}
-		versions[key] = append(versions[key], s.Version.String())
-	}
-	for _, key := range keys {
-		found = append(found, cobra.CompletionWithDesc(key, strings.Join(versions[key], ", ")))
 	}
 	return found
 }

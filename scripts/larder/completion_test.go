@@ -43,12 +43,11 @@ func TestBashCompletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string][]string{
-		"larder vers":                     {"version"},
-		"larder deprecate acme/v":         {"acme/vpc/aws"},
-		"larder list acme/":               {"acme/dns/aws", "acme/vpc/aws"},
-		"larder list --stor":              {"--store"},
-		"larder list --qq":                {""},
-		"larder mirror add --platform li": {"linux_386", "linux_amd64", "linux_arm", "linux_arm64"},
+		"larder vers":             {"version"},
+		"larder deprecate acme/v": {"acme/vpc/aws"},
+		"larder list acme/":       {"acme/dns/aws", "acme/vpc/aws"},
+		"larder list --stor":      {"--store"},
+		"larder list --qq":        {""},
 	} {
 		cmd := exec.CommandContext(t.Context(), bash, append([]string{script}, strings.Fields(line)...)...)
 		cmd.Env = append(os.Environ(), "LARDER_STORE="+data)

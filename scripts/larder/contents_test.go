@@ -15,7 +15,6 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/compare"
-	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
@@ -146,59 +145,9 @@ func TestContents(t *testing.T) {
 		}},
 	}, address: registry.Provider{Namespace: "acme", Type: "inventory"}, host: shown.host}
 	provider.PublishedAt = outputDay.Add(time.Hour)
-	listed := listedView{Address: "acme/vpc/aws", Deprecated: "use network", Versions: []metadataclient.Listed{
-		{Version: shown.Version, PublishedAt: outputDay}, {Version: shown.Versions[0]},
-	}}
-	mirrored := listedView{Address: "registry.opentofu.org/hashicorp/random"}
-	mirrored.mirrored(protocol.MirroredProvider{Versions: []protocol.MirroredVersion{
-		{
-			Version: registry.Version{Major: 3}, State: "too new", PublishedAt: outputDay,
-			AvailableAt: outputDay.Add(7 * 24 * time.Hour),
-		},
-		{
-			Version: registry.Version{Major: 2, Minor: 2}, State: "refused", AgeUnknown: true,
-			Reason: "signed by key 34365D9472D7468F, which is not trusted", SigningKey: "34365D9472D7468F",
-		},
-		{
-			Version: registry.Version{Major: 2, Minor: 1}, State: "refused",
-			Reason: "it has no signature, but earlier versions have",
-		},
-		{
-			Version: registry.Version{Major: 2}, State: "available", AgeUnknown: true,
-			Admitted: &registry.Decision{By: "ada", Reason: "CVE-2026-1234\x1b[2J", At: outputDay},
-		},
-		{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
-	}})
-	denied := listedView{Address: mirrored.Address}
-	denied.mirrored(protocol.MirroredProvider{
-		Denied: "line 3 of the mirror policy denies registry.opentofu.org/hashicorp/random: We do not use it.\x1b[2J",
-		Versions: []protocol.MirroredVersion{
-			{Version: registry.Version{Major: 2}, State: "refused", Reason: "signed by key 34365D9472D7468F, not in the mirror policy", SigningKey: "34365D9472D7468F", KeyDenied: true},
-			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
-		},
-	})
-	pulled := listedView{Address: mirrored.Address}
-	pulled.mirrored(protocol.MirroredProvider{
-		Versions: []protocol.MirroredVersion{
-			{Version: registry.Version{Major: 2}, State: "failed", Reason: "the daily budget is used up\x1b[2J", RetryAt: outputRetry},
-			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
-		},
-		Pull: &protocol.MirroredPull{
-			Mode: registry.PullClosed, OnRequest: 1, Pending: []registry.Version{{Major: 2}}, CheckedAt: outputDay,
-		},
-	})
-	looked := listedView{Address: mirrored.Address}
-	looked.mirrored(protocol.MirroredProvider{Pull: &protocol.MirroredPull{
-		Mode: registry.PullOpen, Upstream: "mirror.example.net", Problem: "the origin did not answer in time", RequestedAt: outputDay,
-		RetryAt: outputRetry,
-	}})
-	never := listedView{Address: mirrored.Address}
-	never.mirrored(protocol.MirroredProvider{Pull: &protocol.MirroredPull{Mode: registry.PullOpen}})
 	for name, v := range map[string]output.View{
 		"show-module": shown, "show-undocumented": undocumented, "show-submodule": submodule, "show-provider": provider,
 		"diff": different, "diff-same": same, "search": found, "search-nothing": searchView{Query: "flowlog"},
-		"list-remote": listed, "list-remote-mirrored": mirrored, "list-remote-denied": denied,
-		"list-remote-pulled": pulled, "list-remote-looked": looked, "list-remote-never": never,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -326,7 +326,7 @@ func contextListCommand(c *cli.Program) *cobra.Command {
 		Short:   "List contexts",
 		Example: `  larder context list`,
 		RunE: c.Run(func(context.Context, []string) (output.View, error) {
-			file, err := c.ReadContexts()
+			file, err := place.ReadContexts()
 			if err != nil {
 				return nil, err
 			}

@@ -103,7 +103,7 @@ func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlag
 	if err != nil {
 		return nil, err
 	}
-	from, err := namedOrigin(c, f.from)
+	from, err := namedOrigin(f.from)
 	if err != nil {
 		return nil, err
 	}
@@ -275,12 +275,12 @@ func parseNetworks(texts []string) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-func namedOrigin(c *cli.Program, text string) (place.Place, error) {
+func namedOrigin(text string) (place.Place, error) {
 	if text == "" {
 		return place.Place{}, registry.WithHint(arguments.Errorf("--from is missing"),
 			"Name the registry to copy from, for example `--from registry.example.com`.")
 	}
-	p, err := registryNamed(c, text)
+	p, err := registryNamed(text)
 	if err != nil {
 		return place.Place{}, fmt.Errorf("--from: %w", err)
 	}
@@ -289,8 +289,8 @@ func namedOrigin(c *cli.Program, text string) (place.Place, error) {
 
 // registryNamed returns the registry that a word names: a context, a URL, a store or a
 // host.
-func registryNamed(c *cli.Program, text string) (place.Place, error) {
-	file, err := c.ReadContexts()
+func registryNamed(text string) (place.Place, error) {
+	file, err := place.ReadContexts()
 	if err != nil {
 		return place.Place{}, err
 	}
@@ -319,7 +319,7 @@ func copyTarget(c *cli.Program, text string) (place.Place, error) {
 			return place.Place{}, registry.WithHint(arguments.Errorf("--to and --%s both name a registry", name), "Use only one of them.")
 		}
 	}
-	p, err := registryNamed(c, text)
+	p, err := registryNamed(text)
 	if err != nil {
 		return place.Place{}, fmt.Errorf("--to: %w", err)
 	}

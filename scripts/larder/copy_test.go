@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
-	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
@@ -246,7 +245,7 @@ func TestNamedRegistries(t *testing.T) {
 	writeFiles(t, filepath.Join(config, "larder"), map[string]string{
 		"config.json": `{"contexts": {"dev": {"store": "./dev-data"}, "prod.example": {"registry": "https://prod.example.com"}}}`,
 	})
-	c := &cli.Program{}
+
 	for word, want := range map[string]string{
 		"dev":                          "./dev-data",
 		"prod.example":                 "https://prod.example.com",
@@ -257,7 +256,7 @@ func TestNamedRegistries(t *testing.T) {
 		"./data":                       "./data",
 		"dir:data":                     "data",
 	} {
-		p, err := registryNamed(c, word)
+		p, err := registryNamed(word)
 		if err != nil {
 			t.Errorf("%s: %v", word, err)
 		}
@@ -266,7 +265,7 @@ func TestNamedRegistries(t *testing.T) {
 		}
 	}
 	for _, word := range []string{"staging", "http://registry.example.com", "stack:", "a b.example.com"} {
-		if p, err := registryNamed(c, word); err == nil {
+		if p, err := registryNamed(word); err == nil {
 			t.Errorf("%s is %s, want an error", word, p.Name)
 		}
 	}

@@ -39,6 +39,7 @@ import (
 	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/failure"
+	"github.com/larder-registry/larder/scripts/larder/list"
 	mirrorcommand "github.com/larder-registry/larder/scripts/larder/mirror"
 	"github.com/larder-registry/larder/scripts/larder/output"
 	publishcommand "github.com/larder-registry/larder/scripts/larder/publish"
@@ -62,7 +63,7 @@ var viewsOf = map[string][]output.View{
 	"key add":             {addedKeyView{}},
 	"key list":            {keysView{}},
 	"key remove":          {removedKeyView{}},
-	"list":                {summariesView{}, moduleView{}, providerView{}, mirrorProviderView{}, listedView{}},
+	"list":                {list.ContentsView{}, list.ModuleView{}, list.ProviderView{}, list.MirroredView{}},
 	"mirror add":          {mirrorcommand.ResultView{}},
 	"mirror admit":        {mirrorcommand.ResultView{}},
 	"mirror export":       {mirrorcommand.ExportView{}},

@@ -58,9 +58,14 @@ func TestListMirroredThroughRegistry(t *testing.T) {
 	reader := token(t, s.data, "--name", "reader", "--scope", "read:mirror/**")
 	r := s.publisher(t, credentials(s.Host, reader))
 	want := []string{
-		"VERSION STATE PUBLISHED REASON",
-		"3.8.0 too new 2999-01-01 00:00 UTC from 2999-01-08 00:00 UTC",
-		"3.6.0 age unknown",
+		"VERSION MIRRORED BY PLATFORM SIZE SIGNED BY REASON",
+		"3.6.0 2026-11-22 06:55 UTC ada linux_amd64 7 B not verified age unknown",
+		"",
+		"NOT MIRRORED STATE REASON",
+		"3.8.0 too new from 2999-01-08 00:00 UTC (minimum age 7 days, published 2999-01-01 00:00 UTC)",
+		"",
+		"To mirror a version early, the registry's operator can run " +
+			"`larder mirror admit registry.opentofu.org/hashicorp/random VERSION --reason WHY`.",
 	}
 	var got []string
 	for line := range strings.Lines(r.run(t, 0, nil, "list", address)) {

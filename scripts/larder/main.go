@@ -22,6 +22,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/list"
 	"github.com/larder-registry/larder/scripts/larder/mirror"
 	"github.com/larder-registry/larder/scripts/larder/output"
 	"github.com/larder-registry/larder/scripts/larder/place"
@@ -43,8 +44,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // runAt is like run with another clock for what depends on the age of versions.
 func runAt(ctx context.Context, now func() time.Time, args []string, stdout, stderr io.Writer) int {
 	out := &checkedWriter{Writer: stdout}
-	c := &cli.Program{Now: now, Args: args, Finder: place.Finder{
-		Printer: output.Printer{Stdout: out, Stderr: stderr}, Agent: "larder/" + version(),
+	c := &cli.Program{Args: args, Finder: place.Finder{
+		Printer: output.Printer{Stdout: out, Stderr: stderr}, Now: now, Agent: "larder/" + version(),
 	}}
 	root := newRoot(c)
 	var helpError error
@@ -121,7 +122,7 @@ modules and providers, and mirrors public providers.`,
 			withdrawCommand(c), keyCommand(c),
 		}},
 		{"Use", []*cobra.Command{
-			listCommand(c), searchCommand(c), showCommand(c), diffCommand(c), contextCommand(c), doctorCommand(c),
+			list.Command(c), searchCommand(c), showCommand(c), diffCommand(c), contextCommand(c), doctorCommand(c),
 			completionCommand(c),
 		}},
 		{"Operate", []*cobra.Command{

@@ -630,3 +630,6 @@ func (d *display) String() string {
 	}
 	return b.String()
 }
+
+// parsed parses a version.
+func parsed(version string) registry.Version { return must(registry.ParseVersion(version)) }

@@ -217,7 +217,7 @@ func runServer(ctx context.Context, c *cli.Program, folder string, o serveOption
 	for _, warning := range warningsOfOthers(server) {
 		warnOnStart(c, log, o, warning)
 	}
-	announcement, err := announcement(c, server, folder, created)
+	announcement, err := announcement(server, folder, created)
 	if err != nil {
 		return err
 	}
@@ -362,7 +362,7 @@ type servedView struct {
 	isNew   bool
 }
 
-func announcement(c *cli.Program, server *local.Server, data string, created bool) (servedView, error) {
+func announcement(server *local.Server, data string, created bool) (servedView, error) {
 	v := servedView{
 		URL: "https://" + server.Host, Host: server.Host, Address: server.Address, CAFile: server.CAFile,
 		Created: created, Open: server.Open, Process: os.Getpid(),
@@ -377,14 +377,14 @@ func announcement(c *cli.Program, server *local.Server, data string, created boo
 		return v, err
 	}
 	v.Store = place.Folder(v.dir).Name
-	v.context, v.isNew = contextOf(c, v.Store)
+	v.context, v.isNew = contextOf(v.Store)
 	return v, nil
 }
 
 // contextOf returns the name of a context for a store. If there is none, it
 // returns an unused name and true.
-func contextOf(c *cli.Program, store string) (name string, isNew bool) {
-	file, _ := c.ReadContexts() // the command has already read it without error
+func contextOf(store string) (name string, isNew bool) {
+	file, _ := place.ReadContexts() // the command has already read it without error
 	for _, name := range slices.Sorted(maps.Keys(file.Contexts)) {
 		if file.Contexts[name].Store == store {
 			return name, false

@@ -402,3 +402,12 @@ func flags(set map[string]bool) string {
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }
+
+// reasonOf returns the reason for a deprecation, or an empty string without
+// one.
+func reasonOf(note *protocol.DeprecationNote) string {
+	if note == nil {
+		return ""
+	}
+	return note.Reason
+}

@@ -86,7 +86,7 @@ needs a pattern with the namespace's name, such as publish:modules/acme/**.`,
 				return nil, arguments.Errorf("--expires: %w", err)
 			}
 			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
-				to := c.AddressingOf(s)
+				to := s.Addressing
 				if host != "" {
 					to = place.Addressing{Host: host}
 				}

@@ -107,7 +107,7 @@ func withdraw(ctx context.Context, c *cli.Program, s *place.Store, what withdraw
 			// Clients may be able to get the version, so do not suggest another one.
 			err = registry.WithHint(err, "It is not mirrored. To keep it out of the mirror, use --missing. "+
 				"To list the mirrored versions, run `larder list %s%s`.", what.address, c.RepeatedFlags())
-			if near := place.NearAddress(ctx, s.Catalog, what.address.String()); near != "" && near != what.address.String() {
+			if near := s.Reader().Near(ctx, what.address.String()); near != "" && near != what.address.String() {
 				err = registry.WithHint(err, "Did you mean %s? To keep %s out of the mirror, use --missing.", near, what.address)
 			}
 		}
@@ -164,14 +164,7 @@ func confirmWithdrawal(ctx context.Context, c *cli.Program, s *place.Store, what
 		question = fmt.Sprintf("%s has no record or listing of %s %s. Permanently withdraw it, "+
 			"so that nobody can %s this version?", c.About.Name, what.address, what.version, add)
 	}
-	if out.Width > 0 {
-		out.Width = max(out.Width-len(" [y/N] "), 20)
-	}
-	confirmed, err := terminal.Confirm(ctx, os.Stdin, c.Stderr, out.Wrap(question))
-	if err == nil && !confirmed {
-		err = errors.New("not confirmed: nothing was changed")
-	}
-	return err
+	return c.Confirm(ctx, question)
 }
 
 // maxDownloaders is the maximum number of callers that the prompt lists.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,77 +34,45 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 
 // otherWords has the names that other programs use for the same commands.
 var otherWords = map[string][]string{
-	"larder publish":             {"push", "upload", "release"},
-	"larder list":                {"ls", "versions", "modules", "providers"},
-	"larder search":              {"find", "grep"},
-	"larder show":                {"info", "describe", "inspect", "view", "docs"},
-	"larder diff":                {"compare", "changes"},
-	"larder check":               {"validate", "lint"},
-	"larder deprecate":           {"hide"},
-	"larder withdraw":            {"delete", "yank", "unpublish", "remove", "rm"},
-	"larder context":             {"config", "profile", "use", "switch", "login"},
-	"larder doctor":              {"diagnose", "test", "ping", "status"},
-	"larder serve":               {"server", "start", "run", "up"},
-	"larder init":                {"new", "make", "create"},
-	"larder usage":               {"downloads", "stats"},
-	"larder audit":               {"log", "history"},
-	"larder verify":              {"fsck", "repair"},
-	"larder token create":        {"add", "new", "make"},
-	"larder token revoke":        {"remove", "delete", "rm"},
-	"larder token list":          {"ls", "show"},
-	"larder key add":             {"create", "import"},
-	"larder key list":            {"ls", "show"},
-	"larder key remove":          {"revoke", "delete", "rm"},
-	"larder context add":         {"create", "new", "set"},
-	"larder context list":        {"ls", "show", "current"},
-	"larder context use":         {"switch", "select"},
-	"larder context remove":      {"delete", "rm"},
-	"larder mirror add":          {"create", "provider"},
-	"larder mirror admit":        {"approve", "allow"},
-	"larder mirror trust":        {"accept"},
-	"larder mirror policy show":  {"get", "print", "list"},
-	"larder mirror policy set":   {"add", "apply", "create", "edit"},
-	"larder mirror policy check": {"test", "validate", "explain"},
+	"publish": {"push", "upload", "release"}, "list": {"ls", "versions", "modules", "providers"},
+	"search": {"find"}, "show": {"info", "describe", "inspect", "view"}, "diff": {"compare"}, "check": {"validate", "lint"},
+	"withdraw": {"delete", "yank", "unpublish", "remove", "rm"}, "context": {"config", "profile", "login"},
+	"doctor": {"diagnose", "test", "status"}, "serve": {"server", "start", "run"}, "usage": {"downloads", "stats"},
+	"audit": {"log", "history"}, "create": {"add", "new"}, "revoke": {"remove", "delete", "rm"}, "add": {"create", "new", "import"},
+	"use": {"switch", "select"}, "admit": {"approve", "allow"}, "trust": {"accept"}, "set": {"add", "apply", "edit"},
 }
 
-// nearCommands returns the paths of the commands that a mistyped word may mean.
-// It prefers a subcommand with a similar name. Next are the entries of
-// otherWords, commands elsewhere with exactly this name, and subcommands with
-// this prefix.
-func nearCommands(cmd *cobra.Command, word string) []string {
-	var names, prefixed []string
-	var other string
+// nearCommands returns the paths of the commands that a mistyped word may mean. This is
+// a subcommand with a similar name, or one of otherWords. Otherwise these are commands
+// elsewhere with exactly this name, and subcommands that begin with it.
+func nearCommands(cmd *cobra.Command, word string) (found []string) {
+	var prefixed []string
+	names := make(map[string]string) // to the names of subcommands
 	for _, sub := range cmd.Commands() {
 		if sub.Hidden {
 			continue
 		}
-		names = append(names, sub.Name())
+		for _, other := range otherWords[sub.Name()] {
+			names[other] = cmp.Or(names[other], sub.Name())
+		}
+		names[sub.Name()] = sub.Name()
 		if word != "" && strings.HasPrefix(sub.Name(), strings.ToLower(word)) {
 			prefixed = append(prefixed, sub.CommandPath())
 		}
-		if slices.Contains(otherWords[sub.CommandPath()], strings.ToLower(word)) {
-			other = sub.CommandPath()
-		}
 	}
-	if near, ok := suggest.Nearest(word, names); ok {
+	own := slices.DeleteFunc(slices.Collect(maps.Keys(names)), func(name string) bool { return names[name] != name })
+	if near, ok := suggest.Nearest(word, own); ok {
 		return []string{cmd.CommandPath() + " " + near}
 	}
-	var elsewhere []string
+	if other := names[strings.ToLower(word)]; other != "" {
+		return []string{cmd.CommandPath() + " " + other}
+	}
 	Walk(cmd.Root(), func(one *cobra.Command) {
 		if one.Name() == word && one.IsAvailableCommand() {
-			elsewhere = append(elsewhere, one.CommandPath())
+			found = append(found, one.CommandPath())
 		}
 	})
-	switch {
-	case other != "" && cmd.HasParent():
-		return []string{other}
-	case len(elsewhere) > 0:
-		slices.SortStableFunc(elsewhere, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
-		return elsewhere[:min(3, len(elsewhere))]
-	case other != "":
-		return []string{other}
-	}
-	return prefixed
+	return append(found[:min(3, len(found))], prefixed...)
 }
 
 // FlagError returns the error for a wrong flag or value. For an unknown flag,
@@ -144,17 +113,10 @@ func FlagError(args []string, cmd *cobra.Command, err error) error {
 
 // otherFlags has the names that other programs use for the same flags.
 var otherFlags = map[string][]string{
-	"access":      {"permissions"},
-	"description": {"desc", "summary"},
-	"expires":     {"expiry", "ttl", "lifetime", "valid", "duration"},
-	"listen":      {"port", "addr", "address", "bind"},
-	"message":     {"reason", "why", "text"},
-	"name":        {"token", "label", "user", "for"},
-	"reason":      {"message", "why", "text"},
-	"registry":    {"url", "endpoint"},
-	"scope":       {"permission", "permissions", "allow"},
-	"store":       {"dir", "folder", "path", "data-dir", "root"},
-	"yes":         {"force", "confirm", "assume-yes"},
+	"expires": {"expiry", "ttl", "lifetime", "valid", "duration"}, "listen": {"port", "addr", "address", "bind"},
+	"message": {"reason", "why", "text"}, "reason": {"message", "why", "text"}, "name": {"token", "label", "user", "for"},
+	"store": {"dir", "folder", "path", "data-dir", "root"}, "registry": {"url", "endpoint"},
+	"scope": {"permission", "permissions", "allow"}, "yes": {"force", "confirm", "assume-yes"}, "description": {"desc", "summary"},
 }
 
 func aboutFlag(flag *pflag.Flag) string {
@@ -171,7 +133,7 @@ func nearFlag(cmd *cobra.Command, name string) string {
 	own := flagNames(cmd)
 	for i, a := range Parse(cmd.Use) {
 		if strings.EqualFold(a.Name, name) {
-			return fmt.Sprintf("%s is the %s argument and not a flag.", a.Name, ordinals[i])
+			return fmt.Sprintf("%s is the %s argument and not a flag.", a.Name, []string{"first", "second", "third", "fourth"}[i])
 		}
 	}
 	for _, flag := range own {
@@ -182,31 +144,22 @@ func nearFlag(cmd *cobra.Command, name string) string {
 	if near, ok := suggest.Nearest(name, own); ok {
 		return fmt.Sprintf("Did you mean --%s?", near)
 	}
-	var others, have []string
+	var have []string
 	Walk(cmd.Root(), func(other *cobra.Command) {
-		if other.HasParent() && (!other.IsAvailableCommand() || IsGroup(other)) {
-			return
-		}
-		names := flagNames(other)
-		others = append(others, names...)
-		if slices.Contains(names, name) {
+		runs := !other.HasParent() || other.IsAvailableCommand() && !IsGroup(other)
+		if runs && slices.Contains(flagNames(other), name) {
 			have = append(have, "`"+other.CommandPath()+"`")
 		}
 	})
 	list := fmt.Sprintf("Run `%s --help` to list the flags.", cmd.CommandPath())
-	switch near, ok := suggest.Nearest(name, others); {
+	switch {
 	case len(have) == 1:
 		return fmt.Sprintf("Only %s has --%s. %s", have[0], name, list)
 	case len(have) > 0:
 		return fmt.Sprintf("Other commands have --%s, such as %s. %s", name, OneOf(have[:min(2, len(have))]), list)
-	case ok:
-		return fmt.Sprintf("Other commands have --%s, but this one does not. %s", near, list)
 	}
 	return list
 }
-
-// ordinals number the arguments of a command. No command has more.
-var ordinals = []string{"first", "second", "third", "fourth"}
 
 func flagNames(cmd *cobra.Command) (names []string) {
 	cmd.InitDefaultHelpFlag()

@@ -3,7 +3,6 @@ package cli
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +14,6 @@ import (
 type Program struct {
 	place.Finder
 
-	// Now returns the time.
-	Now func() time.Time
 	// Args are the command line arguments.
 	Args []string
 	// Result is the view that the command returned.

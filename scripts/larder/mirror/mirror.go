@@ -33,8 +33,3 @@ the key that signed it is not trusted. The exit code is then 8.`,
 		policyCommand(c))
 	return cmd
 }
-
-func platformFlag(cmd *cobra.Command, platforms *[]string) {
-	cmd.Flags().StringSliceVar(platforms, "platform", nil,
-		"`PLATFORMS` to mirror, such as linux_amd64,darwin_arm64, or all; can be repeated")
-}

@@ -119,3 +119,8 @@ func newMirror(ctx context.Context, c *cli.Program, s *place.Store) (*filling.Mi
 		Publisher: &publish.Publisher{Catalog: s.Catalog, Objects: s.Objects, By: by},
 	}, nil
 }
+
+func platformFlag(cmd *cobra.Command, platforms *[]string) {
+	cmd.Flags().StringSliceVar(platforms, "platform", nil,
+		"`PLATFORMS` to mirror, such as linux_amd64,darwin_arm64, or all; can be repeated")
+}

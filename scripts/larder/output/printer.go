@@ -2,9 +2,12 @@ package output
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/text/terminal"
@@ -117,4 +120,18 @@ func (p *Printer) WarnQuietly(all []string) {
 	if p.Quiet && !p.JSON {
 		Page{terminal.New(p.Stderr)}.Warnings(all)
 	}
+}
+
+// Confirm writes a question to standard error, and returns an error unless the user
+// confirms.
+func (p *Printer) Confirm(ctx context.Context, question string) error {
+	out := terminal.New(p.Stderr)
+	if out.Width > 0 {
+		out.Width = max(out.Width-len(" [y/N] "), 20)
+	}
+	confirmed, err := terminal.Confirm(ctx, os.Stdin, p.Stderr, out.Wrap(question))
+	if err == nil && !confirmed {
+		err = errors.New("not confirmed: nothing was changed")
+	}
+	return err
 }

@@ -131,6 +131,16 @@ func (s *Steps) Transfer(what string, size int64) (moved func(int64), end func()
 	return moved, end
 }
 
+// Pause removes the line while do uses the terminal.
+func (s *Steps) Pause(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.width > 0 {
+		fmt.Fprint(s.out, clearLine)
+	}
+	do()
+}
+
 // Stop removes the line. The next output takes its place.
 func (s *Steps) Stop() {
 	close(s.stopped)

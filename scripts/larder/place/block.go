@@ -2,9 +2,7 @@ package place
 
 import (
 	"fmt"
-	"os"
 
-	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
@@ -21,28 +19,6 @@ type Addressing struct {
 	// authority is the file with the registry's own certificate authority. It
 	// is empty if the registry has none, or if this machine trusts it.
 	authority string
-}
-
-// AddressingOf returns the host that clients use for the registry of a store.
-func (f *Finder) AddressingOf(s *Store) Addressing {
-	switch {
-	case s.Host != "":
-		a := Addressing{Host: s.Host}
-		if f.About.Dir == "" {
-			return a
-		}
-		file := local.AuthorityOf(Absolute(f.About.Dir), s.Host)
-		if file != Absolute(os.Getenv(authoritiesFromEnv)) {
-			a.authority = file
-		}
-		return a
-	case f.About.Stack != "":
-		return Addressing{Host: "HOST", Guessed: "Replace HOST with the registry's host, which the stack does not name."}
-	}
-	return Addressing{
-		Host:    DefaultAddress,
-		Guessed: "The host is the default of `larder serve`. Replace it if your registry has another host.",
-	}
 }
 
 // ModuleBlock returns a module block to paste.

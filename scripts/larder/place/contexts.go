@@ -13,7 +13,7 @@ import (
 
 // ReadContexts reads the file of contexts. If there is none, the result is
 // empty.
-func (f *Finder) ReadContexts() (contexts.File, error) {
+func ReadContexts() (contexts.File, error) {
 	path, err := contexts.Path()
 	if errors.Is(err, contexts.ErrNoFolder) {
 		return contexts.File{}, nil

@@ -103,7 +103,7 @@ const authoritiesFromEnv = "SSL_CERT_FILE"
 // the folders of contexts. It returns an empty string if it finds none.
 func (f *Finder) authorityOf(host string) string {
 	folders := []string{DefaultFolder}
-	file, _ := f.ReadContexts() // the command has already read it without error
+	file, _ := ReadContexts() // the command has already read it without error
 	for _, name := range file.Names() {
 		if p, err := ParseStore(file.Contexts[name].Store); err == nil && p.Dir != "" {
 			folders = append(folders, p.Dir)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,6 +43,8 @@ type Finder struct {
 
 	// Flags are those of the running command.
 	Flags *pflag.FlagSet
+	// Now returns the time.
+	Now func() time.Time
 	// Agent is the User-Agent of requests.
 	Agent string
 
@@ -149,7 +152,7 @@ func (f *Finder) Named() (Place, error) {
 		return Place{}, registry.WithHint(
 			arguments.Errorf("%s and %s both name a registry", level[0].from, level[1].from), "Use only one of them.")
 	}
-	file, err := f.ReadContexts()
+	file, err := ReadContexts()
 	if err != nil {
 		return Place{}, err
 	}
@@ -187,7 +190,7 @@ func (f *Finder) contextNamed(name string) (Place, error) {
 			return OfContext(contexts.File{Contexts: map[string]contexts.Context{name: found}}, name)
 		}
 	}
-	file, err := f.ReadContexts()
+	file, err := ReadContexts()
 	if err != nil {
 		return Place{}, err
 	}
@@ -207,7 +210,7 @@ func (f *Finder) FindStore() (Place, error) {
 
 // storeHint suggests a store to use instead of a registry's URL.
 func (f *Finder) storeHint() string {
-	file, err := f.ReadContexts()
+	file, err := ReadContexts()
 	if err == nil {
 		for _, name := range file.Names() {
 			if file.Contexts[name].Store != "" {

@@ -2,27 +2,17 @@ package place
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/suggest"
 	"github.com/larder-registry/larder/scripts/larder/output"
 )
-
-// NearAddress returns the address, namespace or hostname in a store that is
-// nearest to what, or an empty string.
-func NearAddress(ctx context.Context, from *catalog.Catalog, what string) string {
-	paths, err := from.AllEntries(ctx)
-	if err != nil {
-		return "" // the caller already reports an error
-	}
-	return nearest(what, output.Mapped(paths, func(path string) string {
-		_, address, _ := strings.Cut(path, "/")
-		return address
-	}))
-}
 
 // nearest returns the address, or the namespace or hostname of an address, that
 // is nearest to what. It returns an empty string if none is near.
@@ -80,4 +70,56 @@ func (r *Reader) Near(ctx context.Context, what string) string {
 		}
 	}
 	return ""
+}
+
+// NotFound returns the error for an address, or a version of it, that does not
+// exist. do is the verb in the error. The hint suggests the nearest address or
+// version. If failed is not [registry.ErrNotFound], NotFound returns failed.
+func (s *Store) NotFound(
+	ctx context.Context, do string, a registry.Address, v *registry.Version, failed error,
+) error {
+	if !errors.Is(failed, registry.ErrNotFound) || errors.Is(failed, registry.ErrWithdrawn) {
+		return failed
+	}
+	what := a.String()
+	if v != nil {
+		what += " " + v.String()
+	}
+	return s.Reader().NotFound(ctx, a, v, fmt.Errorf("cannot %s %s: %w", do, what, registry.ErrNotFound))
+}
+
+// ListHint is the hint if nothing similar exists. Its argument is that of
+// [Finder.RepeatedFlags].
+const ListHint = "Run `larder list%s` to see what the registry contains."
+
+// NotFound adds a hint with the nearest address or version to an error that is
+// [registry.ErrNotFound]. It explains why clients do not find a hidden or withdrawn
+// version.
+func (r *Reader) NotFound(ctx context.Context, a registry.Address, v *registry.Version, failed error) error {
+	if !errors.Is(failed, registry.ErrNotFound) || registry.Hint(failed) != "" {
+		return failed
+	}
+	if v != nil {
+		states, _ := r.States(ctx, a)
+		versions := fmt.Sprintf("Run `larder list %s%s` to list the versions.", a, r.Flags)
+		var others []string
+		for _, one := range states {
+			switch {
+			case one.Version == *v && one.State != "":
+				return registry.WithHint(fmt.Errorf("%w: it is %s: %s", failed, one.State, one.Reason), "%s", versions)
+			case one.State == "" || one.State == protocol.StateDeprecated:
+				others = append(others, one.Version.String())
+			}
+		}
+		if near, ok := suggest.Nearest(v.String(), others); ok {
+			return registry.WithHint(failed, "Did you mean %s? %s", near, versions)
+		}
+		if len(others) > 0 {
+			return registry.WithHint(failed, "%s", versions)
+		}
+	}
+	if near := r.Near(ctx, a.String()); near != "" && near != a.String() {
+		return registry.WithHint(failed, "Did you mean %s?", near)
+	}
+	return registry.WithHint(failed, ListHint, r.Flags)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/user"
 
 	"github.com/larder-registry/larder/pkg/client"
@@ -50,16 +51,16 @@ func (f *Finder) OnReader(ctx context.Context, do func(*Reader) (output.View, er
 		return nil, err
 	}
 	if p.Host != "" {
-		return f.OnRemote(ctx, p, do)
+		return f.onRemote(ctx, p, do)
 	}
 	return f.OnStore(ctx, func(s *Store) (output.View, error) {
 		defer f.Waiting("reading the registry")()
-		return do(&Reader{Client: s.reader(), Host: f.AddressingOf(s), Flags: f.RepeatedFlags(), store: s})
+		return do(s.Reader())
 	})
 }
 
-// OnRemote calls do with a reader of a registry that its URL names.
-func (f *Finder) OnRemote(ctx context.Context, p Place, do func(*Reader) (output.View, error)) (found output.View, err error) {
+// onRemote calls do with a reader of a registry that its URL names.
+func (f *Finder) onRemote(ctx context.Context, p Place, do func(*Reader) (output.View, error)) (found output.View, err error) {
 	f.PrintRegistry()
 	defer f.Waiting("reading the registry")()
 	err = f.OnHost(p.Host, func(credentials *client.Client) error {
@@ -87,11 +88,16 @@ func (f *Finder) openStore(ctx context.Context, open FolderOpener) (*Store, erro
 
 // OpenPlace opens the store of a place, as open does for a folder.
 func (f *Finder) OpenPlace(ctx context.Context, p Place, open FolderOpener) (*Store, error) {
+	openIt := func() (*Store, error) { return OpenFolder(ctx, p.Dir, open) }
 	if p.Stack != "" {
 		defer f.Waiting("opening stack " + p.Stack)()
-		return OpenStack(ctx, p.Stack)
+		openIt = func() (*Store, error) { return openStack(ctx, p.Stack) }
 	}
-	return OpenFolder(ctx, p.Dir, open)
+	s, err := openIt()
+	if err == nil {
+		s.Now, s.flags, s.Addressing = f.Now, f.RepeatedFlags(), addressingOf(s, p)
+	}
+	return s, err
 }
 
 // FolderOpener opens a registry in a folder, as [local.Open] does.
@@ -119,4 +125,26 @@ func User(context.Context) (registry.Publisher, error) {
 		by.Name = u.Username
 	}
 	return by, nil
+}
+
+// addressingOf returns the host that clients use for the registry of a store.
+func addressingOf(s *Store, p Place) Addressing {
+	switch {
+	case s.Host != "":
+		a := Addressing{Host: s.Host}
+		if p.Dir == "" {
+			return a
+		}
+		file := local.AuthorityOf(Absolute(p.Dir), s.Host)
+		if file != Absolute(os.Getenv(authoritiesFromEnv)) {
+			a.authority = file
+		}
+		return a
+	case p.Stack != "":
+		return Addressing{Host: "HOST", Guessed: "Replace HOST with the registry's host, which the stack does not name."}
+	}
+	return Addressing{
+		Host:    DefaultAddress,
+		Guessed: "The host is the default of `larder serve`. Replace it if your registry has another host.",
+	}
 }

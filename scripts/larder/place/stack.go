@@ -23,10 +23,10 @@ import (
 	"github.com/larder-registry/larder/scripts/larder/arguments"
 )
 
-// OpenStack opens the table and the bucket of a deployed registry. The stack's
+// openStack opens the table and the bucket of a deployed registry. The stack's
 // outputs name both. It uses the AWS credentials and the region that the AWS
 // command line would use.
-func OpenStack(ctx context.Context, name string) (*Store, error) {
+func openStack(ctx context.Context, name string) (*Store, error) {
 	configuration, pathStyle, err := AwsConfiguration(ctx)
 	if err != nil {
 		return nil, err

@@ -2,15 +2,13 @@ package place
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/text/suggest"
 	"github.com/larder-registry/larder/pkg/usage"
 )
 
@@ -40,40 +38,16 @@ type Store struct {
 	// WithdrawPolicy is the ARN of the policy that permits withdrawing. It may
 	// be empty.
 	WithdrawPolicy string
+	// Addressing describes the registry's host in configurations.
+	Addressing Addressing
+
+	// Now returns the time.
+	Now func() time.Time
+	// flags are those of [Finder.RepeatedFlags].
+	flags string
 }
 
 // downloadCounter counts the downloads of a registry.
 type downloadCounter interface {
 	Count(ctx context.Context, q usage.Query) (usage.Report, error)
-}
-
-// ListHint is the hint if nothing similar exists. Its argument is that of
-// [Finder.RepeatedFlags].
-const ListHint = "Run `larder list%s` to see what the registry contains."
-
-// NotFound returns the error for an address, or a version of it, that does not
-// exist. do is the verb in the error. The hint suggests the nearest address or
-// version. If failed is not [registry.ErrNotFound], notFound returns failed.
-func (s *Store) NotFound(
-	ctx context.Context, do string, a registry.Address, v *registry.Version, failed error,
-) error {
-	if !errors.Is(failed, registry.ErrNotFound) || errors.Is(failed, registry.ErrWithdrawn) {
-		return failed
-	}
-	what := a.String()
-	if v != nil {
-		what += " " + v.String()
-	}
-	err := fmt.Errorf("cannot %s %s: %w", do, what, registry.ErrNotFound)
-	versions := (&Reader{Client: s.reader()}).versions(ctx, a)
-	if v == nil || len(versions) == 0 {
-		if near := NearAddress(ctx, s.Catalog, a.String()); near != "" && near != a.String() {
-			return registry.WithHint(err, "Did you mean %s?", near)
-		}
-		return registry.WithHint(err, ListHint, "")
-	}
-	if near, ok := suggest.Nearest(v.String(), versions); ok {
-		return registry.WithHint(err, "Did you mean %s? Run `larder list %s` to list the versions.", near, a)
-	}
-	return registry.WithHint(err, "Run `larder list %s` to list the versions.", a)
 }

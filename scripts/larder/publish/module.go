@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
@@ -115,7 +116,7 @@ func publishModule(
 		return nil, err
 	}
 	progress := c.NewProgress()
-	publisher.Progress = progress
+	publisher.Progress, publisher.Confirm = progress, confirmer(ctx, c, progress)
 	do := publisher.Module
 	if v.DryRun {
 		do = publisher.CheckModule
@@ -125,7 +126,7 @@ func publishModule(
 	if err != nil {
 		return nil, hintAtNext(ctx, s.Catalog.Modules.All, m.Address, err)
 	}
-	v.To, v.Host = c.About.Name, c.AddressingOf(s)
+	v.To, v.Host = c.About.Name, s.Addressing
 	return moduleResult(c, v, result), nil
 }
 
@@ -148,7 +149,7 @@ func publishModuleThrough(
 		err = prepared.CheckContent()
 	} else {
 		err = c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) (err error) {
-			p.Progress = progress
+			p.Progress, p.Confirm = progress, confirmer(ctx, c, progress)
 			result, err = p.Module(ctx, prepared)
 			return err
 		})
@@ -180,12 +181,15 @@ type PublishedModuleView struct {
 	// Source is the source of a module block. It is missing if the registry's
 	// Host is unknown.
 	Source string `json:"source,omitempty"`
+	// Newcomer is set if the publish creates a namespace, or an address that looks like
+	// another one.
+	Newcomer *protocol.Newcomer `json:"newcomer,omitempty"`
 	// Notes describe what is missing in the documentation.
 	Notes []string `json:"notes,omitempty"`
 
-	To     string
-	DryRun bool
-	Host   place.Addressing
+	To     string           `json:"-"`
+	DryRun bool             `json:"-"`
+	Host   place.Addressing `json:"-"`
 	// wanted is the module to publish.
 	wanted rules.Module
 	// unmatched are the paths where secrets are allowed, but no file is.
@@ -196,6 +200,7 @@ func moduleResult(c *cli.Program, v PublishedModuleView, result rules.ModuleResu
 	v.Status = publishStatus(v.DryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files, v.unmatched = result.Record, result.Files, result.Unmatched
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
+	v.Newcomer = result.Newcomer
 	v.NotCompared, v.Notes = result.NotCompared, append(result.Notes, secretNotes(result.Secrets)...)
 	if v.Host.Guessed == "" {
 		v.Source = v.source()
@@ -311,7 +316,8 @@ func (v PublishedModuleView) printExcluded(p output.Page) {
 
 // warnings returns warnings about likely mistakes: the configuration names an
 // excluded file, a pattern matches nothing, or the description was not stored.
-func (v PublishedModuleView) warnings() (all []string) {
+func (v PublishedModuleView) warnings() []string {
+	all := newcomerWarnings(v.Newcomer)
 	for _, pattern := range archive.Unmatched(v.wanted.Pack.Include, v.Files) {
 		all = append(all, fmt.Sprintf("--include %s matches no file", arguments.Quoted(printable.Escape(pattern))))
 	}

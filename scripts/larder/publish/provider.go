@@ -106,7 +106,7 @@ func publishProvider(
 	}
 	var result rules.ProviderResult
 	err = withPassphrase(ctx, c, &m, signKey, func(progress *output.Steps) (err error) {
-		publisher.Progress = progress
+		publisher.Progress, publisher.Confirm = progress, confirmer(ctx, c, progress)
 		do := publisher.Provider
 		if v.dryRun {
 			do = publisher.CheckProvider
@@ -117,7 +117,7 @@ func publishProvider(
 	if err != nil {
 		return nil, hintAtNext(ctx, s.Catalog.Providers.All, m.Address, err)
 	}
-	v.To, v.Host = c.About.Name, c.AddressingOf(s)
+	v.To, v.Host = c.About.Name, s.Addressing
 	return providerResult(c, v, result), nil
 }
 
@@ -138,7 +138,7 @@ func publishProviderThrough(
 			return nil
 		}
 		return c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) error {
-			p.Progress = progress
+			p.Progress, p.Confirm = progress, confirmer(ctx, c, progress)
 			result, err = p.Provider(ctx, prepared)
 			return err
 		})
@@ -227,19 +227,21 @@ type PublishedProviderView struct {
 	// NotCompared is true if the registry could not read the stored objects to
 	// compare them.
 	NotCompared bool `json:"not_compared,omitempty"`
+	// Newcomer is set if the publish creates a namespace.
+	Newcomer *protocol.Newcomer `json:"newcomer,omitempty"`
 	// Source is the source in required_providers. It is missing if the
 	// registry's host is unknown.
 	Source string `json:"source,omitempty"`
 
-	To     string
+	To     string `json:"-"`
 	dryRun bool
-	Host   place.Addressing
+	Host   place.Addressing `json:"-"`
 }
 
 func providerResult(c *cli.Program, v PublishedProviderView, result rules.ProviderResult) PublishedProviderView {
 	v.Status = publishStatus(v.dryRun, result.Unchanged, result.Restored)
 	v.ProviderVersion, v.Shared, v.Dropped = result.Record, result.Shared, result.Dropped
-	v.NotCompared = result.NotCompared
+	v.NotCompared, v.Newcomer = result.NotCompared, result.Newcomer
 	if v.Host.Guessed == "" {
 		v.Source = v.Host.Host + "/" + v.Address
 	}
@@ -282,12 +284,13 @@ func (v PublishedProviderView) Text(p output.Page) {
 	}
 }
 
-// warnings returns a warning if the version lacks platforms of the previous
-// one.
+// warnings returns a warning if the version lacks platforms of the previous one, or
+// if the namespace is new.
 func (v PublishedProviderView) warnings() []string {
+	all := newcomerWarnings(v.Newcomer)
 	if v.Dropped == nil {
-		return nil
+		return all
 	}
-	return []string{fmt.Sprintf("%s supports %s, but %s does not: clients on these platforms cannot install it",
-		v.Dropped.Since, platformNames(v.Dropped.Platforms), v.Version)}
+	return append(all, fmt.Sprintf("%s supports %s, but %s does not: clients on these platforms cannot install it",
+		v.Dropped.Since, platformNames(v.Dropped.Platforms), v.Version))
 }

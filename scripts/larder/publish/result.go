@@ -3,10 +3,15 @@ package publish
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
+	"golang.org/x/term"
+
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
@@ -30,6 +35,26 @@ func hintAtNext[A registry.Address, R registry.Record](
 	}
 	return registry.WithHint(err, "Publish it as %s or higher.",
 		registry.NextRelease(slices.MaxFunc(numbers, registry.CompareVersions)))
+}
+
+// confirmer returns the function that prompts before a publish creates a namespace, or an
+// address that looks like another one. It is nil if nobody can answer.
+func confirmer(ctx context.Context, c *cli.Program, progress *output.Steps) func(protocol.Newcomer) error {
+	if c.Quiet || c.JSON || !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	return func(n protocol.Newcomer) (err error) {
+		progress.Pause(func() { err = c.Confirm(ctx, n.String()+". Publish anyway?") })
+		return err
+	}
+}
+
+// newcomerWarnings names what a publish has created, or would create.
+func newcomerWarnings(n *protocol.Newcomer) []string {
+	if n == nil {
+		return nil
+	}
+	return []string{n.String()}
 }
 
 func publishStatus(dryRun, unchanged, restored bool) string {

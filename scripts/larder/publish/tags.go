@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
@@ -111,18 +112,26 @@ func publishTags(ctx context.Context, c *cli.Program, flags tagFlags) (output.Vi
 			if flags.dryRun {
 				do = publisher.CheckModule
 			}
-			return publishReleases(ctx, c, repository, found, flags, v, do)
+			return publishReleases(ctx, c, repository, found, flags, v,
+				func(ctx context.Context, m rules.Module, progress *output.Steps) (rules.ModuleResult, error) {
+					publisher.Confirm = confirmer(ctx, c, progress)
+					return do(ctx, m)
+				})
 		})
 	}
 	c.PrintRegistry()
 	if flags.dryRun {
 		v.NotChecked = to.Host
-		return publishReleases(ctx, c, repository, found, flags, v, rules.Preparer{}.CheckNew)
+		return publishReleases(ctx, c, repository, found, flags, v,
+			func(ctx context.Context, m rules.Module, _ *output.Steps) (rules.ModuleResult, error) {
+				return rules.Preparer{}.CheckNew(ctx, m)
+			})
 	}
 	var result output.View
 	err = c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) (err error) {
 		result, err = publishReleases(ctx, c, repository, found, flags, v,
-			func(ctx context.Context, m rules.Module) (rules.ModuleResult, error) {
+			func(ctx context.Context, m rules.Module, progress *output.Steps) (rules.ModuleResult, error) {
+				p.Confirm = confirmer(ctx, c, progress)
 				prepared, err := rules.Preparer{}.Module(ctx, m)
 				if err != nil {
 					return rules.ModuleResult{}, err
@@ -269,7 +278,7 @@ func notesOf(
 // early, the view has the versions before that.
 func publishReleases(
 	ctx context.Context, c *cli.Program, repository *monorepo.Repository, found []monorepo.Release, flags tagFlags, v PublishedTagsView,
-	do func(context.Context, rules.Module) (rules.ModuleResult, error),
+	do func(context.Context, rules.Module, *output.Steps) (rules.ModuleResult, error),
 ) (_ output.View, err error) {
 	worktree, err := repository.Worktree(ctx)
 	if err != nil {
@@ -290,7 +299,7 @@ func publishReleases(
 		err := worktree.Extract(ctx, r, &m)
 		var result rules.ModuleResult
 		if err == nil {
-			result, err = do(ctx, m)
+			result, err = do(ctx, m, progress)
 		} else if ctx.Err() == nil {
 			err = fmt.Errorf("cannot publish %s: %w", r, err)
 		}
@@ -299,6 +308,7 @@ func publishReleases(
 			one.Status = publishStatus(flags.dryRun, result.Unchanged, result.Restored)
 			one.SHA256, one.ContentSHA256 = result.Record.SHA256, result.Record.ContentSHA256
 			one.Notes, one.excluded = append(result.Notes, secretNotes(result.Secrets)...), result.Excluded
+			one.Newcomer = result.Newcomer
 			one.unmatched = InBoth(r.AllowSecrets, result.Unmatched)
 		case ctx.Err() != nil && errors.Is(err, registry.ErrInvalid): // git, for example, was interrupted too
 			return output.Partial(v, len(v.Versions), ctx.Err())
@@ -350,6 +360,9 @@ type publishedTag struct {
 	ContentSHA256 string `json:"content_sha256,omitempty"`
 	// Problems describe why the version could not be published.
 	Problems []failure.Problem `json:"problems,omitempty"`
+	// Newcomer is set if the publish creates a namespace, or an address that looks like
+	// another one.
+	Newcomer *protocol.Newcomer `json:"newcomer,omitempty"`
 	// Notes describe what is missing in the documentation.
 	Notes []string `json:"notes,omitempty"`
 
@@ -394,7 +407,8 @@ func (v PublishedTagsView) Text(p output.Page) {
 
 // tagWarnings warns of files that the configuration names, but that were not
 // packed, and of allowed paths that contain no file.
-func tagWarnings(t publishedTag) (all []string) {
+func tagWarnings(t publishedTag) []string {
+	all := newcomerWarnings(t.Newcomer)
 	for _, e := range t.excluded {
 		if e.NamedBy != "" && !e.Ignored {
 			all = append(all, fmt.Sprintf("%s %s: %s names %s, which is excluded", t.Address, t.Version, e.NamedBy,

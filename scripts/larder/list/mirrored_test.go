@@ -1,4 +1,4 @@
-package main
+package list
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -21,11 +22,15 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 // seenProvider is a provider with versions in every state.
-var seenProvider = must(registry.ParseMirrorProvider("registry.example.com/acme/inventory"))
+var seenProvider = registry.MirrorProvider{
+	Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "inventory"},
+}
 
 // originKey returns a signing key of an owner.
 func originKey(id, owner string) registry.OriginKey {
@@ -70,7 +75,7 @@ func fillOrigin(t *testing.T, c *catalog.Catalog, mirrored bool) {
 				Platform: platform, Filename: name, H1: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
 				StoredFile: registry.StoredFile{Object: seenProvider.FileKey(v, sum, name), SHA256: sum, Size: 17 << 10},
 			},
-			SigningKey: first.ID, MirroredAt: outputDay, MirroredBy: publisherUser,
+			SigningKey: first.ID, MirroredAt: outputDay, MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
 		}}}
 		if _, _, err := c.Mirror.Add(t.Context(), seenProvider, record, "ada"); err != nil {
 			t.Fatal(err)
@@ -116,6 +121,17 @@ func fillPulled(t *testing.T, data *local.Data, many bool) {
 	}
 }
 
+// outputDay is the time at which versions have their states.
+var outputDay = time.Date(2023, 3, 10, 9, 30, 0, 0, time.UTC)
+
+func now() time.Time { return outputDay }
+
+// listed lists [seenProvider] at [outputDay].
+func listed(ctx context.Context, data *local.Data) (MirroredView, error) {
+	s := &place.Store{Catalog: data.Catalog, Objects: data.Objects, Now: now}
+	return listMirrored(ctx, s.Reader(), seenProvider)
+}
+
 // A provider is listed as soon as the mirror has looked at its origin, if the
 // policy lets clients fetch it.
 func TestListPulled(t *testing.T) {
@@ -135,7 +151,7 @@ func TestListPulled(t *testing.T) {
 			defer data.Close()
 			fillPulled(t, data, false)
 			setRule(t, data.Catalog, registry.MirrorRule{Pull: test.mode})
-			v, err := listMirrorProvider(t.Context(), data.Catalog, seenProvider, outputDay)
+			v, err := listed(t.Context(), data)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("%v, want %v", err, test.want)
 			}
@@ -143,7 +159,7 @@ func TestListPulled(t *testing.T) {
 				return
 			}
 			want := []string{"0.2.0 failed: the daily budget of the mirror is used up", "0.1.0 on request: "}
-			got := output.Mapped(v.States, func(v protocol.MirroredVersion) string {
+			got := output.Mapped(v.Versions, func(v protocol.MirroredVersion) string {
 				return v.Version.String() + " " + v.State + ": " + v.Reason
 			})
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -182,7 +198,39 @@ func setRule(t *testing.T, c *catalog.Catalog, rule registry.MirrorRule) {
 }
 
 // parsed parses a version.
-func parsed(version string) registry.Version { return must(registry.ParseVersion(version)) }
+func parsed(version string) registry.Version {
+	v, err := registry.ParseVersion(version)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// equalGolden compares a view with a golden file: on terminals, in a pipe, and with
+// --quiet. Each line must fit the terminal, except for commands, which are not broken.
+func equalGolden(t *testing.T, name string, v MirroredView) {
+	t.Helper()
+	archive := new(txtar.Archive)
+	for _, columns := range []int{80, 160, 0} {
+		var shown bytes.Buffer
+		v.Text(output.Page{Output: terminal.Output{Writer: &shown, Width: columns}})
+		for line := range strings.Lines(shown.String()) {
+			if wide := text.StringWidth(strings.TrimSuffix(line, "\n")); columns > 0 && wide > columns &&
+				!strings.HasPrefix(line, "`larder ") {
+				t.Errorf("this line has %d columns on a terminal of %d:\n%s", wide, columns, line)
+			}
+		}
+		name := "piped"
+		if columns > 0 {
+			name = fmt.Sprintf("%d columns", columns)
+		}
+		archive.Files = append(archive.Files, txtar.File{Name: name, Data: shown.Bytes()})
+	}
+	var quiet bytes.Buffer
+	v.Quiet(output.Page{Output: terminal.Output{Writer: &quiet}})
+	archive.Files = append(archive.Files, txtar.File{Name: "quiet", Data: quiet.Bytes()})
+	golden.Equal(t, filepath.Join("testdata", name+".txtar"), txtar.Format(archive))
+}
 
 // A mirrored provider is listed with the versions that are too new or refused,
 // also if nothing of it is mirrored. Each line fits the terminal, except for
@@ -222,31 +270,11 @@ func TestListOrigin(t *testing.T) {
 			if test.name == "trusted keys" {
 				trustRefused(t, data.Catalog)
 			}
-			v, err := listMirrorProvider(t.Context(), data.Catalog, seenProvider, outputDay)
+			v, err := listed(t.Context(), data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			archive := new(txtar.Archive)
-			for _, columns := range []int{80, 160, 0} {
-				var shown bytes.Buffer
-				v.Text(output.Page{Output: terminal.Output{Writer: &shown, Width: columns}})
-				for line := range strings.Lines(shown.String()) {
-					if wide := text.StringWidth(strings.TrimSuffix(line, "\n")); columns > 0 && wide > columns &&
-						!strings.HasPrefix(line, "`larder ") {
-						t.Errorf("this line has %d columns on a terminal of %d:\n%s", wide, columns, line)
-					}
-				}
-				name := "piped"
-				if columns > 0 {
-					name = fmt.Sprintf("%d columns", columns)
-				}
-				archive.Files = append(archive.Files, txtar.File{Name: name, Data: shown.Bytes()})
-			}
-			var quiet bytes.Buffer
-			v.Quiet(output.Page{Output: terminal.Output{Writer: &quiet}})
-			archive.Files = append(archive.Files, txtar.File{Name: "quiet", Data: quiet.Bytes()})
-			name := "list-origin-" + strings.ReplaceAll(test.name, " ", "-") + ".txtar"
-			golden.Equal(t, filepath.Join("testdata", "output", name), txtar.Format(archive))
+			equalGolden(t, "origin-"+strings.ReplaceAll(test.name, " ", "-"), v)
 		})
 	}
 }
@@ -260,9 +288,7 @@ func TestListOriginWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer data.Close()
-	list := func(ctx context.Context) (mirrorProviderView, error) {
-		return listMirrorProvider(ctx, data.Catalog, seenProvider, outputDay)
-	}
+	list := func(ctx context.Context) (MirroredView, error) { return listed(ctx, data) }
 	if _, err := list(t.Context()); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("error %v, want %v", err, registry.ErrNotFound)
 	}
@@ -277,13 +303,15 @@ func TestListOriginWithout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range v.States {
-		if s.Version == parsed("1.2.0") {
-			t.Errorf("the withdrawn version has the state %q", s.State)
+	var got []string
+	for _, one := range v.Versions {
+		if isStored(one) {
+			got = append(got, one.Version.String()+" "+one.State)
 		}
 	}
-	if len(v.Versions) != 3 {
-		t.Errorf("%d versions, want 3", len(v.Versions))
+	want := []string{"1.2.0 withdrawn", "1.1.0 available", "1.0.0 available"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -301,15 +329,15 @@ func TestListDamagedOrigin(t *testing.T) {
 	}{
 		"origin": {
 			provider, `{"address":"` + provider.Sort + `","origin":"eA=="}`, false,
-			[]string{"versions that are too new or refused are not listed: item "},
+			[]string{"versions that are too new or refused are not listed, because the data about the origin is damaged"},
 		},
 		"provider": {
 			provider, "{", false,
-			[]string{"versions that are too new or refused are not listed: item "},
+			[]string{"versions that are too new or refused are not listed, because the data about the origin is damaged"},
 		},
 		"policy": {
 			catalog.Key{Partition: "policy", Sort: "mirror"}, "{", true,
-			[]string{"versions that are too new are not listed: mirror policy: item "},
+			[]string{"versions that are too new are not listed, because the mirror policy is damaged"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -322,12 +350,9 @@ func TestListDamagedOrigin(t *testing.T) {
 			fillOrigin(t, data.Catalog, true)
 			setRule(t, data.Catalog, registry.MirrorRule{MinAge: week})
 			data.Close()
-			items(t, dir, catalog.Change{Key: test.damaged, Revision: revision(t, dir, test.damaged), Data: []byte(test.data)})
-			out, errorOutput, status := runHere(t, "list", "--store", "dir:"+dir, seenProvider.String())
-			if status != 0 {
-				t.Fatalf("exit code %d, want 0\n%s", status, errorOutput)
-			}
-			for _, want := range append(test.warnings, "1.2.0", "1.1.0", "1.0.0", "Run `larder verify`") {
+			damage(t, dir, test.damaged, test.data)
+			out, _ := run(t, false, "--store", "dir:"+dir, seenProvider.String())
+			for _, want := range append(test.warnings, "1.2.0", "1.1.0", "1.0.0", "Run `larder verify --store ") {
 				if !strings.Contains(out, want) {
 					t.Errorf("the list lacks %q:\n%s", want, out)
 				}
@@ -338,7 +363,7 @@ func TestListDamagedOrigin(t *testing.T) {
 			if strings.Contains(out, "age unknown") {
 				t.Errorf("an age that the damage hides is listed as unknown:\n%s", out)
 			}
-			_, errorOutput, _ = runHere(t, "list", "--quiet", "--store", "dir:"+dir, seenProvider.String())
+			_, errorOutput := run(t, true, "--store", "dir:"+dir, seenProvider.String())
 			if !strings.Contains(errorOutput, test.warnings[0]) {
 				t.Errorf("--quiet suppresses the warning:\n%s", errorOutput)
 			}
@@ -346,8 +371,27 @@ func TestListDamagedOrigin(t *testing.T) {
 	}
 }
 
-// revision returns the revision of an item.
-func revision(t *testing.T, dir string, key catalog.Key) int64 {
+// run runs the command, and returns its output and its warnings.
+func run(t *testing.T, quiet bool, args ...string) (out, warnings string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	c := &cli.Program{Finder: place.Finder{
+		Printer: output.Printer{Stdout: &stdout, Stderr: &stderr, Quiet: quiet}, Now: now,
+	}}
+	cmd := Command(c)
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) { c.Flags = cmd.Flags() }
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Show(c.Result, nil); err != nil {
+		t.Fatal(err)
+	}
+	return stdout.String(), stderr.String()
+}
+
+// damage replaces the data of an item.
+func damage(t *testing.T, dir string, key catalog.Key, data string) {
 	t.Helper()
 	table, err := sqlite.Open(t.Context(), filepath.Join(dir, "larder.db"))
 	if err != nil {
@@ -358,37 +402,61 @@ func revision(t *testing.T, dir string, key catalog.Key) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return item.Revision
+	err = table.Write(t.Context(), catalog.Change{Key: key, Revision: item.Revision, Data: []byte(data)})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
-// The versions that are too new, and the keys of refused versions, are completed.
-func TestCompleteDecisions(t *testing.T) {
+// The API's document of a mirrored provider is printed safely and completely.
+func TestMirrored(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	data, _, err := local.Create(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer data.Close()
-	setRule(t, data.Catalog, registry.MirrorRule{MinAge: 7 * 24 * 60 * 60})
-	_, err = data.Catalog.Mirror.UpdateOrigin(t.Context(), seenProvider,
-		func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
-			o.See(map[registry.Version]time.Time{parsed("1.0.0"): outputDay}, outputDay)
-			o.See(map[registry.Version]time.Time{parsed("1.1.0"): outputDay}, time.Now())
-			o.Refuse(registry.RefusedVersion{Version: parsed("2.0.0"), Key: originKey("0123456789ABCDEF", "")})
-			o.Refuse(registry.RefusedVersion{Version: parsed("2.1.0")})
-			return true, nil, nil
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for command, want := range map[string]string{
-		"admit": "1.1.0\tfrom ",
-		"trust": "unsigned\t2.1.0\n0123456789ABCDEF\t2.0.0\n",
+	for name, d := range map[string]protocol.MirroredProvider{
+		"mirrored": {MinAge: 7 * 24 * 60 * 60, Versions: []protocol.MirroredVersion{
+			{
+				Version: registry.Version{Major: 3}, State: "too new", PublishedAt: outputDay,
+				AvailableAt: outputDay.Add(7 * 24 * time.Hour),
+			},
+			{
+				Version: registry.Version{Major: 2, Minor: 2}, State: "refused", AgeUnknown: true,
+				Reason: "signed by key 34365D9472D7468F, which is not trusted", SigningKey: "34365D9472D7468F",
+			},
+			{
+				Version: registry.Version{Major: 2, Minor: 1}, State: "refused",
+				Reason: "it has no signature, but earlier versions have",
+			},
+			{
+				Version: registry.Version{Major: 2}, State: "available", AgeUnknown: true,
+				Admitted: &registry.Decision{By: "ada", Reason: "CVE-2026-1234\x1b[2J", At: outputDay},
+			},
+			{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
+		}},
+		"denied": {
+			Denied: "line 3 of the mirror policy denies registry.opentofu.org/hashicorp/random: We do not use it.\x1b[2J",
+			Versions: []protocol.MirroredVersion{
+				{Version: registry.Version{Major: 2}, State: "refused", Reason: "signed by key 34365D9472D7468F, not in the mirror policy", SigningKey: "34365D9472D7468F", KeyDenied: true},
+				{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
+			},
+		},
+		"pulled": {
+			Versions: []protocol.MirroredVersion{
+				{Version: registry.Version{Major: 2}, State: "failed", Reason: "the daily budget is used up\x1b[2J", RetryAt: outputRetry},
+				{Version: registry.Version{Major: 1}, State: "available", PublishedAt: outputDay},
+			},
+			Pull: &protocol.MirroredPull{
+				Mode: registry.PullClosed, OnRequest: 1, Pending: []registry.Version{{Major: 2}}, CheckedAt: outputDay,
+			},
+		},
+		"looked": {Pull: &protocol.MirroredPull{
+			Mode: registry.PullOpen, Upstream: "mirror.example.net", Problem: "the origin did not answer in time", RequestedAt: outputDay,
+			RetryAt: outputRetry,
+		}},
+		"never": {Pull: &protocol.MirroredPull{Mode: registry.PullOpen}},
 	} {
-		out, _, _ := runHere(t, "__complete", "mirror", command, "--store", "dir:"+dir, seenProvider.String(), "")
-		if !strings.HasPrefix(out, want) {
-			t.Errorf("the completions of larder mirror %s do not begin with %q:\n%s", command, want, out)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := MirroredView{Address: "registry.opentofu.org/hashicorp/random", MirroredProvider: d, flags: " --registry https://HOST"}
+			equalGolden(t, "mirrored-"+name, v)
+		})
 	}
 }

@@ -1,0 +1,259 @@
+// Package list has the command that lists modules, providers and versions.
+package list
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/cli"
+	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
+)
+
+// Command returns `larder list`.
+func Command(c *cli.Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list [NAMESPACE|ADDRESS]",
+		Short: "List modules, providers and versions",
+		Long: `List modules, providers and mirrored providers: all of them, or those of a
+namespace or a hostname. With ADDRESS, list the versions of one module or
+provider. ADDRESS is one of
+
+  NAMESPACE/NAME/SYSTEM    a module
+  NAMESPACE/TYPE           a provider
+  HOSTNAME/NAMESPACE/TYPE  a mirrored provider
+
+The state of a version is deprecated, hidden, withdrawn or missing. A version is
+missing if its record is missing.
+
+For a mirrored provider, the list also has the versions that the mirror found at
+the origin and may not mirror. Their state is too new or refused. If the mirror
+policy lets clients fetch versions, the list also has the number of such
+versions and the latest check of the origin.
+
+With --quiet the command prints only addresses or versions, the newest version
+first. It omits versions that clients cannot select.` + place.ReadThroughRegistry,
+		Example: `  larder list
+  larder list acme
+  larder list acme/vpc/aws --json
+  larder list acme/inventory
+  larder list registry.opentofu.org/hashicorp/random
+  larder list --registry https://registry.example.com`,
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			what := strings.Join(args, "")
+			list, err := listing(what)
+			if err != nil {
+				return nil, err
+			}
+			return c.OnReader(ctx, func(r *place.Reader) (output.View, error) {
+				v, err := list(ctx, r)
+				if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
+					return nil, suggest(ctx, r, what, err)
+				}
+				if warned, ok := v.(MirroredView); ok {
+					c.WarnQuietly(warned.Warnings)
+				}
+				return v, err
+			})
+		}),
+	}
+	c.RegistryFlags(cmd)
+	return cmd
+}
+
+// suggest adds a hint with the nearest existing address to the error for listing
+// something that does not exist.
+func suggest(ctx context.Context, r *place.Reader, what string, failed error) error {
+	if near := r.Near(ctx, what); near != "" {
+		return registry.WithHint(failed, "Did you mean `larder list %s%s`?", near, r.Flags)
+	}
+	return registry.WithHint(failed, place.ListHint, r.Flags)
+}
+
+// listing returns the function that lists a namespace, a hostname, an address,
+// or everything if what is empty.
+func listing(what string) (lister, error) {
+	first, _, _ := strings.Cut(what, "/")
+	hostname := strings.Contains(first, ".") // no namespace has a dot
+	switch slashes := strings.Count(what, "/"); {
+	case hostname && slashes < 2:
+		return func(ctx context.Context, r *place.Reader) (output.View, error) {
+			return output.As(listHost(ctx, r, what))
+		}, nil
+	case slashes == 0:
+		return func(ctx context.Context, r *place.Reader) (output.View, error) {
+			return output.As(listNamespace(ctx, r, what))
+		}, nil
+	case slashes == 1:
+		provider, err := registry.ParseProvider(what)
+		return listVersions(provider, func(ctx context.Context, r *place.Reader) (output.View, error) {
+			history, err := r.ProviderHistory(ctx, provider)
+			return output.As(ProviderView{history}, err)
+		}), err
+	case hostname, first == "mirror" && slashes == 3:
+		mirrored, err := registry.ParseMirrorProvider(strings.TrimPrefix(what, "mirror/"))
+		return listVersions(mirrored, func(ctx context.Context, r *place.Reader) (output.View, error) {
+			return output.As(listMirrored(ctx, r, mirrored))
+		}), err
+	}
+	module, err := registry.ParseModule(what)
+	return listVersions(module, func(ctx context.Context, r *place.Reader) (output.View, error) {
+		history, err := r.ModuleHistory(ctx, module)
+		return output.As(ModuleView{history}, err)
+	}), err
+}
+
+type lister = func(context.Context, *place.Reader) (output.View, error)
+
+// listVersions returns list with an error that names the address if it does not exist.
+func listVersions(a registry.Address, list lister) lister {
+	return func(ctx context.Context, r *place.Reader) (output.View, error) {
+		v, err := list(ctx, r)
+		if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
+			err = fmt.Errorf("cannot list %s: %w", a, registry.ErrNotFound)
+		}
+		return v, err
+	}
+}
+
+// ContentsView is a list of modules, providers and mirrored providers.
+type ContentsView struct {
+	Modules   []registry.Summary `json:"modules"`
+	Providers []registry.Summary `json:"providers"`
+	Mirrored  []registry.Summary `json:"mirrored"`
+	// remote reports whether the list has only what a credential can read.
+	remote bool
+}
+
+// listNamespace lists a namespace, or everything if namespace is empty.
+func listNamespace(ctx context.Context, r *place.Reader, namespace string) (v ContentsView, err error) {
+	modules, _, err := r.Modules(ctx, metadataclient.Query{Namespace: namespace})
+	if err != nil {
+		return v, err
+	}
+	providers, _, err := r.Providers(ctx, metadataclient.Query{Namespace: namespace})
+	if err != nil {
+		return v, err
+	}
+	v = ContentsView{
+		Modules: output.Mapped(modules, moduleSummary), Providers: output.Mapped(providers, providerSummary),
+		Mirrored: []registry.Summary{}, remote: !r.Store,
+	}
+	if namespace != "" {
+		if len(modules)+len(providers) == 0 {
+			err = fmt.Errorf("cannot list namespace %s: %w", namespace, registry.ErrNotFound)
+		}
+		return v, err
+	}
+	mirrored, err := r.Mirrored(ctx)
+	v.Mirrored = output.Mapped(mirrored, mirroredSummary)
+	if err == nil && len(v.Modules)+len(v.Providers)+len(mirrored) == 0 {
+		err = needsCredential(ctx, r)
+	}
+	return v, err
+}
+
+// needsCredential returns registry.ErrUnauthenticated if a request without a
+// credential may read only a part of the registry. The registry answers that before it
+// looks whether the module exists.
+func needsCredential(ctx context.Context, r *place.Reader) error {
+	_, err := r.Module(ctx, registry.Module{Namespace: "larder", Name: "larder", System: "none"}, nil)
+	if errors.Is(err, registry.ErrUnauthenticated) {
+		return err
+	}
+	return nil
+}
+
+// listHost lists the mirrored providers of HOSTNAME or HOSTNAME/NAMESPACE.
+func listHost(ctx context.Context, r *place.Reader, part string) (v ContentsView, err error) {
+	mirrored, err := r.Mirrored(ctx)
+	v = ContentsView{Modules: []registry.Summary{}, Providers: []registry.Summary{}, remote: !r.Store}
+	v.Mirrored = slices.DeleteFunc(output.Mapped(mirrored, mirroredSummary), func(s registry.Summary) bool {
+		return !strings.HasPrefix(s.Address, strings.TrimSuffix(part, "/")+"/")
+	})
+	if err == nil && len(v.Mirrored) == 0 {
+		err = fmt.Errorf("cannot list mirrored providers of %s: %w", part, registry.ErrNotFound)
+	}
+	return v, err
+}
+
+func moduleSummary(m protocol.ModuleSummary) registry.Summary {
+	return registry.Summary{
+		Address: metadataclient.ModuleAddress(m), Latest: m.Version, Description: m.Description,
+		PublishedAt: m.PublishedAt, Source: m.Source,
+		Deprecated: m.AllDeprecated, LatestDeprecated: ofLatest(m.Deprecation, m.AllDeprecated),
+	}
+}
+
+func providerSummary(p protocol.ProviderSummary) registry.Summary {
+	return registry.Summary{
+		Address: metadataclient.ProviderAddress(p), Latest: p.Version, Description: p.Description,
+		PublishedAt: p.PublishedAt, Source: p.Source, SigningKey: p.SigningKey,
+		Deprecated: p.AllDeprecated, LatestDeprecated: ofLatest(p.Deprecation, p.AllDeprecated),
+	}
+}
+
+func mirroredSummary(m protocol.MirroredDetail) registry.Summary {
+	return registry.Summary{Address: metadataclient.MirroredAddress(m), Latest: m.Version, PublishedAt: m.PublishedAt}
+}
+
+// ofLatest returns the reason for deprecating a latest version. It is empty if the
+// note is about all versions.
+func ofLatest(note *protocol.DeprecationNote, all string) string {
+	if note == nil || note.Reason == all {
+		return ""
+	}
+	return note.Reason
+}
+
+// Text implements [output.View].
+func (v ContentsView) Text(p output.Page) {
+	first := true
+	for _, part := range []struct {
+		title string
+		all   []registry.Summary
+	}{{"MODULE", v.Modules}, {"PROVIDER", v.Providers}, {"MIRRORED PROVIDER", v.Mirrored}} {
+		if len(part.all) == 0 {
+			continue
+		}
+		if !first {
+			p.Printf("\n")
+		}
+		first = false
+		rows := make([][]string, len(part.all))
+		for i, s := range part.all {
+			state, why := "", cmp.Or(s.LatestDeprecated, s.Deprecated)
+			if why != "" {
+				state = protocol.StateDeprecated
+			}
+			rows[i] = []string{s.Address, s.Latest.String(), state, s.Description, why}
+		}
+		p.Table([]terminal.Column{
+			{Title: part.title}, {Title: "LATEST"}, output.StateColumn, {Title: "DESCRIPTION", Min: 12}, output.ReasonColumn,
+		}, rows)
+	}
+	switch {
+	case !first:
+	case v.remote:
+		p.Println("You can see nothing in this registry. It is empty, or the credential does not allow reading it.")
+	default:
+		p.Printf("The registry is empty.\n")
+	}
+}
+
+// Quiet implements [output.Brief].
+func (v ContentsView) Quiet(p output.Page) {
+	for _, s := range slices.Concat(v.Modules, v.Providers, v.Mirrored) {
+		p.Printf("%s\n", s.Address)
+	}
+}
