@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/modules"
@@ -211,42 +212,39 @@ func get(t *testing.T, from http.Handler, path, token string, status int) error 
 	return nil
 }
 
-// drain reads a sequence to its end.
-func drain[T any](all iter.Seq2[T, error]) error {
-	for _, err := range all {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // listing returns the reads of `larder list`. The namespaces are acme, direct
 // and through.
 func (r *countedRegistry) listing() []operation {
-	c := r.catalog
+	read := func(do func(context.Context, *metadataclient.Client) error) func(*testing.T) error {
+		return func(t *testing.T) error {
+			return do(t.Context(), metadataclient.InProcess(metadata.NewOnce(r.catalog, nil, time.Now)))
+		}
+	}
+	contents := func(ctx context.Context, c *metadataclient.Client, namespace string) error {
+		_, _, errModules := c.Modules(ctx, metadataclient.Query{Namespace: namespace})
+		_, _, errProviders := c.Providers(ctx, metadataclient.Query{Namespace: namespace})
+		return errors.Join(errModules, errProviders)
+	}
 	return []operation{
-		{"list", func(t *testing.T) error {
-			ctx := t.Context()
-			return errors.Join(drain(c.Modules.Summaries(ctx, "")), drain(c.Providers.Summaries(ctx, "")),
-				drain(c.Mirror.Summaries(ctx, "")))
-		}},
-		{"list a namespace", func(t *testing.T) error {
-			ctx := t.Context()
-			return errors.Join(drain(c.Modules.Summaries(ctx, "acme")), drain(c.Providers.Summaries(ctx, "acme")))
-		}},
-		{"list a module", func(t *testing.T) error {
-			_, err := c.Modules.All(t.Context(), module)
+		{"list", read(func(ctx context.Context, c *metadataclient.Client) error {
+			_, err := c.Mirrored(ctx)
+			return errors.Join(contents(ctx, c, ""), err)
+		})},
+		{"list a namespace", read(func(ctx context.Context, c *metadataclient.Client) error {
+			return contents(ctx, c, "acme")
+		})},
+		{"list a module", read(func(ctx context.Context, c *metadataclient.Client) error {
+			_, err := c.ModuleHistory(ctx, module)
 			return err
-		}},
-		{"list a provider", func(t *testing.T) error {
-			_, err := c.Providers.All(t.Context(), provider)
-			return errors.Join(err, drain(c.Providers.Summaries(t.Context(), provider.Namespace)))
-		}},
-		{"list a mirrored provider", func(t *testing.T) error {
-			_, err := c.Mirror.All(t.Context(), mirrored)
+		})},
+		{"list a provider", read(func(ctx context.Context, c *metadataclient.Client) error {
+			_, err := c.ProviderHistory(ctx, provider)
 			return err
-		}},
+		})},
+		{"list a mirrored provider", read(func(ctx context.Context, c *metadataclient.Client) error {
+			_, err := c.MirroredHistory(ctx, mirrored)
+			return err
+		})},
 	}
 }
 

@@ -279,7 +279,7 @@ func (s *store) serveWith(read func(http.Handler) http.Handler) server {
 
 // serveAt is like serve, with another clock.
 func (s *store) serveAt(wall *clock.Clock) server {
-	return logged(metadata.NewAt(catalog.New(s.table), s.objects, access.Everyone, wall.Now))
+	return logged(metadata.NewAt(catalog.New(s.table), s.objects, access.Everyone, wall))
 }
 
 func logged(api http.Handler) server {

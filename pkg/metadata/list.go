@@ -87,7 +87,12 @@ func (h *handler) page(ctx context.Context, k search.Kind, s selection) ([]*sear
 	var all []search.Entry
 	if access.CanReadBelow(ctx, s.path(k)) {
 		var err error
-		if all, err = h.index.Entries(ctx, k); err != nil {
+		if h.once && s.namespace != "" && k != search.Mirrored {
+			all, err = h.index.EntriesIn(ctx, k, s.namespace)
+		} else {
+			all, err = h.index.Entries(ctx, k)
+		}
+		if err != nil {
 			return nil, protocol.ListMeta{}, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
@@ -53,14 +54,15 @@ func Routes() []httpapi.Route {
 // identifies callers, such as access.Control.Identify. The description of the
 // API itself needs no caller.
 func New(published *catalog.Catalog, objects Objects, read func(http.Handler) http.Handler) http.Handler {
-	return NewAt(published, objects, read, time.Now)
+	return newHandler(published, objects, time.Now).serve(read)
 }
 
-// NewAt is [New] with another clock for what depends on the age of versions.
-func NewAt(
-	published *catalog.Catalog, objects Objects, read func(http.Handler) http.Handler, now func() time.Time,
-) http.Handler {
-	return newHandler(published, objects, now).serve(read)
+// NewOnce returns a handler for one command of an operator, who may read everything. It
+// reads only what a request needs, and caches no more than that. now returns the time.
+func NewOnce(published *catalog.Catalog, objects Objects, now func() time.Time) http.Handler {
+	h := newHandler(published, objects, now)
+	h.once = true
+	return h.serve(access.Everyone)
 }
 
 func newHandler(published *catalog.Catalog, objects Objects, now func() time.Time) *handler {
@@ -84,6 +86,8 @@ type handler struct {
 	// policies are those of the mirror.
 	policies *admission.Policies
 	now      func() time.Time
+	// once means that the handler serves one command.
+	once bool
 }
 
 func (h *handler) open() []httpapi.Endpoint { return []httpapi.Endpoint{get(openAPIPath, h.openAPI)} }

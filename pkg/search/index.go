@@ -105,6 +105,19 @@ func (x *Index) Entries(ctx context.Context, k Kind) ([]Entry, error) {
 	return r.entries, r.err
 }
 
+// EntriesIn reads the entries of one namespace, which mirrored providers do not have. It
+// caches nothing. Entries that cannot be decoded are omitted and logged.
+func (x *Index) EntriesIn(ctx context.Context, k Kind, namespace string) ([]Entry, error) {
+	var found collected
+	if err := found.collect(k, x.summaries(ctx, k, namespace)); err != nil {
+		return nil, fmt.Errorf("cannot read the catalog: %w", err)
+	}
+	if damaged := damage(found.damaged); damaged != nil {
+		requestlog.From(ctx).Err = damaged
+	}
+	return found.entries, nil
+}
+
 func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -159,10 +172,15 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err
 		entries, bad = append(entries, p.entries...), append(bad, p.damaged...)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Address, b.Address) })
-	if len(bad) > 0 {
-		damaged = fmt.Errorf("cannot list %d entries of the catalog; the first: %w", len(bad), bad[0])
+	return entries, damage(bad), nil
+}
+
+// damage returns the error for entries that cannot be decoded, or nil without one.
+func damage(bad []error) error {
+	if len(bad) == 0 {
+		return nil
 	}
-	return entries, damaged, nil
+	return fmt.Errorf("cannot list %d entries of the catalog; the first: %w", len(bad), bad[0])
 }
 
 func (x *Index) summaries(ctx context.Context, k Kind, namespace string) iter.Seq2[registry.Summary, error] {

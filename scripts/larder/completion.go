@@ -217,7 +217,9 @@ var lookups = map[string]func(lookup) words{
 	"NAMESPACE|ADDRESS": func(l lookup) words { return slices.Concat(l.namespaces(), l.own(), l.mirrored()) },
 	"show ADDRESS":      lookup.own,
 	"deprecate ADDRESS": lookup.own,
-	"VERSION":           lookup.versions,
+	"VERSION":           func(l lookup) words { return l.versions("") },
+	"show VERSION":      func(l lookup) words { return l.versions(protocol.StateHidden) },
+	"diff VERSION":      func(l lookup) words { return l.versions(protocol.StateHidden) },
 	"module VERSION":    nil, // a new one
 	"ID":                lookup.keys,
 	"NAME|ID":           lookup.tokens,
@@ -297,12 +299,12 @@ func (l lookup) address() registry.Address {
 }
 
 // versions returns the versions of an address, the latest first, without withdrawn
-// ones.
-func (l lookup) versions() (found words) {
+// ones, and without those in a state.
+func (l lookup) versions(without string) (found words) {
 	if a := l.address(); a != nil {
 		all, _ := l.States(l.ctx, a)
 		for _, v := range all {
-			if v.Withdrawn == nil && v.State != protocol.StateMissing {
+			if v.Withdrawn == nil && v.State != protocol.StateMissing && (without == "" || v.State != without) {
 				found = append(found, cobra.CompletionWithDesc(v.Version.String(), v.State))
 			}
 		}

@@ -15,7 +15,8 @@ import (
 // InProcess returns a client of a handler of the metadata API in this process.
 // Its errors are those of the store, which a response conceals.
 func InProcess(api http.Handler) *Client {
-	return &Client{get: func(ctx context.Context, path string, into any) error {
+	c := &Client{}
+	c.get = func(ctx context.Context, path string, into any) error {
 		entry := &requestlog.Entry{}
 		request, err := http.NewRequestWithContext(requestlog.NewContext(ctx, entry), http.MethodGet, "/v1/"+path, nil)
 		if err != nil {
@@ -24,14 +25,20 @@ func InProcess(api http.Handler) *Client {
 		answer := &response{header: http.Header{}, status: http.StatusOK}
 		api.ServeHTTP(answer, request)
 		if answer.status == http.StatusOK {
+			c.damage = cmp.Or(c.damage, entry.Err)
 			return json.Unmarshal(answer.body.Bytes(), into)
 		}
 		if answer.status == http.StatusNotFound {
 			return cmp.Or(entry.Err, registry.ErrNotFound)
 		}
 		return cmp.Or(entry.Err, fmt.Errorf("cannot read the registry: status %d", answer.status))
-	}}
+	}
+	return c
 }
+
+// Damage returns the first damage because of which an answer was incomplete. It is nil
+// if there was none, and over the network, where only the registry's log has it.
+func (c *Client) Damage() error { return c.damage }
 
 // response is a response in memory.
 type response struct {

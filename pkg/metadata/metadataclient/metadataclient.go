@@ -6,16 +6,13 @@
 package metadataclient
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -37,6 +34,8 @@ type Client struct {
 	// host is that of the registry, for errors. It is empty in the same
 	// process.
 	host string
+	// damage is that of [Client.Damage].
+	damage error
 }
 
 // Open finds the services of a registry by discovery. It returns
@@ -186,14 +185,6 @@ func (c *Client) Provider(
 	return d, c.notFound(ctx, err, named(p, version))
 }
 
-// MirroredProvider describes a mirrored provider. It returns registry.ErrNotFound
-// if the mirror has nothing of it.
-func (c *Client) MirroredProvider(ctx context.Context, p registry.MirrorProvider) (
-	d protocol.MirroredProvider, err error,
-) {
-	return c.mirrored(ctx, p, "")
-}
-
 // ModuleHistory returns all versions of a module, including hidden, withdrawn and
 // missing ones. It returns registry.ErrNotFound if the module never existed.
 func (c *Client) ModuleHistory(ctx context.Context, m registry.Module) (d protocol.ModuleHistory, err error) {
@@ -208,18 +199,13 @@ func (c *Client) ProviderHistory(ctx context.Context, p registry.Provider) (d pr
 	return d, c.notFound(ctx, err, p.String())
 }
 
-// MirroredHistory is like [Client.MirroredProvider], with the packages of the
-// mirrored versions, and with the withdrawn and the missing versions.
+// MirroredHistory describes a mirrored provider, with the packages of the mirrored
+// versions, and with withdrawn and missing versions. It returns registry.ErrNotFound if
+// the mirror has nothing of it.
 func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorProvider) (
 	d protocol.MirroredProvider, err error,
 ) {
-	return c.mirrored(ctx, p, "?history=true")
-}
-
-func (c *Client) mirrored(ctx context.Context, p registry.MirrorProvider, query string) (
-	d protocol.MirroredProvider, err error,
-) {
-	if err := c.get(ctx, p.Path()+query, &d); err != nil {
+	if err := c.get(ctx, p.Path()+"?history=true", &d); err != nil {
 		return d, c.notFound(ctx, err, p.String())
 	}
 	slices.SortFunc(d.Versions, func(x, y protocol.MirroredVersion) int {
@@ -240,72 +226,6 @@ func named(a registry.Address, version *registry.Version) string {
 		return a.String()
 	}
 	return a.String() + " " + version.String()
-}
-
-// Listed is a version in the list of an address.
-type Listed struct {
-	Version     registry.Version `json:"version"`
-	PublishedAt time.Time        `json:"published_at,omitzero"`
-	// Protocols and Platforms are those of a provider.
-	Protocols []string            `json:"protocols,omitempty"`
-	Platforms []registry.Platform `json:"platforms,omitempty"`
-}
-
-// Listing returns the versions of a module or a provider that clients can
-// select, the newest first. It returns registry.ErrNotFound if the address does not exist.
-func (c *Client) Listing(ctx context.Context, a registry.Address) (all []Listed, err error) {
-	switch a := a.(type) {
-	case registry.Module:
-		var list struct {
-			Modules []struct {
-				Versions []Listed `json:"versions"`
-			} `json:"modules"`
-		}
-		if err = c.get(ctx, a.Path()+"/versions", &list); err == nil && len(list.Modules) > 0 {
-			all = list.Modules[0].Versions
-		}
-	case registry.Provider:
-		var list struct {
-			Versions []Listed `json:"versions"`
-		}
-		err = c.get(ctx, a.Path()+"/versions", &list)
-		all = list.Versions
-	default:
-		return nil, fmt.Errorf("cannot list %s: %w", a, registry.ErrInvalid)
-	}
-	if err != nil {
-		return nil, c.notFound(ctx, err, a.String())
-	}
-	slices.SortFunc(all, func(x, y Listed) int { return registry.CompareVersions(y.Version, x.Version) })
-	return append([]Listed{}, all...), nil
-}
-
-// Deprecation returns the reason for the deprecation of the latest version of a
-// module or a provider, or of all its versions. It is empty if there is none.
-func (c *Client) Deprecation(ctx context.Context, a registry.Address) (string, error) {
-	var note *protocol.DeprecationNote
-	switch a := a.(type) {
-	case registry.Module:
-		all, _, err := c.Modules(ctx, Query{Namespace: a.Namespace, Name: a.Name})
-		if err != nil {
-			return "", err
-		}
-		for _, m := range all {
-			if ModuleAddress(m) == a.String() {
-				note = m.Deprecation
-			}
-		}
-	case registry.Provider:
-		newest, err := c.Provider(ctx, a, nil)
-		if err != nil {
-			return "", err
-		}
-		note = newest.Deprecation
-	}
-	if note == nil {
-		return "", nil
-	}
-	return cmp.Or(note.Reason, "no reason given"), nil
 }
 
 // ModuleAddress returns NAMESPACE/NAME/SYSTEM.

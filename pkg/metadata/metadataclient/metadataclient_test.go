@@ -180,43 +180,14 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-func TestListing(t *testing.T) {
+func TestMirroredHistory(t *testing.T) {
 	t.Parallel()
 	c := opened(t, api{
-		"/v1/modules/acme/vpc/aws/versions": `{"modules":[{"versions":[
-			{"version":"1.0.0","published_at":"2026-01-02T03:04:05Z"},{"version":"1.2.0"}]}]}`,
-		"/v1/providers/acme/inventory/versions": `{"versions":[
-			{"version":"1.0.0","protocols":["6.0"],"platforms":[{"os":"linux","arch":"amd64"}]}]}`,
-	})
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	numbered := func(major, minor uint64) registry.Version { return registry.Version{Major: major, Minor: minor} }
-	for _, test := range []struct {
-		address registry.Address
-		want    []metadataclient.Listed
-	}{
-		{vpc, []metadataclient.Listed{{Version: numbered(1, 2)}, {Version: numbered(1, 0), PublishedAt: at}}},
-		{inventory, []metadataclient.Listed{{
-			Version: numbered(1, 0), Protocols: []string{"6.0"}, Platforms: []registry.Platform{{OS: "linux", Arch: "amd64"}},
-		}}},
-	} {
-		got, err := c.Listing(t.Context(), test.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.address, diff)
-		}
-	}
-}
-
-func TestMirroredProvider(t *testing.T) {
-	t.Parallel()
-	c := opened(t, api{
-		"/v1/mirror/registry.opentofu.org/hashicorp/random": `{"version":"1.0.0","versions":[
+		"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true": `{"version":"1.0.0","versions":[
 			{"version":"1.0.0","state":"available"},
 			{"version":"2.0.0","state":"too new","available_at":"2026-01-02T03:04:05Z"}]}`,
 	})
-	got, err := c.MirroredProvider(t.Context(), random)
+	got, err := c.MirroredHistory(t.Context(), random)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +201,7 @@ func TestMirroredProvider(t *testing.T) {
 	if diff := cmp.Diff(want, got.Versions); diff != "" {
 		t.Errorf("versions (-want +got):\n%s", diff)
 	}
-	if _, err := opened(t, api{}).MirroredProvider(t.Context(), random); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := opened(t, api{}).MirroredHistory(t.Context(), random); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("nothing is mirrored: %v, want %v", err, registry.ErrNotFound)
 	}
 }
@@ -387,23 +358,5 @@ func TestInProcess(t *testing.T) {
 	}
 	if _, err := c.Mirrored(t.Context()); err == nil {
 		t.Error("an unexpected status is no error")
-	}
-}
-
-func TestDeprecation(t *testing.T) {
-	t.Parallel()
-	c := opened(t, api{
-		"/v1/modules/acme/vpc?limit=100": `{"modules":[
-			{"namespace":"acme","name":"vpc","provider":"aws","version":"1.0.0","deprecation":{"reason":"old"}},
-			{"namespace":"acme","name":"vpc","provider":"google","version":"1.0.0"}]}`,
-		"/v1/providers/acme/inventory": `{"version":"1.0.0","deprecation":{"reason":"older"}}`,
-	})
-	for address, want := range map[registry.Address]string{
-		vpc: "old", inventory: "older", random: "", registry.Module{Namespace: "acme", Name: "vpc", System: "google"}: "",
-	} {
-		got, err := c.Deprecation(t.Context(), address)
-		if err != nil || got != want {
-			t.Errorf("%s: %q, %v", address, got, err)
-		}
 	}
 }

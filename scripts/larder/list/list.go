@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
@@ -60,8 +61,15 @@ first. It omits versions that clients cannot select.` + place.ReadThroughRegistr
 				if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
 					return nil, suggest(ctx, r, what, err)
 				}
-				if warned, ok := v.(MirroredView); ok {
+				switch warned := v.(type) {
+				case MirroredView:
 					c.WarnQuietly(warned.Warnings)
+				case ContentsView:
+					if damage := r.Damage(); damage != nil {
+						warned.Warnings = []string{printable.Escape(damage.Error()) + ". " + verifyHint(r)}
+						c.WarnQuietly(warned.Warnings)
+						return warned, err
+					}
 				}
 				return v, err
 			})
@@ -131,6 +139,8 @@ type ContentsView struct {
 	Modules   []registry.Summary `json:"modules"`
 	Providers []registry.Summary `json:"providers"`
 	Mirrored  []registry.Summary `json:"mirrored"`
+	// Warnings describe damage because of which something is not listed.
+	Warnings []string `json:"warnings,omitempty"`
 	// remote reports whether the list has only what a credential can read.
 	remote bool
 }
@@ -249,6 +259,7 @@ func (v ContentsView) Text(p output.Page) {
 	default:
 		p.Printf("The registry is empty.\n")
 	}
+	p.Warnings(v.Warnings)
 }
 
 // Quiet implements [output.Brief].

@@ -371,6 +371,30 @@ func TestListDamagedOrigin(t *testing.T) {
 	}
 }
 
+// A list names entries that cannot be read, and what to do about them.
+func TestListDamagedEntry(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, _, err := local.Create(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data.Close()
+	damage(t, dir, catalog.Key{Partition: "namespaces", Sort: "acme"}, `{}`)
+	damage(t, dir, catalog.Key{Partition: "catalog/acme", Sort: "modules/acme/dns/aws"}, `{"address":"acme/dns/aws","latest":"1.0.0"}`)
+	damage(t, dir, catalog.Key{Partition: "catalog/acme", Sort: "modules/acme/vpc/aws"}, "{")
+	for _, args := range [][]string{{}, {"acme"}} {
+		out, _ := run(t, false, append(args, "--store", "dir:"+dir)...)
+		if !strings.Contains(out, "acme/dns/aws") || !strings.Contains(out, "cannot list 1 entries of the catalog") ||
+			!strings.Contains(out, "Run `larder verify --store ") {
+			t.Errorf("list %q:\n%s", args, out)
+		}
+		if _, warnings := run(t, true, append(args, "--store", "dir:"+dir)...); !strings.Contains(warnings, "cannot list 1 entries") {
+			t.Errorf("--quiet suppresses the warning of list %q:\n%s", args, warnings)
+		}
+	}
+}
+
 // run runs the command, and returns its output and its warnings.
 func run(t *testing.T, quiet bool, args ...string) (out, warnings string) {
 	t.Helper()
@@ -390,7 +414,7 @@ func run(t *testing.T, quiet bool, args ...string) (out, warnings string) {
 	return stdout.String(), stderr.String()
 }
 
-// damage replaces the data of an item.
+// damage writes the data of an item.
 func damage(t *testing.T, dir string, key catalog.Key, data string) {
 	t.Helper()
 	table, err := sqlite.Open(t.Context(), filepath.Join(dir, "larder.db"))
@@ -399,7 +423,7 @@ func damage(t *testing.T, dir string, key catalog.Key, data string) {
 	}
 	defer table.Close()
 	item, err := table.Get(t.Context(), key)
-	if err != nil {
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		t.Fatal(err)
 	}
 	err = table.Write(t.Context(), catalog.Change{Key: key, Revision: item.Revision, Data: []byte(data)})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
@@ -36,7 +35,7 @@ type Reader struct {
 
 // Reader returns a reader of the store.
 func (s *Store) Reader() *Reader {
-	api := metadata.NewAt(s.Catalog, s.Objects, access.Everyone, s.Now)
+	api := metadata.NewOnce(s.Catalog, s.Objects, s.Now)
 	return &Reader{Client: metadataclient.InProcess(api), Host: s.Addressing, Flags: s.flags, Store: true}
 }
 
