@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,10 @@ import (
 // found, the partial result of the command, which may be nil.
 func fail(ctx context.Context, c *cli.Program, found output.View, cmd *cobra.Command, err error) int {
 	err = place.ExplainCredentials(ctx, errs.DiskFull(failure.ExplainInterrupt(ctx, err)))
-	f := failure.Failure{Error: err.Error(), Hint: hintOf(c, err), Problems: failure.Problems(err)}
+	f := failure.Failure{Error: err.Error(), Hint: followable(c, cmd, hintOf(c, err)), Problems: failure.Problems(err)}
+	for i, p := range f.Problems {
+		f.Problems[i].Hint = followable(c, cmd, p.Hint)
+	}
 	f.Code, f.ExitCode = failure.Classify(err)
 	if e, ok := errors.AsType[*rules.ExistsError](err); ok {
 		f.Stored, f.Offered = e.Stored, e.Offered
@@ -40,7 +44,7 @@ func fail(ctx context.Context, c *cli.Program, found output.View, cmd *cobra.Com
 	if f.Code == "interrupted" {
 		output.EndLine(out)
 	}
-	if !failure.Print(out, err) {
+	if !failure.Print(out, err, f.Problems) {
 		fmt.Fprintln(out, out.Wrap("larder: "+f.Error))
 		if c.Wide && f.Stored != "" {
 			fmt.Fprintf(out, "  stored sha256:%s\n  yours  sha256:%s\n", f.Stored, f.Offered)
@@ -56,6 +60,30 @@ func fail(ctx context.Context, c *cli.Program, found output.View, cmd *cobra.Com
 		}
 	}
 	return f.ExitCode
+}
+
+// commandInHint matches a command of larder in a hint.
+var commandInHint = regexp.MustCompile("`larder [^`]+`")
+
+// namesRegistry matches a command that names its registry, or needs none.
+var namesRegistry = regexp.MustCompile(`--(store|registry|context|stack|help)\b`)
+
+// followable returns a hint whose commands use the registry of this command. cmd may be
+// nil.
+func followable(c *cli.Program, cmd *cobra.Command, hint string) string {
+	if cmd == nil || c.Flags == nil {
+		return hint
+	}
+	flags := c.RepeatedFlags()
+	return commandInHint.ReplaceAllStringFunc(hint, func(line string) string {
+		line = strings.Trim(line, "`")
+		other, _, err := cmd.Root().Find(strings.Fields(line)[1:])
+		if err == nil && !namesRegistry.MatchString(line) && other.Flags().Lookup("context") != nil &&
+			(!c.Flags.Changed("registry") || !place.NeedsStore(other.Flags())) {
+			line += flags
+		}
+		return "`" + line + "`"
+	})
 }
 
 // hintOf returns the hint of an error. If a context names a folder without a

@@ -27,7 +27,7 @@ func TestProblems(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	_, printedProblems, _ := strings.Cut(stderr.String(), "larder: ")
-	golden.New(t).Text(t, printedProblems)
+	golden.New(t).Text(t, steady(printedProblems))
 	if code := run(t.Context(), append(args, "--json"), &stdout, &stderr); code != failure.ExitInvalid {
 		t.Errorf("exit code %d", code)
 	}

@@ -54,7 +54,7 @@ folders of a module, whatever --path is.` + place.ReadThroughRegistry,
 			if err != nil {
 				return nil, err
 			}
-			if err := flags.check(a, c.RepeatedFlags()); err != nil {
+			if err := flags.check(a); err != nil {
 				return nil, err
 			}
 			return c.OnReader(ctx, func(r *place.Reader) (output.View, error) { return showVersion(ctx, r, a, version, flags) })
@@ -66,13 +66,12 @@ folders of a module, whatever --path is.` + place.ReadThroughRegistry,
 	return cmd
 }
 
-// check checks the flags for an address. In hints it repeats those of
-// [place.Finder.RepeatedFlags].
-func (f showFlags) check(a registry.Address, flags string) error {
+// check checks the flags for an address.
+func (f showFlags) check(a registry.Address) error {
 	switch a.(type) {
 	case registry.MirrorProvider:
 		return registry.WithHint(arguments.Errorf("cannot show %s: it is a mirrored provider", a),
-			"Run `larder list %s%s` to list its versions.", a, flags)
+			"Run `larder list %s` to list its versions.", a)
 	case registry.Provider:
 		if f.path != "" || f.readme {
 			return arguments.Errorf("--path and --readme are for modules, but %s is a provider", a)

@@ -106,7 +106,7 @@ func withdraw(ctx context.Context, c *cli.Program, s *place.Store, what withdraw
 		if unknown && isMirrored {
 			// Clients may be able to get the version, so do not suggest another one.
 			err = registry.WithHint(err, "It is not mirrored. To keep it out of the mirror, use --missing. "+
-				"To list the mirrored versions, run `larder list %s%s`.", what.address, c.RepeatedFlags())
+				"To list the mirrored versions, run `larder list %s`.", what.address)
 			if near := s.Reader().Near(ctx, what.address.String()); near != "" && near != what.address.String() {
 				err = registry.WithHint(err, "Did you mean %s? To keep %s out of the mirror, use --missing.", near, what.address)
 			}

@@ -195,13 +195,12 @@ func Join(all []error, what string) error {
 
 // Print prints the problems of an error with their hints. It prints
 // nothing and returns false if the error does not have several problems.
-func Print(out terminal.Output, err error) bool {
+func Print(out terminal.Output, err error, problems []Problem) bool {
 	all, ok := errors.AsType[*errs.ProblemsError](err)
 	if !ok || len(all.Problems) == 1 {
 		return false
 	}
 	fmt.Fprintf(out, "larder: %s:\n", all.Summary())
-	problems := Problems(err)
 	for i, p := range problems {
 		if i == errs.ShownProblems {
 			fmt.Fprintf(out, "  and %d more; --json lists them all\n", len(all.Problems)-i)

@@ -83,9 +83,9 @@ first. It omits versions that clients cannot select.` + place.ReadThroughRegistr
 // something that does not exist.
 func suggest(ctx context.Context, r *place.Reader, what string, failed error) error {
 	if near := r.Near(ctx, what); near != "" {
-		return registry.WithHint(failed, "Did you mean `larder list %s%s`?", near, r.Flags)
+		return registry.WithHint(failed, "Did you mean `larder list %s`?", near)
 	}
-	return registry.WithHint(failed, place.ListHint, r.Flags)
+	return registry.WithHint(failed, place.ListHint)
 }
 
 // listing returns the function that lists a namespace, a hostname, an address,

@@ -122,7 +122,7 @@ func trust(ctx context.Context, c *cli.Program, s *place.Store, address registry
 	}
 	trusted, changed, err := m.Trust(ctx, address, key, reason)
 	if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
-		err = registry.WithHint(err, "Run `larder list %s%s` to see which versions are refused.", address, c.RepeatedFlags())
+		err = registry.WithHint(err, "Run `larder list %s` to see which versions are refused.", address)
 	}
 	if err != nil {
 		return nil, err

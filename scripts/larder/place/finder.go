@@ -168,8 +168,11 @@ func (f *Finder) Named() (Place, error) {
 }
 
 // NeedsStore reports whether the command cannot use a registry's URL.
-func (f *Finder) NeedsStore() bool {
-	flag := f.Flags.Lookup("registry")
+func (f *Finder) NeedsStore() bool { return NeedsStore(f.Flags) }
+
+// NeedsStore reports whether a command with these flags cannot use a registry's URL.
+func NeedsStore(flags *pflag.FlagSet) bool {
+	flag := flags.Lookup("registry")
 	return flag == nil || flag.Hidden
 }
 

@@ -88,9 +88,8 @@ func (s *Store) NotFound(
 	return s.Reader().NotFound(ctx, a, v, fmt.Errorf("cannot %s %s: %w", do, what, registry.ErrNotFound))
 }
 
-// ListHint is the hint if nothing similar exists. Its argument is that of
-// [Finder.RepeatedFlags].
-const ListHint = "Run `larder list%s` to see what the registry contains."
+// ListHint is the hint if nothing similar exists.
+const ListHint = "Run `larder list` to see what the registry contains."
 
 // NotFound adds a hint with the nearest address or version to an error that is
 // [registry.ErrNotFound]. It explains why clients do not find a hidden or withdrawn
@@ -101,7 +100,7 @@ func (r *Reader) NotFound(ctx context.Context, a registry.Address, v *registry.V
 	}
 	if v != nil {
 		states, _ := r.States(ctx, a)
-		versions := fmt.Sprintf("Run `larder list %s%s` to list the versions.", a, r.Flags)
+		versions := fmt.Sprintf("Run `larder list %s` to list the versions.", a)
 		var others []string
 		for _, one := range states {
 			switch {
@@ -121,5 +120,5 @@ func (r *Reader) NotFound(ctx context.Context, a registry.Address, v *registry.V
 	if near := r.Near(ctx, a.String()); near != "" && near != a.String() {
 		return registry.WithHint(failed, "Did you mean %s?", near)
 	}
-	return registry.WithHint(failed, ListHint, r.Flags)
+	return registry.WithHint(failed, ListHint)
 }
