@@ -18,6 +18,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/keys"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // Scenario is one use of a deployed registry, from publishing to installing
@@ -196,7 +197,8 @@ func moduleScenario(ctx context.Context, r *Registry) error {
 }
 
 func lostArchiveScenario(ctx context.Context, r *Registry) error {
-	address := r.Namespace + "/lost/null"
+	m := registry.Module{Namespace: r.Namespace, Name: "lost", System: "null"}
+	address, version := m.String(), registry.Version{Major: 1}
 	if err := r.publishModule(ctx, address, "1.0.0", "lost"); err != nil {
 		return err
 	}
@@ -204,14 +206,14 @@ func lostArchiveScenario(ctx context.Context, r *Registry) error {
 	if err != nil {
 		return err
 	}
-	var list struct{ Versions []struct{ Object string } }
+	var list struct{ Versions []struct{ SHA256 string } }
 	if err := json.Unmarshal([]byte(listed), &list); err != nil {
 		return fmt.Errorf("cannot parse the list of versions: %w:\n%s", err, listed)
 	}
 	if len(list.Versions) != 1 {
 		return fmt.Errorf("the list does not have exactly one version:\n%s", listed)
 	}
-	if err := r.Lose(ctx, list.Versions[0].Object); err != nil {
+	if err := r.Lose(ctx, m.ArchiveKey(version, list.Versions[0].SHA256)); err != nil {
 		return err
 	}
 	if err := r.publishModule(ctx, address, "1.0.0", "lost"); err != nil {

@@ -1,8 +1,8 @@
 package catalog
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -125,7 +125,7 @@ func readIndex[R registry.Record](listing listing[R], listed, entry Item) stored
 	}
 	if entry.Revision > 0 {
 		var named struct{ Latest *registry.Version }
-		x.badEntry = errors.Join(json.Unmarshal(entry.Data, &x.summary), json.Unmarshal(entry.Data, &named))
+		x.badEntry = cmp.Or(json.Unmarshal(entry.Data, &x.summary), json.Unmarshal(entry.Data, &named))
 		if x.badEntry == nil && !x.summary.Unlisted {
 			x.latest = named.Latest
 		}

@@ -2,11 +2,13 @@ package metadata
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -19,7 +21,7 @@ func (h *handler) moduleHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	entry, records, missing, err := allVersions(r.Context(), h.catalog.Modules, m)
+	entry, records, missing, err := allVersions(r.Context(), h.once, h.catalog.Modules, m)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", m, err)
 	}
@@ -49,7 +51,7 @@ func (h *handler) providerHistory(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	entry, records, missing, err := allVersions(r.Context(), h.catalog.Providers, p)
+	entry, records, missing, err := allVersions(r.Context(), h.once, h.catalog.Providers, p)
 	if err != nil {
 		return fmt.Errorf("provider %s: %w", p, err)
 	}
@@ -74,15 +76,17 @@ func (h *handler) providerHistory(w http.ResponseWriter, r *http.Request) error 
 
 // allVersions returns the entry and all records of an address, and the listed
 // versions that have no record. It returns [registry.ErrNotFound] if nothing was
-// ever published there, and [registry.ErrCorrupt] if anything cannot be read.
+// ever published there, and [registry.ErrCorrupt] if anything cannot be read. With
+// tolerant, it returns the records despite a damaged listing or entry, which it logs.
 func allVersions[A registry.Address, R registry.Record](
-	ctx context.Context, from catalog.Versions[A, R], a A,
+	ctx context.Context, tolerant bool, from catalog.Versions[A, R], a A,
 ) (entry registry.Summary, records []R, missing []registry.Version, err error) {
 	// The listing comes first: every version in it has a record by then.
 	contents, err := from.Contents(ctx, a)
-	if err != nil {
+	if err != nil && (!tolerant || !errors.Is(err, registry.ErrCorrupt)) {
 		return entry, nil, nil, err
 	}
+	requestlog.From(ctx).Err = err
 	records, err = from.AllRecords(ctx, a)
 	return contents.Entry, records, withoutRecord(contents.Listed, records), err
 }

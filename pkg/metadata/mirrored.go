@@ -60,7 +60,8 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 		return badPolicy
 	}
 	contents, badOrigin := h.catalog.Mirror.ContentsAndOrigin(r.Context(), p)
-	if badOrigin != nil && contents.Entry.Address == "" {
+	tolerant := h.once && errors.Is(badOrigin, registry.ErrCorrupt) // of a damaged listing, as in allVersions
+	if badOrigin != nil && contents.Entry.Address == "" && !tolerant {
 		return fmt.Errorf("mirrored provider %s: %w", p, badOrigin)
 	}
 	damaged := errors.Join(badPolicy, badOrigin)
@@ -69,7 +70,7 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 		Hostname: p.Hostname, Namespace: p.Namespace, Name: p.Type, Versions: []protocol.MirroredVersion{},
 		SigningKeys: notNil(contents.Origin.Keys), Unsigned: contents.Origin.Unsigned, Denied: admission.Denial(policy, p),
 	}
-	if !contents.Entry.Unlisted {
+	if contents.Entry.Address != "" && !contents.Entry.Unlisted {
 		d.Version = &contents.Entry.Latest
 	}
 	if badOrigin != nil {

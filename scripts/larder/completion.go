@@ -115,7 +115,9 @@ func completeArguments(c *cli.Program, root *cobra.Command) {
 }
 
 // complete completes an argument or the value of a flag by its name.
-func complete(c *cli.Program, cmd *cobra.Command, name string, args []string, word string) (words, cobra.ShellCompDirective) {
+func complete(
+	c *cli.Program, cmd *cobra.Command, name string, args []string, word string,
+) (words, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch name {
 	case "DIR":
@@ -221,6 +223,7 @@ var lookups = map[string]func(lookup) words{
 	"show VERSION":      func(l lookup) words { return l.versions(protocol.StateHidden) },
 	"diff VERSION":      func(l lookup) words { return l.versions(protocol.StateHidden) },
 	"module VERSION":    nil, // a new one
+	"admit VERSION":     nil, // one that is not mirrored
 	"ID":                lookup.keys,
 	"NAME|ID":           lookup.tokens,
 }

@@ -327,7 +327,9 @@ func copyTarget(c *cli.Program, text string) (place.Place, error) {
 }
 
 // copyStore returns a store as an origin or a target. The caller closes it.
-func copyStore(ctx context.Context, c *cli.Program, p place.Place, reporter *output.Steps) (copying.Store, func() error, error) {
+func copyStore(
+	ctx context.Context, c *cli.Program, p place.Place, reporter *output.Steps,
+) (copying.Store, func() error, error) {
 	s, err := c.OpenPlace(ctx, p, local.Open)
 	if err != nil {
 		return copying.Store{}, nil, err
@@ -367,7 +369,7 @@ func withOrigin(
 		return err
 	}
 	var failed error
-	err = c.AsHost(configuration, p.Host, client.Identity{Only: c.Remote.CiIdentity}, func(credentials *client.Client) error {
+	err = c.AsHost(configuration, p.Host, client.Identity{Only: c.Remote.CIIdentity}, func(credentials *client.Client) error {
 		confined := credentials.Confine(ctx, "https://"+p.Host, networks...)
 		fetcher.Client = confined
 		origin, err := copying.OpenHost(ctx, confined, p.Host, fetcher, reporter)
@@ -384,7 +386,9 @@ func withOrigin(
 	return cmp.Or(err, failed)
 }
 
-func withTarget(ctx context.Context, c *cli.Program, p place.Place, reporter *output.Steps, do func(copying.Target) error) error {
+func withTarget(
+	ctx context.Context, c *cli.Program, p place.Place, reporter *output.Steps, do func(copying.Target) error,
+) error {
 	if p.Host == "" {
 		s, closeStore, err := copyStore(ctx, c, p, reporter)
 		if err != nil {

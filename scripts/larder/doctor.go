@@ -301,7 +301,7 @@ func (v examinedView) Text(p output.Page) {
 
 // examineStack examines a deployed stack and prints each step when it ends.
 func examineStack(ctx context.Context, c *cli.Program, name string) (output.View, error) {
-	configuration, pathStyle, err := place.AwsConfiguration(ctx)
+	configuration, pathStyle, err := place.AWSConfiguration(ctx)
 	if err != nil {
 		return nil, err
 	}

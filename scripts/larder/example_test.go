@@ -98,7 +98,7 @@ func TestExamples(t *testing.T) {
 				c.Flags = cmd.Flags()
 				p, err := c.Find()
 				host := p.Host
-				if err != nil || !c.Remote.CiIdentity ||
+				if err != nil || !c.Remote.CIIdentity ||
 					!slices.Contains(e.settings.Issuers[0].Audiences, "https://"+host) {
 					t.Errorf("larder %s goes to %s: %v", found[1], host, err)
 				}

@@ -104,7 +104,7 @@ modules and providers, and mirrors public providers.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRun:  func(cmd *cobra.Command, _ []string) { c.Flags = cmd.Flags() },
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // c.completionCommand replaces it
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // completionCommand replaces it
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return arguments.FlagError(c.Args, cmd, err) })

@@ -288,7 +288,7 @@ func TestMonorepoExampleCommands(t *testing.T) {
 			if want := "https://registry.example.com"; c.PlaceFlags.Registry != want {
 				t.Errorf("%s: larder publish uses the registry %s, want %s", service, c.PlaceFlags.Registry, want)
 			}
-			if !c.Remote.CiIdentity {
+			if !c.Remote.CIIdentity {
 				t.Errorf("%s: larder publish does not use the job's identity", service)
 			}
 		}

@@ -82,7 +82,9 @@ func (f showFlags) check(a registry.Address) error {
 
 // showVersion returns the view of a version, or of the newest version if version is
 // nil.
-func showVersion(ctx context.Context, r *place.Reader, a registry.Address, version *registry.Version, f showFlags) (output.View, error) {
+func showVersion(
+	ctx context.Context, r *place.Reader, a registry.Address, version *registry.Version, f showFlags,
+) (output.View, error) {
 	if p, ok := a.(registry.Provider); ok {
 		found, err := r.Provider(ctx, p, version)
 		if err != nil {

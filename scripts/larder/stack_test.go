@@ -227,7 +227,7 @@ func TestEndpoints(t *testing.T) {
 			if err := os.WriteFile(file, []byte("[default]\nregion = eu-central-1\n"+test.file), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			configuration, _, err := place.AwsConfiguration(t.Context())
+			configuration, _, err := place.AWSConfiguration(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

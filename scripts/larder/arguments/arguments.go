@@ -8,22 +8,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Argument is an argument of a command, as in its usage line.
-type Argument struct {
+// argument is an argument of a command, as in its usage line.
+type argument struct {
 	Name     string
 	Optional bool
 	Repeated bool
 }
 
-// Parse parses the arguments of a usage line, such as
+// parse parses the arguments of a usage line, such as
 //
 //	add HOSTNAME/NAMESPACE/TYPE
 //	usage [ADDRESS [VERSION]]
 //	export DIR [ADDRESS…]
 //	revoke NAME|ID
 //	create --name NAME
-func Parse(use string) []Argument {
-	var found []Argument
+func parse(use string) []argument {
+	var found []argument
 	depth, flag := 0, false
 	for _, word := range strings.Fields(use)[1:] {
 		depth += strings.Count(word, "[")
@@ -35,7 +35,7 @@ func Parse(use string) []Argument {
 			continue
 		}
 		name, repeated := strings.CutSuffix(word, "…")
-		found = append(found, Argument{name, optional, repeated})
+		found = append(found, argument{name, optional, repeated})
 	}
 	return found
 }
@@ -43,7 +43,7 @@ func Parse(use string) []Argument {
 // At returns the name of the argument with an index in a usage line. It is empty if
 // the command takes no such argument.
 func At(use string, index int) string {
-	wanted := Parse(use)
+	wanted := parse(use)
 	if last := len(wanted) - 1; index > last && last >= 0 && wanted[last].Repeated {
 		index = last
 	}

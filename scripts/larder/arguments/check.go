@@ -44,7 +44,7 @@ func canBe(name, word string) bool {
 
 // inOrder returns the arguments in the order that the command expects. It
 // returns false if no order fits.
-func inOrder(wanted []Argument, args []string) ([]string, bool) {
+func inOrder(wanted []argument, args []string) ([]string, bool) {
 	if len(args) == 0 {
 		return nil, true
 	}
@@ -61,7 +61,7 @@ func inOrder(wanted []Argument, args []string) ([]string, bool) {
 
 // checkOrder returns an error with a suggestion if the arguments fit the
 // command in another order.
-func checkOrder(cmd *cobra.Command, wanted []Argument, args []string) error {
+func checkOrder(cmd *cobra.Command, wanted []argument, args []string) error {
 	ordered, ok := inOrder(wanted, args)
 	secret := slices.ContainsFunc(args, func(word string) bool { return InError(word) == "" })
 	if !ok || secret || slices.Equal(ordered, args) {
@@ -81,7 +81,7 @@ var flagForArgument = map[string]string{"create": "name", "serve": "store", "ini
 
 // NamedArguments checks the arguments of a command by its usage line.
 func NamedArguments(cmd *cobra.Command, args []string) error {
-	wanted := Parse(cmd.Use)
+	wanted := parse(cmd.Use)
 	for i, a := range wanted {
 		if i >= len(args) && !a.Optional {
 			return Errorf("%s is missing", a.Name)

@@ -131,7 +131,7 @@ func aboutFlag(flag *pflag.Flag) string {
 // or other commands with the flag.
 func nearFlag(cmd *cobra.Command, name string) string {
 	own := flagNames(cmd)
-	for i, a := range Parse(cmd.Use) {
+	for i, a := range parse(cmd.Use) {
 		if strings.EqualFold(a.Name, name) {
 			return fmt.Sprintf("%s is the %s argument and not a flag.", a.Name, []string{"first", "second", "third", "fourth"}[i])
 		}

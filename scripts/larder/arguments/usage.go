@@ -15,7 +15,7 @@ func InError(word string) string {
 	return fmt.Sprintf(" %.200q", word)
 }
 
-// UsageError is an error in the command line. The exit code is exitUsage.
+// UsageError is an error in the command line. The exit code is 2.
 type UsageError struct{ error }
 
 func (e UsageError) Unwrap() error { return e.error }

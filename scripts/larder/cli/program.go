@@ -22,7 +22,9 @@ type Program struct {
 
 // Run returns the RunE function of a command that returns a view. A view that
 // do returns with an error is a partial result.
-func (c *Program) Run(do func(ctx context.Context, args []string) (output.View, error)) func(*cobra.Command, []string) error {
+func (c *Program) Run(
+	do func(ctx context.Context, args []string) (output.View, error),
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		c.Result, err = do(cmd.Context(), args)
 		return err

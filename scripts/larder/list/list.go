@@ -14,7 +14,6 @@ import (
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
@@ -61,15 +60,10 @@ first. It omits versions that clients cannot select.` + place.ReadThroughRegistr
 				if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
 					return nil, suggest(ctx, r, what, err)
 				}
-				switch warned := v.(type) {
-				case MirroredView:
+				if warned, ok := v.(MirroredView); ok {
 					c.WarnQuietly(warned.Warnings)
-				case ContentsView:
-					if damage := r.Damage(); damage != nil {
-						warned.Warnings = []string{printable.Escape(damage.Error()) + ". " + verifyHint(r)}
-						c.WarnQuietly(warned.Warnings)
-						return warned, err
-					}
+				} else if err == nil {
+					err = r.Damage() // something is not listed
 				}
 				return v, err
 			})
@@ -139,8 +133,6 @@ type ContentsView struct {
 	Modules   []registry.Summary `json:"modules"`
 	Providers []registry.Summary `json:"providers"`
 	Mirrored  []registry.Summary `json:"mirrored"`
-	// Warnings describe damage because of which something is not listed.
-	Warnings []string `json:"warnings,omitempty"`
 	// remote reports whether the list has only what a credential can read.
 	remote bool
 }
@@ -161,7 +153,7 @@ func listNamespace(ctx context.Context, r *place.Reader, namespace string) (v Co
 	}
 	if namespace != "" {
 		if len(modules)+len(providers) == 0 {
-			err = fmt.Errorf("cannot list namespace %s: %w", namespace, registry.ErrNotFound)
+			err = cmp.Or(needsCredential(ctx, r), fmt.Errorf("cannot list namespace %s: %w", namespace, registry.ErrNotFound))
 		}
 		return v, err
 	}
@@ -192,7 +184,8 @@ func listHost(ctx context.Context, r *place.Reader, part string) (v ContentsView
 		return !strings.HasPrefix(s.Address, strings.TrimSuffix(part, "/")+"/")
 	})
 	if err == nil && len(v.Mirrored) == 0 {
-		err = fmt.Errorf("cannot list mirrored providers of %s: %w", part, registry.ErrNotFound)
+		err = cmp.Or(needsCredential(ctx, r),
+			fmt.Errorf("cannot list mirrored providers of %s: %w", part, registry.ErrNotFound))
 	}
 	return v, err
 }
@@ -259,10 +252,9 @@ func (v ContentsView) Text(p output.Page) {
 	default:
 		p.Printf("The registry is empty.\n")
 	}
-	p.Warnings(v.Warnings)
 }
 
-// Quiet implements [output.Brief].
+// Quiet prints what a script needs.
 func (v ContentsView) Quiet(p output.Page) {
 	for _, s := range slices.Concat(v.Modules, v.Providers, v.Mirrored) {
 		p.Printf("%s\n", s.Address)

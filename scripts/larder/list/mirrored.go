@@ -84,7 +84,8 @@ func (v MirroredView) Text(p output.Page) {
 func (v MirroredView) printMirrored(p output.Page) {
 	rows := versionRows{between: 5}
 	for _, one := range v.Versions {
-		if !isStored(one) || rows.lost(p, protocol.VersionState{Version: one.Version, State: one.State, Withdrawn: one.Withdrawn}) {
+		state := protocol.VersionState{Version: one.Version, State: one.State, Withdrawn: one.Withdrawn}
+		if !isStored(one) || rows.lost(p, state) {
 			continue
 		}
 		why := ""
@@ -107,7 +108,7 @@ func (v MirroredView) printMirrored(p output.Page) {
 	p.Table([]terminal.Column{
 		output.VersionColumn, output.StateColumn, mirrored, output.ByColumn, {Title: "PLATFORM"},
 		{Title: "SIZE", Right: true, Optional: true}, {Title: "SIGNED BY"}, output.ReasonColumn,
-	}, rows.rows)
+	}, rows.table())
 	first := true
 	for _, one := range v.Versions {
 		if one.State != string(admission.Available) || one.Admitted == nil {
@@ -198,7 +199,12 @@ func (v MirroredView) hint(one protocol.MirroredVersion) string {
 	case v.Denied != "":
 		return ""
 	case one.State == string(admission.TooNew):
-		return fmt.Sprintf("To mirror a version early, %s `larder mirror admit %s VERSION --reason WHY%s`.", run, v.Address, v.ofOperator())
+		platforms := ""
+		if !slices.ContainsFunc(v.Versions, isStored) { // whose platforms would be the default
+			platforms = " --platform PLATFORMS"
+		}
+		return fmt.Sprintf("To mirror a version early, %s `larder mirror admit %s VERSION --reason WHY%s%s`.", run, v.Address,
+			platforms, v.ofOperator())
 	case one.KeyDenied:
 		return "The mirror policy allows only the signing keys that it names."
 	case one.SigningKey == "":
@@ -237,7 +243,7 @@ func formatAge(age time.Duration) string {
 	return english.Plural(int(age/time.Hour), "hour", "")
 }
 
-// Quiet implements [output.Brief].
+// Quiet prints what a script needs.
 func (v MirroredView) Quiet(p output.Page) {
 	for _, one := range v.Versions {
 		if one.State == string(admission.Available) {

@@ -3,6 +3,7 @@ package list
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,20 @@ func (r *versionRows) add(v registry.Version, state, why string, between ...stri
 	r.rows = append(r.rows, append(append([]string{v.String(), state}, between...), why))
 }
 
+// table returns the rows. If no version has a value between its state and the reason,
+// these columns are empty.
+func (r *versionRows) table() [][]string {
+	for _, row := range r.rows {
+		if slices.ContainsFunc(row[2:len(row)-1], func(value string) bool { return value != "-" }) {
+			return r.rows
+		}
+	}
+	for _, row := range r.rows {
+		clear(row[2 : len(row)-1])
+	}
+	return r.rows
+}
+
 // lost adds a version that is withdrawn or missing, and reports whether it is. The
 // reason for a withdrawal includes who withdrew the version and when: the record no
 // longer has the time of the publish.
@@ -38,9 +53,10 @@ func (r *versionRows) lost(p output.Page, v protocol.VersionState) bool {
 		if p.Width > 0 {
 			by = output.ShortIdentity(by, 40)
 		}
-		r.add(v.Version, v.State, fmt.Sprintf("%s (%s, %s)", v.Withdrawn.Reason, by, v.Withdrawn.At.UTC().Format(time.DateOnly)))
+		r.add(v.Version, v.State,
+			fmt.Sprintf("%s (%s, %s)", v.Withdrawn.Reason, by, v.Withdrawn.At.UTC().Format(time.DateOnly)))
 	case v.State == protocol.StateMissing:
-		r.add(v.Version, v.State, "its record is missing: run `larder verify`")
+		r.add(v.Version, v.State, "its record is missing: see `larder verify`")
 	default:
 		return false
 	}
@@ -79,10 +95,10 @@ func (v ModuleView) Text(p output.Page) {
 	p.Table([]terminal.Column{
 		output.VersionColumn, output.StateColumn, output.PublishedColumn, output.ByColumn, {Title: "SIZE", Right: true},
 		{Title: "ARCHIVE", Min: len("sha256:01234567…"), Optional: true}, output.ReasonColumn,
-	}, rows.rows)
+	}, rows.table())
 }
 
-// Quiet implements [output.Brief].
+// Quiet prints what a script needs.
 func (v ModuleView) Quiet(p output.Page) {
 	for _, one := range v.Versions {
 		printSelectable(p, one.VersionState)
@@ -101,17 +117,17 @@ func (v ProviderView) Text(p output.Page) {
 			continue
 		}
 		platforms := output.Mapped(one.Packages, func(f protocol.ProviderFile) string { return f.String() })
-		rows.add(one.Version, one.State, one.Reason, output.FormatTime(one.PublishedAt), output.ShortPublisher(one.PublishedBy),
-			strings.Join(one.Protocols, " "), one.SigningKey, strings.Join(platforms, " "))
+		rows.add(one.Version, one.State, one.Reason, output.FormatTime(one.PublishedAt),
+			output.ShortPublisher(one.PublishedBy), strings.Join(one.Protocols, " "), one.SigningKey, strings.Join(platforms, " "))
 	}
 	p.Table([]terminal.Column{
 		output.VersionColumn, output.StateColumn, output.PublishedColumn, output.ByColumn,
 		{Title: "PROTOCOLS", Optional: true}, {Title: "KEY", Min: 9, Optional: true},
 		{Title: "PLATFORMS", Min: len("windows_amd64 +2"), Shorten: output.ShortList}, output.ReasonColumn,
-	}, rows.rows)
+	}, rows.table())
 }
 
-// Quiet implements [output.Brief].
+// Quiet prints what a script needs.
 func (v ProviderView) Quiet(p output.Page) {
 	for _, one := range v.Versions {
 		printSelectable(p, one.VersionState)

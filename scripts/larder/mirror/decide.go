@@ -115,7 +115,9 @@ The audit trail shows who trusts a key, and the reason.`,
 	return cmd
 }
 
-func trust(ctx context.Context, c *cli.Program, s *place.Store, address registry.MirrorProvider, key, reason string) (output.View, error) {
+func trust(
+	ctx context.Context, c *cli.Program, s *place.Store, address registry.MirrorProvider, key, reason string,
+) (output.View, error) {
 	m, err := newMirror(ctx, c, s)
 	if err != nil {
 		return nil, err

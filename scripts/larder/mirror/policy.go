@@ -133,7 +133,7 @@ func (v PolicyView) Text(p output.Page) {
 	}
 }
 
-// Quiet implements [output.Brief].
+// Quiet prints what a script needs.
 func (v PolicyView) Quiet(p output.Page) { v.Text(p) }
 
 func policySetCommand(c *cli.Program) *cobra.Command {

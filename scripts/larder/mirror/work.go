@@ -78,8 +78,10 @@ func requirePlatforms(names []string) ([]registry.Platform, error) {
 // version.
 type mirrorWork = func(*filling.Mirror) ([]filling.Result, error)
 
-// mirrorFromOrigins is like mirror, for work that reads from origin registries.
-func mirrorFromOrigins(ctx context.Context, c *cli.Program, fill fillFlags, v ResultView, work mirrorWork) (output.View, error) {
+// mirrorFromOrigins is like runWork, for work that reads from origin registries.
+func mirrorFromOrigins(
+	ctx context.Context, c *cli.Program, fill fillFlags, v ResultView, work mirrorWork,
+) (output.View, error) {
 	configuration, err := place.ClientConfiguration()
 	if err != nil {
 		return nil, err

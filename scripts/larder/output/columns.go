@@ -4,18 +4,6 @@ import (
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
-// State returns the state of a version that is not withdrawn, with the reason.
-// Both are empty if the version is neither hidden nor deprecated.
-func State(deprecated string, hidden bool) (name, why string) {
-	switch {
-	case hidden:
-		return "hidden", deprecated
-	case deprecated != "":
-		return "deprecated", deprecated
-	}
-	return "", ""
-}
-
 // The columns that several tables have.
 var (
 	VersionColumn   = terminal.Column{Title: "VERSION"}

@@ -35,7 +35,7 @@ const FactColumn = len("Published") + 2
 // Definition is an entry of a list: a name with what it means.
 type Definition struct {
 	Name string
-	// Value follows the name, about is below it, and notes are below that. Each
+	// Value follows Name, About is below it, and Notes are below that. Each
 	// may be empty.
 	Value, About string
 	Notes        []string

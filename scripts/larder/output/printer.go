@@ -105,7 +105,7 @@ func (p *Printer) NewProgress() *Steps {
 	return startSteps(out.Writer, out.Width)
 }
 
-// Waiting shows what the command waits for if that takes longer than silence.
+// Waiting shows what the command waits for if that takes longer than [Silence].
 // The caller calls end when the work is done. It is for work that reports no
 // progress. A terminal gets a line with the seconds, which end removes. Other
 // outputs get one plain line.
@@ -122,8 +122,11 @@ func (p *Printer) WarnQuietly(all []string) {
 	}
 }
 
-// Confirm writes a question to standard error, and returns an error unless the user
-// confirms.
+// ErrNotConfirmed is the error of [Printer.Confirm] if the user does not confirm.
+var ErrNotConfirmed = errors.New("not confirmed: nothing was changed")
+
+// Confirm writes a question to standard error. It returns [ErrNotConfirmed] unless the
+// user confirms.
 func (p *Printer) Confirm(ctx context.Context, question string) error {
 	out := terminal.New(p.Stderr)
 	if out.Width > 0 {
@@ -131,7 +134,7 @@ func (p *Printer) Confirm(ctx context.Context, question string) error {
 	}
 	confirmed, err := terminal.Confirm(ctx, os.Stdin, p.Stderr, out.Wrap(question))
 	if err == nil && !confirmed {
-		err = errors.New("not confirmed: nothing was changed")
+		err = ErrNotConfirmed
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/text/terminal"
 )
 
-// Steps shows progress on standard error. A terminal gets one line, which stop
+// Steps shows progress on standard error. A terminal gets one line, which Stop
 // removes. Other outputs get a line for each step. With --quiet or --json it
 // writes nothing. It implements progress.Reporter.
 //
@@ -150,7 +150,7 @@ func (s *Steps) Stop() {
 // Silence is how long work takes until waiting shows it.
 var Silence = time.Second
 
-// showWaiting implements waiting. If width is 0, out is not a terminal.
+// showWaiting implements [Printer.Waiting]. If width is 0, out is not a terminal.
 func showWaiting(out io.Writer, width int, what string) (end func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// waiting prints one line after a while if there is no terminal.
+// Waiting prints one line after a while if there is no terminal.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	if Silence != time.Second {

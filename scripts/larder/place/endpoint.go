@@ -63,11 +63,13 @@ func (f *Finder) OnHost(host string, do func(*client.Client) error) error {
 	if err := configuration.UseToken(host, TokenVariable, os.Getenv(TokenVariable)); err != nil {
 		return err
 	}
-	return f.AsHost(configuration, host, client.Identity{Audience: f.Remote.audience, Only: f.Remote.CiIdentity}, do)
+	return f.AsHost(configuration, host, client.Identity{Audience: f.Remote.audience, Only: f.Remote.CIIdentity}, do)
 }
 
-// AsHost is onHost with another configuration and identity of a CI job.
-func (f *Finder) AsHost(configuration *client.Config, host string, identity client.Identity, do func(*client.Client) error) error {
+// AsHost is [Finder.OnHost] with another configuration and identity of a CI job.
+func (f *Finder) AsHost(
+	configuration *client.Config, host string, identity client.Identity, do func(*client.Client) error,
+) error {
 	if err := configuration.UseIdentity(os.Environ(), host, identity); err != nil {
 		return err
 	}

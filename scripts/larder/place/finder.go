@@ -19,7 +19,7 @@ import (
 // remote has the flags for requests to a registry's own endpoint.
 type remote struct {
 	audience   string
-	CiIdentity bool
+	CIIdentity bool
 }
 
 // FindAny returns the registry of a command that can use a store or the
@@ -30,7 +30,7 @@ func (f *Finder) FindAny() (Place, error) {
 		return p, err
 	}
 	flag := "--audience"
-	if f.Remote.CiIdentity {
+	if f.Remote.CIIdentity {
 		flag = "--ci-identity"
 	}
 	return Place{}, registry.WithHint(arguments.Errorf("%s needs the URL of a registry, but %s is a store", flag, p),
@@ -79,11 +79,11 @@ func (f *Finder) RegistryFlags(cmd *cobra.Command) {
 	flag.Usage = "use the registry at this `URL`, https://HOST[:PORT], with the clients' credentials"
 	cmd.Flags().StringVar(&f.Remote.audience, "audience", "",
 		"`AUDIENCE` of the CI job's identity token (default https://HOST of the registry)")
-	cmd.Flags().BoolVar(&f.Remote.CiIdentity, "ci-identity", false,
+	cmd.Flags().BoolVar(&f.Remote.CIIdentity, "ci-identity", false,
 		"use the CI job's identity even if there is another credential for the registry")
 }
 
-// Find returns the registry of the command and stores it in f.about. Flags
+// Find returns the registry of the command and stores it in f.About. Flags
 // take precedence over environment variables, and these over the current
 // context. The default is the folder ./larder-data.
 func (f *Finder) Find() (Place, error) {

@@ -40,6 +40,21 @@ func nearest(what string, addresses []string) string {
 	return ""
 }
 
+// explain adds to an error why clients do not find a version. versions is a hint.
+func explain(failed error, v protocol.VersionState, versions string) error {
+	why := "it is " + v.State
+	switch {
+	case v.State == protocol.StateMissing:
+		return registry.WithHint(fmt.Errorf("%w: its record is missing", failed),
+			"Run `larder verify` to list the damage and how to repair it.")
+	case v.Withdrawn != nil:
+		why = "it was withdrawn on " + v.Withdrawn.At.UTC().Format("2006-01-02 15:04 MST") + ": " + v.Withdrawn.Reason
+	case v.Reason != "":
+		why += ": " + v.Reason
+	}
+	return registry.WithHint(fmt.Errorf("%w: %s", failed, why), "%s", versions)
+}
+
 // maxNear bounds the modules and providers that suggestions consider.
 const maxNear = 500
 
@@ -105,7 +120,7 @@ func (r *Reader) NotFound(ctx context.Context, a registry.Address, v *registry.V
 		for _, one := range states {
 			switch {
 			case one.Version == *v && one.State != "":
-				return registry.WithHint(fmt.Errorf("%w: it is %s: %s", failed, one.State, one.Reason), "%s", versions)
+				return explain(failed, one, versions)
 			case one.State == "" || one.State == protocol.StateDeprecated:
 				others = append(others, one.Version.String())
 			}

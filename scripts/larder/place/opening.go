@@ -22,12 +22,16 @@ func (f *Finder) OnStore(ctx context.Context, do func(*Store) (output.View, erro
 	return f.onStoreBy(ctx, local.Open, do)
 }
 
-// OnStoreToRemove is like onStore, for a command that must work on a full disk.
-func (f *Finder) OnStoreToRemove(ctx context.Context, do func(*Store) (output.View, error)) (found output.View, err error) {
+// OnStoreToRemove is like [Finder.OnStore], for a command that must work on a full disk.
+func (f *Finder) OnStoreToRemove(
+	ctx context.Context, do func(*Store) (output.View, error),
+) (found output.View, err error) {
 	return f.onStoreBy(ctx, local.OpenToRemove, do)
 }
 
-func (f *Finder) onStoreBy(ctx context.Context, open FolderOpener, do func(*Store) (output.View, error)) (found output.View, err error) {
+func (f *Finder) onStoreBy(
+	ctx context.Context, open FolderOpener, do func(*Store) (output.View, error),
+) (found output.View, err error) {
 	s, err := f.openStore(ctx, open)
 	if err != nil {
 		return nil, err
@@ -60,7 +64,9 @@ func (f *Finder) OnReader(ctx context.Context, do func(*Reader) (output.View, er
 }
 
 // onRemote calls do with a reader of a registry that its URL names.
-func (f *Finder) onRemote(ctx context.Context, p Place, do func(*Reader) (output.View, error)) (found output.View, err error) {
+func (f *Finder) onRemote(
+	ctx context.Context, p Place, do func(*Reader) (output.View, error),
+) (found output.View, err error) {
 	f.PrintRegistry()
 	defer f.Waiting("reading the registry")()
 	err = f.OnHost(p.Host, func(credentials *client.Client) error {

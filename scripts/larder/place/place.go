@@ -23,7 +23,7 @@ const (
 	ContextVariable  = "LARDER_CONTEXT"
 )
 
-// Place identifies the registry of a command. One of dir, stack and host is
+// Place identifies the registry of a command. One of Dir, Stack and Host is
 // set.
 type Place struct {
 	// Name is the value for --store or --registry: FOLDER, stack:NAME,
@@ -85,7 +85,7 @@ func ParseStore(s string) (Place, error) {
 		}
 		return Place{}, registry.WithHint(err, "%s", StoreForms)
 	}
-	dir, err := ExpandHome(s)
+	dir, err := expandHome(s)
 	return Folder(dir), err
 }
 
@@ -112,9 +112,9 @@ func IsURL(s string) bool { return strings.Contains(s, "://") }
 // StoreForms describes how to name a store.
 const StoreForms = "A store is a folder, such as " + DefaultFolder + ", or stack:NAME for a deployed registry."
 
-// ExpandHome replaces ~ at the beginning of a path. Shells do not expand it
+// expandHome replaces ~ at the beginning of a path. Shells do not expand it
 // after dir:.
-func ExpandHome(path string) (string, error) {
+func expandHome(path string) (string, error) {
 	rest, ok := strings.CutPrefix(path, "~")
 	if !ok || rest != "" && !os.IsPathSeparator(rest[0]) {
 		return path, nil

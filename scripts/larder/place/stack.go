@@ -27,7 +27,7 @@ import (
 // outputs name both. It uses the AWS credentials and the region that the AWS
 // command line would use.
 func openStack(ctx context.Context, name string) (*Store, error) {
-	configuration, pathStyle, err := AwsConfiguration(ctx)
+	configuration, pathStyle, err := AWSConfiguration(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,10 +64,10 @@ func openStack(ctx context.Context, name string) (*Store, error) {
 	}, nil
 }
 
-// AwsConfiguration returns the configuration that the AWS command line would
+// AWSConfiguration returns the configuration that the AWS command line would
 // use, with a region and credentials. pathStyle reports whether S3 URLs have
 // the bucket's name in the path.
-func AwsConfiguration(ctx context.Context) (configuration aws.Config, pathStyle bool, err error) {
+func AWSConfiguration(ctx context.Context) (configuration aws.Config, pathStyle bool, err error) {
 	if configuration, err = config.LoadDefaultConfig(ctx); err != nil {
 		return aws.Config{}, false, fmt.Errorf("cannot read the AWS configuration: %w", err)
 	}

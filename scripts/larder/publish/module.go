@@ -98,6 +98,7 @@ publish leaves nothing visible. Run it again.` + place.ThroughRegistry + place.D
 		}),
 	}
 	c.RegistryFlags(cmd)
+	yesFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "pack and check the module and show the result without publishing")
 	cmd.Flags().StringVar(&m.Description, "description", "", "`TEXT` of one line about the module")
 	cmd.Flags().StringArrayVar(&m.Pack.Include, "include", nil,

@@ -88,6 +88,7 @@ interrupted publish leaves nothing visible. Run it again to upload the rest.` + 
 		}),
 	}
 	c.RegistryFlags(cmd)
+	yesFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything and show the result without publishing")
 	cmd.Flags().StringVar(&signKey, "sign-key", "",
 		"`FILE` with the private key that signs an unsigned release")
@@ -155,7 +156,9 @@ func publishProviderThrough(
 
 // withPassphrase calls do to publish. If that needs a passphrase and there is a
 // terminal, it prompts for one and calls do again.
-func withPassphrase(ctx context.Context, c *cli.Program, m *rules.Provider, signKey string, do func(*output.Steps) error) error {
+func withPassphrase(
+	ctx context.Context, c *cli.Program, m *rules.Provider, signKey string, do func(*output.Steps) error,
+) error {
 	progress := c.NewProgress()
 	err := do(progress)
 	progress.Stop()

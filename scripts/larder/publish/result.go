@@ -8,9 +8,12 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/spf13/cobra"
+
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
 )
@@ -38,15 +41,21 @@ func hintAtNext[A registry.Address, R registry.Record](
 }
 
 // confirmer returns the function that prompts before a publish creates a namespace, or an
-// address that looks like another one. It is nil if nobody can answer.
+// address that looks like another one. It is nil with --yes, or if nobody can answer.
 func confirmer(ctx context.Context, c *cli.Program, progress *output.Steps) func(protocol.Newcomer) error {
-	if c.Quiet || c.JSON || !term.IsTerminal(int(os.Stdin.Fd())) {
+	yes, _ := c.Flags.GetBool("yes") // the flag is there
+	if yes || c.Quiet || c.JSON || !term.IsTerminal(int(os.Stdin.Fd())) || terminal.New(c.Stderr).Width == 0 {
 		return nil
 	}
 	return func(n protocol.Newcomer) (err error) {
 		progress.Pause(func() { err = c.Confirm(ctx, n.String()+". Publish anyway?") })
 		return err
 	}
+}
+
+// yesFlag adds the flag that prevents the question of [confirmer].
+func yesFlag(cmd *cobra.Command) {
+	cmd.Flags().Bool("yes", false, "do not prompt on a terminal before creating a namespace")
 }
 
 // newcomerWarnings names what a publish has created, or would create.

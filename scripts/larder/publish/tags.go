@@ -71,6 +71,7 @@ func addTagFlags(c *cli.Program, cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&flags.dryRun, "dry-run", false,
 		"pack and check the modules and show the result without publishing")
 	AllowSecretsFlag(cmd, &flags.allowSecrets)
+	yesFlag(cmd)
 	cmd.RunE = c.Run(func(ctx context.Context, _ []string) (output.View, error) { return publishTags(ctx, c, flags) })
 }
 
@@ -312,6 +313,10 @@ func publishReleases(
 			one.unmatched = InBoth(r.AllowSecrets, result.Unmatched)
 		case ctx.Err() != nil && errors.Is(err, registry.ErrInvalid): // git, for example, was interrupted too
 			return output.Partial(v, len(v.Versions), ctx.Err())
+		case errors.Is(err, output.ErrNotConfirmed):
+			err = fmt.Errorf("cannot publish %s: not confirmed", r)
+			one.Status, one.Problems = "failed", failure.All(err)
+			failed = append(failed, err)
 		case flags.allTags && errors.Is(err, registry.ErrWithdrawn):
 			one.Status = "withdrawn"
 		case errors.Is(err, registry.ErrInvalid), errors.Is(err, registry.ErrExists), errors.Is(err, registry.ErrWithdrawn):
@@ -408,7 +413,10 @@ func (v PublishedTagsView) Text(p output.Page) {
 // tagWarnings warns of files that the configuration names, but that were not
 // packed, and of allowed paths that contain no file.
 func tagWarnings(t publishedTag) []string {
-	all := newcomerWarnings(t.Newcomer)
+	var all []string
+	for _, warning := range newcomerWarnings(t.Newcomer) {
+		all = append(all, fmt.Sprintf("%s %s: %s", t.Address, t.Version, warning))
+	}
 	for _, e := range t.excluded {
 		if e.NamedBy != "" && !e.Ignored {
 			all = append(all, fmt.Sprintf("%s %s: %s names %s, which is excluded", t.Address, t.Version, e.NamedBy,
