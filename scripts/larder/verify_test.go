@@ -221,7 +221,7 @@ func TestLostTrail(t *testing.T) {
 		if !strings.Contains(out, "1 namespace and 1 module or provider") {
 			t.Errorf("%s: %s", args, out)
 		}
-		if !strings.Contains(out, "`larder verify`") {
+		if !strings.Contains(out, "`larder verify --store dir:") {
 			t.Errorf("%s gives no hint: %s", args, out)
 		}
 	}
