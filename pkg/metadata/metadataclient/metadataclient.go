@@ -120,6 +120,9 @@ func (q Query) path(kind string, offset int) string {
 // Modules returns the modules that the caller may read and their total number,
 // which is larger than the list if the query has a limit.
 func (c *Client) Modules(ctx context.Context, q Query) ([]protocol.ModuleSummary, int, error) {
+	if _, err := registry.ParseModule(q.Namespace + "/any/any"); err != nil && q.Namespace != "" {
+		return []protocol.ModuleSummary{}, 0, nil // the API refuses it
+	}
 	return pages(ctx, c, q, "modules", func(l protocol.ModuleList) ([]protocol.ModuleSummary, protocol.ListMeta) {
 		return l.Modules, l.Meta
 	})
@@ -128,6 +131,9 @@ func (c *Client) Modules(ctx context.Context, q Query) ([]protocol.ModuleSummary
 // Providers returns the providers that the caller may read and their total
 // number.
 func (c *Client) Providers(ctx context.Context, q Query) ([]protocol.ProviderSummary, int, error) {
+	if _, err := registry.ParseProvider(q.Namespace + "/any"); err != nil && q.Namespace != "" {
+		return []protocol.ProviderSummary{}, 0, nil // the API refuses it
+	}
 	return pages(ctx, c, q, "providers", func(l protocol.ProviderList) ([]protocol.ProviderSummary, protocol.ListMeta) {
 		return l.Providers, l.Meta
 	})

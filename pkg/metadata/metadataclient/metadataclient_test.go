@@ -180,6 +180,20 @@ func TestDetails(t *testing.T) {
 	}
 }
 
+// A namespace of modules that no provider can have is no error: the API would refuse it.
+func TestOtherNamespaces(t *testing.T) {
+	t.Parallel()
+	c := opened(t, api{"/v1/modules/My_Team?limit=100": `{"modules":[{"namespace":"My_Team","name":"vpc","provider":"aws"}]}`})
+	modules, _, err := c.Modules(t.Context(), metadataclient.Query{Namespace: "My_Team"})
+	if err != nil || len(modules) != 1 {
+		t.Errorf("modules %v, %v", modules, err)
+	}
+	providers, _, err := c.Providers(t.Context(), metadataclient.Query{Namespace: "My_Team"})
+	if err != nil || len(providers) != 0 {
+		t.Errorf("providers %v, %v", providers, err)
+	}
+}
+
 func TestMirroredHistory(t *testing.T) {
 	t.Parallel()
 	c := opened(t, api{

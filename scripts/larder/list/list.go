@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
+	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
 	"github.com/larder-registry/larder/scripts/larder/place"
@@ -85,6 +86,10 @@ func suggest(ctx context.Context, r *place.Reader, what string, failed error) er
 // listing returns the function that lists a namespace, a hostname, an address,
 // or everything if what is empty.
 func listing(what string) (lister, error) {
+	if flag := place.FlagFor(what); flag != "" {
+		return nil, registry.WithHint(arguments.Errorf("%s names a registry, and no namespace or address", what),
+			"Did you mean `larder list --%s %s`?", flag, arguments.Quoted(what))
+	}
 	first, _, _ := strings.Cut(what, "/")
 	hostname := strings.Contains(first, ".") // no namespace has a dot
 	switch slashes := strings.Count(what, "/"); {

@@ -106,6 +106,18 @@ func Absolute(path string) string {
 	return path
 }
 
+// FlagFor returns the flag that takes a word if it can only be a registry: a URL,
+// stack:NAME, or a folder such as ./larder-data. It is empty for other words.
+func FlagFor(word string) string {
+	switch {
+	case IsURL(word):
+		return "registry"
+	case strings.HasPrefix(word, "stack:"), strings.HasPrefix(word, "./"), filepath.IsAbs(word):
+		return "store"
+	}
+	return ""
+}
+
 // IsURL reports whether a word is a URL.
 func IsURL(s string) bool { return strings.Contains(s, "://") }
 
