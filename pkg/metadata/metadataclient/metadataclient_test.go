@@ -180,7 +180,7 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// A namespace of modules that no provider can have is no error: the API would refuse it.
+// A namespace that no provider can have has no providers, and the API would refuse it.
 func TestOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	c := opened(t, api{"/v1/modules/My_Team?limit=100": `{"modules":[{"namespace":"My_Team","name":"vpc","provider":"aws"}]}`})
