@@ -21,25 +21,21 @@ func (h *handler) moduleHistory(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	entry, records, missing, err := allVersions(r.Context(), h.once, h.catalog.Modules, m)
+	entry, versions, err := allVersions(r.Context(), h.once, h.catalog.Modules, m,
+		func(v registry.ModuleVersion) (string, bool) { return v.Deprecated, v.Hidden })
 	if err != nil {
 		return fmt.Errorf("module %s: %w", m, err)
 	}
 	d := protocol.ModuleHistory{Address: m.String(), AllDeprecated: entry.Deprecated, Versions: []protocol.PastModule{}}
-	for _, v := range records {
+	for _, past := range versions {
+		v := past.record
 		d.Versions = append(d.Versions, protocol.PastModule{
-			VersionState: stateOf(v, v.Deprecated, v.Hidden), Description: v.Description,
+			VersionState: past.VersionState, Description: v.Description,
 			PublishedAt: v.PublishedAt, PublishedBy: v.PublishedBy,
 			SHA256: v.SHA256, ContentSHA256: v.ContentSHA256, Size: v.Size,
 			Copies: protocol.Copies{CopiedFrom: v.CopiedFrom, CopiedTo: v.CopiedTo},
 		})
 	}
-	for _, n := range missing {
-		d.Versions = append(d.Versions, protocol.PastModule{VersionState: missingState(n)})
-	}
-	slices.SortFunc(d.Versions, func(a, b protocol.PastModule) int {
-		return registry.CompareVersions(b.Version, a.Version)
-	})
 	return respond(w, r, d)
 }
 
@@ -51,44 +47,55 @@ func (h *handler) providerHistory(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
-	entry, records, missing, err := allVersions(r.Context(), h.once, h.catalog.Providers, p)
+	entry, versions, err := allVersions(r.Context(), h.once, h.catalog.Providers, p,
+		func(v registry.ProviderVersion) (string, bool) { return v.Deprecated, false })
 	if err != nil {
 		return fmt.Errorf("provider %s: %w", p, err)
 	}
 	d := protocol.ProviderHistory{
 		Address: p.String(), AllDeprecated: entry.Deprecated, Versions: []protocol.PastProvider{},
 	}
-	for _, v := range records {
+	for _, past := range versions {
+		v := past.record
 		d.Versions = append(d.Versions, protocol.PastProvider{
-			VersionState: stateOf(v, v.Deprecated, false), PublishedAt: v.PublishedAt, PublishedBy: v.PublishedBy,
+			VersionState: past.VersionState, PublishedAt: v.PublishedAt, PublishedBy: v.PublishedBy,
 			Protocols: v.Protocols, Packages: packages(v.Packages), SigningKey: v.SigningKey, SumsSHA256: v.Sums.SHA256,
 			Copies: protocol.Copies{CopiedFrom: v.CopiedFrom, CopiedTo: v.CopiedTo},
 		})
 	}
-	for _, n := range missing {
-		d.Versions = append(d.Versions, protocol.PastProvider{VersionState: missingState(n)})
-	}
-	slices.SortFunc(d.Versions, func(a, b protocol.PastProvider) int {
-		return registry.CompareVersions(b.Version, a.Version)
-	})
 	return respond(w, r, d)
 }
 
-// allVersions returns the entry and all records of an address, and the listed
-// versions that have no record. It returns [registry.ErrNotFound] if nothing was
-// ever published there, and [registry.ErrCorrupt] if anything cannot be read. With
-// tolerant, it returns the records despite a damaged listing or entry, which it logs.
+// pastVersion is a version with its state. The record of a missing one is empty.
+type pastVersion[R registry.Record] struct {
+	protocol.VersionState
+	record R
+}
+
+// allVersions returns the entry and all versions of an address, the newest first.
+// deprecation returns why a version is deprecated, and whether it is hidden. The error is
+// [registry.ErrNotFound] if nothing was ever published there, and [registry.ErrCorrupt]
+// if anything cannot be read. With tolerant, allVersions returns the records despite a
+// damaged listing or entry, which it logs.
 func allVersions[A registry.Address, R registry.Record](
-	ctx context.Context, tolerant bool, from catalog.Versions[A, R], a A,
-) (entry registry.Summary, records []R, missing []registry.Version, err error) {
+	ctx context.Context, tolerant bool, from catalog.Versions[A, R], a A, deprecation func(R) (string, bool),
+) (entry registry.Summary, all []pastVersion[R], err error) {
 	// The listing comes first: every version in it has a record by then.
 	contents, err := from.Contents(ctx, a)
 	if err != nil && (!tolerant || !errors.Is(err, registry.ErrCorrupt)) {
-		return entry, nil, nil, err
+		return entry, nil, err
 	}
 	requestlog.From(ctx).Err = err
-	records, err = from.AllRecords(ctx, a)
-	return contents.Entry, records, withoutRecord(contents.Listed, records), err
+	records, err := from.AllRecords(ctx, a)
+	for _, r := range records {
+		reason, hidden := deprecation(r)
+		all = append(all, pastVersion[R]{stateOf(r, reason, hidden), r})
+	}
+	for _, n := range withoutRecord(contents.Listed, records) {
+		all = append(all, pastVersion[R]{VersionState: protocol.VersionState{Version: n, State: protocol.StateMissing}})
+	}
+	slices.SortFunc(all, func(a, b pastVersion[R]) int { return registry.CompareVersions(b.Version, a.Version) })
+	return contents.Entry, all, err
 }
 
 // withoutRecord returns the listed versions that have no record.
@@ -117,10 +124,6 @@ func stateOf[R registry.Record](r R, deprecated string, hidden bool) protocol.Ve
 		s.State = protocol.StateDeprecated
 	}
 	return s
-}
-
-func missingState(n registry.Version) protocol.VersionState {
-	return protocol.VersionState{Version: n, State: protocol.StateMissing}
 }
 
 // mirroredPast has the versions of a mirrored provider by their records.

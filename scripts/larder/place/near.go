@@ -48,7 +48,7 @@ func explain(failed error, v protocol.VersionState, versions string) error {
 		return registry.WithHint(fmt.Errorf("%w: its record is missing", failed),
 			"Run `larder verify` to list the damage and how to repair it.")
 	case v.Withdrawn != nil:
-		why = "it was withdrawn on " + v.Withdrawn.At.UTC().Format("2006-01-02 15:04 MST") + ": " + v.Withdrawn.Reason
+		why = "it was withdrawn on " + output.FormatTime(v.Withdrawn.At) + ": " + v.Withdrawn.Reason
 	case v.Reason != "":
 		why += ": " + v.Reason
 	}

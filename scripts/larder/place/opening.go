@@ -93,13 +93,13 @@ func (f *Finder) openStore(ctx context.Context, open FolderOpener) (*Store, erro
 }
 
 // OpenPlace opens the store of a place, as open does for a folder.
-func (f *Finder) OpenPlace(ctx context.Context, p Place, open FolderOpener) (*Store, error) {
-	openIt := func() (*Store, error) { return OpenFolder(ctx, p.Dir, open) }
-	if p.Stack != "" {
+func (f *Finder) OpenPlace(ctx context.Context, p Place, open FolderOpener) (s *Store, err error) {
+	if p.Stack == "" {
+		s, err = OpenFolder(ctx, p.Dir, open)
+	} else {
 		defer f.Waiting("opening stack " + p.Stack)()
-		openIt = func() (*Store, error) { return openStack(ctx, p.Stack) }
+		s, err = openStack(ctx, p.Stack)
 	}
-	s, err := openIt()
 	if err == nil {
 		s.Now, s.flags, s.Addressing = f.Now, f.RepeatedFlags(), addressingOf(s, p)
 	}

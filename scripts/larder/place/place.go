@@ -112,7 +112,7 @@ func FlagFor(word string) string {
 	switch {
 	case IsURL(word):
 		return "registry"
-	case strings.HasPrefix(word, "stack:"), strings.HasPrefix(word, "./"), filepath.IsAbs(word):
+	case strings.HasPrefix(word, "stack:"), strings.HasPrefix(word, "."), filepath.IsAbs(word):
 		return "store"
 	}
 	return ""
