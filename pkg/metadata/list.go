@@ -63,7 +63,6 @@ func parseParameters(r *http.Request, k search.Kind) (s selection, err error) {
 		return s, err
 	}
 	s.limit, err = number(values, "limit", defaultLimit, 1)
-	s.limit = min(s.limit, maxLimit)
 	return s, err
 }
 
@@ -84,6 +83,9 @@ func number(values url.Values, name string, missing, least int) (int, error) {
 // that the request selects. If the caller's scopes cannot cover any of them, it
 // reads nothing.
 func (h *handler) page(ctx context.Context, k search.Kind, s selection) ([]*search.Entry, protocol.ListMeta, error) {
+	if !h.once {
+		s.limit = min(s.limit, maxLimit)
+	}
 	var all []search.Entry
 	if access.CanReadBelow(ctx, s.path(k)) {
 		var err error

@@ -2,6 +2,7 @@ package metadata_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/metadata"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -100,6 +102,32 @@ func TestConcurrentReads(t *testing.T) {
 	}
 	if diff := cmp.Diff("Query Query Query", s.table.Take()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// A handler for one command answers a list with one page.
+func TestOnce(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.put("namespaces", "acme", struct{}{})
+	const count = 250
+	for i := range count {
+		address := fmt.Sprintf("acme/module-%03d/aws", i)
+		s.put("catalog/acme", "modules/"+address, registry.Summary{Address: address, Latest: registry.Version{Major: 1}})
+	}
+	for name, test := range map[string]struct {
+		h    http.Handler
+		want int
+	}{
+		"one command": {metadata.NewOnce(catalog.New(s.table), s.objects, time.Now), count},
+		"all callers": {metadata.New(catalog.New(s.table), s.objects, access.Everyone), 100},
+	} {
+		w := httptest.NewRecorder()
+		test.h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/modules?limit=1000", nil))
+		var list protocol.ModuleList
+		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list.Modules) != test.want {
+			t.Errorf("%s: %d modules, want %d, %v", name, len(list.Modules), test.want, err)
+		}
 	}
 }
 

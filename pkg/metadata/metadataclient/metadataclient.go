@@ -95,7 +95,8 @@ type Query struct {
 	Limit int
 }
 
-func (q Query) path(kind string, offset int) string {
+// path returns the request for a page of at most limit results.
+func (q Query) path(kind string, offset, limit int) string {
 	values := url.Values{}
 	if q.Words != "" {
 		values.Set("q", q.Words)
@@ -103,7 +104,6 @@ func (q Query) path(kind string, offset int) string {
 	if offset > 0 {
 		values.Set("offset", strconv.Itoa(offset))
 	}
-	limit := pageSize
 	if q.Limit > 0 {
 		limit = min(limit, q.Limit-offset)
 	}
@@ -150,9 +150,13 @@ func pages[L, E any](
 	ctx context.Context, c *Client, q Query, kind string, part func(L) ([]E, protocol.ListMeta),
 ) (all []E, total int, err error) {
 	all = []E{}
+	limit := pageSize
+	if c.host == "" { // each page of an API in this process searches all entries again
+		limit = maxEntries
+	}
 	for offset := 0; ; {
 		var list L
-		if err := c.get(ctx, q.path(kind, offset), &list); err != nil {
+		if err := c.get(ctx, q.path(kind, offset, limit), &list); err != nil {
 			if errors.Is(err, registry.ErrNotFound) && c.host != "" {
 				return nil, 0, noAPI(c.host)
 			}
