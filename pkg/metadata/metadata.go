@@ -59,7 +59,7 @@ func New(published *catalog.Catalog, objects Objects, read func(http.Handler) ht
 
 // NewOnce returns a handler for one command of an operator, who may read everything. It
 // reads only what a request needs, and caches no more than that. A page of a list has as
-// many entries as the request wants. Histories have the records also if a listing is
+// many entries as the request expects. Histories have the records also if a listing is
 // damaged. now returns the time.
 func NewOnce(published *catalog.Catalog, objects Objects, now func() time.Time) http.Handler {
 	h := newHandler(published, objects, now)
