@@ -86,6 +86,9 @@ func reason(err error) (kind connerror.Kind, why, hint string) {
 		hint = "Check this machine's clock too."
 	case connerror.WrongHost:
 		hint = "Use a host name that the certificate has."
+		if names := connerror.NamesOf(err); len(names) > 0 {
+			hint = "The certificate is for " + printable.Mark(strings.Join(names, ", "), 300) + "."
+		}
 	case connerror.Untrusted:
 		why, hint = untrusted(why, os.Getenv(authoritiesVariable), runtime.GOOS)
 	case connerror.NotTLS:

@@ -177,20 +177,24 @@ func (f *certificateFiles) next(current *tls.Certificate, now time.Time) (*tls.C
 		if f.mismatched = read; isNew && current != nil {
 			return nil, nil // only one of the files may be written yet
 		}
-		return nil, fmt.Errorf("%w certificate in %s with the key in %s: %w", registry.ErrInvalid, f.cert, f.key, err)
+		return nil, registry.WithHint(
+			fmt.Errorf("%w certificate in %s with the key in %s: %w", registry.ErrInvalid, f.cert, f.key, err),
+			"Write the server's certificate, its intermediate certificates, and the private key of the server's "+
+				"certificate as PEM, which begins with -----BEGIN.")
 	}
 	if err := pair.Leaf.VerifyHostname(f.host); err != nil {
-		return nil, fmt.Errorf("%w certificate in %s: %w", registry.ErrInvalid, f.cert, err)
+		return nil, registry.WithHint(fmt.Errorf("%w certificate in %s: %w", registry.ErrInvalid, f.cert, err),
+			"Give `--host` a name of the certificate, or get a certificate for %s.", f.host)
 	}
 	// Check only the server's certificate, because clients find another chain if
 	// an intermediate one has expired.
 	switch from, until := pair.Leaf.NotBefore.UTC(), pair.Leaf.NotAfter.UTC(); {
 	case now.Before(from):
-		return nil, fmt.Errorf("%w certificate in %s: it is not valid before %s", registry.ErrInvalid, f.cert,
-			from.Format(time.RFC3339))
+		return nil, registry.WithHint(fmt.Errorf("%w certificate in %s: it is not valid before %s", registry.ErrInvalid, f.cert,
+			from.Format(time.RFC3339)), "Use another certificate until then, or set the clock of this machine.")
 	case !now.Before(until):
-		return nil, fmt.Errorf("%w certificate in %s: it expired on %s", registry.ErrInvalid, f.cert,
-			until.Format(time.DateOnly))
+		return nil, registry.WithHint(fmt.Errorf("%w certificate in %s: it expired on %s", registry.ErrInvalid, f.cert,
+			until.Format(time.DateOnly)), "Renew it, and write it to the same file.")
 	}
 	f.read = read
 	return &pair, nil

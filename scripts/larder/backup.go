@@ -23,6 +23,8 @@ func backupCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Back up a registry on this machine",
+
+		Annotations: map[string]string{arguments.CreatesPath: "yes"},
 		Long: `Write the registry in a folder to a file. The registry can be served and changed
 meanwhile: the backup is its state at the start of the command.
 

@@ -55,6 +55,9 @@ changed.`,
 				dir = args[0]
 			} else if since != "" {
 				repository, err := monorepo.Open(ctx, dir)
+				if errors.Is(err, registry.ErrNotFound) && registry.Hint(err) == "" {
+					err = registry.WithHint(err, "Run the command in a Git repository, or without --changed-since.")
+				}
 				if err != nil {
 					return nil, err
 				}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -122,7 +123,8 @@ func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlag
 			"Name the store, or add the keys with `larder key add` and remove --add-keys.")
 	}
 	if from.Host == to.Host && from.Stack == to.Stack && sameFolder(from.Dir, to.Dir) {
-		return nil, arguments.Errorf("the origin and the target are the same registry, %s", to.Name)
+		return nil, registry.WithHint(arguments.Errorf("the origin and the target are the same registry, %s", to.Name),
+			"Name another one with `--to`.")
 	}
 	c.About = to
 	c.PrintRegistry()
@@ -142,6 +144,14 @@ func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlag
 	reporter.Stop()
 	if errors.Is(err, client.ErrRefusedAddress) {
 		err = registry.WithHint(err, "If it is a server of your own, permit its network with `--network`.")
+	}
+	_, ofOrigin := errors.AsType[*copying.OriginError](err)
+	if errors.Is(err, registry.ErrNotFound) && (ofOrigin || from.Host == "") && registry.Hint(err) == "" {
+		flag := "--store " + arguments.Quoted(from.Name)
+		if from.Host != "" {
+			flag = "--registry " + from.Name
+		}
+		err = registry.WithHint(err, "Check the address. If the origin is a Larder, `larder list %s` has its addresses.", flag)
 	}
 	for _, host := range fetcher.Others() {
 		report.Notes = append(report.Notes, fmt.Sprintf(
@@ -305,6 +315,10 @@ func registryNamed(text string) (place.Place, error) {
 		return place.ParseStore(text)
 	case strings.ContainsAny(text, ".:"):
 		return place.ParseRegistry("https://" + text)
+	}
+	if info, err := os.Stat(text); err == nil && info.IsDir() {
+		return place.Place{}, registry.WithHint(arguments.Errorf("there is no context%s", arguments.InError(text)),
+			"For the folder, write %s.", arguments.Quoted("./"+text))
 	}
 	return place.Place{}, place.NoContext(file, text)
 }

@@ -320,12 +320,12 @@ func TestServeLeavesNothing(t *testing.T) {
 		"no port":             {"--listen 127.0.0.1", failure.ExitUsage},
 		"port in use":         {"--listen " + listener.Addr().String(), failure.ExitFailed},
 		"no certificate":      {"--host registry.example.com", failure.ExitUsage},
-		"missing certificate": {"--host registry.example.com --cert " + missing + " --key " + missing, failure.ExitInvalid},
+		"missing certificate": {"--host registry.example.com --cert " + missing + " --key " + missing, failure.ExitNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
 			out := failsHere(t, test.code, append([]string{"serve", "--store", data}, strings.Fields(test.args)...)...)
-			texts.Text(t, out, missing, "TLS.CRT", listener.Addr().String(), "127.0.0.1:8443")
+			texts.Text(t, out, missing, "TLS.CRT", filepath.Dir(missing), "DIR", listener.Addr().String(), "127.0.0.1:8443")
 			if _, err := os.Lstat(data); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("larder serve %s has created the folder: %v", test.args, err)
 			}

@@ -218,7 +218,10 @@ func (v deprecationView) Text(p output.Page) {
 	default:
 		p.Println("%s is deprecated: %s", v.subject, v.Deprecated)
 	}
-	if v.Latest != nil {
+	switch {
+	case v.Latest != nil:
 		p.Println("It is hidden. The latest listed version is %s", v.Latest)
+	case v.Hidden:
+		p.Println("It is hidden.")
 	}
 }

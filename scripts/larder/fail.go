@@ -27,6 +27,9 @@ import (
 // found, the partial result of the command, which may be nil.
 func fail(ctx context.Context, c *cli.Program, found output.View, cmd *cobra.Command, err error) int {
 	err = place.ExplainCredentials(ctx, errs.DiskFull(failure.ExplainInterrupt(ctx, err)))
+	if cmd != nil {
+		err = arguments.ExplainPath(cmd, err)
+	}
 	f := failure.Failure{Error: err.Error(), Hint: followable(c, cmd, hintOf(c, err)), Problems: failure.Problems(err)}
 	for i, p := range f.Problems {
 		f.Problems[i].Hint = followable(c, cmd, p.Hint)

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/network/connerror"
 )
 
 const (
@@ -140,10 +141,7 @@ func (e *examination) explainFailure(u *url.URL, err error) (result, fix string)
 		return "its certificate expired on " + invalid.Cert.NotAfter.UTC().Format(time.DateTime) + " UTC", "renew it" + check
 	}
 	if other, ok := errors.AsType[x509.HostnameError](err); ok && other.Certificate != nil {
-		names := other.Certificate.DNSNames
-		for _, ip := range other.Certificate.IPAddresses {
-			names = append(names, ip.String())
-		}
+		names := connerror.NamesOf(err)
 		if len(names) == 0 {
 			return "its certificate contains no host name; clients ignore the common name", "serve a certificate for " + e.quote(
 				other.Host)

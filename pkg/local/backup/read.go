@@ -71,7 +71,8 @@ func read(in io.Reader, visit visitor) (m Manifest, err error) {
 		header, err := t.Next()
 		switch {
 		case err != nil && len(files) == 0 && isMalformed(err):
-			return m, fmt.Errorf("%w file: it is not a backup of a registry", registry.ErrInvalid)
+			return m, registry.WithHint(fmt.Errorf("%w file: it is not a backup of a registry", registry.ErrInvalid),
+				"Name the file of a backup.")
 		case err != nil:
 			return m, unreadable(err)
 		}

@@ -43,6 +43,9 @@ const MaxText = 512 << 10
 // Source: https://opentofu.org/docs/language/files/dependency-lock/.
 func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, excluded []string, err error) {
 	body, err := parseHCL(ctx, name, text)
+	if err != nil && !strings.HasSuffix(name, ".lock.hcl") {
+		err = registry.WithHint(err, "Name a .terraform.lock.hcl.")
+	}
 	if err != nil {
 		return nil, nil, err
 	}

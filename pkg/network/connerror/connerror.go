@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -41,6 +42,20 @@ const (
 	// EndedEarly means that the server closed the connection early.
 	EndedEarly
 )
+
+// NamesOf returns the host names and addresses of the server's certificate, or nil if
+// err is not [WrongHost]. The server chooses them, so they need escaping.
+func NamesOf(err error) []string {
+	other, ok := errors.AsType[x509.HostnameError](err)
+	if !ok || other.Certificate == nil {
+		return nil
+	}
+	names := slices.Clone(other.Certificate.DNSNames)
+	for _, ip := range other.Certificate.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
 
 // Explain returns the kind of an error of an [http.Client], and the reason for the
 // failure. timeout is the time that the request was allowed to take.

@@ -129,7 +129,7 @@ func (o Output) Table(columns []Column, rows [][]string) {
 
 // below takes columns out of a table that does not fit otherwise, and returns their
 // cells for each row. They are those with Below. If the others are still too wide, they
-// are all but the first, in one line.
+// are all but the first, in one line with their titles.
 func (o Output) below(columns []Column, rows [][]string) (_ []Column, _ [][]string, cells [][]string) {
 	cells = make([][]string, len(rows))
 	if o.Width <= 0 || least(columns, rows) <= o.Width {
@@ -157,9 +157,14 @@ func (o Output) below(columns []Column, rows [][]string) (_ []Column, _ [][]stri
 	firsts := make([][]string, len(rows))
 	for i, row := range rows {
 		firsts[i] = row[:1]
-		others := slices.DeleteFunc(slices.Clone(row[1:]), func(cell string) bool { return cell == "" })
+		var others []string
+		for j, cell := range row[1:] {
+			if cell != "" && cell != "-" {
+				others = append(others, strings.ToLower(columns[j+1].Title)+" "+cell)
+			}
+		}
 		if len(others) > 0 {
-			cells[i] = append([]string{strings.Join(others, gap)}, cells[i]...)
+			cells[i] = append([]string{strings.Join(others, ", ")}, cells[i]...)
 		}
 	}
 	return columns[:1], firsts, cells

@@ -71,9 +71,10 @@ acme/vpc/aws                 2.10.0
 		30: `
 ADDRESS
 acme/a-rather-long-name/aws
-  1.0.0 Networks of a region
+  latest 1.0.0, about Networks
+  of a region
 acme/vpc/aws
-  2.10.0
+  latest 2.10.0
   use
   acme/a-rather-long-name/aws:
   it has flow logs
@@ -122,10 +123,12 @@ acme/a-rathe…          120 MiB  grace
 		{"too narrow for the minimum widths", 20, `
 ADDRESS
 acme/vpc/aws
-  hidden 7 B
+  state hidden, size 7
+  B, by
   arn:aws:sts::123456789012:assumed-role/release/ada
 acme/a-rather-long-…
-  120 MiB grace
+  size 120 MiB, by
+  grace
 `},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -32,6 +32,8 @@ func canBe(name, word string) bool {
 	switch name {
 	case "VERSION":
 		_, err = registry.ParseTag(word)
+	case "NAMESPACE":
+		err = CheckNamespace(word)
 	case "ADDRESS":
 		_, err = registry.ParseAddress(word)
 	case "NAMESPACE/NAME/SYSTEM":
@@ -96,6 +98,9 @@ func NamedArguments(cmd *cobra.Command, args []string) error {
 		err := Errorf("unexpected argument%s", InError(word))
 		if flag := flagForArgument[cmd.Name()]; flag != "" && !cmd.Flags().Changed(flag) && InError(word) != "" {
 			return registry.WithHint(err, "Did you mean `--%s %s`?", flag, Quoted(word))
+		}
+		if cmd.Name() == "list" && canBe("ADDRESS", args[0]) && canBe("VERSION", word) {
+			return registry.WithHint(err, "Did you mean `larder show %s %s`?", args[0], word)
 		}
 		return err
 	}

@@ -1,15 +1,14 @@
 package arguments
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -30,28 +29,28 @@ const MaxKeyFile = 256 << 10
 // CheckNamespace returns [registry.ErrInvalid] if a namespace is not valid.
 func CheckNamespace(s string) error {
 	if _, err := registry.ParseProvider(s + "/x"); err != nil {
-		return fmt.Errorf("%w namespace %q: it must consist of lower-case letters, digits and hyphens",
-			registry.ErrInvalid, s)
+		return registry.WithHint(fmt.Errorf("%w namespace %q: it must consist of lower-case letters, digits and hyphens",
+			registry.ErrInvalid, s), "It is the first part of an address, such as acme in acme/inventory.")
 	}
 	return nil
 }
 
-// ReadFile reads a file of at most limit bytes. It returns
-// [registry.ErrInvalid] if the file is larger.
+// ReadFile reads a file, or a pipe, of at most limit bytes. It returns
+// [registry.ErrInvalid] if the file cannot be read or is larger.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		if failed, ok := errors.AsType[*fs.PathError](err); ok {
-			err = failed.Err
-		}
-		return nil, Errorf("cannot read %s: %w", path, err)
+		return nil, registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(path, err))
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%w file %s: it is larger than %d bytes", registry.ErrInvalid, path, limit)
+	if err != nil {
+		return nil, registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(path, err))
 	}
-	return data, err
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%w file %s: it is larger than %d bytes", registry.ErrInvalid, path, limit)
+	}
+	return data, nil
 }
 
 // Version parses an optional VERSION. It returns nil without one.

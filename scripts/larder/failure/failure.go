@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
@@ -77,6 +78,9 @@ func Hint(err error) string {
 	switch {
 	case isNone:
 		dir := arguments.Quoted(none.Dir)
+		if others, _ := os.ReadDir(none.Dir); len(others) > 0 {
+			return "The folder has other files. Name your registry with --store, " + place.StoreVariable + " or a context."
+		}
 		return "Create one with `larder init --store " + dir + "` or `larder serve --store " + dir +
 			"`, or name yours with --store, " + place.StoreVariable + " or a context."
 	case isMismatch:

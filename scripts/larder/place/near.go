@@ -113,9 +113,12 @@ func (r *Reader) NotFound(ctx context.Context, a registry.Address, v *registry.V
 	if !errors.Is(failed, registry.ErrNotFound) || registry.Hint(failed) != "" {
 		return failed
 	}
+	states, _ := r.States(ctx, a)
+	versions := fmt.Sprintf("Run `larder list %s` to list the versions.", a)
+	if v == nil && len(states) > 0 {
+		return registry.WithHint(fmt.Errorf("%w: its versions are hidden or withdrawn", failed), "%s", versions)
+	}
 	if v != nil {
-		states, _ := r.States(ctx, a)
-		versions := fmt.Sprintf("Run `larder list %s` to list the versions.", a)
 		var others []string
 		for _, one := range states {
 			switch {

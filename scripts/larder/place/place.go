@@ -5,8 +5,11 @@ package place
 import (
 	"errors"
 	"fmt"
+	"math"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
@@ -152,9 +155,14 @@ func registryHost(url string) (string, error) {
 	if err == nil && !strings.ContainsAny(bare, "/?#@") {
 		return host, nil
 	}
-	if strings.HasPrefix(strings.ToLower(url), "http://") {
+	_, port, _ := net.SplitHostPort(bare)
+	number, notNumber := strconv.Atoi(port)
+	switch {
+	case strings.HasPrefix(strings.ToLower(url), "http://"):
 		err = errors.New("clients use only https")
-	} else {
+	case notNumber == nil && number > math.MaxUint16:
+		err = fmt.Errorf("a port is at most %d", math.MaxUint16)
+	default:
 		err = errors.New("it must be https://HOST[:PORT]")
 	}
 	return "", registry.WithHint(arguments.Errorf("cannot use the registry%s: %w", arguments.InError(url), err),

@@ -240,11 +240,11 @@ func noRelease(modules []monorepo.Module, ignored []monorepo.Ignored, flags tagF
 		}
 	}
 	if flags.tag != "" {
-		patterns := make([]string, min(len(modules), 5))
-		for i := range patterns {
-			patterns[i] = modules[i].Tag
+		examples := make([]string, min(len(modules), 5))
+		for i := range examples {
+			examples[i] = strings.Replace(modules[i].Tag, "*", "1.0.0", 1)
 		}
-		hint = "Tags are named by the modules, such as " + strings.Join(patterns, ", ") + "."
+		hint = "Tags name versions of the modules, such as " + strings.Join(examples, ", ") + "."
 	}
 	return registry.WithHint(err, "%s", hint)
 }
