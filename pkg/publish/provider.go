@@ -38,8 +38,11 @@ func (p *Publisher) Provider(ctx context.Context, m rules.Provider) (rules.Provi
 	}
 	version := r.Record.Version
 	var newcomer *protocol.Newcomer
-	allow := func(ctx context.Context, v registry.Vacancy) (err error) {
-		newcomer, err = p.confirm(ctx, v, m.CopiedFrom)
+	allow := func(ctx context.Context, v registry.Vacancy) error {
+		err := r.CheckNew()
+		if err == nil {
+			newcomer, err = p.confirm(ctx, v, m.CopiedFrom)
+		}
 		return err
 	}
 	prepare := func(ctx context.Context, listed protocol.Document) (registry.ProviderVersion, error) {
@@ -76,6 +79,9 @@ func (p *Publisher) CheckProvider(ctx context.Context, m rules.Provider) (rules.
 	}
 	stored, err := p.Catalog.Providers.Check(ctx, r.Address, r.Record.Version)
 	if vacant, ok := errors.AsType[*catalog.VacantError](err); ok {
+		if err := r.CheckNew(); err != nil {
+			return rules.ProviderResult{}, err
+		}
 		listed, err := p.Catalog.Providers.Listing(ctx, r.Address)
 		if err == nil || errors.Is(err, registry.ErrNotFound) {
 			r.Newcomer, err = p.newcomer(ctx, vacant.Vacancy, m.CopiedFrom)

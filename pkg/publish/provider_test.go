@@ -366,7 +366,8 @@ func TestSignedByAnother(t *testing.T) {
 	}
 }
 
-// TestExpiredKey checks that a signature by an expired key is rejected.
+// TestExpiredKey checks that an expired key signs no new version. A version that it
+// signed before can be published again and copied.
 func TestExpiredKey(t *testing.T) {
 	t.Parallel()
 	b := embedded(t)
@@ -390,7 +391,34 @@ func TestExpiredKey(t *testing.T) {
 	if !errors.Is(err, registry.ErrInvalid) {
 		t.Fatalf("got error %v, want ErrInvalid", err)
 	}
-	record(t, golden.New(t), err)
+	const form = "2006-01-02 15:04 MST"
+	golden.New(t).Error(t, err, key.ID, "KEY", key.ExpiresAt.Format(form), "EXPIRED", key.CreatedAt.Format(form), "SIGNED")
+	if _, err := b.publisher().CheckProvider(t.Context(), r.provider()); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("a dry run: got error %v, want ErrInvalid", err)
+	}
+
+	before := b.publisher()
+	before.Now = func() time.Time { return key.CreatedAt.Add(time.Minute) }
+	if _, err := before.Provider(t.Context(), r.provider()); err != nil {
+		t.Fatalf("before the key expired: %v", err)
+	}
+	again, err := b.publisher().Provider(t.Context(), r.provider())
+	if err != nil || !again.Unchanged {
+		t.Errorf("published again: unchanged %t, %v", again.Unchanged, err)
+	}
+	other := newRelease(t, "1.1.0", "linux_amd64")
+	if err := old.SignRelease(other.Dir); err != nil {
+		t.Fatal(err)
+	}
+	copied := other.provider()
+	copied.CopiedFrom = &registry.CopiedFrom{Source: "registry.example.com/acme/inventory"}
+	result, err := b.publisher().Provider(t.Context(), copied)
+	if err != nil {
+		t.Fatalf("copied: %v", err)
+	}
+	if notes := strings.Join(result.Record.Notes, "; "); !strings.Contains(notes, "this key expired on ") {
+		t.Errorf("copied: the notes are %q", notes)
+	}
 }
 
 // countingStore counts the stored objects, and fails after some of them.

@@ -67,8 +67,10 @@ func keyAddCommand(c *cli.Program) *cobra.Command {
 writes.
 
 If the namespace already has the key, the command replaces it, for example to
-extend its validity. It rejects private keys, and keys that are revoked, expired
-or cannot sign. It prints a warning if Terraform 1.5 and older cannot verify the
+extend its validity. It rejects private keys, and keys that are revoked or
+cannot sign. A key that has expired verifies the versions that it signed, as
+clients do, but no new ones. The command prints a warning for it. It also prints
+one if Terraform 1.5 and older cannot verify the
 key's signatures, for example for an Ed25519 key.`,
 		Example: `  gpg --armor --export releases@example.com > key.asc
   larder key add acme key.asc`,
@@ -81,7 +83,7 @@ key's signatures, for example for an Ed25519 key.`,
 				return nil, err
 			}
 			now := time.Now().UTC().Truncate(time.Second)
-			key, err := signing.ParseKey(armored, now)
+			key, err := signing.ReadKey(armored, now)
 			if err != nil {
 				return nil, fmt.Errorf("cannot add the key in %s: %w", args[1], err)
 			}
@@ -109,9 +111,12 @@ func addSigningKey(
 	if !added {
 		v.Status = "replaced"
 	}
+	if !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(key.AddedAt) {
+		v.Warnings = append(v.Warnings, "the key has expired: it verifies versions that it has signed, but no new ones")
+	}
 	if !signing.FitsOldClients(key) {
-		v.Warnings = []string{"Terraform 1.5 and older cannot verify signatures by this key; " +
-			"an RSA 4096 key works with all clients"}
+		v.Warnings = append(v.Warnings, "Terraform 1.5 and older cannot verify signatures by this key; "+
+			"an RSA 4096 key works with all clients")
 	}
 	return v, nil
 }

@@ -88,7 +88,7 @@ func (r Release) Sign(t testing.TB) {
 	slices.Sort(names)
 	var sums strings.Builder
 	for _, name := range names {
-		if strings.Contains(name, "SHA256SUMS") {
+		if strings.Contains(filepath.Base(name), "SHA256SUMS") {
 			continue
 		}
 		data, err := os.ReadFile(name)

@@ -41,6 +41,38 @@ func ParseKey(armored []byte, now time.Time) (Key, error) {
 	return key, err
 }
 
+// ReadKey is like [ParseKey], and accepts a key that could sign once, but has expired.
+// It verifies what exists, as clients do.
+func ReadKey(armored []byte, now time.Time) (Key, error) {
+	e, err := readPublic(armored)
+	if err != nil {
+		return Key{}, err
+	}
+	return describeOnce(e, now)
+}
+
+// describeOnce describes a key that can sign now. A key that cannot sign any more is
+// described as of its last second.
+func describeOnce(e *openpgp.Entity, now time.Time) (Key, error) {
+	key, _, err := describe(e, now)
+	if err == nil {
+		return key, nil
+	}
+	self, _ := e.PrimarySelfSignature()
+	end := ends(e.PrimaryKey, self)
+	var last time.Time
+	for i, s := range e.Subkeys {
+		last = later(last, ends(s.PublicKey, s.Sig, s.Sig.EmbeddedSignature), i == 0)
+	}
+	if end = earlier(end, last); end.IsZero() || end.After(now) {
+		return Key{}, err
+	}
+	if key, _, before := describe(e, end.Add(-time.Second)); before == nil {
+		return key, nil
+	}
+	return Key{}, err
+}
+
 // readPublic reads and trims one armored public key. It does not check whether
 // the key can sign.
 func readPublic(armored []byte) (*openpgp.Entity, error) {

@@ -23,6 +23,8 @@ type Signer struct {
 	Fingerprint string
 	// Expired reports whether the key has expired. Clients accept expired keys.
 	Expired bool
+	// SignedAt is when the signature was made, as it claims.
+	SignedAt time.Time
 }
 
 // CheckKey returns nil if clients can read an armored key, which may have
@@ -30,6 +32,34 @@ type Signer struct {
 func CheckKey(armored string) error {
 	_, err := readPublic([]byte(armored))
 	return err
+}
+
+// KeyOf returns the key of the signer of a release, from the keys that its registry
+// names. A key that has expired is judged at its last moment. KeyOf returns
+// registry.ErrInvalid if some client cannot read the key. Clients would then fail for
+// the other keys of the namespace too.
+func KeyOf(armored []string, s Signer, now time.Time) (Key, error) {
+	for _, text := range armored {
+		ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(text))
+		if err != nil {
+			continue
+		}
+		for _, entity := range ring {
+			if keyID(entity.PrimaryKey.KeyId) != s.ID {
+				continue
+			}
+			var packets bytes.Buffer
+			if err := entity.Serialize(&packets); err != nil {
+				return Key{}, fmt.Errorf("%w signing key %s: it cannot be serialized", registry.ErrInvalid, s.ID)
+			}
+			e, err := read(packets.Bytes())
+			if err != nil {
+				return Key{}, fmt.Errorf("%w signing key %s: %w", registry.ErrInvalid, s.ID, err)
+			}
+			return describeOnce(e, now)
+		}
+	}
+	return Key{}, fmt.Errorf("signing key %s: %w", s.ID, registry.ErrNotFound)
 }
 
 // VerifyOrigin returns the signer of a release of another registry, using the
@@ -105,7 +135,7 @@ func otherSigners(first Signer, keys []string, message, signature []byte, config
 // verifyWith returns the signer with a key of a ring. It returns
 // [pgperrors.ErrUnknownIssuer] if none of them has signed.
 func verifyWith(ring openpgp.EntityList, message, signature []byte, config *packet.Config) (Signer, error) {
-	entity, err := openpgp.CheckDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
+	sig, entity, err := openpgp.VerifyDetachedSignature(ring, bytes.NewReader(message), bytes.NewReader(signature), config)
 	// The library checks the key's expiry after it has verified the signature,
 	// and returns the key with this error.
 	expired := errors.Is(err, pgperrors.ErrKeyExpired) && entity != nil
@@ -114,7 +144,7 @@ func verifyWith(ring openpgp.EntityList, message, signature []byte, config *pack
 	}
 	signer := Signer{
 		ID: keyID(entity.PrimaryKey.KeyId), Fingerprint: fmt.Sprintf("%X", entity.PrimaryKey.Fingerprint),
-		Expired: expired,
+		Expired: expired, SignedAt: sig.CreationTime.UTC(),
 	}
 	if identity := entity.PrimaryIdentity(); identity != nil {
 		signer.Owner = printable.Remove(identity.Name, maxOwner)

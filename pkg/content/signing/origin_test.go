@@ -116,7 +116,10 @@ func TestVerifyOrigin(t *testing.T) {
 		got, err := signing.VerifyOrigin(test.keys, message, test.signature, now)
 		want := signing.Signer{
 			ID: test.signer.PrimaryKey.KeyIdString(), Owner: test.owner, Expired: test.expired,
-			Fingerprint: fmt.Sprintf("%X", test.signer.PrimaryKey.Fingerprint),
+			Fingerprint: fmt.Sprintf("%X", test.signer.PrimaryKey.Fingerprint), SignedAt: got.SignedAt,
+		}
+		if age := now.Sub(got.SignedAt); age < 0 || age > 48*time.Hour {
+			t.Errorf("%s: signed at %s", test.what, got.SignedAt)
 		}
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", test.what, got, err, want)

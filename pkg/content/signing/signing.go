@@ -18,6 +18,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,6 +102,34 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 		return refuse("Add its public key first, with `larder key add`.", "there is no key to verify it with")
 	}
 	return refuse("Add its public key with `larder key add`, or sign with one of these.", "the key is not one of %s", strings.Join(ids, ", "))
+}
+
+// Check is like [Verify] for a signature that may exist already. If clients accept it,
+// but [Verify] does not, odd is the reason, which is registry.ErrInvalid. For example,
+// the key has expired since.
+func Check(keys []Key, message, signature []byte, now time.Time) (signer Key, odd, err error) {
+	signer, err = Verify(keys, message, signature, now)
+	if err == nil {
+		return signer, nil, nil
+	}
+	armored := make([]string, len(keys))
+	for i, key := range keys {
+		armored[i] = key.ASCIIArmor
+	}
+	accepted, failed := VerifyOrigin(armored, message, signature, now)
+	at := slices.IndexFunc(keys, func(k Key) bool { return k.ID == accepted.ID })
+	if failed != nil || at < 0 {
+		return Key{}, nil, err
+	}
+	if end := keys[at].ExpiresAt; accepted.Expired && !end.IsZero() {
+		order := "after"
+		if accepted.SignedAt.After(end) {
+			order = "before"
+		}
+		err = registry.WithHint(fmt.Errorf("%w signature by key %s: this key expired on %s, %s it signed on %s",
+			registry.ErrInvalid, accepted.ID, date(end), order, date(accepted.SignedAt)), "%s", registry.Hint(err))
+	}
+	return keys[at], err, nil
 }
 
 // Issuer returns the ID of the key that a binary detached signature names,

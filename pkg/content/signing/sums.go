@@ -9,6 +9,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // Sum is a line of a SHA256SUMS file.
@@ -30,42 +31,64 @@ const (
 // oneVersion is the hint for a file that is too long.
 const oneVersion = "List only the packages of one version."
 
-// ParseSums parses a SHA256SUMS file. It returns registry.ErrInvalid for files
-// that some client cannot read.
-//
-// It is strict because clients are not. A blank line makes them panic. A
-// comment makes them silently drop the checksums of all other platforms. They
-// do not find files in the output of `sha256sum -b`.
+// ParseSums parses the SHA256SUMS file of a new version. It returns
+// registry.ErrInvalid for the first thing that makes some client fail or ignore a
+// part of the file.
 func ParseSums(text []byte) ([]Sum, error) {
+	sums, odd, err := ReadSums(text)
+	if len(odd) > 0 {
+		err = odd[0]
+	}
+	if err != nil {
+		return nil, err
+	}
+	return sums, nil
+}
+
+// ReadSums reads a SHA256SUMS file as clients do. The first two words of a line are
+// the digest and the name. The first line with a name counts. odd has what a new
+// version must not have. For example, a comment makes clients silently drop the
+// checksums of all other platforms. The error is registry.ErrInvalid if no client can
+// use the file. A blank line makes all of them panic.
+func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
 	if len(text) > MaxSums {
-		return nil, registry.WithHint(
+		return nil, nil, registry.WithHint(
 			fmt.Errorf("%w SHA256SUMS: it has more than %d bytes", registry.ErrInvalid, MaxSums), oneVersion)
 	}
 	if len(text) == 0 {
-		return nil, registry.WithHint(
+		return nil, nil, registry.WithHint(
 			fmt.Errorf("%w SHA256SUMS: it is empty", registry.ErrInvalid), "Make it with `sha256sum *.zip`.")
 	}
 	crlf := bytes.Contains(text, []byte("\r\n"))
-	var sums []Sum
+	n := 0
 	lines := make(map[string]int)
 	for line := range strings.Lines(string(text)) {
-		n := len(sums) + 1
-		if n > maxLines {
-			return nil, registry.WithHint(
-				fmt.Errorf("%w SHA256SUMS: it has more than %d lines", registry.ErrInvalid, maxLines), oneVersion)
+		if n++; n == maxLines+1 {
+			odd = append(odd, registry.WithHint(
+				fmt.Errorf("%w SHA256SUMS: it has more than %d lines", registry.ErrInvalid, maxLines), oneVersion))
 		}
-		sum, err := parseSum(line, crlf)
-		if err != nil {
-			return nil, fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, err)
+		sum, strange := parseSum(line, crlf)
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0:
+			return nil, odd, fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, strange)
+		case strange != nil:
+			odd = append(odd, fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, strange))
+			if len(words) < 2 || !registry.IsSHA256(strings.ToLower(words[0])) {
+				continue
+			}
+			sum = Sum{SHA256: strings.ToLower(words[0]), Filename: words[1]}
 		}
 		if before := lines[sum.Filename]; before > 0 {
-			return nil, registry.WithHint(fmt.Errorf("%w SHA256SUMS, line %d: line %d lists %s already",
-				registry.ErrInvalid, n, before, sum.Filename), "List each file once, and sign the file again.")
+			odd = append(odd, registry.WithHint(fmt.Errorf("%w SHA256SUMS, line %d: line %d lists %s already",
+				registry.ErrInvalid, n, before, printable.Mark(sum.Filename, maxFilename)),
+				"List each file once, and sign the file again."))
+			continue
 		}
 		lines[sum.Filename] = n
 		sums = append(sums, sum)
 	}
-	return sums, nil
+	return sums, odd, nil
 }
 
 // parseSum parses one line. Clients accept a last line without an end.

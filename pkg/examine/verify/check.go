@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 
@@ -295,18 +294,25 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	if found = append(found, more...); len(found) > 0 {
 		return found, nil
 	}
-	listed, err := rules.ParseSums(sums)
+	listed, odd, err := rules.ReadSums(sums)
 	if err == nil {
 		files := make(map[string]string, len(v.Packages))
 		for _, pkg := range v.Packages {
 			files[pkg.Filename] = pkg.SHA256
 		}
-		// The sums may list a manifest, which is not a file of the version.
-		maps.DeleteFunc(listed, func(name, _ string) bool { return rules.IsManifest(name) })
-		err = rules.CheckSums(files, "", listed)
+		rules.DropManifest(listed) // it is not a file of the version
+		var missing []error
+		missing, err = rules.CheckSums(files, "", listed)
+		odd = append(odd, missing...)
+	}
+	if v.CopiedFrom == nil && err == nil {
+		err = rules.CheckOdd(odd)
 	}
 	if err != nil {
-		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})
+		found, odd = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()}), nil
+	}
+	for _, note := range rules.NotesOf(odd) {
+		found = append(found, Finding{Kind: Sums, Note: true, Object: v.Sums.Object, Detail: note})
 	}
 	signature, err := r.signer(ctx, p, v, sums, sig)
 	return append(found, signature...), err

@@ -12,6 +12,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // provider has the rules for providers. These are zips that clients can unpack
@@ -77,10 +78,6 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 	if len(a.Sums) > maxSums {
 		return fmt.Errorf("%w file %s: it has %d bytes, more than %d", registry.ErrInvalid, names.Sums, len(a.Sums), maxSums)
 	}
-	sums, err := rules.ParseSums(a.Sums)
-	if err != nil {
-		return fmt.Errorf("%s: %w", names.Sums, err)
-	}
 	manifest := ""
 	switch {
 	case len(a.Manifest) > rules.MaxManifest:
@@ -95,39 +92,68 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 			return fmt.Errorf("%s: %w", names.ManifestName(), err)
 		}
 		manifest = sha256Of(a.Manifest)
-	case a.CopiedFrom != nil:
-		rules.DropManifest(sums)
 	}
 	files := make(map[string]string, len(a.Files))
 	for _, f := range a.Files {
 		files[f.Name] = f.SHA256
 	}
-	if err := rules.CheckSums(files, manifest, sums); err != nil {
+	isCopy := a.CopiedFrom != nil
+	_, odd, err := p.verify(ctx, names, signed{files, a.Sums, a.Signature, manifest, isCopy && manifest == ""})
+	if isCopy {
 		return err
 	}
-	_, err = p.verify(ctx, names, a.Sums, a.Signature)
-	return err
+	var problems errs.Problems
+	if err := problems.Add(err); err != nil {
+		return err
+	}
+	_ = problems.Add(rules.CheckOdd(odd)) // any error is ErrInvalid
+	return problems.Err("")
 }
 
-// verify returns the ID of the key that has signed a release, with the current
-// keys of the namespace.
-func (p provider) verify(ctx context.Context, names rules.Names, sums, signature []byte) (string, error) {
-	if len(signature) > signing.MaxSignature {
-		return "", fmt.Errorf("%w file %s: it has %d bytes, more than %d",
-			registry.ErrInvalid, names.Signature(), len(signature), signing.MaxSignature)
+// signed is what a release has signed.
+type signed struct {
+	files           map[string]string // the SHA256 sums of the zips by name
+	sums, signature []byte
+	manifest        string // the SHA256 sum of the manifest, or empty
+	// noManifest reports whether the manifest may be missing though it is listed.
+	noManifest bool
+}
+
+// verify compares the files of a release with its SHA256SUMS, and verifies the
+// signature with the current keys of the namespace. It returns the ID of the key, and
+// what is odd about the release.
+func (p provider) verify(ctx context.Context, names rules.Names, s signed) (signer string, odd []error, _ error) {
+	if len(s.signature) > signing.MaxSignature {
+		return "", nil, fmt.Errorf("%w file %s: it has %d bytes, more than %d",
+			registry.ErrInvalid, names.Signature(), len(s.signature), signing.MaxSignature)
+	}
+	listed, odd, err := rules.ReadSums(s.sums)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", names.Sums, err)
+	}
+	if s.noManifest {
+		rules.DropManifest(listed)
+	}
+	missing, err := rules.CheckSums(s.files, s.manifest, listed)
+	odd = append(odd, missing...)
+	if err != nil {
+		return "", odd, err
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err == nil {
 		err = rules.CheckKeys(p.address.Namespace, keys)
 	}
 	if err != nil {
-		return "", err
+		return "", odd, err
 	}
-	signer, err := signing.Verify(keys, sums, signature, p.h.now())
+	key, strange, err := signing.Check(keys, s.sums, s.signature, p.h.now())
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", names.Signature(), err)
+		return "", odd, fmt.Errorf("%s: %w", names.Signature(), err)
 	}
-	return signer.ID, nil
+	if strange != nil {
+		odd = append(odd, fmt.Errorf("%s: %w", names.Signature(), strange))
+	}
+	return key.ID, odd, nil
 }
 
 func (p provider) read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error) {
@@ -163,7 +189,10 @@ func (p provider) assemble(u registry.Upload, by registry.Publisher, now time.Ti
 		Sums:      storedFile(u.Path, u.Version, names.Sums, sums),
 		Signature: storedFile(u.Path, u.Version, names.Signature(), u.Signature),
 	}
+	// The manifest was compared when the files were announced.
+	release := signed{files: make(map[string]string, len(u.Files)), sums: sums, signature: u.Signature, noManifest: true}
 	for _, f := range u.Files {
+		release.files[f.Name] = f.SHA256
 		record.Packages = append(record.Packages, registry.ProviderPackage{
 			Platform: names.Zips[f.Name], StoredFile: f.StoredFile, Filename: f.Name, H1: f.H1,
 		})
@@ -179,7 +208,13 @@ func (p provider) assemble(u registry.Upload, by registry.Publisher, now time.Ti
 			makeRecord := func(ctx context.Context, listed protocol.Document) (_ registry.ProviderVersion, err error) {
 				dropped = protocol.FindDropped(listed, record)
 				// With the current versions and keys.
-				if record.SigningKey, err = p.verify(ctx, names, sums, u.Signature); err != nil {
+				var odd []error
+				if record.SigningKey, odd, err = p.verify(ctx, names, release); err != nil {
+					return record, err
+				}
+				if u.CopiedFrom != nil {
+					record.Notes = rules.NotesOf(odd)
+				} else if err = rules.CheckOdd(odd); err != nil {
 					return record, err
 				}
 				err = p.h.stage(ctx, record.Sums, sums)

@@ -135,7 +135,7 @@ const (
 func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (rules.ProviderResult, error) {
 	ours := m.Record
 	published, newcomer, err := p.publish(
-		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version, nil}, m.Zips(), m.Announcement(),
+		ctx, thing{m.Address.String(), m.Address.Path(), ours.Version, m.CheckNew}, m.Zips(), m.Announcement(),
 	)
 	if err != nil {
 		return rules.ProviderResult{}, err
@@ -198,7 +198,7 @@ type thing struct {
 	path    string // modules/… or providers/…
 	version registry.Version
 	// check returns why the files must not be sent, unless the same content is
-	// published already. It may be nil.
+	// published already.
 	check func() error
 }
 
@@ -261,11 +261,9 @@ func (p *Publisher) begin(
 			u.Published.Unchanged = true
 			return *u.Published, nil, nil
 		}
-		if t.check != nil {
-			if err := t.check(); err != nil {
-				p.abort(ctx, u)
-				return protocol.Published{}, nil, err
-			}
+		if err := t.check(); err != nil {
+			p.abort(ctx, u)
+			return protocol.Published{}, nil, err
 		}
 		if !asked {
 			asked = true

@@ -61,6 +61,10 @@ type ProviderResult struct {
 	Dropped *protocol.DroppedPlatforms
 }
 
+// moved reports whether the release exists in another registry. Then what clients
+// accept is only noted.
+func (m Provider) moved() bool { return m.CopiedFrom != nil }
+
 // PreparedProvider is a provider's release that is ready to be published.
 type PreparedProvider struct {
 	Address registry.Provider
@@ -79,6 +83,8 @@ type PreparedProvider struct {
 	manifest        []byte // nil if there is none
 	sums, signature []byte // nil if they are missing or cannot be read
 	problems        errs.Problems
+	odd             []error
+	ofKeys          []error // the problems of the keys
 	// rejected has the names of the zips with problems.
 	rejected map[string]bool
 	// noManifest reports whether the problems include a missing or unreadable
@@ -88,7 +94,8 @@ type PreparedProvider struct {
 
 // Provider verifies a release and signs it if m has a SignKey. It returns all
 // problems as a [*errs.ProblemsError]. It does not check whether the
-// signature is by a key of the namespace.
+// signature is by a key of the namespace. The caller calls
+// [PreparedProvider.CheckNew] before it publishes a new version.
 func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, error) {
 	r, err := p.prepare(m)
 	if err != nil {
@@ -112,7 +119,7 @@ func (p Preparer) ProviderFor(
 	}
 	// Check the keys first, so that nobody enters the passphrase of an unusable key.
 	if err := r.checkKeys(keys); err != nil {
-		r.noKey = true
+		r.noKey, r.ofKeys = true, append(r.ofKeys, err)
 		if err := r.problems.Add(err); err != nil {
 			return nil, err
 		}
@@ -120,7 +127,9 @@ func (p Preparer) ProviderFor(
 	if err := r.read(ctx, unpack); err != nil {
 		return nil, err
 	}
-	if err := r.problems.Add(r.verify(keys)); err != nil {
+	err = r.verify(keys)
+	r.ofKeys = append(r.ofKeys, err)
+	if err := r.problems.Add(err); err != nil {
 		return nil, err
 	}
 	return r.finish(unpack)
@@ -170,12 +179,14 @@ func (r *PreparedProvider) read(ctx context.Context, unpack bool) error {
 }
 
 func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
-	what := "publish " + r.Address.String()
-	if v := r.names.Version; v != (registry.Version{}) {
-		what += " " + v.String()
+	if r.problems.Any() {
+		_ = r.problems.Add(r.CheckNew()) // any error is ErrInvalid
 	}
-	if err := r.problems.Err(what); err != nil {
-		return nil, err
+	if err := r.problems.Err(r.what()); err != nil {
+		return nil, r.explain(err)
+	}
+	if r.from.moved() {
+		r.Record.Notes = NotesOf(r.odd)
 	}
 	r.Files = append(r.Files, fileOf(r.names.Sums, r.sums), fileOf(r.names.Signature(), r.signature))
 	if r.manifest != nil {
@@ -188,6 +199,35 @@ func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 		r.Shared = protocol.SharedHashes(r.Record.Packages)
 	}
 	return r, nil
+}
+
+// explain replaces the hints for the author of a release if it is moved. A person who
+// moves it can only add a key.
+func (r *PreparedProvider) explain(err error) error {
+	several, _ := errors.AsType[*errs.ProblemsError](err)
+	for i, problem := range several.Problems {
+		if r.from.moved() && !slices.Contains(r.ofKeys, problem) {
+			several.Problems[i] = registry.WithHint(problem, "Only the author of the release can correct this.")
+		}
+	}
+	return err
+}
+
+func (r *PreparedProvider) what() string {
+	if v := r.names.Version; v != (registry.Version{}) {
+		return "publish " + r.Address.String() + " " + v.String()
+	}
+	return "publish " + r.Address.String()
+}
+
+// CheckNew returns what a new version must not have, as a [*errs.ProblemsError]. It
+// returns nil if there is nothing, or if the release is a copy. It makes no difference
+// if the same content is published already.
+func (r *PreparedProvider) CheckNew() error {
+	if r.from.moved() || len(r.odd) == 0 {
+		return nil
+	}
+	return &errs.ProblemsError{What: r.what(), Problems: r.odd}
 }
 
 // find finds the files of the release by their names.
@@ -230,7 +270,7 @@ func (r *PreparedProvider) readManifest() (err error) {
 	path := ""
 	if r.names.Manifest != "" {
 		path = r.path(r.names.Manifest)
-	} else if r.from.CopiedFrom == nil {
+	} else if !r.from.moved() {
 		path = sourceManifest(r.from.Dir)
 	}
 	if path == "" {
@@ -291,12 +331,15 @@ func (r *PreparedProvider) checkKeys(keys []registry.SigningKey) error {
 }
 
 // verify verifies the signature with the keys of a namespace, as clients will,
-// and records the key. It returns registry.ErrInvalid if no key verifies it.
+// and records the key. It returns registry.ErrInvalid if clients will not accept it.
 func (r *PreparedProvider) verify(keys []registry.SigningKey) error {
 	if r.noKey || r.sums == nil || r.signature == nil {
 		return nil // the problems include the reason
 	}
-	signer, err := signing.Verify(keys, r.sums, r.signature, r.preparer.now())
+	signer, odd, err := signing.Check(keys, r.sums, r.signature, r.preparer.now())
+	if odd != nil {
+		r.odd = append(r.odd, fmt.Errorf("%s: %w", r.names.Signature(), odd))
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.names.Signature(), err)
 	}
@@ -398,7 +441,7 @@ func (r *PreparedProvider) readSigned() (err error) {
 			return err
 		}
 	}
-	if r.signature == nil {
+	if r.signature == nil || r.from.moved() { // the keys of the namespace decide
 		return nil
 	}
 	if r.Record.SigningKey, err = signing.Issuer(r.signature, r.preparer.now()); err != nil {
@@ -451,9 +494,12 @@ func (r *PreparedProvider) makeSums() []byte {
 // checkSums checks that clients can read SHA256SUMS, and that it matches the
 // files.
 func (r *PreparedProvider) checkSums() error {
-	listed, err := ParseSums(r.sums)
+	listed, odd, err := ReadSums(r.sums)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.names.Sums, err)
+	}
+	for _, one := range odd {
+		r.odd = append(r.odd, fmt.Errorf("%s: %w", r.names.Sums, one))
 	}
 	files := make(map[string]string, len(listed))
 	for _, zip := range r.Files {
@@ -473,14 +519,16 @@ func (r *PreparedProvider) checkSums() error {
 			return err
 		}
 	}
-	if r.noManifest || r.manifest == nil && r.from.CopiedFrom != nil {
+	if r.noManifest || r.manifest == nil && r.from.moved() {
 		DropManifest(listed)
 	}
 	manifest := ""
 	if r.manifest != nil {
 		manifest = sha256Of(r.manifest)
 	}
-	return CheckSums(files, manifest, listed)
+	odd, err = CheckSums(files, manifest, listed)
+	r.odd = append(r.odd, odd...)
+	return err
 }
 
 // sha256At returns the SHA256 sum of the file at a path.

@@ -42,7 +42,14 @@ func TestCheckSums(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := rules.CheckSums(test.files, test.manifest, test.listed)
+			odd, err := rules.CheckSums(test.files, test.manifest, test.listed)
+			isMissing := strings.HasSuffix(name, "that is missing") // clients install the rest
+			if isMissing != (len(odd) > 0) || isMissing && err != nil {
+				t.Errorf("odd are %v, with the error %v", odd, err)
+			}
+			if err == nil {
+				err = rules.CheckOdd(odd)
+			}
 			if test.want == "" {
 				if err != nil {
 					t.Error(err)

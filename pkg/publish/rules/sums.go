@@ -10,18 +10,18 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
-// ParseSums parses a SHA256SUMS file with [signing.ParseSums]. It returns the
-// sums by file name.
-func ParseSums(text []byte) (map[string]string, error) {
-	lines, err := signing.ParseSums(text)
+// ReadSums reads a SHA256SUMS file with [signing.ReadSums]. It returns the sums by
+// file name.
+func ReadSums(text []byte) (sums map[string]string, odd []error, err error) {
+	lines, odd, err := signing.ReadSums(text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	sums := make(map[string]string, len(lines))
+	sums = make(map[string]string, len(lines))
 	for _, line := range lines {
 		sums[line.Filename] = line.SHA256
 	}
-	return sums, nil
+	return sums, odd, nil
 }
 
 // IsManifest reports whether a name in SHA256SUMS is that of the manifest. The
@@ -38,17 +38,18 @@ func DropManifest(listed map[string]string) {
 // if there is none. CheckSums returns all problems as a
 // [*errs.ProblemsError].
 //
-// SHA256SUMS must list exactly the zips of the release. A listed manifest must
-// exist too, because the signature covers its protocols. Other listed files may
-// be missing, because clients do not read them.
-func CheckSums(files map[string]string, manifest string, listed map[string]string) error {
+// SHA256SUMS must list all zips of the release. odd are the listed zips and manifests
+// that are missing. A new version must have a listed manifest, because the signature
+// covers its protocols. Other listed files may be missing, because clients do not read
+// them.
+func CheckSums(files map[string]string, manifest string, listed map[string]string) (odd []error, _ error) {
 	var problems []error
-	add := func(hint, format string, args ...any) {
-		problems = append(problems, registry.WithHint(invalidRelease(format, args...), "%s", hint))
+	problem := func(hint, format string, args ...any) error {
+		return registry.WithHint(invalidRelease(format, args...), "%s", hint)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if _, there := listed[name]; !there && isZip(name) {
-			add("Create SHA256SUMS again, or remove the zip.", "%s is not in SHA256SUMS", name)
+			problems = append(problems, problem("Create SHA256SUMS again, or remove the zip.", "%s is not in SHA256SUMS", name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
@@ -58,18 +59,18 @@ func CheckSums(files map[string]string, manifest string, listed map[string]strin
 		}
 		switch {
 		case there && sum != listed[name]:
-			add("Publish the files of one build, or create SHA256SUMS again.",
-				"%s has sha256:%s, but SHA256SUMS lists %s", name, sum, listed[name])
+			problems = append(problems, problem("Publish the files of one build, or create SHA256SUMS again.",
+				"%s has sha256:%s, but SHA256SUMS lists %s", name, sum, listed[name]))
 		case !there && IsManifest(name):
-			add("Restore it.", "%s is listed in SHA256SUMS, but is missing", name)
+			odd = append(odd, problem("Restore it.", "%s is listed in SHA256SUMS, but is missing", name))
 		case !there && isZip(name):
-			add("Restore it, or create SHA256SUMS again.", "%s is listed in SHA256SUMS, but is missing", name)
+			odd = append(odd, problem("Restore it, or create SHA256SUMS again.", "%s is listed in SHA256SUMS, but is missing", name))
 		}
 	}
 	if len(problems) == 0 {
-		return nil
+		return odd, nil
 	}
-	return &errs.ProblemsError{Problems: problems}
+	return odd, &errs.ProblemsError{Problems: problems}
 }
 
 func isZip(name string) bool { return strings.HasSuffix(name, ".zip") }

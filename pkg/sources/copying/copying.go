@@ -79,7 +79,8 @@ type Target interface {
 	Module(ctx context.Context, m rules.Module) (rules.ModuleResult, error)
 	Provider(ctx context.Context, p rules.Provider) (rules.ProviderResult, error)
 	// Trusts returns registry.ErrInvalid if the namespace of a provider lacks the
-	// key. It returns nil if the keys of the target cannot be listed.
+	// key, or has no key at all if key has no ID. It returns nil if the keys of the
+	// target cannot be listed.
 	Trusts(ctx context.Context, namespace string, key registry.SigningKey) error
 	// AddKey adds a key to a namespace, unless it has it.
 	AddKey(ctx context.Context, namespace string, key registry.SigningKey) error
@@ -135,10 +136,13 @@ func (v Version) sameContent(other Version) (same, known bool) {
 // Release is a release of a provider.
 type Release struct {
 	Protocols []string
-	// Key is the public key that signed the release.
-	Key registry.SigningKey
-	// Packages fetches the packages into the folder of the SHA256SUMS.
-	Packages func(ctx context.Context) error
+	// Key is the public key that signed the release. It has no ID if the origin names
+	// no key. NoKey is why the key cannot be added to a namespace, or nil.
+	Key   registry.SigningKey
+	NoKey error
+	// Packages fetches the packages into the folder of the SHA256SUMS. It returns what
+	// was left out.
+	Packages func(ctx context.Context) (notes []string, err error)
 }
 
 // Wanted is a module or a provider to copy.
@@ -542,7 +546,11 @@ func (c *Copier) publishProvider(
 		j.Status = Copied
 		return nil
 	}
-	if err := release.Packages(ctx); err != nil {
+	if c.AddKeys && release.NoKey != nil {
+		return ofOrigin(release.NoKey)
+	}
+	notes, err := release.Packages(ctx)
+	if err != nil {
 		return ofOrigin(err)
 	}
 	if c.AddKeys {
@@ -557,6 +565,7 @@ func (c *Copier) publishProvider(
 		return err
 	}
 	r := result.Record
+	j.Notes = append(notes, r.Notes...)
 	j.settle(result.Unchanged && !result.Restored, Version{
 		SHA256: r.Sums.SHA256, Deprecated: r.Deprecated, CopiedFrom: r.CopiedFrom,
 	})

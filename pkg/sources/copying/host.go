@@ -185,10 +185,16 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 		return r, err
 	}
 	at := slices.IndexFunc(offered, func(o client.ProviderVersion) bool { return o.Version == v.Number })
-	if at < 0 || len(offered[at].Platforms) == 0 {
-		return r, fmt.Errorf("%w listing: %s lists no platforms of it", registry.ErrInvalid, h.host)
+	if at < 0 {
+		return r, fmt.Errorf("%w listing: %s does not list it any more", registry.ErrInvalid, h.host)
 	}
-	first, err := service.ProviderPackage(ctx, p, v.Number, offered[at].Platforms[0])
+	platforms := offered[at].Platforms
+	var first client.ProviderPackage
+	for _, platform := range append(platforms, usualPlatforms...) { // clients do not read the list
+		if first, err = service.ProviderPackage(ctx, p, v.Number, platform); !errors.Is(err, registry.ErrNotFound) {
+			break
+		}
+	}
 	if err != nil {
 		return r, err
 	}
@@ -196,19 +202,32 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	if err != nil {
 		return r, err
 	}
-	r.Packages = func(ctx context.Context) error {
+	for name := range sums {
+		platform, isPackage := packagePlatform(p, v.Number, name)
+		if isPackage && !slices.Contains(platforms, platform) {
+			platforms = append(platforms, platform)
+		}
+	}
+	r.Packages = func(ctx context.Context) ([]string, error) {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(parallel)
-		for _, sum := range sums {
-			platform, isPackage := packagePlatform(p, v.Number, sum.Filename)
-			if !isPackage {
-				continue
-			}
-			group.Go(func() error { return h.fetchPackage(ctx, service, p, v.Number, platform, sum, dir) })
+		left := make([]string, len(platforms))
+		for i, platform := range platforms {
+			group.Go(func() (err error) {
+				left[i], err = h.fetchPackage(ctx, service, p, v.Number, platform, sums, dir)
+				return err
+			})
 		}
-		return group.Wait()
+		err := group.Wait()
+		return slices.DeleteFunc(left, func(note string) bool { return note == "" }), err
 	}
 	return r, nil
+}
+
+// usualPlatforms are those of which a release has one, if its origin lists none.
+var usualPlatforms = []registry.Platform{
+	{OS: "linux", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"}, {OS: "darwin", Arch: "amd64"}, {OS: "windows", Arch: "amd64"},
+	{OS: "linux", Arch: "arm64"},
 }
 
 func packagePlatform(p registry.Provider, v registry.Version, name string) (registry.Platform, bool) {
@@ -222,10 +241,11 @@ func packagePlatform(p registry.Provider, v registry.Version, name string) (regi
 }
 
 // signed fetches SHA256SUMS and its signature, and verifies the signature with
-// the origin's keys. It sets the key and the protocols of the release.
+// the origin's keys, if it names any. It sets the key and the protocols of the
+// release, and returns the sums by file name.
 func (h *Host) signed(
 	ctx context.Context, p registry.Provider, v registry.Version, from client.ProviderPackage, dir string, r *Release,
-) ([]signing.Sum, error) {
+) (map[string]string, error) {
 	var sums, signature bytes.Buffer
 	if err := h.client.Download(ctx, from.SumsURL, &sums, signing.MaxSums, nil); err != nil {
 		return nil, err
@@ -233,27 +253,20 @@ func (h *Host) signed(
 	if err := h.client.Download(ctx, from.SignatureURL, &signature, signing.MaxSignature, nil); err != nil {
 		return nil, err
 	}
+	r.Protocols = protocols(from.Protocols)
 	if len(from.Keys) == 0 {
-		return nil, registry.WithHint(fmt.Errorf("%w release: %s names no key that signed it", registry.ErrInvalid, h.host),
-			"Larder publishes only signed providers. Sign its zips with `larder publish provider --sign-key`, "+
-				"or mirror it with `larder mirror add --allow-unsigned`.")
-	}
-	now := time.Now()
-	var keys []registry.SigningKey
-	var bad error
-	for _, armored := range from.Keys {
-		key, err := signing.ParseKey([]byte(armored), now)
+		r.NoKey = registry.WithHint(fmt.Errorf("%w release: %s names no key that signed it", registry.ErrInvalid, h.host),
+			"Add its key with `larder key add`, or mirror the provider with `larder mirror add`.")
+	} else {
+		now := time.Now()
+		signer, err := signing.VerifyOrigin(from.Keys, sums.Bytes(), signature.Bytes(), now)
 		if err != nil {
-			bad = err
-			continue
+			return nil, err
 		}
-		keys = append(keys, key)
+		if r.Key, r.NoKey = signing.KeyOf(from.Keys, signer, now); r.NoKey != nil {
+			r.Key = registry.SigningKey{ID: signer.ID, Owner: signer.Owner}
+		}
 	}
-	signer, err := signing.Verify(keys, sums.Bytes(), signature.Bytes(), now)
-	if err != nil {
-		return nil, errors.Join(err, bad)
-	}
-	r.Key, r.Protocols = signer, protocols(from.Protocols)
 	name := "terraform-provider-" + p.Type + "_" + v.String() + "_SHA256SUMS"
 	for file, data := range map[string][]byte{name: sums.Bytes(), name + ".sig": signature.Bytes()} {
 		err := write(filepath.Join(dir, file), "", func(w io.Writer) error {
@@ -264,7 +277,8 @@ func (h *Host) signed(
 			return nil, err
 		}
 	}
-	return signing.ParseSums(sums.Bytes())
+	listed, _, err := rules.ReadSums(sums.Bytes())
+	return listed, err
 }
 
 // protocols returns protocols as Larder records them, as MAJOR.MINOR. The client
@@ -283,29 +297,44 @@ func protocols(served []string) []string {
 	return all
 }
 
-// fetchPackage fetches a package of SHA256SUMS.
+// fetchPackage fetches the package for a platform. If clients do not install it, it
+// returns a note instead. The package may be missing.
 func (h *Host) fetchPackage(ctx context.Context, service *client.Service, p registry.Provider, v registry.Version,
-	platform registry.Platform, sum signing.Sum, dir string) error {
+	platform registry.Platform, sums map[string]string, dir string) (note string, _ error) {
 	found, err := service.ProviderPackage(ctx, p, v, platform)
-	if err != nil {
-		return fmt.Errorf("%s: %w", platform, err)
+	if errors.Is(err, registry.ErrNotFound) {
+		return "", nil // if SHA256SUMS lists it, the record has a note
 	}
-	if found.Filename != sum.Filename || found.SHA256 != sum.SHA256 {
-		return fmt.Errorf("%s: %w response of %s: its file is not the one in SHA256SUMS",
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", platform, err)
+	}
+	name := found.Filename
+	named, isNamed := packagePlatform(p, v, name)
+	sum, isListed := sums[name]
+	switch {
+	case !isListed:
+		return fmt.Sprintf("left out %s: SHA256SUMS does not list %s, so clients do not install it", platform, name), nil
+	case sum != found.SHA256:
+		return "", fmt.Errorf("%s: %w response of %s: its file is not the one in SHA256SUMS",
 			platform, registry.ErrInvalid, h.host)
+	case !isNamed || named != platform:
+		return fmt.Sprintf("left out %s: the name %s is not that of a package for it", platform, name), nil
 	}
 	end := func() {}
-	err = write(filepath.Join(dir, sum.Filename), sum.SHA256, func(w io.Writer) error {
+	err = write(filepath.Join(dir, name), sum, func(w io.Writer) error {
 		return h.client.Download(ctx, found.DownloadURL, w, maxPackage, func(size int64) (received func(int64)) {
-			received, end = h.report.Transfer("fetching "+sum.Filename, size)
+			received, end = h.report.Transfer("fetching "+name, size)
 			return received
 		})
 	})
 	end()
-	if err != nil {
-		return fmt.Errorf("%s: %w", platform, err)
+	if errors.Is(err, errDigest) {
+		err = fmt.Errorf("%s sent another file than it names: %w", h.host, err)
 	}
-	return nil
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", platform, err)
+	}
+	return "", nil
 }
 
 // maxPackage is the maximum size of a package in bytes, which is S3's limit for

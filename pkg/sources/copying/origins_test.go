@@ -29,8 +29,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/builds"
+	"github.com/larder-registry/larder/internal/testkit/keys"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/copying"
 	"github.com/larder-registry/larder/pkg/sources/fetch"
@@ -486,106 +488,224 @@ func TestOriginWithoutToken(t *testing.T) {
 	}
 }
 
+// foreignRelease is a release of acme/inventory 1.0.0 at a registry that is not a
+// Larder.
+type foreignRelease struct {
+	// sums changes SHA256SUMS, which is then signed again.
+	sums func(text string) string
+	// document changes the response for a platform. If it returns false, the origin
+	// does not have the platform.
+	document func(platform string, d map[string]any) bool
+	// key signs the release, and the origin names it. By default it is that of the
+	// builds.
+	key *keys.SigningKey
+	// platforms are those of the listing.
+	platforms []registry.Platform
+
+	// trusted reports whether the target has the key before, and add whether the copy
+	// adds it.
+	trusted, add bool
+	// want is the result, and notes are parts of the notes of the version.
+	want     string
+	notes    []string
+	packages int
+}
+
+// noKeys makes the origin name no keys.
+func noKeys(_ string, d map[string]any) bool {
+	delete(d, "signing_keys")
+	return true
+}
+
 // A provider of a registry that redirects to the files of a release on another
 // path, as registries on GitHub do. Its SHA256SUMS lists a manifest that no
-// protocol serves.
+// protocol serves. Clients install each release that is copied, at least on the
+// platforms that are copied.
 func TestProviderOrigin(t *testing.T) {
 	t.Parallel()
-	release := builds.NewRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
-	key, err := builds.Signer()
+	const copied = "acme/inventory 1.0.0 copied"
+	expired, err := keys.NewSigningKey("Ed25519", -time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer := signer(t)
-	for name, c := range map[string]struct {
-		change func(document map[string]any)
-		want   string
-	}{
-		"untrusted key": {nil, "acme/inventory 1.0.0 failed: invalid signature: key " + signer.ID},
-		"release":       {func(map[string]any) {}, "acme/inventory 1.0.0 copied"},
-		"no keys": {func(d map[string]any) { delete(d, "signing_keys") },
-			"acme/inventory 1.0.0 failed: invalid release: ORIGIN names no key that signed it."},
-		"another digest": {func(d map[string]any) { d["shasum"] = strings.Repeat("ab", 32) },
-			"acme/inventory 1.0.0 failed: "},
-		"another file": {func(d map[string]any) { d["filename"] = "terraform-provider-inventory_9.9.9_linux_amd64.zip" },
-			"acme/inventory 1.0.0 failed: "},
+	both := []registry.Platform{{OS: "linux", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"}}
+	only := func(wanted string) func(string, map[string]any) bool {
+		return func(platform string, _ map[string]any) bool { return platform == wanted }
+	}
+	for name, c := range map[string]foreignRelease{
+		"untrusted key": {want: "acme/inventory 1.0.0 failed: invalid signature: key " + signer(t).ID},
+		"release":       {add: true, want: copied, packages: 2},
+		"no keys": {
+			document: noKeys, add: true,
+			want: "acme/inventory 1.0.0 failed: invalid release: ORIGIN names no key that signed it.",
+		},
+		"no keys, nowhere": {
+			document: noKeys, want: "acme/inventory 1.0.0 failed: invalid release: namespace acme has no key yet",
+		},
+		"no keys, but in the target": {document: noKeys, trusted: true, want: copied, packages: 2},
+		"another digest": {add: true, want: "acme/inventory 1.0.0 failed: ", document: func(_ string, d map[string]any) bool {
+			d["shasum"] = strings.Repeat("ab", 32)
+			return true
+		}},
+		"a platform with another file": {
+			add: true, want: copied, packages: 1, notes: []string{"left out linux_amd64: SHA256SUMS does not list", "linux_amd64.zip is listed"},
+			document: func(platform string, d map[string]any) bool {
+				if platform == "linux_amd64" {
+					d["filename"] = "terraform-provider-inventory_9.9.9_linux_amd64.zip"
+				}
+				return true
+			},
+		},
+		"fewer platforms than SHA256SUMS": {
+			add: true, document: only("darwin_arm64"), platforms: both[1:], want: copied, packages: 1,
+			notes: []string{"inventory_1.0.0_linux_amd64.zip is listed in SHA256SUMS, but is missing"},
+		},
+		"no platforms in the listing": {add: true, platforms: []registry.Platform{}, want: copied, packages: 2},
+		"a platform that SHA256SUMS lacks": {
+			add: true, want: copied, packages: 1, notes: []string{"left out darwin_arm64: SHA256SUMS does not list"},
+			sums: func(text string) string { return strings.Replace(text, "darwin_arm64", "plan9_386", 1) },
+		},
+		"a comment in SHA256SUMS": {
+			add: true, want: copied, packages: 2, notes: []string{"SHA256SUMS, line 1"},
+			sums: func(text string) string { return "# of build 7\n" + text },
+		},
+		"one space in SHA256SUMS": {
+			add: true, want: copied, packages: 2, notes: []string{"SHA256SUMS, line 1"},
+			sums: func(text string) string { return strings.ReplaceAll(text, "  ", " ") },
+		},
+		"SHA256SUMS in upper case": {
+			add: true, want: copied, packages: 2, notes: []string{"SHA256SUMS, line 1"},
+			sums: func(text string) string {
+				digest, rest, _ := strings.Cut(text, " ")
+				return strings.ToUpper(digest) + " " + rest
+			},
+		},
+		"a blank line, which makes clients crash": {
+			add: true, want: "acme/inventory 1.0.0 failed: invalid SHA256SUMS, line 1",
+			sums: func(text string) string { return "\n" + text },
+		},
+		"a key that has expired since": {
+			add: true, key: &expired, want: copied, packages: 2, notes: []string{"this key expired on "},
+		},
+		"a trusted key that has expired since": {
+			trusted: true, key: &expired, want: copied, packages: 2, notes: []string{", after it signed on "},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &foreign{tokens: map[string]bool{}}
-			var zips atomic.Int32
-			f.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-				switch {
-				case strings.HasSuffix(r.URL.Path, "/inventory/versions"):
-					_ = json.NewEncoder(w).Encode(map[string]any{"versions": []any{map[string]any{
-						"version": "1.0.0", "protocols": []string{"6.0"}, "platforms": []registry.Platform{
-							{OS: "linux", Arch: "amd64"}, {OS: "darwin", Arch: "arm64"},
-						},
-					}}})
-				case strings.Contains(r.URL.Path, "/download/"):
-					file := release.Name + "_" + parts[6] + "_" + parts[7] + ".zip"
-					d := map[string]any{
-						"protocols": []string{"5.0", "6.0"}, "os": parts[6], "arch": parts[7], "filename": file,
-						"download_url": "/release/" + file, "shasum": sumOf(t, release, file),
-						"shasums_url":           "/release/" + release.Name + "_SHA256SUMS",
-						"shasums_signature_url": "/release/" + release.Name + "_SHA256SUMS.sig",
-						"signing_keys": map[string]any{
-							"gpg_public_keys": []any{map[string]any{"ascii_armor": string(key.Public)}},
-						},
-					}
-					if c.change != nil {
-						c.change(d)
-					}
-					_ = json.NewEncoder(w).Encode(d)
-				case parts[0] == "release":
-					http.Redirect(w, r, "/stored/"+parts[1], http.StatusFound)
-				case parts[0] == "stored":
-					if strings.HasSuffix(parts[1], ".zip") {
-						zips.Add(1)
-					}
-					http.ServeFile(w, r, filepath.Join(release.Dir, parts[1]))
-				default:
-					f.ServeHTTP(w, r)
-				}
-			}))
-			t.Cleanup(f.Close)
-			to := newStore(t, "prod.example.com")
-			copier := copying.Copier{
-				Origin: f.origin(t), Target: copying.StoreTarget{Store: to}, AddKeys: c.change != nil,
+			if c.platforms == nil {
+				c.platforms = both
 			}
-			report, _ := copier.Copy(t.Context(), whole(inventory)) // the report has the error
-			if n := zips.Load(); c.change == nil && n > 0 {
-				t.Errorf("%d packages were fetched, although their key is not trusted", n)
-			}
-			want := strings.ReplaceAll(c.want, "ORIGIN", strings.TrimPrefix(f.URL, "https://"))
-			if got := shown(report); len(got) != 1 || !strings.HasPrefix(got[0], want) {
-				t.Errorf("the report is %q, want %q", got, want)
-			}
-			record, err := to.Catalog.Providers.Get(t.Context(), inventory, number(t, "1.0.0"))
-			if copied := strings.HasSuffix(c.want, "copied"); copied != (err == nil) {
-				t.Fatalf("the version in the target: %v", err)
-			} else if copied {
-				sums, err := os.ReadFile(filepath.Join(release.Dir, release.Name+"_SHA256SUMS"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if record.Sums.SHA256 != digestOf(sums) || len(record.Packages) != 2 {
-					t.Errorf("the record is %+v", record)
-				}
-			}
+			c.check(t)
 		})
 	}
 }
 
-// sumOf returns the digest of a file of a release.
-func sumOf(t *testing.T, r builds.Release, name string) string {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(r.Dir, name))
-	if err != nil {
-		t.Error(err)
+func (c foreignRelease) check(t *testing.T) {
+	release := builds.NewRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
+	if c.key == nil {
+		key, err := builds.Signer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.key = &key
 	}
-	return digestOf(data)
+	sumsFile := filepath.Join(release.Dir, release.Name+"_SHA256SUMS")
+	if c.sums != nil {
+		text, err := os.ReadFile(sumsFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release.Write(t, release.Name+"_SHA256SUMS", c.sums(string(text)))
+	}
+	if err := c.key.SignRelease(release.Dir); err != nil {
+		t.Fatal(err)
+	}
+	f := &foreign{tokens: map[string]bool{}}
+	var zips atomic.Int32
+	f.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/inventory/versions"):
+			_ = json.NewEncoder(w).Encode(map[string]any{"versions": []any{map[string]any{
+				"version": "1.0.0", "protocols": []string{"6.0"}, "platforms": c.platforms,
+			}}})
+		case strings.Contains(r.URL.Path, "/download/"):
+			platform := parts[6] + "_" + parts[7]
+			file := release.Name + "_" + platform + ".zip"
+			d := map[string]any{
+				"protocols": []string{"5.0", "6.0"}, "os": parts[6], "arch": parts[7], "filename": file,
+				"download_url":          "/release/" + file,
+				"shasums_url":           "/release/" + release.Name + "_SHA256SUMS",
+				"shasums_signature_url": "/release/" + release.Name + "_SHA256SUMS.sig",
+				"signing_keys": map[string]any{
+					"gpg_public_keys": []any{map[string]any{"ascii_armor": string(c.key.Public)}},
+				},
+			}
+			data, err := os.ReadFile(filepath.Join(release.Dir, file))
+			if d["shasum"] = digestOf(data); err != nil || c.document != nil && !c.document(platform, d) {
+				http.NotFound(w, r)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(d)
+		case parts[0] == "release":
+			http.Redirect(w, r, "/stored/"+parts[1], http.StatusFound)
+		case parts[0] == "stored":
+			if strings.HasSuffix(parts[1], ".zip") {
+				zips.Add(1)
+			}
+			http.ServeFile(w, r, filepath.Join(release.Dir, parts[1]))
+		default:
+			f.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(f.Close)
+	to := newStore(t, "prod.example.com")
+	if c.trusted {
+		key, err := signing.ReadKey(c.key.Public, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.Catalog.AddSigningKey(t.Context(), "acme", key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copier := copying.Copier{Origin: f.origin(t), Target: copying.StoreTarget{Store: to}, AddKeys: c.add}
+	report, _ := copier.Copy(t.Context(), whole(inventory)) // the report has the error
+	if n := zips.Load(); !c.add && !c.trusted && n > 0 {
+		t.Errorf("%d packages were fetched, although their key is not trusted", n)
+	}
+	want := strings.ReplaceAll(c.want, "ORIGIN", strings.TrimPrefix(f.URL, "https://"))
+	if got := shown(report); len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		t.Fatalf("the report is %q, want %q", got, want)
+	}
+	record, err := to.Catalog.Providers.Get(t.Context(), inventory, number(t, "1.0.0"))
+	if copied := strings.HasSuffix(c.want, "copied"); copied != (err == nil) {
+		t.Fatalf("the version in the target: %v", err)
+	} else if !copied {
+		return
+	}
+	sums, err := os.ReadFile(sumsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record.Sums.SHA256 != digestOf(sums) || len(record.Packages) != c.packages {
+		t.Errorf("the record is %+v", record)
+	}
+	notes := strings.Join(report.Results[0].Notes, "\n")
+	for _, want := range c.notes {
+		if !strings.Contains(notes, want) {
+			t.Errorf("no note has %q: %s", want, notes)
+		}
+	}
+	if len(c.notes) == 0 && notes != "" {
+		t.Errorf("there are notes: %s", notes)
+	}
+	// Copied again, nothing changes.
+	report, err = copier.Copy(t.Context(), whole(inventory))
+	if got := shown(report); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "acme/inventory 1.0.0 unchanged") {
+		t.Errorf("the second copy is %q, %v", got, err)
+	}
 }
 
 func digestOf(data []byte) string {

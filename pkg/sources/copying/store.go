@@ -105,20 +105,22 @@ func (s Store) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	if err != nil {
 		return Release{}, err
 	}
-	at := slices.IndexFunc(keys, func(k registry.SigningKey) bool { return k.ID == record.SigningKey })
-	if at < 0 {
-		return Release{}, fmt.Errorf("%w release: %s no longer has the key %s, which signed it",
+	release := Release{Protocols: record.Protocols, Key: registry.SigningKey{ID: record.SigningKey}}
+	if at := slices.IndexFunc(keys, func(k registry.SigningKey) bool { return k.ID == record.SigningKey }); at >= 0 {
+		release.Key = keys[at]
+	} else {
+		release.NoKey = fmt.Errorf("%w release: %s no longer has the key %s, which signed it",
 			registry.ErrInvalid, s.Host, record.SigningKey)
 	}
-	packages := func(ctx context.Context) error {
+	release.Packages = func(ctx context.Context) ([]string, error) {
 		for _, f := range record.Files() {
 			if err := s.fetch(ctx, f, filepath.Join(dir, path.Base(f.Object))); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return nil
+		return nil, nil
 	}
-	return Release{Protocols: record.Protocols, Key: keys[at], Packages: packages}, nil
+	return release, nil
 }
 
 // fetch writes an object to a file, and compares its digest.
@@ -180,6 +182,9 @@ func (s StoreTarget) Provider(ctx context.Context, p rules.Provider) (rules.Prov
 // Trusts implements [Target].
 func (s StoreTarget) Trusts(ctx context.Context, namespace string, key registry.SigningKey) error {
 	keys, err := s.Catalog.SigningKeys(ctx, namespace)
+	if err == nil && key.ID == "" {
+		return rules.CheckKeys(namespace, keys)
+	}
 	if err != nil || slices.ContainsFunc(keys, func(k registry.SigningKey) bool { return k.ID == key.ID }) {
 		return err
 	}
