@@ -87,7 +87,7 @@ func reason(err error) (kind connerror.Kind, why, hint string) {
 	case connerror.WrongHost:
 		hint = "Use a host name that the certificate has."
 		if names := connerror.NamesOf(err); len(names) > 0 {
-			hint = "The certificate is for " + printable.Mark(strings.Join(names, ", "), 300) + "."
+			hint = "Use one of the names of its certificate: " + printable.Mark(strings.Join(names, ", "), 300) + "."
 		}
 	case connerror.Untrusted:
 		why, hint = untrusted(why, os.Getenv(authoritiesVariable), runtime.GOOS)

@@ -177,14 +177,19 @@ func (f *certificateFiles) next(current *tls.Certificate, now time.Time) (*tls.C
 		if f.mismatched = read; isNew && current != nil {
 			return nil, nil // only one of the files may be written yet
 		}
+		hint := "Both files must be PEM, which begins with -----BEGIN, and the key must not be encrypted."
+		if strings.Contains(err.Error(), "does not match") {
+			hint = "The server's certificate must be the first one in its file. Use the key for which it was issued."
+		}
 		return nil, registry.WithHint(
-			fmt.Errorf("%w certificate in %s with the key in %s: %w", registry.ErrInvalid, f.cert, f.key, err),
-			"Write the server's certificate, its intermediate certificates, and the private key of the server's "+
-				"certificate as PEM, which begins with -----BEGIN.")
+			fmt.Errorf("%w certificate in %s with the key in %s: %w", registry.ErrInvalid, f.cert, f.key, err), "%s", hint)
 	}
 	if err := pair.Leaf.VerifyHostname(f.host); err != nil {
-		return nil, registry.WithHint(fmt.Errorf("%w certificate in %s: %w", registry.ErrInvalid, f.cert, err),
-			"Give `--host` a name of the certificate, or get a certificate for %s.", f.host)
+		hint := "Give `--host` a name of the certificate, or get a certificate for %s."
+		if len(pair.Leaf.DNSNames)+len(pair.Leaf.IPAddresses) == 0 {
+			hint = "Get a certificate with the name %s as a subject alternative name."
+		}
+		return nil, registry.WithHint(fmt.Errorf("%w certificate in %s: %w", registry.ErrInvalid, f.cert, err), hint, f.host)
 	}
 	// Check only the server's certificate, because clients find another chain if
 	// an intermediate one has expired.

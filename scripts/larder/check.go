@@ -82,6 +82,9 @@ changed.`,
 func checkModules(ctx context.Context, c *cli.Program, dir, since string, allowSecrets []string) (output.View, error) {
 	v := checkedView{Since: since, Modules: []checkedModule{}}
 	modules, err := monorepo.ReadModules(ctx, dir)
+	if _, failed := os.Stat(dir); failed != nil {
+		return nil, registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(dir, failed))
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && since != "":
 		return nil, registry.WithHint(arguments.Errorf("--changed-since needs %s, and %s has none", monorepo.FileName, dir),

@@ -147,11 +147,11 @@ func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlag
 	}
 	_, ofOrigin := errors.AsType[*copying.OriginError](err)
 	if errors.Is(err, registry.ErrNotFound) && (ofOrigin || from.Host == "") && registry.Hint(err) == "" {
-		flag := "--store " + arguments.Quoted(from.Name)
+		hint := "`larder list --store " + arguments.Quoted(from.Name) + "` has its addresses."
 		if from.Host != "" {
-			flag = "--registry " + from.Name
+			hint = "If the origin is a Larder, `larder list --registry " + from.Name + "` has its addresses."
 		}
-		err = registry.WithHint(err, "Check the address. If the origin is a Larder, `larder list %s` has its addresses.", flag)
+		err = registry.WithHint(err, "Check the address. %s", hint)
 	}
 	for _, host := range fetcher.Others() {
 		report.Notes = append(report.Notes, fmt.Sprintf(

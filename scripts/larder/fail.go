@@ -105,8 +105,12 @@ func hintOf(c *cli.Program, err error) string {
 	}
 	switch {
 	case c.About.Context != "":
-		return fmt.Sprintf("The context %s names this folder. Change it with `larder context add %s STORE|URL`, "+
-			"or create a registry there with `larder init --store %s`.", c.About.Context, c.About.Context, arguments.Quoted(c.About.Dir))
+		hint := fmt.Sprintf("The context %s names this folder. Change it with `larder context add %s STORE|URL`",
+			c.About.Context, c.About.Context)
+		if !failure.IsOccupied(c.About.Dir) {
+			hint += fmt.Sprintf(", or create a registry there with `larder init --store %s`", arguments.Quoted(c.About.Dir))
+		}
+		return hint + "."
 	case c.About.Gone != "":
 		return fmt.Sprintf("The current context, %s, does not exist. %s %s", c.About.Gone, place.ChooseContext, hint)
 	}

@@ -1,6 +1,7 @@
 package monorepo
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 
@@ -82,6 +83,12 @@ func Match(modules []Module, tag string) (Release, error) {
 	failed := registry.Errorf(registry.ErrNotFound, "it matches no module")
 	for _, m := range modules {
 		text, ok := m.versionIn(tag)
+		if ok && !versionLike.MatchString(text) {
+			start, _, _ := strings.Cut(m.Tag, "*")
+			if strings.TrimSuffix(start, "v") != "" && errors.Is(failed, registry.ErrNotFound) { // v* matches other tags too
+				failed = registry.Errorf(registry.ErrNotFound, "it matches %s of %s, but %q is not a version", m.Tag, m.Address, text)
+			}
+		}
 		if !ok || !versionLike.MatchString(text) {
 			continue
 		}

@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,6 +28,9 @@ func Check(cmd *cobra.Command) {
 	}
 }
 
+// isID matches the ID of a key.
+var isID = regexp.MustCompile(`^[0-9A-F]{16}$`)
+
 func canBe(name, word string) bool {
 	var err error
 	switch name {
@@ -34,6 +38,10 @@ func canBe(name, word string) bool {
 		_, err = registry.ParseTag(word)
 	case "NAMESPACE":
 		err = CheckNamespace(word)
+	case "FILE":
+		return exists(word)
+	case "ID":
+		return isID.MatchString(word)
 	case "ADDRESS":
 		_, err = registry.ParseAddress(word)
 	case "NAMESPACE/NAME/SYSTEM":
@@ -99,8 +107,10 @@ func NamedArguments(cmd *cobra.Command, args []string) error {
 		if flag := flagForArgument[cmd.Name()]; flag != "" && !cmd.Flags().Changed(flag) && InError(word) != "" {
 			return registry.WithHint(err, "Did you mean `--%s %s`?", flag, Quoted(word))
 		}
-		if cmd.Name() == "list" && canBe("ADDRESS", args[0]) && canBe("VERSION", word) {
-			return registry.WithHint(err, "Did you mean `larder show %s %s`?", args[0], word)
+		isOwn := canBe("NAMESPACE/NAME/SYSTEM", args[0]) || canBe("NAMESPACE/TYPE", args[0])
+		if cmd.Name() == "list" && isOwn && canBe("VERSION", word) {
+			show := strings.Replace(Completed(cmd, "", args), " list ", " show ", 1)
+			return registry.WithHint(err, "Did you mean `%s`?", show)
 		}
 		return err
 	}

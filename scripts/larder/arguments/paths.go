@@ -1,10 +1,13 @@
 package arguments
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,45 +16,61 @@ import (
 	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
-// CreatesPath is the annotation of a command that creates the file or folder that it
-// names.
+// CreatesPath is the annotation of a command that creates the file that it names.
 const CreatesPath = "creates-path"
 
-// ExplainPath explains the error of a command by the paths among its arguments and
-// flags. If one does not exist, it returns [registry.ErrNotFound]. If a file is named
-// instead of a folder, or a folder instead of a file, it adds a hint.
-func ExplainPath(cmd *cobra.Command, err error) error {
-	var paths, folders []string
+// named is a path among the arguments and flags of a command.
+type named struct {
+	path     string
+	isFolder bool
+}
+
+// namedBy returns the paths that a command names. It returns an error if a flag has
+// the content of a file instead of its path. The content may be secret.
+func namedBy(cmd *cobra.Command) (paths []named, err error) {
 	for i, word := range cmd.Flags().Args() {
-		switch At(cmd.Use, i) {
-		case "FILE":
-			paths = append(paths, word)
-		case "DIR":
-			folders = append(folders, word)
+		if name := At(cmd.Use, i); name == "FILE" || name == "DIR" {
+			paths = append(paths, named{word, name == "DIR"})
 		}
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if name, _ := pflag.UnquoteUsage(f); name == "FILE" {
-			paths = append(paths, f.Value.String())
+		if name, _ := pflag.UnquoteUsage(f); name != "FILE" {
+			return
 		}
+		if strings.ContainsAny(f.Value.String(), "\r\n") {
+			err = registry.WithHint(Errorf("--%s has the content of a file", f.Name), "Give the path of the file.")
+		}
+		paths = append(paths, named{f.Value.String(), false})
 	})
-	noHint := registry.Hint(err) == ""
-	for i, path := range append(folders, paths...) {
-		info, failed := os.Stat(path)
-		missing := path
-		if cmd.Annotations[CreatesPath] != "" {
-			missing = filepath.Dir(path)
+	return paths, err
+}
+
+// ExplainPath explains the error of a command by the paths among its arguments and
+// flags. If one does not exist, it returns [registry.ErrNotFound]. If the command names
+// a file instead of a folder, or a folder instead of a file, it adds a hint.
+func ExplainPath(cmd *cobra.Command, err error) error {
+	_, isUsage := errors.AsType[UsageError](err)
+	creates := cmd.Annotations[CreatesPath] != ""
+	wrongKind := errors.Is(err, registry.ErrInvalid) && registry.Hint(err) == "" && !isUsage && !creates
+	paths, failed := namedBy(cmd)
+	if failed != nil {
+		return failed
+	}
+	for _, p := range paths {
+		info, failed := os.Stat(p.path)
+		missing := p
+		if creates {
+			missing = named{filepath.Dir(p.path), true}
 		}
 		switch {
-		case failed != nil && errors.Is(err, fs.ErrNotExist) && !exists(missing):
-			for parent := filepath.Dir(missing); parent != missing && !exists(parent); parent = filepath.Dir(parent) {
-				missing = parent
+		case failed != nil && errors.Is(err, fs.ErrNotExist) && !exists(missing.path):
+			for parent := filepath.Dir(missing.path); parent != missing.path && !exists(parent); parent = filepath.Dir(parent) {
+				missing = named{parent, true}
 			}
-			err = registry.Errorf(registry.ErrNotFound, "cannot find %s", missing)
-			return registry.WithHint(err, "%s", hintFor(missing))
-		case failed == nil && noHint && i < len(folders) && !info.IsDir():
-			return registry.WithHint(err, "Name a folder, such as %s.", Quoted(filepath.Dir(path)))
-		case failed == nil && noHint && i >= len(folders) && info.IsDir():
+			return missing.explain(creates)
+		case failed == nil && wrongKind && p.isFolder && !info.IsDir():
+			return registry.WithHint(err, "Name the folder that contains it.")
+		case failed == nil && wrongKind && !p.isFolder && info.IsDir():
 			return registry.WithHint(err, "Name a file in this folder.")
 		}
 	}
@@ -63,20 +82,39 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// hintFor returns the hint for a missing file or folder whose folder exists.
-func hintFor(missing string) string {
-	dir, name := filepath.Split(missing)
-	entries, _ := os.ReadDir(filepath.Clean(dir))
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
+// maxOthers is the number of files or folders that a hint names.
+const maxOthers = 5
+
+// explain returns the error for a file or folder that does not exist, but whose folder
+// does.
+func (n named) explain(create bool) error {
+	err := registry.Errorf(registry.ErrNotFound, "cannot find %s", n.path)
+	if to, failed := os.Readlink(n.path); failed == nil {
+		return registry.WithHint(err, "It is a symbolic link to %s, which does not exist.", to)
 	}
-	if near, ok := suggest.Nearest(name, names); ok {
-		return "Did you mean " + Quoted(dir+near) + "?"
+	dir, name := filepath.Split(n.path)
+	entries, _ := os.ReadDir(cmp.Or(dir, "."))
+	var others, stems []string
+	for _, e := range entries {
+		if e.IsDir() == n.isFolder && e.Name() != name && !strings.HasPrefix(e.Name(), ".") {
+			others, stems = append(others, e.Name()), append(stems, stem(e.Name()))
+		}
 	}
-	full, err := filepath.Abs(dir)
-	if err != nil {
-		return "Check the path."
+	if near, ok := suggest.Nearest(stem(name), stems); ok {
+		return registry.WithHint(err, "Did you mean %s?", Quoted(dir+others[slices.Index(stems, near)]))
 	}
-	return "Check the path. There is no " + Quoted(name) + " in " + full + "."
+	where, failed := filepath.Abs(dir)
+	if failed != nil {
+		where = dir
+	}
+	hint := "There is no " + Quoted(name) + " in " + where
+	if len(others) > 0 && len(others) <= maxOthers {
+		hint += ", only " + strings.Join(others, ", ")
+	}
+	if create {
+		return registry.WithHint(err, "%s. Create the folder, or name another one.", hint)
+	}
+	return registry.WithHint(err, "%s. Check the path.", hint)
 }
+
+func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }

@@ -1,8 +1,10 @@
 package arguments
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -36,21 +38,29 @@ func CheckNamespace(s string) error {
 }
 
 // ReadFile reads a file, or a pipe, of at most limit bytes. It returns
-// [registry.ErrInvalid] if the file cannot be read or is larger.
+// [registry.ErrInvalid] if the file cannot be read or is larger, and
+// [fs.ErrPermission] if the user may not read it.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(path, err))
+		return nil, unreadable(path, err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(path, err))
+		return nil, unreadable(path, err)
 	}
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("%w file %s: it is larger than %d bytes", registry.ErrInvalid, path, limit)
 	}
 	return data, nil
+}
+
+func unreadable(path string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return regularfile.Unreadable(path, err)
+	}
+	return registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(path, err))
 }
 
 // Version parses an optional VERSION. It returns nil without one.

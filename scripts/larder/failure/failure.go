@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
@@ -71,6 +73,13 @@ func ExplainInterrupt(ctx context.Context, err error) error {
 // ErrInterrupted is the error of a command that was stopped with Ctrl-C.
 var ErrInterrupted = errors.New("interrupted: nothing is half done, and you can safely run the command again")
 
+// IsOccupied reports whether a folder has files, so that no registry can be created
+// there. An empty file system has lost+found.
+func IsOccupied(dir string) bool {
+	entries, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" })
+}
+
 // Hint returns the hint of an error, or an empty string.
 func Hint(err error) string {
 	none, isNone := errors.AsType[*local.NoRegistryError](err)
@@ -78,7 +87,7 @@ func Hint(err error) string {
 	switch {
 	case isNone:
 		dir := arguments.Quoted(none.Dir)
-		if others, _ := os.ReadDir(none.Dir); len(others) > 0 {
+		if IsOccupied(none.Dir) {
 			return "The folder has other files. Name your registry with --store, " + place.StoreVariable + " or a context."
 		}
 		return "Create one with `larder init --store " + dir + "` or `larder serve --store " + dir +

@@ -7,7 +7,6 @@ import (
 
 	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
 	"github.com/larder-registry/larder/scripts/larder/place"
@@ -45,8 +44,6 @@ func exportCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export DIR [HOSTNAME/NAMESPACE/TYPE…]",
 		Short: "Write mirrored providers to a folder",
-
-		Annotations: map[string]string{arguments.CreatesPath: "yes"},
 		Long: `Write all mirrored providers, or those that you name, to a folder in the format
 of ` + "`tofu providers mirror`" + `. Use the folder as the filesystem_mirror of a machine
 without a network, serve it with a static web server, or import it into another

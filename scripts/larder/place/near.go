@@ -55,6 +55,11 @@ func explain(failed error, v protocol.VersionState, versions string) error {
 	return registry.WithHint(fmt.Errorf("%w: %s", failed, why), "%s", versions)
 }
 
+// isListed reports whether clients get a version, or its record is missing.
+func isListed(v protocol.VersionState) bool {
+	return v.State == "" || v.State == protocol.StateDeprecated || v.State == protocol.StateMissing
+}
+
 // maxNear bounds the modules and providers that suggestions consider.
 const maxNear = 500
 
@@ -115,8 +120,8 @@ func (r *Reader) NotFound(ctx context.Context, a registry.Address, v *registry.V
 	}
 	states, _ := r.States(ctx, a)
 	versions := fmt.Sprintf("Run `larder list %s` to list the versions.", a)
-	if v == nil && len(states) > 0 {
-		return registry.WithHint(fmt.Errorf("%w: its versions are hidden or withdrawn", failed), "%s", versions)
+	if v == nil && len(states) > 0 && !slices.ContainsFunc(states, isListed) {
+		return registry.WithHint(fmt.Errorf("%w: clients get none of its versions", failed), "%s", versions)
 	}
 	if v != nil {
 		var others []string

@@ -156,11 +156,11 @@ func registryHost(url string) (string, error) {
 		return host, nil
 	}
 	_, port, _ := net.SplitHostPort(bare)
-	number, notNumber := strconv.Atoi(port)
+	_, notNumber := strconv.ParseUint(port, 10, 16)
 	switch {
 	case strings.HasPrefix(strings.ToLower(url), "http://"):
 		err = errors.New("clients use only https")
-	case notNumber == nil && number > math.MaxUint16:
+	case errors.Is(notNumber, strconv.ErrRange):
 		err = fmt.Errorf("a port is at most %d", math.MaxUint16)
 	default:
 		err = errors.New("it must be https://HOST[:PORT]")
