@@ -325,6 +325,60 @@ func TestPackAllowedSecrets(t *testing.T) {
 	}
 }
 
+// What cannot be packed is excluded from a module that exists elsewhere, unless it is
+// configuration. Clients install such a module.
+func TestPackExisting(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files tree
+		want  []string // the excluded paths
+	}{
+		"a link to nothing":           {tree{"docs/link": "-> gone"}, []string{"docs/link"}},
+		"a link out of the module":    {tree{"link": "-> ../.."}, []string{"link"}},
+		"an absolute link":            {tree{"link": "-> /etc/hosts"}, []string{"link"}},
+		"a link to a folder above":    {tree{"a/loop": "-> .."}, []string{"a/loop"}},
+		"two READMEs":                 {tree{"README.md": "x", "readme.md": "y"}, []string{"readme.md"}},
+		"three READMEs":               {tree{"README.md": "x", "ReadMe.md": "y", "readme.md": "z"}, []string{"ReadMe.md", "readme.md"}},
+		"folders that differ in case": {tree{"docs/a": "x", "Docs/b": "y"}, []string{"Docs/b"}},
+		"a colon":                     {tree{"a:b": "x"}, []string{"a:b"}},
+		"a separator of Windows":      {tree{`a\b`: "x"}, []string{`a\b`}},
+		"a device of Windows":         {tree{"docs/aux.md": "x"}, []string{"docs/aux.md"}},
+		"Latin-1 in a name":           {tree{"caf\xe9.txt": "x"}, []string{"caf\xe9.txt"}},
+		"configuration with a colon":  {tree{"a:b.tf": config}, nil},
+		"a dangling configuration":    {tree{"a.tf": "-> gone.tf"}, nil},
+		"configuration twice":         {tree{"Main.tf": config}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.files["main.tf"] = config
+			dir := test.files.write(t)
+			if _, _, err := pack(t, dir, archive.Options{}); !errors.Is(err, registry.ErrInvalid) {
+				t.Errorf("a new version: got error %v, want ErrInvalid", err)
+			}
+			packed, left, err := pack(t, dir, archive.Options{Existing: true})
+			if test.want == nil {
+				if !errors.Is(err, registry.ErrInvalid) {
+					t.Errorf("got error %v, want ErrInvalid", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, e := range left {
+				got = append(got, e.Path)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("excluded (-want +got):\n%s", diff)
+			}
+			if m, err := archive.ReadModule(t.Context(), bytes.NewReader(packed)); err != nil || len(m.Files) != len(test.files)-len(test.want) {
+				t.Errorf("the archive has %d files, %v", len(m.Files), err)
+			}
+		})
+	}
+}
+
 // TestPackFollowsLinks checks that links become their targets, because clients
 // unpack a link as an empty file.
 func TestPackFollowsLinks(t *testing.T) {

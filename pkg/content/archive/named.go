@@ -44,7 +44,7 @@ func (p *packer) findNamed(ctx context.Context) error {
 	return nil
 }
 
-func (p *packer) read(f packed) ([]byte, error) {
+func (p *packer) read(f packedFile) ([]byte, error) {
 	in, err := p.root.Open(f.from)
 	if err != nil {
 		return nil, err

@@ -120,6 +120,12 @@ func invisible(s string) rune {
 // systems ignore case or Unicode normalization. The path of a folder ends in a
 // slash. Folders are compared too, even if they have no entries of their own.
 func checkPaths(paths []string) error {
+	_, _, err := findConflict(paths)
+	return err
+}
+
+// findConflict returns two paths that cannot coexist, with the error of [checkPaths].
+func findConflict(paths []string) (first, second string, _ error) {
 	type folded struct{ path, folded string }
 	all := make([]folded, len(paths))
 	for i, p := range paths {
@@ -131,10 +137,10 @@ func checkPaths(paths []string) error {
 	})
 	for i := range max(0, len(all)-1) {
 		if err := checkPair(all[i].path, all[i+1].path); err != nil {
-			return err
+			return all[i].path, all[i+1].path, err
 		}
 	}
-	return nil
+	return "", "", nil
 }
 
 // checkPair compares two paths that are neighbors in the order of [checkPaths].

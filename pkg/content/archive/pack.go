@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
@@ -32,6 +33,9 @@ type Options struct {
 	// Skip is a folder to exclude if it is within the module, such as the
 	// registry's data folder.
 	Skip string
+	// Existing reports whether the module exists elsewhere. Pack then excludes files
+	// that cannot be packed, unless they are configuration.
+	Existing bool
 	// Progress receives the progress of packing. If nil, progress is not
 	// reported.
 	Progress progress.Reporter
@@ -85,14 +89,14 @@ func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Excl
 		return nil, invalidFolder(err)
 	}
 	defer root.Close()
-	p := packer{root: root, dir: dir}
+	p := packer{root: root, dir: dir, existing: options.Existing}
 	if err := p.load(options); err != nil {
 		return nil, err
 	}
 	if err := p.collect(ctx, ".", ".", nil); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(p.files, func(a, b packed) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(p.files, func(a, b packedFile) int { return cmp.Compare(a.Path, b.Path) })
 	if err := p.checkPaths(); err != nil {
 		return nil, err
 	}
@@ -113,16 +117,44 @@ func withReason(err error) error {
 // names that the user can change. Then it checks the paths in the archive,
 // which differ below links.
 func (p *packer) checkPaths() error {
-	var own, packed []string
-	for _, f := range p.files {
-		own, packed = append(own, f.from), append(packed, f.Path)
-	}
-	slices.Sort(own)
-	for _, paths := range [][]string{slices.Compact(own), packed} {
-		if err := checkPaths(paths); err != nil {
-			return registry.WithHint(invalidModule("%w", err), renameOneInModule)
+	for {
+		var own, packed []string
+		for _, f := range p.files {
+			own, packed = append(own, f.from), append(packed, f.Path)
 		}
+		slices.Sort(own)
+		first, second, err := findConflict(slices.Compact(own))
+		if err == nil {
+			first, second, err = findConflict(packed)
+		}
+		if err == nil {
+			return nil
+		}
+		if isConfigName(path.Base(second)) {
+			second = first
+		}
+		if err := p.leave(second, registry.WithHint(invalidModule("%w", err), renameOneInModule)); err != nil {
+			return err
+		}
+		p.files = slices.DeleteFunc(p.files, func(f packedFile) bool { return f.from == second || f.Path == second })
 	}
+}
+
+// maxLeft is the maximum number of files that Pack excludes because they cannot be
+// packed.
+const maxLeft = 100
+
+// leave excludes a file or folder that cannot be packed because of err, if
+// [Options.Existing] allows that. Otherwise it returns err.
+func (p *packer) leave(name string, err error) error {
+	if !p.existing || !errors.Is(err, registry.ErrInvalid) || isConfigName(path.Base(name)) {
+		return err
+	}
+	if p.left++; p.left > maxLeft {
+		return err
+	}
+	reason := strings.TrimPrefix(err.Error(), registry.ErrInvalid.Error()+" ")
+	p.excluded = append(p.excluded, Excluded{Path: name, Reason: "cannot be packed (" + reason + ")"})
 	return nil
 }
 
@@ -133,13 +165,15 @@ type packer struct {
 	included []rule   // of Options.Include
 	allowed  []string // Options.AllowSecrets
 	skip     string   // of Options.Skip, relative to dir
-	files    []packed
+	files    []packedFile
 	total    int64 // bytes of files
 	excluded []Excluded
+	existing bool // Options.Existing
+	left     int  // files that could not be packed
 }
 
-// packed is a file of the archive with the path of its source file.
-type packed struct {
+// packedFile is a file of the archive with the path of its source file.
+type packedFile struct {
 	File
 	from string
 }
@@ -236,7 +270,7 @@ func (p *packer) collect(ctx context.Context, dir, real string, within []fs.File
 		} else if r, excluded := p.rules.excludes(name, false); excluded {
 			p.exclude(r, name)
 		} else {
-			err = p.followLink(ctx, name, target, within)
+			err = p.leave(name, p.followLink(ctx, name, target, within))
 		}
 		if err != nil {
 			return err
@@ -299,7 +333,7 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 	}
 	f, err := p.describe(name, real)
 	if err != nil {
-		return err
+		return p.leave(name, err)
 	}
 	isIncluded := slices.ContainsFunc(p.included, func(r rule) bool { return r.matches(name, false) })
 	if !isIncluded && !slices.Contains(p.allowed, name) {
@@ -312,7 +346,7 @@ func (p *packer) visit(ctx context.Context, name, real string, isDir bool, withi
 			return nil
 		}
 	}
-	p.files = append(p.files, packed{f, real})
+	p.files = append(p.files, packedFile{f, real})
 	if p.total += f.Size; p.total > maxSize || len(p.files) > maxFiles {
 		return registry.WithHint(
 			invalidModule("it has more than %d files or more than %s", maxFiles, shownSize(maxSize)),
@@ -411,7 +445,7 @@ func (p *packer) write(ctx context.Context, w io.Writer, moved func(int64)) erro
 	return nil
 }
 
-func (p *packer) add(out *tar.Writer, f packed, moved func(int64)) error {
+func (p *packer) add(out *tar.Writer, f packedFile, moved func(int64)) error {
 	header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: f.Size, Mode: 0o644, ModTime: epoch}
 	if f.Executable {
 		header.Mode = 0o755

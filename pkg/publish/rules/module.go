@@ -171,7 +171,7 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 
 // pack packs a module and reads the archive, as its receivers will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
-	from.Pack.Progress, from.Pack.AllowSecrets = p.Progress, from.AllowSecrets
+	from.Pack.Progress, from.Pack.AllowSecrets, from.Pack.Existing = p.Progress, from.AllowSecrets, m.copied
 	shown := filepath.Clean(from.Dir)
 	if from.Archive != "" {
 		shown = m.Address.String() + " " + from.Version.String()
