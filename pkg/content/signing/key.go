@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +86,7 @@ func readPublic(armored []byte) (*openpgp.Entity, error) {
 		return refuse("Export it with `gpg --armor --export --export-options export-minimal`.",
 			"it has more than %d bytes", maxKey)
 	}
-	if !bytes.HasPrefix(trimText(armored), []byte(armorBegin)) {
+	if !isArmored(armored) {
 		return refuse(export, "it is not an armored OpenPGP key")
 	}
 	kind, packets, err := unarmor(armored)
@@ -130,7 +131,7 @@ func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
 		return refuse("it has more than %d bytes", maxKey)
 	}
 	packets := privateKey
-	if bytes.HasPrefix(trimText(privateKey), []byte(armorBegin)) {
+	if isArmored(privateKey) {
 		var kind string
 		var err error
 		kind, packets, err = unarmor(privateKey)
@@ -160,19 +161,27 @@ func trimText(text []byte) []byte {
 	return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
 }
 
+// armorLine matches the beginning of the first line of an armored block.
+var armorLine = regexp.MustCompile(`(?m)^[ \t]*` + armorBegin)
+
+// isArmored reports whether a text has an armored block.
+func isArmored(text []byte) bool { return armorLine.Match(trimText(text)) }
+
 // unarmor returns the type and the bytes of an armored block. The text must
-// contain exactly one block and nothing else.
+// contain exactly one. Comments and greetings around it are ignored.
 func unarmor(text []byte) (kind string, packets []byte, err error) {
 	text = trimText(text)
-	if bytes.Count(text, []byte(armorBegin)) > 1 {
+	begins := armorLine.FindAllIndex(text, 2)
+	if len(begins) > 1 {
 		return "", nil, errors.New("there are several armored blocks, and clients only read the first one")
 	}
+	text = text[begins[0][0]:]
 	block, err := armor.Decode(bytes.NewReader(text))
 	if err != nil {
 		return "", nil, errors.New("its armor is damaged")
 	}
-	if !bytes.HasSuffix(text, []byte("\n-----END "+block.Type+"-----")) {
-		return "", nil, errors.New("its armor is truncated, or something follows it")
+	if !regexp.MustCompile(`(?m)^[ \t]*-----END ` + regexp.QuoteMeta(block.Type) + "-----").Match(text) {
+		return "", nil, errors.New("its armor is truncated")
 	}
 	packets, err = io.ReadAll(block.Body)
 	if err != nil {

@@ -98,6 +98,9 @@ func VerifyOriginAll(keys []string, message, signature []byte, now time.Time) ([
 		if errors.Is(err, pgperrors.ErrUnknownIssuer) {
 			continue
 		}
+		if errors.Is(err, pgperrors.ErrSignatureExpired) {
+			err = explainTime(ring, signature, err, now)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w signature: it does not verify with the origin's keys, "+
 				"so clients would not install this version either (%s)",
@@ -106,6 +109,24 @@ func VerifyOriginAll(keys []string, message, signature []byte, now time.Time) ([
 		return append([]Signer{signer}, otherSigners(signer, keys[i:], message, signature, config)...), nil
 	}
 	return nil, fmt.Errorf("%w signature: it was not made with a key of the origin", registry.ErrInvalid)
+}
+
+// explainTime returns the error for a signature that is not valid at the time
+// now. The library calls it expired too if it is from the future.
+func explainTime(ring openpgp.EntityList, signature []byte, err error, now time.Time) error {
+	for packets := packet.NewReader(bytes.NewReader(signature)); ; {
+		p, end := packets.Next()
+		if end != nil {
+			return err
+		}
+		sig, ok := p.(*packet.Signature)
+		if ok && sig.IssuerKeyId != nil && len(ring.KeysById(*sig.IssuerKeyId)) > 0 {
+			if sig.CreationTime.Unix() > now.Unix() {
+				return fmt.Errorf("it is from %s, which is in the future", date(sig.CreationTime))
+			}
+			return err
+		}
+	}
 }
 
 // otherSigners returns the signers other than the first one. It skips keys that

@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -344,6 +345,9 @@ func TestParseKey(t *testing.T) {
 		"read again":   []byte(key.ASCIIArmor),
 		"CR LF":        bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")),
 		"space around": []byte("\ufeff\n \n" + string(text) + "\n\t\n"),
+		"text before":  []byte("gpg: using key 1\nuid  -----BEGIN is not at the begin\n\n" + string(text)),
+		"text behind":  []byte(string(text) + "-- \nCheers, Ada\n"),
+		"indented":     regexp.MustCompile("(?m)^").ReplaceAll(text, []byte("  ")),
 	} {
 		if diff := cmp.Diff(key, parse(t, variant)); diff != "" {
 			t.Errorf("%s:\n%s", what, diff)
@@ -486,8 +490,8 @@ func TestParseKeyRefuses(t *testing.T) {
 		},
 		{"two blocks", append(slices.Clone(text), public(t, other())...), nil},
 		{"two keys", public(t, plain(), other()), nil},
-		{"text before", append([]byte("My key:\n"), text...), nil},
-		{"text behind", append(slices.Clone(text), "Cheers\n"...), nil},
+		{"text around two blocks", fmt.Appendf(nil, "Mine:\n%sOurs:\n%s", text, public(t, other())), nil},
+		{"text that names the mark", []byte("A key begins with -----BEGIN PGP PUBLIC KEY BLOCK-----\n"), nil},
 		{"half of it", short(text), nil},
 		{"half of its packets", enclose(t, openpgp.PublicKeyType, short(packetsOf(t, plain().Serialize))), nil},
 		{"no packets", enclose(t, openpgp.PublicKeyType, nil), nil},
