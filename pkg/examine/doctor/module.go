@@ -17,6 +17,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/location"
 )
@@ -246,9 +247,9 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 		return
 	}
 	l = e.withhold(name, at, p.url, l)
-	tmp, err := os.CreateTemp("", "larder-doctor-*")
+	tmp, err := temporary.File("larder-doctor-*")
 	if err != nil {
-		e.wrong(name, "", "there is no space for the download: "+err.Error(), "set TMPDIR to another folder")
+		e.wrong(name, "", err.Error(), "set TMPDIR to another folder")
 		return
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()

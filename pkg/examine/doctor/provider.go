@@ -14,6 +14,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/signing"
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -247,9 +248,9 @@ func (e *examination) providerPackage(ctx context.Context, a *answer, o offer, p
 // otherwise. size is the expected size in bytes, or 0 if unknown.
 func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType, signed string,
 	hashes []string, size int64) bool {
-	tmp, err := os.CreateTemp("", "larder-doctor-*")
+	tmp, err := temporary.File("larder-doctor-*")
 	if err != nil {
-		e.wrong(name, "", "there is no space for the download: "+err.Error(), "set TMPDIR to another folder")
+		e.wrong(name, "", err.Error(), "set TMPDIR to another folder")
 		return false
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()

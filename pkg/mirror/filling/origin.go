@@ -27,6 +27,7 @@ import (
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/providers"
@@ -841,7 +842,7 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 // signing key. It returns the new record, and a note if the policy was overruled.
 func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registry.MirrorVersion, offers []offer,
 	signed signature, sums *publish.MirrorSums) (stored registry.MirrorVersion, note []string, err error) {
-	dir, err := os.MkdirTemp("", "larder-mirror-*")
+	dir, err := temporary.Folder("larder-mirror-*")
 	if err != nil {
 		return stored, nil, err
 	}

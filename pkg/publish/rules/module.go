@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -146,7 +147,7 @@ func (p Preparer) CheckFolder(ctx context.Context, dir string, allowSecrets []st
 func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedModule, error) {
 	var problems errs.Problems
 	_ = problems.Add(CheckDescription(m.Description)) // any error is ErrInvalid
-	packed, err := os.CreateTemp("", "larder-module-*.tar.gz")
+	packed, err := temporary.File("larder-module-*.tar.gz")
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack %s: %w", m.Dir, err)
 	}

@@ -23,10 +23,10 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // parallel is the number of versions that are copied at once.
@@ -478,9 +478,9 @@ func (c *Copier) publish(ctx context.Context, j *job, from registry.CopiedFrom) 
 		j.Status = Copied
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "larder-copy-*")
+	dir, err := temporary.Folder("larder-copy-*")
 	if err != nil {
-		return errs.DiskFull(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	progress.Or(c.Progress).Step(fmt.Sprintf("fetching %s %s", j.Address, j.Version))

@@ -27,6 +27,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
@@ -211,9 +212,9 @@ func hashOf(algorithm string) hash.Hash {
 func (f *Fetcher) unpack(
 	ctx context.Context, from client.ModuleLocation, at location.Location, dir string,
 ) (err error) {
-	packed, err := os.CreateTemp("", "larder-archive-*")
+	packed, err := temporary.File("larder-archive-*")
 	if err != nil {
-		return errs.DiskFull(err)
+		return err
 	}
 	_ = os.Remove(packed.Name()) // Windows removes it below
 	defer func() {

@@ -24,9 +24,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/sources/git"
 	"github.com/larder-registry/larder/pkg/sources/location"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -77,9 +77,9 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 		return err
 	}
 	defer p.close()
-	repository, err := os.MkdirTemp("", "larder-git-*")
+	repository, err := temporary.Folder("larder-git-*")
 	if err != nil {
-		return errs.DiskFull(err)
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(repository)) }()
 	_, end := progress.Or(f.Progress).Transfer("fetching "+shown(at.URL), 0)

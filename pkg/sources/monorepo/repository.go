@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/git"
@@ -118,9 +119,9 @@ func (r *Repository) HasTag(ctx context.Context, name string) (bool, error) {
 // differ from the commit that is checked out. It does not count ignored files. It
 // compares all bytes, because the index can hide that a file has changed.
 func (r *Repository) Edited(ctx context.Context, modules []Module) (edited bool, err error) {
-	dir, err := os.MkdirTemp("", "larder-index-")
+	dir, err := temporary.Folder("larder-index-")
 	if err != nil {
-		return false, fmt.Errorf("cannot create a temporary folder: %w", err)
+		return false, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	index := filepath.Join(dir, "index")
@@ -227,9 +228,9 @@ type Worktree struct {
 
 // Worktree returns a new, empty worktree. The caller closes it.
 func (r *Repository) Worktree(ctx context.Context) (*Worktree, error) {
-	dir, err := os.MkdirTemp("", "larder-worktree-")
+	dir, err := temporary.Folder("larder-worktree-")
 	if err != nil {
-		return nil, fmt.Errorf("cannot create a temporary folder: %w", err)
+		return nil, err
 	}
 	w := &Worktree{repository: r, dir: dir}
 	own := filepath.Join(dir, "repository")
