@@ -317,8 +317,9 @@ var silent = []string{
 	"pkg/catalog", "pkg/catalog/sqlite", "pkg/catalog/tabletest", "pkg/client/contexts", "pkg/cloud/partition",
 	"pkg/content/archive", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/deployed/metrics",
 	"pkg/docs", "pkg/docs/compare", "pkg/docs/extract", "pkg/docs/render", "pkg/docs/stored", "pkg/examine/verify",
-	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/files/temporary", "pkg/mirror/admission", "pkg/mirror/policyfile",
-	"pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish", "pkg/publish/inspection", "pkg/publish/rules",
+	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/mirror/admission",
+	"pkg/mirror/policyfile", "pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish",
+	"pkg/publish/inspection", "pkg/publish/rules",
 	"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/sources/git", "pkg/sources/location", "pkg/sources/monorepo",
 	"pkg/text/printable", "pkg/text/suggest", "pkg/text/terminal", "pkg/ttlcache",
 }
@@ -349,8 +350,8 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 	pages := slices.Concat(reading, []string{"pkg/docs/stored", "pkg/mirror/admission", "pkg/network/ipclass", "pkg/search"})
 	inspecting := slices.Concat(reading, []string{
 		"pkg/content/archive", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/extract",
-		"pkg/docs/render", "pkg/files/regularfile", "pkg/files/temporary", "pkg/objects/s3", "pkg/progress", "pkg/publish/inspection",
-		"pkg/publish/rules",
+		"pkg/docs/render", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/objects/s3",
+		"pkg/progress", "pkg/publish/inspection", "pkg/publish/rules",
 	})
 	want := map[string][]string{
 		"functions/discovery": {
@@ -362,7 +363,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		"functions/mirror":    slices.Concat(reading, []string{"pkg/mirror", "pkg/mirror/admission"}),
 		"functions/metadata":  slices.Concat(pages, []string{"pkg/metadata"}),
 		"functions/web": slices.Concat(pages, []string{
-			"pkg/docs/compare", "pkg/files/regularfile", "pkg/web", "pkg/web/session",
+			"pkg/docs/compare", "pkg/files/regularfile", "pkg/files/textfile", "pkg/web", "pkg/web/session",
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
 		"functions/pull": slices.Concat(inspecting, []string{

@@ -198,6 +198,14 @@ func TestPackLeavesOut(t *testing.T) {
 			name: "line ends of Windows", files: ignore("\ufeffdocs/\r\n*.tmp\r\n").and("docs/a a.tmp"),
 			want: ".terraformignore", ignored: "a.tmp docs/",
 		},
+		{
+			name: "UTF-16 of PowerShell", files: ignore("\xFF\xFEd\x00o\x00c\x00s\x00/\x00\r\x00\n\x00").and("docs/a"),
+			want: ".terraformignore", ignored: "docs/",
+		},
+		{
+			name: "backslashes that stand for no folder", files: ignore("\\#a\nb\\[1]\n\\*.md\nno\\such").and("#a b[1] b.md"),
+			want: ".terraformignore b.md", ignored: "#a b[1]",
+		},
 		{name: "itself", files: ignore(".terraformignore"), ignored: ".terraformignore"},
 	}
 	for _, test := range tests {
@@ -266,6 +274,11 @@ func TestPackRefuses(t *testing.T) {
 		{"an empty pattern", tree{".terraformignore": "x\n!\n"}},
 		{"a broken pattern", tree{".terraformignore": "[a\n"}},
 		{"a folder instead of patterns", tree{".terraformignore/x": ""}},
+		{"patterns in Latin-1", tree{".terraformignore": "x\ncaf\xe9\n"}},
+		{"patterns in UTF-16 without a mark", tree{".terraformignore": "x\x00\n\x00"}},
+		{"too many patterns", tree{".terraformignore": strings.Repeat("# x\n", 256<<10+1)}},
+		{"backslashes between folders", tree{".terraformignore": "docs\\keys\n", "docs/keys/a.txt": ""}},
+		{"a backslash before a wildcard", tree{".terraformignore": "/docs\\*.txt\n", "docs/a.txt": ""}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

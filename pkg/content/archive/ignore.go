@@ -1,17 +1,25 @@
 package archive
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
+
+// ignoreFile is the name of the file with patterns of files to exclude.
+const ignoreFile = ".terraformignore"
+
+// backslash matches a backslash between two folders. At the beginning of a name,
+// it makes the next character literal.
+var backslash = regexp.MustCompile(`([^/\\!])\\`)
 
 // rule is a line of .terraformignore or a built-in line. The last rule that
 // matches a path applies.
@@ -85,26 +93,52 @@ func parseRule(line string) (rule, error) {
 	return r, nil
 }
 
-// parseIgnore reads a .terraformignore file.
-func parseIgnore(in io.Reader) ([]rule, error) {
+// parseIgnore parses a .terraformignore file.
+func parseIgnore(text []byte) ([]rule, error) {
+	text, err := textfile.Decode(ignoreFile, text)
+	if err != nil {
+		return nil, err
+	}
 	var rules []rule
-	lines := bufio.NewScanner(in)
-	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff"))
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
 		r, err := parseRule(line)
 		if err != nil {
-			return nil, fmt.Errorf(".terraformignore:%d: %w", n, err)
+			return nil, fmt.Errorf("%s:%d: %w", ignoreFile, n, err)
 		}
 		r.own = true
 		rules = append(rules, r)
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w .terraformignore: %w", registry.ErrInvalid, withReason(err))
-	}
 	return rules, nil
+}
+
+// checkSeparators returns registry.ErrInvalid if a rule of .terraformignore has
+// backslashes between folders, and would exclude a packed file with slashes. A
+// backslash before a letter means only the letter.
+func (p *packer) checkSeparators() error {
+	for _, r := range p.rules {
+		slashed := backslash.ReplaceAllString(r.line, "$1/")
+		if !r.own || r.include || slashed == r.line {
+			continue
+		}
+		meant, err := parseRule(slashed)
+		if err != nil {
+			continue
+		}
+		for _, f := range p.files {
+			if meant.matches(f.Path, false) {
+				return registry.WithHint(invalidModule("the pattern %s of %s does not exclude %s",
+					printable.Escape(r.line), ignoreFile, printable.Escape(f.Path)),
+					"Write / between folders: %s", printable.Escape(slashed))
+			}
+		}
+	}
+	return nil
 }
 
 // matches reports whether the rule matches a path or a folder that contains it.

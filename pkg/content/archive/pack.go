@@ -36,6 +36,9 @@ type Options struct {
 	// Existing reports whether the module exists elsewhere. Pack then excludes files
 	// that cannot be packed, unless they are configuration.
 	Existing bool
+	// IgnoreProblem receives what is wrong with .terraformignore, whose patterns may
+	// then exclude too little. If nil, Pack returns it.
+	IgnoreProblem func(error)
 	// Progress receives the progress of packing. If nil, progress is not
 	// reported.
 	Progress progress.Reporter
@@ -97,6 +100,9 @@ func Pack(ctx context.Context, dir string, options Options, w io.Writer) ([]Excl
 		return nil, err
 	}
 	slices.SortFunc(p.files, func(a, b packedFile) int { return cmp.Compare(a.Path, b.Path) })
+	if err := options.ignoreProblem(p.checkSeparators()); err != nil {
+		return nil, err
+	}
 	if err := p.checkPaths(); err != nil {
 		return nil, err
 	}
@@ -179,19 +185,11 @@ type packedFile struct {
 }
 
 func (p *packer) load(options Options) error {
-	f, err := p.root.Open(".terraformignore")
-	switch {
-	case err == nil:
-		defer f.Close()
-		own, err := parseIgnore(io.LimitReader(f, 1<<20))
-		if err != nil {
-			return err
-		}
-		p.rules = own
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w .terraformignore: %w", registry.ErrInvalid, withReason(err))
+	own, err := p.readIgnore()
+	if err := options.ignoreProblem(err); err != nil {
+		return err
 	}
-	p.rules = append(p.rules, always...)
+	p.rules = append(own, always...)
 	for _, pattern := range options.Include {
 		r, err := parseRule(pattern)
 		if err != nil {
@@ -209,6 +207,36 @@ func (p *packer) load(options Options) error {
 		p.skip = within(p.dir, options.Skip)
 	}
 	return nil
+}
+
+// ignoreProblem returns err, or passes it on.
+func (o Options) ignoreProblem(err error) error {
+	if err != nil && o.IgnoreProblem != nil {
+		o.IgnoreProblem(err)
+		return nil
+	}
+	return err
+}
+
+// readIgnore returns the rules of .terraformignore, if there is one.
+func (p *packer) readIgnore() ([]rule, error) {
+	const maxIgnore = 1 << 20 // bytes
+	f, err := p.root.Open(ignoreFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var text []byte
+	if err == nil {
+		defer f.Close()
+		text, err = io.ReadAll(io.LimitReader(f, maxIgnore+1))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w %s: %w", registry.ErrInvalid, ignoreFile, withReason(err))
+	}
+	if len(text) > maxIgnore {
+		return nil, fmt.Errorf("%w %s: it has more than %s", registry.ErrInvalid, ignoreFile, shownSize(maxIgnore))
+	}
+	return parseIgnore(text)
 }
 
 // Unmatched returns the patterns of [Options.Include] that match neither a

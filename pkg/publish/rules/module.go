@@ -59,7 +59,8 @@ type ModuleResult struct {
 
 	Files    []archive.File
 	Excluded []archive.Excluded
-	// Notes describe what is missing in the documentation.
+	// Notes describe what is missing in the documentation. A copy also has the
+	// problems of its .terraformignore.
 	Notes []string
 	// Sources are the sources of its module blocks and providers.
 	Sources []string
@@ -85,6 +86,7 @@ type PreparedModule struct {
 	what       string // the What of its problems
 	copied     bool
 	incomplete []string // packed files without their content
+	ignore     []error  // what is wrong with .terraformignore
 }
 
 // ArchiveName returns the name of a module's archive in the publish API.
@@ -111,6 +113,9 @@ func (m *PreparedModule) CheckContent() error {
 			"Commit the files themselves, or name them in .terraformignore.")) // any error is ErrInvalid
 	}
 	if !m.copied {
+		for _, problem := range m.ignore {
+			_ = problems.Add(problem) // any error is ErrInvalid
+		}
 		_ = problems.Add(secrets.Check(m.Secrets)) // any error is ErrInvalid
 	}
 	return problems.Err(m.what)
@@ -173,6 +178,7 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 // pack packs a module and reads the archive, as its receivers will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
 	from.Pack.Progress, from.Pack.AllowSecrets, from.Pack.Existing = p.Progress, from.AllowSecrets, m.copied
+	from.Pack.IgnoreProblem = func(err error) { m.ignore = append(m.ignore, err) }
 	shown := filepath.Clean(from.Dir)
 	if from.Archive != "" {
 		shown = m.Address.String() + " " + from.Version.String()
@@ -223,6 +229,11 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		return err
 	}
 	m.Notes, m.Sources = append(document.Notes, m.incomplete...), document.Sources
+	if m.copied {
+		for _, problem := range m.ignore {
+			m.Notes = append(m.Notes, problem.Error())
+		}
+	}
 	m.setDocument(document)
 	name := ArchiveName(m.Address)
 	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)

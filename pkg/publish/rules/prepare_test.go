@@ -169,6 +169,41 @@ func TestPrepareModule(t *testing.T) {
 	}
 }
 
+// A broken .terraformignore refuses a new version. A copy only has a note.
+func TestIgnoreProblems(t *testing.T) {
+	t.Parallel()
+	const problem = "cannot read .terraformignore: line 1 is not UTF-8"
+	for _, test := range []struct {
+		from *registry.CopiedFrom
+		want []string // the problem and the notes
+	}{
+		{nil, []string{problem}},
+		{&registry.CopiedFrom{Source: "dev.example.com/acme/vpc/aws"}, []string{"", problem}},
+	} {
+		m := rules.Module{
+			Dir: t.TempDir(), Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"},
+			Version: registry.Version{Major: 1}, CopiedFrom: test.from,
+		}
+		for name, content := range map[string]string{"main.tf": "# a\n", ".terraformignore": "\xe9\n"} {
+			if err := os.WriteFile(filepath.Join(m.Dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		prepared, err := new(rules.Preparer).Module(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{""}
+		if err := prepared.CheckContent(); err != nil {
+			got[0] = strings.TrimPrefix(err.Error(), "cannot publish acme/vpc/aws 1.0.0: ")
+		}
+		if diff := cmp.Diff(test.want, append(got, prepared.Notes...)); diff != "" {
+			t.Errorf("copied from %v (-want +got):\n%s", test.from, diff)
+		}
+		prepared.Close()
+	}
+}
+
 func provider(r builds.Release) rules.Provider {
 	return rules.Provider{Dir: r.Dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"}}
 }
