@@ -13,6 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/cloud/partition"
 	"github.com/larder-registry/larder/pkg/files/jsonfile"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -209,6 +210,10 @@ func (g *given) keys() []setting {
 }
 
 func parseFile(name string, text []byte) (*jsonfile.File, error) {
+	text, err := textfile.Decode(name, text)
+	if err != nil {
+		return nil, err
+	}
 	file, err := jsonfile.Parse(name, text)
 	if err != nil {
 		return nil, unreadable(err)

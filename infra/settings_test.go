@@ -146,6 +146,18 @@ func at(t *testing.T, schema any, path ...string) map[string]any {
 }
 
 // settings.schema.json describes the settings.
+// Windows adds a byte order mark.
+func TestSettingsFileEncodings(t *testing.T) {
+	t.Parallel()
+	if _, err := parseFile("settings.json", []byte("\ufeff{}")); err != nil {
+		t.Error(err)
+	}
+	_, err := parseFile("settings.json", []byte("{\xe9}"))
+	if err == nil || err.Error() != "cannot read settings.json: line 1 is not UTF-8" {
+		t.Errorf("another encoding: %v", err)
+	}
+}
+
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	properties := make(map[string]any)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
@@ -393,6 +394,11 @@ func (p place) read(from file) (settings, error) {
 	if len(data) > maxConfig {
 		return settings{}, registry.Errorf(registry.ErrInvalid,
 			"cannot read the CLI configuration: %s has more than %d bytes", from.path, maxConfig)
+	}
+	if textfile.HasMark(data) {
+		return settings{}, registry.WithHint(registry.Errorf(registry.ErrInvalid,
+			"cannot read the CLI configuration: %s begins with a byte order mark, which tofu and terraform reject", from.path),
+			"Save it as UTF-8 without a byte order mark.")
 	}
 	read, err := parseSettings(data)
 	if err != nil {

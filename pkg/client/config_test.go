@@ -231,6 +231,8 @@ func TestMalformedConfig(t *testing.T) {
 		"two programs":        "credentials_helper \"a\" {}\ncredentials_helper \"b\" {}",
 		"number too large":    "credentials \"registry.example.com\" { token = 99999999999999999999999 }",
 		"nested":              strings.Repeat("[", 1<<19),
+		"byte order mark":     "\ufeff" + credentials("registry.example.com", secret),
+		"UTF-16":              "\xFF\xFEa\x00",
 		"too large":           strings.Repeat("#", client.MaxConfig+1),
 	}
 	for name, file := range tests {

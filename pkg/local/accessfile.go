@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/web/session"
 )
@@ -52,6 +53,10 @@ func openAccess(ctx context.Context, path string, log *slog.Logger) (*accessFile
 // parseAccess parses the text of a file, and reads the file of the web client's
 // secret, if there is one.
 func parseAccess(ctx context.Context, path string, text []byte) (access.Settings, error) {
+	text, err := textfile.Decode(path, text)
+	if err != nil {
+		return access.Settings{}, err
+	}
 	s, err := access.ParseSettingsFile(path, text)
 	if err != nil {
 		if registry.Hint(err) == "" {

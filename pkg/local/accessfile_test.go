@@ -36,6 +36,12 @@ func TestAccessFile(t *testing.T) {
 	}{
 		"unchanged": {func(*testing.T, string) {}, "modules/acme/*", true, 0, 0},
 		"changed":   {func(t *testing.T, path string) { writeFile(t, path, []byte(second)) }, "modules/acme/vpc", true, 3, 0},
+		"saved with a byte order mark": {func(t *testing.T, path string) {
+			writeFile(t, path, []byte("\ufeff"+second))
+		}, "modules/acme/vpc", true, 3, 0},
+		"another encoding": {func(t *testing.T, path string) {
+			writeFile(t, path, []byte("{\xe9}"))
+		}, "modules/acme/*", false, 1, 2},
 		"other white space": {func(t *testing.T, path string) {
 			writeFile(t, path, []byte(first+"\n"))
 		}, "modules/acme/*", true, 1, 0},

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -166,7 +167,11 @@ func (f *certificateFiles) next(current *tls.Certificate, now time.Time) (*tls.C
 		if err != nil {
 			return nil, registry.Errorf(registry.ErrInvalid, "%w", err)
 		}
-		read[i] = text
+		if read[i] = text; textfile.HasMark(text) { // others can have comments in any encoding
+			if read[i], err = textfile.Decode(path, text); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if bytes.Equal(read[0], f.read[0]) && bytes.Equal(read[1], f.read[1]) {
 		return nil, nil

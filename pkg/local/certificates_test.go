@@ -107,6 +107,12 @@ func TestCertificateFiles(t *testing.T) {
 	}{
 		"unchanged": {func(*testing.T, *certificateFiles) {}, 1, ""},
 		"renewed":   {both(in90Days), 2, info},
+		"saved as UTF-16": {func(t *testing.T, f *certificateFiles) {
+			c := in90Days(t)
+			for path, text := range map[string][]byte{f.cert: c.cert, f.key: c.key} {
+				writeFile(t, path, []byte("\xFF\xFE"+strings.Join(strings.Split(string(text), ""), "\x00")+"\x00"))
+			}
+		}, 2, info},
 		"renamed into place": {func(t *testing.T, f *certificateFiles) {
 			c := in90Days(t)
 			for path, text := range map[string][]byte{f.cert: c.cert, f.key: c.key} {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/files/jsonfile"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
@@ -145,10 +146,13 @@ func read(path string) ([]byte, error) {
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if err == nil && len(text) > maxSize {
-		err = fmt.Errorf("%w file: it has more than %d bytes", registry.ErrInvalid, maxSize)
+	if err != nil {
+		return nil, err
 	}
-	return text, err
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("%w file: it has more than %d bytes", registry.ErrInvalid, maxSize)
+	}
+	return textfile.Decode(filepath.Base(path), text)
 }
 
 func parse(file *jsonfile.File) (f File, err error) {

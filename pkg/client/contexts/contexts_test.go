@@ -129,6 +129,7 @@ func TestReadRejects(t *testing.T) {
 		"neither":             {`{"contexts": {"a": {}}}`, ":1:20: ", "context a"},
 		"both":                {`{"contexts": {"a": {"store": "b", "registry": "https://c.d"}}}`, ":1:20: ", "context a"},
 		"a password":          {`{"contexts": {"a": {"registry": "https://me:secret@c.d"}}}`, ":1:33: ", "context a"},
+		"another encoding":    {"{\xe9}", ": ", "line 1 is not UTF-8"},
 		"larger than 1 MiB":   {`{"contexts": {}` + strings.Repeat(" ", 1<<20) + "}", ": ", "1048576 bytes"},
 		"a token in a folder": {`{"contexts": {}, "token": "secret"}`, ":1:18: ", `"token"`},
 	} {
@@ -156,6 +157,15 @@ func TestReadRejects(t *testing.T) {
 	}
 	if _, err := contexts.Read(t.TempDir()); !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("a folder: %v", err)
+	}
+}
+
+// Windows adds a byte order mark.
+func TestReadMarked(t *testing.T) {
+	t.Parallel()
+	f, err := contexts.Read(path(t, "\ufeff"+`{"contexts": {"a": {"store": "b"}}}`))
+	if err != nil || f.Contexts["a"].Store != "b" {
+		t.Errorf("%+v, %v", f, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
@@ -155,10 +156,13 @@ func readPrivate(privateKey []byte) (*openpgp.Entity, error) {
 	return e, nil
 }
 
-// trimText removes the byte order mark and white space that editors and shells
-// add.
+// trimText decodes a text with a byte order mark, which no binary key or signature
+// begins with. It removes white space around the text.
 func trimText(text []byte) []byte {
-	return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+	if textfile.HasMark(text) {
+		text, _ = textfile.Decode("", text) // a damaged text becomes empty, so it has no armor
+	}
+	return bytes.TrimSpace(text)
 }
 
 // armorLine matches the beginning of the first line of an armored block.

@@ -345,6 +345,7 @@ func TestParseKey(t *testing.T) {
 		"read again":   []byte(key.ASCIIArmor),
 		"CR LF":        bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")),
 		"space around": []byte("\ufeff\n \n" + string(text) + "\n\t\n"),
+		"UTF-16":       []byte("\xFF\xFE" + strings.Join(strings.Split(string(text), ""), "\x00") + "\x00"),
 		"text before":  []byte("gpg: using key 1\nuid  -----BEGIN is not at the begin\n\n" + string(text)),
 		"text behind":  []byte(string(text) + "-- \nCheers, Ada\n"),
 		"indented":     regexp.MustCompile("(?m)^").ReplaceAll(text, []byte("  ")),

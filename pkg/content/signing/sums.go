@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -58,6 +59,11 @@ func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
 	if len(text) == 0 {
 		return nil, nil, registry.WithHint(
 			fmt.Errorf("%w SHA256SUMS: it is empty", registry.ErrInvalid), "Make it with `sha256sum *.zip`.")
+	}
+	if textfile.HasMark(text) {
+		odd = append(odd, registry.WithHint(
+			fmt.Errorf("%w SHA256SUMS: it begins with a byte order mark, which clients do not read", registry.ErrInvalid),
+			"Save it as UTF-8 without a byte order mark, and sign it again."))
 	}
 	crlf := bytes.Contains(text, []byte("\r\n"))
 	n := 0

@@ -13,6 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/render"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 )
 
 // The limits of documentation.
@@ -162,7 +163,10 @@ func (e *extraction) readme(f *docs.Folder, files map[string][]byte) {
 				"It is larger than 256 KiB, or all READMEs together are larger than 4 MiB.", path.Join(f.Path, name))
 			continue
 		}
-		text := strings.TrimPrefix(strings.ToValidUTF8(string(content), "\uFFFD"), "\uFEFF")
+		text, guess := textfile.Show(content)
+		if guess != "" {
+			e.note("In the file %s, %s. Save it as UTF-8.", path.Join(f.Path, name), guess)
+		}
 		html := render.Plain(text)
 		if isMarkdown(name) {
 			html = render.Markdown(text, f.Name)

@@ -320,3 +320,26 @@ func TestReadmeFormats(t *testing.T) {
 		})
 	}
 }
+
+func TestReadmeEncodings(t *testing.T) {
+	t.Parallel()
+	const file = "In the file README.txt, "
+	for name, test := range map[string]struct {
+		text, want string
+		notes      []string
+	}{
+		"UTF-8":    {text: "é", want: "é"},
+		"UTF-16":   {text: "\xFF\xFE\xE9\x00", want: "é"},
+		"Latin-1":  {"\xE9", "é", []string{file + "line 1 is not UTF-8, so it was read as Windows-1252. Save it as UTF-8."}},
+		"with NUL": {"a\x00", "a\uFFFD", []string{file + "line 1 has a NUL byte. Save it as UTF-8."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := extracted(t, map[string]string{"README.txt": test.text})
+			want := []any{test.want, `<pre tabindex="0" role="group" aria-label="Code">` + test.want + "</pre>", test.notes}
+			if diff := cmp.Diff(want, []any{d.Root.Readme, d.Root.ReadmeHTML, d.Notes}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

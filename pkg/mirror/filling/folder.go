@@ -16,6 +16,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -416,7 +417,7 @@ func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
 }
 
 func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderProvider, error) {
-	text, err := regularfile.Read(filepath.Join(dir, indexFile), maxDocument)
+	text, err := textfile.Read(filepath.Join(dir, indexFile), maxDocument)
 	if err != nil {
 		return nil, err
 	}
@@ -427,7 +428,7 @@ func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderPr
 	var found []folderProvider
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		document := name + ".json"
-		text, err := regularfile.Read(filepath.Join(dir, document), maxDocument)
+		text, err := textfile.Read(filepath.Join(dir, document), maxDocument)
 		if err != nil {
 			return nil, err
 		}
@@ -575,7 +576,7 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 
 // readBefore parses a document of the folder if it exists.
 func readBefore(path string, parse func([]byte) error) error {
-	text, err := regularfile.Read(path, maxDocument)
+	text, err := textfile.Read(path, maxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -171,6 +171,20 @@ func TestImportRestores(t *testing.T) {
 	s.gives(t, "", "1.0.0 [linux_amd64 restored]", "1.0.0 [linux_amd64]")(s.mirror(nil).Import(t.Context(), string(f)))
 }
 
+// PowerShell writes a byte order mark.
+func TestImportOfMarkedDocuments(t *testing.T) {
+	t.Parallel()
+	f, s := newFolder(t, one), newStore(t)
+	for _, name := range []string{"index.json", "1.0.0.json"} {
+		text, err := os.ReadFile(f.at(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, f.at(name), append([]byte("\ufeff"), text...))
+	}
+	s.gives(t, "", "1.0.0 [linux_amd64 added]", "1.0.0 [linux_amd64]")(s.mirror(nil).Import(t.Context(), string(f)))
+}
+
 // The rehearsal writes only h1 hashes, like Terraform's `providers mirror`.
 func TestImportOfClients(t *testing.T) {
 	t.Parallel()
@@ -337,6 +351,7 @@ func TestImportRefuses(t *testing.T) {
 		{"a link to a folder", replace(name, link(".")), []string{name}},
 		{"a link to nowhere", replace(name, link("nowhere")), []string{name}},
 		{"a link to a device", replace(name, link("/dev/zero")), []string{name}},
+		{"an index in another encoding", document("index.json", "{\xe9}"), nil},
 		{"an invalid zip", document(name, "<html>"), []string{name}},
 		{"an empty zip", document(name, ""), []string{name}},
 		{"another provider inside", func(t *testing.T, f folder) {

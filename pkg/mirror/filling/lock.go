@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/gohcl"
 
 	"github.com/larder-registry/larder/pkg/content/safehcl"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -93,6 +94,10 @@ func ParseLock(ctx context.Context, name string, text []byte) (locked []Locked, 
 func parseHCL(ctx context.Context, name string, text []byte) (hcl.Body, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("%w file: %s has more than %d bytes", registry.ErrInvalid, name, MaxText)
+	}
+	text, err := textfile.Decode(name, text)
+	if err != nil {
+		return nil, err
 	}
 	file, err := (&safehcl.Parser{LiteralsOnly: true}).Parse(ctx, name, text)
 	if problem, ok := errors.AsType[*safehcl.Error](err); ok {

@@ -35,6 +35,10 @@ func TestParseLock(t *testing.T) {
 			"registry.example.com/acme/inventory 1.0.0 [h1:a= zh:b]",
 		},
 		{
+			"with a byte order mark", "\ufeff" + lockBlock(inventory.String(), "1.0.0", "zh:b"),
+			"registry.example.com/acme/inventory 1.0.0 [zh:b]",
+		},
+		{
 			"several, in their order",
 			lockBlock(other, "3.6.0", "h1:a") + "\n" + lockBlock(inventory.String(), "1.0.0-rc.1+build.5"),
 			"registry.opentofu.org/hashicorp/random 3.6.0 [h1:a], registry.example.com/acme/inventory 1.0.0-rc.1+build.5 []",

@@ -41,6 +41,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/larder-registry/larder/pkg/content/safehcl"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -79,10 +80,14 @@ func (*Error) Unwrap() error { return registry.ErrInvalid }
 // at least one. No rule hides a later one completely.
 //
 // The error is a [*errs.ProblemsError] of [*Error] for an invalid file, in
-// the order of the file. Otherwise it is the error of ctx. After a syntax
+// the order of the file, or that of [textfile.Decode]. Otherwise it is the error of ctx. After a syntax
 // error, Parse looks for no further mistakes.
 func Parse(ctx context.Context, name string, text []byte) (registry.MirrorPolicy, error) {
 	p := parser{name: name}
+	text, err := textfile.Decode(name, text)
+	if err != nil {
+		return registry.MirrorPolicy{}, err
+	}
 	if err := p.parse(ctx, text); err != nil {
 		return registry.MirrorPolicy{}, err
 	}

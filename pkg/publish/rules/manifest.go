@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -27,6 +28,10 @@ func ParseManifest(text []byte) ([]string, error) {
 		Metadata struct {
 			ProtocolVersions []string `json:"protocol_versions"`
 		}
+	}
+	text, err := textfile.Decode("the manifest", text)
+	if err != nil {
+		return nil, err
 	}
 	if err := json.Unmarshal(text, &manifest); err != nil || manifest.Version != 1 {
 		return nil, fmt.Errorf(

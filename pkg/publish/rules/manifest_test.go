@@ -14,10 +14,20 @@ func TestParseManifestRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", "evil", "{}", `{"version":2,"metadata":{"protocol_versions":["6.0"]}}`,
 		`{"version":1,"metadata":{"protocol_versions":[]}}`, strings.Repeat("[", 100_000),
+		"{\"version\":1,\"metadata\":{\"protocol_versions\":[\"6.0\"]},\"x\":\"\xe9\"}",
 	} {
 		if protocols, err := rules.ParseManifest([]byte(text)); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%.60q: protocols %v and error %v, want ErrInvalid", text, protocols, err)
 		}
+	}
+}
+
+// Windows adds a byte order mark.
+func TestParseMarkedManifest(t *testing.T) {
+	t.Parallel()
+	text := "\ufeff" + `{"version":1,"metadata":{"protocol_versions":["6.0"]}}`
+	if protocols, err := rules.ParseManifest([]byte(text)); err != nil || len(protocols) != 1 {
+		t.Errorf("protocols %v and error %v", protocols, err)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/content/secrets"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
@@ -89,13 +90,17 @@ type block struct {
 // order of the file, and there is at least one. No tag names versions of two of
 // them.
 //
-// The error is a [*errs.ProblemsError] of registry.ErrInvalid for an
-// invalid file. Otherwise it is the error of ctx.
+// The error is a [*errs.ProblemsError] of registry.ErrInvalid for an invalid file,
+// or that of [textfile.Decode]. Otherwise it is the error of ctx.
 func Parse(ctx context.Context, name string, text []byte) ([]Module, error) {
 	p := parser{name: name}
 	if len(text) > MaxText {
 		p.add(hcl.Range{}, "", "the file has more than %d KiB", MaxText>>10)
 		return nil, p.err()
+	}
+	text, err := textfile.Decode(name, text)
+	if err != nil {
+		return nil, err
 	}
 	file, err := (&safehcl.Parser{LiteralsOnly: true}).Parse(ctx, name, text)
 	if problem, ok := errors.AsType[*safehcl.Error](err); ok {

@@ -95,6 +95,7 @@ func TestParseInvalid(t *testing.T) {
 		"the same module twice":      vpc(`path = "a"`) + vpc(`path = "b"`),
 		"the same tag twice":         vpc("path = \"a\"\ntag = \"v*\"") + module("acme/b/aws", `path = "."`),
 		"a tag within another":       vpc("path = \"a\"\ntag = \"v1*\"") + module("acme/b/aws", `path = "."`),
+		"another encoding":           "# caf\xe9\n" + vpc(`path = "."`),
 		"too large":                  strings.Repeat("#", monorepo.MaxText+1),
 	} {
 		t.Run(name, func(t *testing.T) {

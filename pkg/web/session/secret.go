@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/access/openid"
-	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 )
 
 // maxSecret bounds the file with a secret, in bytes.
@@ -21,7 +21,7 @@ func FileSecret(l *openid.Login) func(context.Context) (string, error) {
 		return nil
 	}
 	return func(context.Context) (string, error) {
-		text, err := regularfile.Read(string(l.Web.SecretFile), maxSecret)
+		text, err := textfile.Read(string(l.Web.SecretFile), maxSecret)
 		if err != nil {
 			// not registry.ErrInvalid, because it is not the caller's mistake
 			return "", errors.New(err.Error())

@@ -23,6 +23,7 @@ func TestFileSecret(t *testing.T) {
 		name, content, want string
 	}{
 		{"first", "s3cret\n", "s3cret"}, {"changed", "  other \r\n", "other"}, {"empty", "\n", ""},
+		{"UTF-16", "\xFF\xFEo\x00k\x00\r\x00\n\x00", "ok"}, {"another encoding", "s3cret\xe9", ""},
 		{"long", strings.Repeat("s3cret", 2000), ""}, {"missing", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
