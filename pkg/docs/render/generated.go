@@ -12,8 +12,8 @@ var generated = regexp.MustCompile(`(?im)^[ \t]*(?:<!--+|\[//\]: # \()[ \t]*` +
 	`(?:(BEGIN|BEGINNING OF)|END|END OF)[ _]` +
 	`(?:TF_DOCS|TFDOC|TERRAFORM_DOCS|AUTOMATED_TF_DOCS_BLOCK|[A-Z-]+ DOCS HOOK)[ \t]*(?:--+>|\))[ \t]*$`)
 
-// withoutGenerated cuts the sections that terraform-docs wrote. Pages have them
-// from the configuration.
+// withoutGenerated cuts what terraform-docs wrote of the configuration. Pages have
+// it from the configuration.
 func withoutGenerated(source string) string {
 	var out strings.Builder
 	begin, end := -1, 0
@@ -45,43 +45,137 @@ var sections = []string{
 	"requirements", "resources", "variables",
 }
 
-// withoutSections cuts the sections that only describe configuration. The
-// templates of terraform-docs can add other text, such as a whole README.
+// The forms of what terraform-docs writes below these headings.
+var (
+	// table matches the heading of a table.
+	table = regexp.MustCompile(`(?i)^\|[ \t]*name[ \t]*\|[ \t]*(?:version|source|type|description)[ \t]*\|`)
+	// sentence matches a sentence in place of a table.
+	sentence = regexp.MustCompile(`^(?:The following [A-Za-z ]+(?:\([a-z ]+\))?:|No [a-z ]+\.)\s*$`)
+	// field matches the beginning of a field of one input, output or module.
+	field = regexp.MustCompile(`^(Description|Type|Default|Source|Version):(.*)`)
+	// comments matches comments of HTML and nothing else.
+	comments = regexp.MustCompile(`^(?:\s*<!--[^>]*-->)+\s*$`)
+)
+
+// withoutSections cuts what terraform-docs wrote of the configuration. A heading
+// stays if people have added something below it. The templates of terraform-docs
+// can do that.
 func withoutSections(source string) string {
 	var out strings.Builder
-	cut, code := 0, "" // the level of the section to cut, and the fence of the block of code
-	for line := range strings.Lines(source) {
-		mark := fence.FindStringSubmatch(line)
-		switch {
-		case code != "":
-			if mark != nil && strings.HasPrefix(mark[1], code) {
-				code = ""
-			}
-		case mark != nil:
-			code = mark[1]
-		default:
-			cut = sectionToCut(line, cut)
+	blocks := split(source)
+	for len(blocks) > 0 {
+		level, title := headingOf(blocks[0])
+		if level == 0 || !slices.Contains(sections, strings.ToLower(title)) {
+			out.WriteString(blocks[0])
+			blocks = blocks[1:]
+			continue
 		}
-		if cut == 0 {
-			out.WriteString(line)
+		end := 1 + slices.IndexFunc(blocks[1:], func(block string) bool {
+			l, _ := headingOf(block)
+			return l > 0 && l <= level
+		})
+		if end == 0 {
+			end = len(blocks)
 		}
+		if text := ofPeople(blocks[1:end]); text != "" {
+			out.WriteString(blocks[0] + text)
+		}
+		blocks = blocks[end:]
 	}
 	return out.String()
 }
 
-// sectionToCut returns the level of the section to cut from a line on, or 0.
-// cut is the level before that line.
-func sectionToCut(line string, cut int) int {
-	heading := atx.FindStringSubmatch(strings.TrimRight(line, "\n"))
-	if heading == nil {
-		return cut
+// ofPeople returns the blocks that terraform-docs did not write.
+func ofPeople(blocks []string) string {
+	var out strings.Builder
+	for len(blocks) > 0 {
+		if n := written(blocks); n > 0 {
+			blocks = blocks[n:]
+			continue
+		}
+		out.WriteString(blocks[0])
+		blocks = blocks[1:]
 	}
-	level := len(heading[1])
-	if cut > 0 && level > cut {
-		return cut
-	}
-	if slices.Contains(sections, strings.ToLower(heading[2])) {
-		return level
+	return out.String()
+}
+
+// written returns the number of blocks that belong to one piece by terraform-docs,
+// or 0.
+func written(blocks []string) int {
+	first := blocks[0]
+	level, _ := headingOf(first)
+	switch {
+	case table.MatchString(first), comments.MatchString(first), strings.TrimSpace(first) == "":
+		return 1
+	case sentence.MatchString(first):
+		if len(blocks) > 1 && strings.HasPrefix(blocks[1], "- ") {
+			return 2
+		}
+		return 1
+	case level > 0 && len(blocks) > 1 && field.MatchString(blocks[1]):
+		return 1 + fields(blocks[1:])
 	}
 	return 0
+}
+
+// fields returns the number of blocks that have the fields of an input, an output
+// or a module. A description can have many blocks, and the others have a line or
+// a block of code.
+func fields(blocks []string) int {
+	described := false
+	for i := 0; i < len(blocks); i++ {
+		found := field.FindStringSubmatch(blocks[i])
+		level, _ := headingOf(blocks[i])
+		switch {
+		case level > 0 || found == nil && !described:
+			return i
+		case found == nil:
+			continue
+		}
+		described = found[1] == "Description"
+		if strings.TrimSpace(found[2]) == "" && i+1 < len(blocks) && fence.MatchString(blocks[i+1]) {
+			i++
+		}
+	}
+	return len(blocks)
+}
+
+// split returns the blocks of a text: headings, comments, tables of terraform-docs,
+// and others between empty lines. Each has the empty lines after it. A block of
+// code is not divided.
+func split(source string) []string {
+	var blocks []string
+	begin, at, code := 0, 0, ""
+	ended := false // the next line begins another block
+	for line := range strings.Lines(source) {
+		mark := fence.FindStringSubmatch(line)
+		level, _ := headingOf(line)
+		isEmpty := strings.TrimSpace(line) == ""
+		if code == "" && at > begin && !isEmpty && (ended || level > 0 || table.MatchString(line)) {
+			blocks, begin, ended = append(blocks, source[begin:at]), at, false
+		}
+		switch {
+		case code != "" && mark != nil && strings.HasPrefix(mark[1], code):
+			code = ""
+		case code == "" && mark != nil:
+			code = mark[1]
+		case code == "":
+			ended = isEmpty || level > 0 || comments.MatchString(line)
+		}
+		at += len(line)
+	}
+	if at > begin {
+		blocks = append(blocks, source[begin:])
+	}
+	return blocks
+}
+
+// headingOf returns the level and the text of a heading, or 0.
+func headingOf(block string) (level int, title string) {
+	line, _, _ := strings.Cut(block, "\n")
+	found := atx.FindStringSubmatch(line)
+	if found == nil {
+		return 0, ""
+	}
+	return len(found[1]), found[2]
 }
