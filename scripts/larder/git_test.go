@@ -349,6 +349,42 @@ func TestRepositoryOfAnotherOwner(t *testing.T) {
 	}
 }
 
+// The remedy of the error lets the commands use the repository.
+func TestTrustRepositoryOfAnotherOwner(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" || os.Geteuid() != 0 {
+		t.Skip("LEFT OUT: only root can give files to another user")
+	}
+	dir := filepath.Join(t.TempDir(), "a 'b' $c")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "init", "--quiet", "--initial-branch=main")
+	commitTo(t, dir, "reviewed")
+	if err := os.Lchown(dir, 65532, 65532); err != nil {
+		t.Fatal(err)
+	}
+	environ := append(os.Environ(), "GIT_CONFIG_GLOBAL="+filepath.Join(t.TempDir(), "gitconfig"))
+	run := func(name string, args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir, cmd.Env = dir, environ
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	refused, err := run("larder", "check", "--changed-since", "HEAD")
+	if err == nil {
+		t.Fatalf("git trusts the repository: %s", refused)
+	}
+	_, remedy, _ := strings.Cut(refused, "To trust it, run `")
+	remedy, _, _ = strings.Cut(remedy, "`.")
+	if out, err := run("sh", "-c", remedy); err != nil {
+		t.Fatalf("%s: %v, %s", remedy, err, out)
+	}
+	if out, err := run("larder", "check", "--changed-since", "HEAD"); err != nil {
+		t.Errorf("after %s: %v, %s", remedy, err, out)
+	}
+}
+
 // runInHostile runs the commands in a repository after a change. It fails the test
 // if something in the repository runs. It returns what each command publishes, or
 // its error.
