@@ -84,9 +84,11 @@ func (*Error) Unwrap() error { return registry.ErrInvalid }
 // error, Parse looks for no further mistakes.
 func Parse(ctx context.Context, name string, text []byte) (registry.MirrorPolicy, error) {
 	p := parser{name: name}
-	text, err := textfile.Decode(name, text)
-	if err != nil {
-		return registry.MirrorPolicy{}, err
+	if len(text) <= MaxText { // parse refuses a longer text, which may end within a character
+		var err error
+		if text, err = textfile.Decode(name, text); err != nil {
+			return registry.MirrorPolicy{}, err
+		}
 	}
 	if err := p.parse(ctx, text); err != nil {
 		return registry.MirrorPolicy{}, err

@@ -383,6 +383,9 @@ func TestEncodings(t *testing.T) {
 	if !errors.Is(err, registry.ErrInvalid) || err.Error() != "cannot read p: line 2 is not UTF-8" {
 		t.Errorf("another encoding: %v", err)
 	}
+	cut := ("\xFF\xFE" + strings.Repeat("#\x00", policyfile.MaxText/2))[:policyfile.MaxText+1]
+	check(t, cut, "p: the file has more than 32 KiB "+
+		"(Use patterns such as registry.opentofu.org/hashicorp/* for several providers.)")
 }
 
 func TestMistakes(t *testing.T) {
