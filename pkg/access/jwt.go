@@ -217,7 +217,7 @@ func (i *issuer) accepts(c claims, now time.Time) error {
 		return err
 	}
 	for _, audience := range c.Audience {
-		if slices.Contains(i.Audiences, audience) {
+		if slices.ContainsFunc(i.Audiences, func(a string) bool { return registry.Audience(a) == registry.Audience(audience) }) {
 			return nil
 		}
 	}

@@ -29,7 +29,8 @@ type Settings struct {
 type Issuer struct {
 	// Issuer is the issuer's identifier: a URL, exactly like in its tokens.
 	Issuer string `json:"issuer"`
-	// Audiences lists the accepted audiences. A token must have one of them.
+	// Audiences lists the accepted audiences. A token must have one of them. The
+	// host in https://HOST is the same in Unicode and in Punycode.
 	Audiences []string `json:"audiences,omitempty"`
 	// ClientIDs are accepted instead of an audience in access tokens without
 	// one, such as those of Amazon Cognito.

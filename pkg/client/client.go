@@ -212,7 +212,7 @@ func (c *Client) ServiceAt(base string) (*Service, error) {
 	}
 	// An address such as an IPv6 address is not a host name for the CLIs, and
 	// has no credential.
-	host, _ := parseHost(svchost.ForDisplay(u.Host))
+	host, _ := parseHost(u.Host)
 	return c.at(u, host), nil
 }
 
@@ -392,23 +392,13 @@ func (s *Service) under(path string) (*url.URL, error) {
 		registry.ErrInvalid, printable.Mark(s.URL.Host, 100))
 }
 
-// parseHost parses a host, which may have a port, like OpenTofu and Terraform
-// do. Errors are registry.ErrInvalid.
+// parseHost is [registry.ParseHost] for the CLIs' packages.
 func parseHost(host string) (svchost.Hostname, error) {
-	name, err := svchost.ForComparison(host)
-	if _, port, found := strings.Cut(string(name), ":"); found && (port == "0" || strings.HasPrefix(port, "-")) {
-		err = errors.New("the port is out of range")
-	}
-	if err != nil {
-		return "", fmt.Errorf("%w host %.100q: %s: write it like registry.example.com or registry.example.com:8443",
-			registry.ErrInvalid, host, printable.Mark(err.Error(), 200))
-	}
-	return name, nil
+	name, err := registry.ParseHost(host)
+	return svchost.Hostname(name), err
 }
 
-func display(host svchost.Hostname) string {
-	return printable.Mark(svchost.ForDisplay(string(host)), 300)
-}
+func display(host svchost.Hostname) string { return printable.Mark(registry.Host(host).Display(), 300) }
 
 // isPrivate reports whether nobody can intercept requests to a URL.
 func isPrivate(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u) }

@@ -135,6 +135,10 @@ func TestDiscovery(t *testing.T) {
 		},
 		"with a port": {host: "Registry.example.com:8443", answer: document(`{"providers.v1":"/v1/providers/"}`),
 			want: "https://registry.example.com:8443/v1/providers/"},
+		"in Punycode, as in addresses of the mirror": {host: "xn--bcher-kva.example",
+			answer: document(`{"providers.v1":"/v1/providers/"}`), want: "https://xn--bcher-kva.example/v1/providers/"},
+		"with a dot and the usual port": {host: "Bücher.example.:443",
+			answer: document(`{"providers.v1":"/v1/providers/"}`), want: "https://xn--bcher-kva.example/v1/providers/"},
 		"relative to the document": {
 			answer: document(`{"providers.v1":"v1/"}`), want: "https://registry.example.com/.well-known/v1/",
 		},

@@ -258,7 +258,7 @@ func environmentTokens(environ []string) map[svchost.Hostname]variable {
 		if !found {
 			continue
 		}
-		host, err := parseHost(svchost.ForDisplay(strings.NewReplacer("__", "-", "_", ".").Replace(encoded)))
+		host, err := svchost.ForComparison(svchost.ForDisplay(strings.NewReplacer("__", "-", "_", ".").Replace(encoded)))
 		if err != nil {
 			continue // like the CLIs; the variable may have another purpose
 		}
@@ -448,7 +448,7 @@ func parseSettings(data []byte) (read settings, err error) {
 		tokens:   make(map[svchost.Hostname]svcauth.HostCredentials),
 	}
 	for _, host := range slices.Sorted(maps.Keys(blocks.Hosts)) {
-		name, err := parseHost(host)
+		name, err := svchost.ForComparison(host) // the CLIs do not accept all that parseHost does
 		if err != nil {
 			return settings{}, fmt.Errorf(noHost, "host")
 		}
@@ -458,7 +458,7 @@ func parseSettings(data []byte) (read settings, err error) {
 		}
 	}
 	for _, host := range slices.Sorted(maps.Keys(blocks.Credentials)) {
-		name, err := parseHost(host)
+		name, err := svchost.ForComparison(host)
 		if err != nil {
 			return settings{}, fmt.Errorf(noHost, "credentials")
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +59,7 @@ func (c *Config) UseIdentity(environ []string, host string, how Identity) error 
 		key, value, _ := strings.Cut(variable, "=")
 		env[key] = value
 	}
-	i := &identity{host: name, audience: cmp.Or(how.Audience, "https://"+string(name)), required: how.Only}
+	i := &identity{host: name, audience: cmp.Or(how.Audience, registry.Host(name).URL()), required: how.Only}
 	switch {
 	case env[givenToken] != "":
 		i.token = strings.TrimSpace(env[givenToken])
@@ -304,8 +303,10 @@ func checkAudience(token, audience string) error {
 	if !isList {
 		given = []any{claims.Aud}
 	}
-	if slices.Contains(given, any(audience)) {
-		return nil
+	for _, one := range given {
+		if text, isText := one.(string); isText && registry.Audience(text) == registry.Audience(audience) {
+			return nil
+		}
 	}
 	whom := "no audience"
 	if claims.Aud != nil {

@@ -228,6 +228,7 @@ func TestIdentityForAnother(t *testing.T) {
 	}{
 		"for the host":        {`{"aud": "https://registry.example.com"}`, "", false},
 		"for several":         {`{"aud": ["https://other.example.com", "https://registry.example.com"]}`, "", false},
+		"for it in capitals":  {`{"aud": "https://Registry.example.com:443"}`, "", false},
 		"for what is said":    {`{"aud": "larder"}`, "larder", false},
 		"for another":         {`{"aud": "https://vault.example.com"}`, "", true},
 		"for several others":  {`{"aud": ["https://vault.example.com", "sts.amazonaws.com", 5, {}]}`, "", true},

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opentofu/svchost"
-
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -130,10 +128,3 @@ func Reason(err error) string {
 // may carry a credential. It sends the credential only to its own host and
 // port.
 func CheckRedirect(request *http.Request, via []*http.Request) error { return redirect(request, via) }
-
-// ParseHost parses a host, which may have a port, and returns it in the form
-// for people. Errors are registry.ErrInvalid.
-func ParseHost(host string) (string, error) {
-	name, err := parseHost(host)
-	return svchost.ForDisplay(string(name)), err
-}

@@ -19,6 +19,8 @@ func TestCredential(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	text := `credentials "registry.example.com:8443" { token = "of-the-file" }
+credentials "Bücher.example" { token = "of-the-file" }
+credentials "dotted.example.com." { token = "for-another-host-of-the-clients" }
 host "other.example.com" { services = {} }`
 	if err := os.WriteFile(filepath.Join(home, ".tofurc"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -27,12 +29,15 @@ host "other.example.com" { services = {} }`
 	if err != nil {
 		t.Fatal(err)
 	}
+	file := "of the credentials block in " + filepath.Join(home, ".tofurc")
 	for host, want := range map[string]client.Credential{
-		"registry.example.com": {Token: "of-the-variable", Place: "in TF_TOKEN_registry_example_com"},
-		"REGISTRY.example.com:8443": {
-			Token: "of-the-file", Place: "of the credentials block in " + filepath.Join(home, ".tofurc"),
-		},
-		"other.example.com": {},
+		"registry.example.com":      {Token: "of-the-variable", Place: "in TF_TOKEN_registry_example_com"},
+		"Registry.example.com.:443": {Token: "of-the-variable", Place: "in TF_TOKEN_registry_example_com"},
+		"REGISTRY.example.com:8443": {Token: "of-the-file", Place: file},
+		"bücher.example":            {Token: "of-the-file", Place: file},
+		"XN--bcher-kva.example.":    {Token: "of-the-file", Place: file},
+		"other.example.com":         {},
+		"dotted.example.com":        {},
 	} {
 		if got, err := config.Credential(t.Context(), host); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", host, got, err)
@@ -41,7 +46,9 @@ host "other.example.com" { services = {} }`
 	if _, err := config.Credential(t.Context(), "https://registry.example.com"); err == nil {
 		t.Error("a URL is taken for a host")
 	}
-	if got := config.Hosts(); !slices.Equal(got, []string{"registry.example.com", "registry.example.com:8443"}) {
+	if got := config.Hosts(); !slices.Equal(got, []string{
+		"dotted.example.com.", "registry.example.com", "registry.example.com:8443", "bücher.example",
+	}) {
 		t.Errorf("hosts %q", got)
 	}
 	if !config.Services("other.example.com") || config.Services("registry.example.com") {
@@ -121,6 +128,12 @@ func TestSelects(t *testing.T) {
 	other := registry.MirrorProvider{Hostname: "registry.example.com", Provider: random.Provider}
 	if (client.Method{Include: []string{"*/*"}}).Selects(other) {
 		t.Error("a pattern without a host selects another registry's")
+	}
+	other.Hostname = "xn--bcher-kva.example"
+	for pattern, want := range map[string]bool{"BÜCHER.example/*/*": true, "xn--bcher-kva.example/*/*": false} {
+		if got := (client.Method{Include: []string{pattern}}).Selects(other); got != want {
+			t.Errorf("%s: %t, want %t", pattern, got, want)
+		}
 	}
 }
 

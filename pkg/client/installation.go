@@ -44,7 +44,8 @@ func (m Method) Selects(provider registry.MirrorProvider) bool {
 		if len(parts) == 2 && slices.Contains(hosts, provider.Hostname) {
 			parts = append([]string{provider.Hostname}, parts...)
 		}
-		address := []string{provider.Hostname, provider.Namespace, provider.Type}
+		// The CLIs reject a pattern in Punycode.
+		address := []string{registry.Host(provider.Hostname).Display(), provider.Namespace, provider.Type}
 		return slices.EqualFunc(parts, address, func(part, name string) bool { return part == "*" || part == name })
 	}
 	return (len(m.Include) == 0 || slices.ContainsFunc(m.Include, matches)) && !slices.ContainsFunc(m.Exclude, matches)

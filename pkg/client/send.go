@@ -224,7 +224,11 @@ func origin(u *url.URL) string {
 	if port == "" {
 		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	name := strings.ToLower(u.Hostname())
+	if host, err := registry.ParseHost(name); err == nil {
+		name = string(host)
+	}
+	return net.JoinHostPort(name, port)
 }
 
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

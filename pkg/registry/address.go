@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	regaddr "github.com/opentofu/registry-address/v2"
-	"github.com/opentofu/svchost"
 
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
@@ -115,7 +114,7 @@ func isProviderPart(s string) bool {
 
 func mirrorParts(hostname, rest string) []part {
 	namespace, kind, _ := strings.Cut(rest, "/")
-	_, err := svchost.ForComparison(hostname)
+	_, err := ParseHost(hostname)
 	parts := []part{{"hostname", hostname, "be a DNS name such as registry.opentofu.org", err == nil}}
 	return append(parts, providerParts(namespace, kind)...)
 }

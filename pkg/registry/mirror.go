@@ -7,7 +7,6 @@ import (
 	"time"
 
 	regaddr "github.com/opentofu/registry-address/v2"
-	"github.com/opentofu/svchost"
 
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
@@ -40,10 +39,8 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 	case strings.Contains(hostname, ":"):
 		return MirrorProvider{}, invalidAddress(s, "no client can use a mirror for a hostname with a port")
 	}
-	// Only for punycode: ForDisplay changes some other letters, which clients
-	// do not.
-	if errs.IsPlain(hostname) {
-		hostname = svchost.ForDisplay(hostname)
+	if host, err := ParseHost(hostname); err == nil && errs.IsPlain(hostname) && !strings.HasSuffix(hostname, ".") {
+		hostname = host.Display() // the clients' parser rejects Punycode
 	}
 	source, err := regaddr.ParseProviderSource(hostname + "/" + rest)
 	if err != nil {
@@ -78,6 +75,12 @@ func ParseMirrorProvider(s string) (MirrorProvider, error) {
 
 // String returns HOSTNAME/NAMESPACE/TYPE.
 func (p MirrorProvider) String() string { return p.Hostname + "/" + p.Provider.String() }
+
+// Display is like [MirrorProvider.String], but has the hostname in the form of
+// [Host.Display], as clients need it in their configuration.
+func (p MirrorProvider) Display() string {
+	return Host(p.Hostname).Display() + "/" + p.Provider.String()
+}
 
 // Path returns mirror/HOSTNAME/NAMESPACE/TYPE. It is the provider's partition
 // in the table, the prefix of its objects, and its name in scopes.

@@ -109,7 +109,7 @@ func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlag
 		return nil, err
 	}
 	for _, host := range f.allowHosts {
-		if _, err := client.ParseHost(host); err != nil {
+		if _, err := registry.ParseHost(host); err != nil {
 			return nil, registry.WithHint(arguments.Errorf("--allow-host %s: it is not a host", arguments.Quoted(host)),
 				"Use the form git.example.com.")
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // configured adds the steps about the clients' configuration, which need no
@@ -96,7 +97,7 @@ provider_installation {
     exclude = [%[3]q]
   }
 }
-`, e.Mirror.Hostname, e.shown(e.mirrors[0]), e.Mirror.String())
+`, registry.Host(e.Mirror.Hostname).Display(), e.shown(e.mirrors[0]), e.Mirror.Display())
 	}
 	if b.Len() == 0 {
 		return ""

@@ -129,7 +129,7 @@ func (e *examination) keptBack(a *answer) (result, fix string) {
 
 // who returns "the registry", or "the mirror" for another host.
 func (e *examination) who(host string) string {
-	if strings.EqualFold(host, e.Host) {
+	if sameHost(host, e.Host) {
 		return "the registry"
 	}
 	return "the mirror"
@@ -175,7 +175,7 @@ func (e *examination) others() string {
 
 func (e *examination) getCredential(host string) string {
 	way := "get a token from the operator of " + host
-	if strings.EqualFold(host, e.Host) {
+	if sameHost(host, e.Host) {
 		way = "get a token from the registry's operator (`larder token create`)"
 		if _, found := e.discovered.raw[loginService]; found {
 			way = fmt.Sprintf("run `tofu login %[1]s` or `terraform login %[1]s`", host)

@@ -350,7 +350,7 @@ func (e *examination) service(id string) {
 	e.discovered.services[id] = base
 	switch {
 	case wrong:
-	case base.Host != e.Host:
+	case !sameHost(base.Host, e.Host):
 		e.warn(name, "",
 			"it leads to another host, "+e.shown(base)+", and clients send the credential of "+e.Host+" there",
 			"check that this is intended")

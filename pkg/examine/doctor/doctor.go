@@ -142,10 +142,11 @@ type credential struct {
 // Examine performs all steps that it can. It returns an error if d.Host is not
 // a host name, or if ctx ends.
 func (d Doctor) Examine(ctx context.Context) (Report, error) {
-	host, err := client.ParseHost(d.Host)
+	parsed, err := registry.ParseHost(d.Host)
 	if err != nil {
 		return Report{}, err
 	}
+	host := parsed.Display()
 	d.Host = host
 	if d.Config == nil {
 		d.Config = &client.Config{}
@@ -177,12 +178,12 @@ func (d Doctor) Examine(ctx context.Context) (Report, error) {
 // credentialOf returns the configured credential for a host. It is empty for a
 // host that cannot have one.
 func (e *examination) credentialOf(ctx context.Context, host string) (credential, error) {
-	name, err := client.ParseHost(host)
+	parsed, err := registry.ParseHost(host)
 	if err != nil {
 		return credential{host: host}, nil //nolint:nilerr // such as an IPv6 address
 	}
-	found, err := e.Config.Credential(ctx, name)
-	return credential{found, name, false}, err
+	found, err := e.Config.Credential(ctx, host)
+	return credential{found, parsed.Display(), false}, err
 }
 
 func (e *examination) examine(ctx context.Context) {
@@ -221,7 +222,7 @@ func (e *examination) examine(ctx context.Context) {
 		return
 	}
 	for _, base := range bases {
-		if e.blocked != "" && strings.EqualFold(base.Host, e.Host) {
+		if e.blocked != "" && sameHost(base.Host, e.Host) {
 			e.skip("mirror", e.blocked)
 			continue
 		}

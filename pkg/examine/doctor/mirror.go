@@ -40,7 +40,7 @@ func (e *examination) mirrorURLs() (bases []*url.URL) {
 			continue
 		}
 		u.RawQuery, u.Fragment = "", "" // clients ignore them
-		here = here || strings.EqualFold(u.Host, e.Host)
+		here = here || sameHost(u.Host, e.Host)
 		if !strings.HasSuffix(u.Path, "/") {
 			last := u.Path[strings.LastIndex(u.Path, "/")+1:]
 			e.wrong(name, "",
@@ -87,12 +87,12 @@ func (e *examination) configuredMirrors() (all []named) {
 		case otherwise == "":
 			e.wrong(name, "",
 				"no method of the provider_installation in "+i.File+" includes "+e.Mirror.String()+", so clients cannot install it",
-				fmt.Sprintf("add %q to the include list of the network_mirror", e.Mirror.String()))
+				fmt.Sprintf("add %q to the include list of the network_mirror", e.Mirror.Display()))
 		default:
 			e.warn(name, "",
 				"the network_mirror in "+i.File+" does not include "+e.Mirror.String()+", so clients install it with the "+
 					"method "+otherwise,
-				fmt.Sprintf("add %q to its include list, and to the exclude list of %s", e.Mirror.String(), otherwise))
+				fmt.Sprintf("add %q to its include list, and to the exclude list of %s", e.Mirror.Display(), otherwise))
 		}
 		for _, m := range mirrors {
 			at := slices.IndexFunc(all, func(other named) bool { return other.url == m.url })
@@ -196,7 +196,7 @@ func (e *examination) isConfigured(base *url.URL) bool {
 // credentialOfMirror returns the credential that clients send to the mirror's
 // host.
 func (e *examination) credentialOfMirror(ctx context.Context, base *url.URL) (credential, error) {
-	if strings.EqualFold(base.Host, e.Host) {
+	if sameHost(base.Host, e.Host) {
 		return e.credential, e.credentialErr
 	}
 	c, err := e.credentialOf(ctx, base.Host)

@@ -298,9 +298,8 @@ func (e *examination) moduleArchive(ctx context.Context, at *url.URL, l located)
 // registry's and its service's, and adds a warning. OpenTofu sends the
 // credential to any host that the registry names.
 func (e *examination) withhold(name string, service, at *url.URL, l located) located {
-	host := strings.TrimSuffix(at.Host, ":443")
 	l.withheld = l.credential.given && !e.isOwn(at)
-	if !l.sends || strings.EqualFold(host, e.Host) || strings.EqualFold(host, strings.TrimSuffix(service.Host, ":443")) {
+	if !l.sends || sameHost(at.Host, e.Host) || sameHost(at.Host, service.Host) {
 		return l
 	}
 	l.credential, l.withheld = credential{}, true

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
@@ -259,8 +260,17 @@ func (e *examination) request(ctx context.Context, u *url.URL, c credential) (*h
 // isOwn reports whether a URL is an https URL of the registry's own host and
 // port.
 func (e *examination) isOwn(u *url.URL) bool {
-	host, err := client.ParseHost(u.Host)
-	return err == nil && u.Scheme == "https" && host == e.Host
+	return u.Scheme == "https" && sameHost(u.Host, e.Host)
+}
+
+// sameHost reports whether two texts are the same host and port.
+func sameHost(a, b string) bool {
+	one, err := registry.ParseHost(a)
+	other, otherErr := registry.ParseHost(b)
+	if err != nil || otherErr != nil { // such as an IPv6 address
+		return strings.EqualFold(a, b)
+	}
+	return one == other
 }
 
 // file is a downloaded file.

@@ -81,8 +81,8 @@ func (f *Fetcher) names(host string) bool {
 
 // canonical returns a host name without its port, in one form.
 func canonical(host string) string {
-	if name, err := client.ParseHost(host); err == nil {
-		host = name
+	if name, err := registry.ParseHost(host); err == nil {
+		return name.Name()
 	}
 	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
 }

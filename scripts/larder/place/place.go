@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/suggest"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
@@ -151,9 +150,9 @@ func ParseRegistry(s string) (Place, error) {
 // form that people write.
 func registryHost(url string) (string, error) {
 	bare := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
-	host, err := client.ParseHost(bare)
-	if err == nil && !strings.ContainsAny(bare, "/?#@") {
-		return host, nil
+	host, err := registry.ParseHost(bare)
+	if err == nil {
+		return host.Display(), nil
 	}
 	_, port, _ := net.SplitHostPort(bare)
 	_, notNumber := strconv.ParseUint(port, 10, 16)
