@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -22,15 +25,20 @@ func (e *addressError) Error() string { return "cannot listen on " + e.address +
 
 func (e *addressError) Unwrap() error { return e.kind }
 
-// address returns the IPv4 address and the port to listen on. It returns
-// [registry.ErrInvalid] for a malformed address.
-func (o Options) address() (ip net.IP, port string, err error) {
-	wrong := func(hint, format string, args ...any) (net.IP, string, error) {
+// address returns the address and the port to listen on, for [listen]. The
+// address is an IP address, a name of this machine, or empty for all addresses.
+// It returns [registry.ErrInvalid] for a malformed address, and for one that
+// needs a host but has none.
+func (o Options) address() (address, port string, err error) {
+	wrong := func(hint, format string, args ...any) (string, string, error) {
 		reason := &addressError{o.Address, fmt.Sprintf(format, args...), registry.ErrInvalid}
-		return nil, "", registry.WithHint(reason, "%s", hint)
+		return "", "", registry.WithHint(reason, "%s", hint)
 	}
-	const example = "Write ADDRESS:PORT, such as 127.0.0.1:8443."
-	host, port, err := net.SplitHostPort(o.Address)
+	const (
+		example  = "Write ADDRESS:PORT, such as 127.0.0.1:8443."
+		needHost = "Give `--host`, `--cert` and `--key`, or listen on 127.0.0.1 for only this machine."
+	)
+	address, port, err = net.SplitHostPort(o.Address)
 	switch failed, _ := errors.AsType[*net.AddrError](err); {
 	case failed != nil && failed.Err == "missing port in address":
 		if _, err := strconv.ParseUint(o.Address, 10, 16); err == nil {
@@ -38,27 +46,44 @@ func (o Options) address() (ip net.IP, port string, err error) {
 		}
 		return wrong(example, "the port is missing")
 	case err != nil:
-		return wrong(example, "it is not an address and a port")
+		return wrong(example, "it is not an address and a port; an IPv6 address needs brackets")
 	case port == "":
 		return wrong(example, "the port is missing")
-	case host == "":
-		return wrong("Write 127.0.0.1 for only this machine, or 0.0.0.0 for all of its addresses.", "the address is missing")
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return wrong(example, "the port %.100q is not a number from 0 to 65535", port)
 	}
-	if host == "localhost" {
-		host = "127.0.0.1"
+	switch address {
+	case "*":
+		address = ""
+	case "localhost":
+		address = "127.0.0.1"
 	}
-	switch ip = net.ParseIP(host); {
-	case ip == nil:
+	ip, notIP := netip.ParseAddr(address)
+	if notIP == nil {
+		ip = ip.Unmap()
+		address = ip.String()
+	}
+	switch {
+	case notIP != nil && address != "" && !isName(address):
+		return wrong(example, "%.100q is not an address or a name of a machine", address)
+	case o.Host != "", o.CertificateFile != "", o.KeyFile != "": // source checks that all are set
+	case notIP != nil && address != "":
 		return wrong("`--host` names the registry; `--listen` takes an address of this machine.",
-			"%.100q is not an IPv4 address", host)
-	case ip.To4() == nil:
-		return wrong("Use an IPv4 address, or a proxy that listens on this address.",
-			"it is an IPv6 address, and clients accept no registry host without a dot")
+			"a name of this machine needs a host name and a certificate that clients trust")
+	case ip.Is6() && ip.IsLoopback():
+		return wrong(needHost, "clients accept no IPv6 address as the host of a registry")
+	case !ip.Is4() || !ip.IsLoopback():
+		return wrong(needHost, "other machines need a host name and a certificate that they trust")
 	}
-	return ip, port, nil
+	return address, port, nil
+}
+
+// isName reports whether a text can be the name of a machine.
+func isName(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return r != '-' && r != '.' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 }
 
 // The values of syscall.EADDRINUSE and syscall.EADDRNOTAVAIL on Windows.
@@ -71,28 +96,32 @@ func isInUse(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, wsaAddressInUse)
 }
 
-func listen(ctx context.Context, ip net.IP, port string) (net.Listener, error) {
-	var config net.ListenConfig
-	address := net.JoinHostPort(ip.String(), port)
-	listener, err := config.Listen(ctx, "tcp4", address)
+// listen listens on an address, as [Options.address] returns it. An IPv4 address
+// accepts only IPv4. No address, and ::, accept both.
+func listen(ctx context.Context, address, port string) (net.Listener, error) {
+	network := "tcp"
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is4() {
+		network = "tcp4" // otherwise 0.0.0.0 would accept IPv6 too
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, network, net.JoinHostPort(address, port))
 	if err != nil {
-		return nil, listenError(address, ip, err)
+		return nil, listenError(address, port, err)
 	}
 	return listener, nil
 }
 
 // listenError returns the error for a port that the server cannot listen on.
-func listenError(address string, ip net.IP, err error) error {
-	_, port, _ := net.SplitHostPort(address)
-	failed := &addressError{address: address, kind: err}
+func listenError(address, port string, err error) error {
+	failed := &addressError{address: net.JoinHostPort(address, port), kind: err}
 	hint := ""
+	unknown, isUnknown := errors.AsType[*net.DNSError](err)
 	switch {
 	case isInUse(err):
 		failed.reason = "another program is using it"
 		hint = "Stop it if it is a registry that you no longer need, or choose another port: " +
-			"`--listen " + ip.String() + ":0` picks a free one."
-	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, wsaAddressNotAvailable):
-		failed.reason = ip.String() + " is not an address of this machine"
+			"`--listen " + net.JoinHostPort(address, "0") + "` picks a free one."
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, wsaAddressNotAvailable), isUnknown && unknown.IsNotFound:
+		failed.reason = address + " is not an address of this machine"
 		hint = "Write 127.0.0.1 for only this machine, or 0.0.0.0 for all of its addresses."
 	case errors.Is(err, os.ErrPermission):
 		failed.reason = "this user may not use port " + port

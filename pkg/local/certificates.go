@@ -248,28 +248,23 @@ func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Cert
 	return issue(ca, key, o.ip, now)
 }
 
-// source returns the source of a server's certificates. For the registry's own
-// authority it also returns the file that clients must trust.
-func (d *Data) source(o Options, ip net.IP, log *slog.Logger) (source certificateSource, caFile string, err error) {
+// source returns the source of the certificates of a server on an address, as
+// [Options.address] returns it. For the registry's own authority it also returns
+// the file that clients must trust.
+func (d *Data) source(o Options, address string, log *slog.Logger) (source certificateSource, caFile string, err error) {
 	switch {
 	case o.CertificateFile != "" && o.KeyFile != "" && o.Host != "":
-		name, _, err := net.SplitHostPort(o.Host)
-		if err != nil {
-			name = o.Host
-		}
-		if !strings.Contains(name, ".") || strings.Contains(o.Host, "/") {
-			return nil, "", registry.WithHint(
-				fmt.Errorf("%w host %q: it is not a host name with a dot", registry.ErrInvalid, o.Host),
+		host, err := registry.ParseHost(o.Host)
+		if err == nil && !strings.Contains(host.Name(), ".") {
+			err = registry.WithHint(
+				fmt.Errorf("%w host %q: clients accept only a host name with a dot", registry.ErrInvalid, o.Host),
 				"Write a name with an optional port, such as registry.example.com:8443.")
 		}
-		return &certificateFiles{cert: o.CertificateFile, key: o.KeyFile, host: name}, "", nil
+		return &certificateFiles{cert: o.CertificateFile, key: o.KeyFile, host: host.Name()}, "", err
 	case o.CertificateFile+o.KeyFile+o.Host != "":
 		return nil, "", registry.WithHint(fmt.Errorf("%w options: a certificate, its key and its host "+
 			"belong together", registry.ErrInvalid), "Give `--cert`, `--key` and `--host`, or none of them.")
-	case !ip.IsLoopback():
-		return nil, "", registry.WithHint(&addressError{o.Address, "other machines need a host name " +
-			"and a certificate that they trust", registry.ErrInvalid}, "Give `--host`, `--cert` and `--key`.")
 	}
 	dir := filepath.Join(d.Dir, "tls")
-	return ownCertificate{dir, ip, log}, filepath.Join(dir, caCertificateFile), nil
+	return ownCertificate{dir, net.ParseIP(address), log}, filepath.Join(dir, caCertificateFile), nil
 }

@@ -45,6 +45,9 @@ var (
 	ListenError = listenError
 )
 
+// ListenAddress calls address.
+func (o Options) ListenAddress() (address, port string, err error) { return o.address() }
+
 // Register calls register.
 func (s *Server) Register(ctx context.Context, dir string, named bool) ([]Running, error) {
 	return s.register(ctx, dir, named)

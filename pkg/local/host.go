@@ -29,7 +29,7 @@ const (
 
 // Running is a server that serves a folder.
 type Running struct {
-	// Host is the host in module addresses.
+	// Host is the host in module addresses, in the form for people.
 	Host string `json:"host"`
 	// Named reports whether the server was started with a host name and its
 	// certificate.
@@ -145,7 +145,11 @@ func portOf(address string) string {
 
 // isTaken reports whether a program listens on an address of this machine.
 func isTaken(ctx context.Context, address string) bool {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp4", address)
+	ip, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	listener, err := listen(ctx, ip, port)
 	if err == nil {
 		_ = listener.Close()
 	}

@@ -188,8 +188,9 @@ func (r *replaceable) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 type Server struct {
 	// Address is the address and port that it listens on.
 	Address string
-	// Host is the host in module addresses: Address, or the name in the options.
-	Host string
+	// Host is the host in module addresses: Address, or the name in the options,
+	// in the form for people. URL is the URL of the registry, https://HOST.
+	Host, URL string
 	// CAFile is the certificate of the authority that clients must trust. It is
 	// empty if the options have a certificate.
 	CAFile string
@@ -223,11 +224,14 @@ func (s *Server) logIssuers(ctx context.Context) {
 
 // Options are the options of [Data.Listen].
 type Options struct {
-	// Address is an IPv4 address and a port, such as 127.0.0.1:8443. Port 0
-	// selects a free port.
+	// Address is an address and a port to listen on, such as 127.0.0.1:8443. Port
+	// 0 selects a free port. With Host, it can be any address of this machine:
+	// IPv4, IPv6 in brackets, or a name, of which the first address is used. If
+	// the address is empty or *, the server listens on all of them. Without Host,
+	// it is an IPv4 loopback address.
 	Address string
-	// Host is the host in module addresses, with an optional port. If empty, it is
-	// the address.
+	// Host is the host in module addresses, with an optional port, as
+	// [registry.ParseHost] reads it. If empty, it is the address.
 	Host string
 	// CertificateFile and KeyFile are the certificate for Host and its key, in
 	// PEM. The server reads them again when they change. If empty, the registry's
@@ -252,9 +256,9 @@ type Options struct {
 // CheckFlags returns [registry.ErrInvalid] for options that are never valid,
 // such as a malformed address. It reads no files.
 func (o Options) CheckFlags() error {
-	ip, _, err := o.address()
+	address, _, err := o.address()
 	if err == nil {
-		_, _, err = new(Data).source(o, ip, slog.New(slog.DiscardHandler))
+		_, _, err = new(Data).source(o, address, slog.New(slog.DiscardHandler))
 	}
 	if err == nil {
 		_, err = o.limits()
@@ -265,11 +269,11 @@ func (o Options) CheckFlags() error {
 // Check returns the errors of [Data.Listen] that do not depend on data, such as
 // an address that is in use.
 func (o Options) Check(ctx context.Context) error {
-	ip, port, err := o.address()
+	address, port, err := o.address()
 	if err != nil {
 		return err
 	}
-	source, _, err := new(Data).source(o, ip, slog.New(slog.DiscardHandler))
+	source, _, err := new(Data).source(o, address, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -281,7 +285,7 @@ func (o Options) Check(ctx context.Context) error {
 	if _, err := openAccess(ctx, o.AccessFile, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	listener, err := listen(ctx, ip, port)
+	listener, err := listen(ctx, address, port)
 	if err != nil {
 		return err
 	}
@@ -290,7 +294,7 @@ func (o Options) Check(ctx context.Context) error {
 
 // Listen starts to listen. If it returns an error, it has created nothing.
 func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
-	ip, port, err := o.address()
+	address, port, err := o.address()
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +307,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	if err != nil {
 		return nil, err
 	}
-	source, caFile, err := d.source(o, ip, log)
+	source, caFile, err := d.source(o, address, log)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +316,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	}
 	rules := s.access.settings
 	s.AccessWarnings = rules.Warnings()
-	if s.listener, err = listen(ctx, ip, port); err != nil {
+	if s.listener, err = listen(ctx, address, port); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -324,17 +328,22 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		return nil, err
 	}
 	s.CAFile = caFile
-	// A host name is meant for other machines, possibly through a proxy. Access
-	// settings require credentials.
-	s.Open = ip.IsLoopback() && !o.RequireToken && o.Host == "" && o.AccessFile == ""
+	// Without a host name, the address is a loopback address. A host name is meant
+	// for other machines, possibly through a proxy. Access settings require
+	// credentials.
+	s.Open = o.Host == "" && !o.RequireToken && o.AccessFile == ""
 	s.Address = s.listener.Addr().String()
-	s.Host = cmp.Or(o.Host, s.Address)
+	host, err := registry.ParseHost(cmp.Or(o.Host, s.Address))
+	if err != nil {
+		return nil, err
+	}
+	s.Host, s.URL = host.Display(), host.URL()
 	s.dir = d.Dir
 	if s.Others, err = s.register(ctx, d.Dir, o.Host != ""); err != nil {
 		log.LogAttrs(ctx, slog.LevelWarn, "cannot store the host, which other commands print", slog.Any("error", err))
 	}
 	s.control = access.New(rules, d.Catalog)
-	handler, setLogin := d.handler("https://"+s.Host, s.CAFile, s.Open, rules, s.control, log)
+	handler, setLogin := d.handler(s.URL, s.CAFile, s.Open, rules, s.control, log)
 	s.access.apply = func(ctx context.Context, next access.Settings) {
 		s.control.Apply(next)
 		if !reflect.DeepEqual(next.Login, s.access.settings.Login) {

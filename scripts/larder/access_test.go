@@ -1,26 +1,17 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
@@ -193,89 +184,6 @@ func TestServeWarnsOfAccess(t *testing.T) {
 	want := "warning: " + file + ": issuer http://127.0.0.1:1, rule 2: "
 	if log := s.log.String(); strings.Count(log, "warning: "+file) != 1 || !strings.Contains(log, want) {
 		t.Errorf("want one line with %q:\n%s", want, log)
-	}
-}
-
-// On an address that is not loopback, the server requires a token and uses the
-// given certificate.
-func TestServeOthers(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "registry.example.com"},
-		DNSNames:              []string{"registry.example.com"},
-		NotAfter:              time.Now().Add(time.Hour),
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	writeFiles(
-		t,
-		dir,
-		map[string]string{
-			"tls.crt": string(certificate),
-			"tls.key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})),
-		},
-	)
-	// The last --listen applies. The server listens on all addresses, and the
-	// test connects through loopback.
-	s := serve(
-		t,
-		t.TempDir(),
-		"--listen",
-		"0.0.0.0:0",
-		"--host",
-		"registry.example.com",
-		"--cert",
-		filepath.Join(dir, "tls.crt"),
-		"--key",
-		filepath.Join(dir, "tls.key"),
-	)
-	if s.Host != "registry.example.com" || s.CAFile != "" {
-		t.Errorf("%+v", s)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certificate)
-	client := &http.Client{
-		Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{
-				RootCAs:    pool,
-				ServerName: "registry.example.com",
-				MinVersion: tls.VersionTLS12,
-			},
-		},
-	}
-	for path, want := range map[string]int{"/.well-known/terraform.json": 200, "/v1/modules/acme/vpc/aws/versions": 401} {
-		request, err := http.NewRequestWithContext(
-			t.Context(),
-			http.MethodGet,
-			"https://127.0.0.1:"+s.Address[strings.LastIndex(s.Address, ":")+1:]+path,
-			nil,
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("%s: %s", path, response.Status)
-		}
 	}
 }
 

@@ -71,6 +71,7 @@ func mainIn8Days() {
 // server is a running `larder serve`.
 type server struct {
 	Host   string `json:"host"`
+	URL    string `json:"url"`
 	CAFile string `json:"ca_file"`
 	// Address is the address and port on which the server listens.
 	Address string `json:"address"`

@@ -60,9 +60,14 @@ the registry runs. A browser shows its pages at the same address. Ctrl-C stops
 it.
 
 On a loopback address, anyone who can reach the registry can read everything,
-unless you use --require-token, --access or --host. On other addresses, clients
-always need a credential, and you must give a host and a certificate for it.
+unless you use --require-token, --access or --host. With --host, clients use that
+name, whatever the address is. The address can be IPv4, IPv6 such as [::]:8443,
+or a name of this machine. On other than IPv4 loopback addresses, you must give a
+host and a certificate for it. Clients then always need a credential.
 Publishing through the registry, with --registry, always needs a credential.
+
+Clients write a host with non-ASCII letters in Unicode, so Larder prints it like
+that in addresses. In URLs and in certificates it is in Punycode.
 
 If the mirror policy has rules with pull, the registry fetches providers when
 clients request them. It continues unfinished copies after a restart. Each night
@@ -99,7 +104,7 @@ warning 14 days before a certificate expires.`,
 	c.StoreFlags(cmd)
 	cmd.Flag("store").Usage = "the registry's `FOLDER` (default " + place.DefaultFolder + ")"
 	cmd.Flags().StringVar(&o.Address, "listen", place.DefaultAddress,
-		"`ADDRESS` and port to listen on; port 0 selects a free port")
+		"`ADDRESS` and port to listen on; port 0 selects a free port, and :PORT listens on all addresses")
 	cmd.Flags().BoolVar(&o.RequireToken, "require-token", false, "require a credential also on a loopback address")
 	cmd.Flags().StringVar(&o.AccessFile, "access", "",
 		"`FILE` with access settings for callers without a larder token; see larder help access")
@@ -364,7 +369,7 @@ type servedView struct {
 
 func announcement(server *local.Server, data string, created bool) (servedView, error) {
 	v := servedView{
-		URL: "https://" + server.Host, Host: server.Host, Address: server.Address, CAFile: server.CAFile,
+		URL: server.URL, Host: server.Host, Address: server.Address, CAFile: server.CAFile,
 		Created: created, Open: server.Open, Process: os.Getpid(),
 	}
 	var err error

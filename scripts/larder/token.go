@@ -85,10 +85,16 @@ needs a pattern with the namespace's name, such as publish:modules/acme/**.`,
 			if err != nil {
 				return nil, arguments.Errorf("--expires: %w", err)
 			}
+			var written registry.Host
+			if host != "" {
+				if written, err = registry.ParseHost(host); err != nil {
+					return nil, arguments.Wrong(fmt.Errorf("--host: %w", err))
+				}
+			}
 			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
 				to := s.Addressing
 				if host != "" {
-					to = place.Addressing{Host: host}
+					to = place.Addressing{Host: written.Display()}
 				}
 				return output.As(createToken(ctx, s, registry.Token{Name: name, Scopes: scopes}, lifetime, to))
 			})

@@ -182,13 +182,13 @@ func TestParseAddress(t *testing.T) {
 // A host that no request can name is an error.
 func TestCheckHost(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"larder", "larder_1:9100", "registry.example.com.", "10.1.2.3", "[::1]:9100"} {
+	for _, text := range []string{"larder", "larder_1:9100", "registry.example.com.", "10.1.2.3", "[::1]:9100", "müller.example:9100"} {
 		if err := monitoring.CheckHost(text); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	for _, text := range []string{
-		"", ":9100", "http://larder/", "larder/", "larder:", "larder:x", "a b", "*.example.com", "u@larder", "müller.example",
+		"", ":9100", "http://larder/", "larder/", "larder:", "larder:x", "a b", "*.example.com", "u@larder", "ü_b.example",
 	} {
 		err := monitoring.CheckHost(text)
 		if err == nil {
@@ -235,11 +235,12 @@ func TestServe(t *testing.T) {
 // A name that a stranger chose, which leads to this address, reads nothing.
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	h := monitoring.New("v1.2.3").Handler("registry.example.com:8443", "larder", "")
+	h := monitoring.New("v1.2.3").Handler("registry.example.com:8443", "Müller.example", "larder", "")
 	for host, want := range map[string]int{
 		"127.0.0.1:9100": 200, "127.0.0.1": 200, "[::1]:9100": 200, "10.1.2.3:9100": 200, "localhost:9100": 200,
 		"[fe80::1%25eth0]:9100": 200, "[fe80::1]": 200,
 		"LOCALHOST.": 200, "registry.example.com:9100": 200, "larder:9100": 200, "Larder": 200,
+		"xn--mller-kva.example:9100": 200, "xn--mller-kva.example.": 200, "muller.example": 421,
 		"evil.example": 421, "evil.example:9100": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example:9100": 421,
 		"registry.example.com.evil.example": 421, "": 421, ":9100": 421,
 	} {

@@ -53,7 +53,7 @@ var hostPattern = regexp.MustCompile(`^([\w.-]+|\[[^\]]+\])(:\d+)?$`)
 // CheckHost returns [registry.ErrInvalid] for a text that is not a host, such as
 // a URL.
 func CheckHost(text string) error {
-	if !hostPattern.MatchString(text) {
+	if _, err := registry.ParseHost(text); err != nil && !hostPattern.MatchString(text) {
 		return registry.WithHint(fmt.Errorf("%w metrics host %.100q", registry.ErrInvalid, text),
 			"Give `--metrics-host` a name with an optional port, such as larder:9100.")
 	}
@@ -83,7 +83,7 @@ func (m *Metrics) Handler(hosts ...string) http.Handler {
 		host := hostname(r.Host)
 		_, err := netip.ParseAddr(host)
 		if err != nil && !slices.ContainsFunc(hosts, func(known string) bool {
-			return host != "" && strings.EqualFold(host, hostname(known))
+			return host != "" && host == hostname(known)
 		}) {
 			http.Error(w, "Use an IP address, localhost, or a name that --metrics-host permits.",
 				http.StatusMisdirectedRequest)
@@ -96,9 +96,13 @@ func (m *Metrics) Handler(hosts ...string) http.Handler {
 	return mux
 }
 
-// hostname returns a host without its port.
+// hostname returns a host without its port, in one form.
 func hostname(host string) string {
-	return strings.TrimSuffix((&url.URL{Host: host}).Hostname(), ".")
+	if parsed, err := registry.ParseHost(host); err == nil {
+		return parsed.Name()
+	}
+	// Such as an IPv6 address, or the name of a container with an underscore.
+	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
 }
 
 // Serve answers requests for the metrics until ctx ends, as [Metrics.Handler]

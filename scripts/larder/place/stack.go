@@ -46,8 +46,12 @@ func openStack(ctx context.Context, name string) (*Store, error) {
 			settings.OutputRequestLogDays, outputs[settings.OutputRequestLogDays])
 	}
 	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
+	host := outputs[settings.OutputHost]
+	if parsed, err := registry.ParseHost(host); err == nil {
+		host = parsed.Display() // CloudFormation returns only ASCII
+	}
 	return &Store{
-		Host:           outputs[settings.OutputHost],
+		Host:           host,
 		Catalog:        published,
 		Objects:        archives,
 		Remover:        archives,
