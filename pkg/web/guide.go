@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"strings"
 	"unicode"
+
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // step is a step of a guide, with code to copy.
@@ -21,7 +23,8 @@ type step struct {
 
 // guide makes the steps for one registry.
 type guide struct {
-	host  string
+	own   registry.Host
+	host  string // in addresses
 	local *Local
 	// login means that people can log in with tofu login.
 	login bool
@@ -30,7 +33,7 @@ type guide struct {
 }
 
 func (h *handler) guide(v *visit) guide {
-	return guide{host: v.host, local: h.Local, login: h.ClientLogin, system: runtime.GOOS}
+	return guide{own: v.own, host: v.host, local: h.Local, login: h.ClientLogin, system: runtime.GOOS}
 }
 
 // isOpen reports whether everyone may read everything.
@@ -106,29 +109,29 @@ func moduleBlock(name, source, version string) string {
 
 // mirrorBlock returns the client configuration for a registry's mirror. The
 // patterns are the providers that come only from it.
-func mirrorBlock(host string, patterns ...string) string {
+func mirrorBlock(host registry.Host, patterns ...string) string {
 	for i, p := range patterns {
 		patterns[i] = `"` + p + `"`
 	}
 	all := strings.Join(patterns, ", ")
 	return fmt.Sprintf(`provider_installation {
   network_mirror {
-    url     = "https://%s/v1/mirror/"
+    url     = "%s/v1/mirror/"
     include = [%s]
   }
   direct {
     exclude = [%s]
   }
-}`, host, all, all)
+}`, host.URL(), all, all)
 }
 
 // tokenVariable returns the name of the variable that has the token for a host.
 // It is empty for a host with a port, which has none.
-func tokenVariable(host string) string {
-	if strings.Contains(host, ":") {
+func tokenVariable(host registry.Host) string {
+	if strings.Contains(string(host), ":") {
 		return ""
 	}
-	return "TF_TOKEN_" + strings.NewReplacer(".", "_", "-", "__").Replace(host)
+	return "TF_TOKEN_" + strings.NewReplacer(".", "_", "-", "__").Replace(string(host))
 }
 
 // absolute returns the absolute path of a file of this machine.

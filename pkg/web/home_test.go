@@ -174,6 +174,8 @@ func TestStrictTransport(t *testing.T) {
 		"certificate of its own": {&web.Local{}, host, host, strict},
 		"default port":           {&web.Local{}, host + ":443", host, strict},
 		"added default port":     {&web.Local{}, host, host + ":443", strict},
+		"with a dot at its end":  {&web.Local{}, host, host + ".", strict},
+		"in Unicode":             {&web.Local{}, "Bücher.example", "xn--bcher-kva.example", strict},
 		"another name":           {&web.Local{}, host, "localhost:8443", ""},
 		"own authority":          {&web.Local{CAFile: "/data/ca.pem"}, host, host, ""},
 	} {

@@ -306,7 +306,7 @@ func (h *handler) mirrored(v *visit) (page, error) {
 		m.Head.Facts = append(m.Head.Facts, field{Label: "Released", Time: seen.PublishedAt})
 	}
 	m.Head.Facts = append(m.Head.Facts, field{Label: "Mirrored", Time: state.published})
-	m.Use = mirrorBlock(v.host, p.String())
+	m.Use = mirrorBlock(v.own, p.Display())
 	m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source.", sourceName(p))
 	var packages []registry.ProviderPackage
 	for _, pkg := range r.Packages {
@@ -387,7 +387,7 @@ func sourceName(p registry.MirrorProvider) string {
 	if p.Hostname == "registry.opentofu.org" || p.Hostname == "registry.terraform.io" {
 		return p.Provider.String()
 	}
-	return p.String()
+	return p.Display()
 }
 
 // newCopied describes who copied a mirrored version.

@@ -234,10 +234,10 @@ func (m *moduleVersion) sourcePath(v *visit, f docs.Folder, source string) strin
 	if strings.HasPrefix(source, "./") || strings.HasPrefix(source, "../") {
 		return m.localPath(f, source)
 	}
-	if len(source) <= len(v.host) || !strings.EqualFold(source[:len(v.host)+1], v.host+"/") {
+	address, found := v.addressOf(source)
+	if !found {
 		return ""
 	}
-	address := source[len(v.host)+1:]
 	address, _, _ = strings.Cut(address, "//")
 	other, err := registry.ParseModule(address)
 	if err != nil || !access.CanRead(v.Context(), other.Path()) {
@@ -294,7 +294,7 @@ func requirements(v *visit, f docs.Folder) (all []field) {
 // providerPath returns the path of the page of a provider source. It is empty
 // unless the provider is in this registry and the caller may read it.
 func providerPath(v *visit, source string) string {
-	address, found := strings.CutPrefix(source, v.host+"/")
+	address, found := v.addressOf(source)
 	if !found {
 		return ""
 	}

@@ -26,7 +26,8 @@ type visit struct {
 	*http.Request
 	// account is the caller. It has no name if it is anonymous.
 	account session.Account
-	// host is the registry's host in addresses.
+	// own is the registry's host, and host its form in addresses.
+	own  registry.Host
 	host string
 	// wanted is the address that the request names, unless that is its path.
 	wanted string
@@ -74,9 +75,25 @@ type view struct {
 	Page any
 }
 
+// hostOf returns a host of the options or of a request. The host of a request
+// that no registry can have stays as it is.
+func hostOf(text string) registry.Host {
+	if host, err := registry.ParseHost(text); err == nil {
+		return host
+	}
+	return registry.Host(text)
+}
+
+// addressOf returns the address in a source if the source is in this registry.
+func (v *visit) addressOf(source string) (address string, found bool) {
+	host, address, _ := strings.Cut(source, "/")
+	return address, hostOf(host) == v.own
+}
+
 // visit returns the visit of a request, without its caller.
 func (h *handler) visit(r *http.Request) *visit {
-	return &visit{Request: r, host: cmp.Or(h.Host, r.Host)}
+	own := hostOf(cmp.Or(h.Host, r.Host))
+	return &visit{Request: r, own: own, host: own.Display()}
 }
 
 // page returns the handler of a page. It identifies the caller first.

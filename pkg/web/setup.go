@@ -68,7 +68,7 @@ func constraint(n registry.Version) string {
 }
 
 func (g guide) jobs() []step {
-	variable := tokenVariable(g.host)
+	variable := tokenVariable(g.own)
 	if variable == "" {
 		return []step{{
 			Title: "Use a token",
@@ -86,7 +86,7 @@ func (g guide) jobs() []step {
 			Title: "Use the identity of a job",
 			Text: "GitLab CI and GitHub Actions give each job an identity token, so that you store no secret. " +
 				"An operator decides which jobs can read. In GitLab CI:",
-			Code:  "job:\n  id_tokens:\n    " + variable + ":\n      aud: https://" + g.host + "\n  script:\n    - tofu init",
+			Code:  "job:\n  id_tokens:\n    " + variable + ":\n      aud: " + g.own.URL() + "\n  script:\n    - tofu init",
 			Label: "GitLab CI job",
 		},
 	}
@@ -97,7 +97,7 @@ func (g guide) mirror() step {
 		Title: "Use the mirror",
 		Text: "Clients then get the providers of registry.opentofu.org and registry.terraform.io " +
 			"from here only. Put this into `~/.tofurc` or `~/.terraformrc`.",
-		Code:  mirrorBlock(g.host, "registry.opentofu.org/*/*", "registry.terraform.io/*/*"),
+		Code:  mirrorBlock(g.own, "registry.opentofu.org/*/*", "registry.terraform.io/*/*"),
 		Label: "Mirror configuration", IsHCL: true,
 		After: "A provider that is not mirrored can then not be installed. Without `exclude`, clients continue with its origin.",
 	}

@@ -5,6 +5,10 @@ import (
 	"net/http"
 	"regexp"
 	"testing"
+
+	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/web"
+	"github.com/larder-registry/larder/pkg/web/session"
 )
 
 // The page shows what the caller can read: one of the modules, and the mirror if
@@ -35,6 +39,45 @@ func TestSetup(t *testing.T) {
 			contains(t, unescaped(pages.text(t, http.StatusOK, "/setup", caller...)), test.parts...)
 			contains(t, unescaped(pages.text(t, http.StatusOK, "/setup.md", caller...)), test.parts...)
 		})
+	}
+}
+
+// However a host is written, sources and credentials have it as clients read it,
+// and URLs and audiences as it is sent.
+func TestHostForms(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.module("acme/vpc/aws", "4.2.1", map[string]string{
+		"main.tf": `module "x" {
+  source = "BÜCHER.example:443/acme/vpc/aws"
+}
+terraform {
+  required_providers {
+    inventory = { source = "bücher.example/acme/inventory" }
+  }
+}
+`,
+	})
+	s.provider("acme/inventory", "1.4.2")
+	s.mirrored("xn--mnchen-3ya.example/hashicorp/aws", "6.20.0")
+	control := access.New(access.Settings{}, s.catalog)
+	caller := bearer(s.token("read:**"))
+	for _, given := range []string{"xn--bcher-kva.example", "bücher.example", "Bücher.Example.:443"} {
+		pages := web.New(web.Options{
+			Catalog: s.catalog, Objects: s.objects, Host: given,
+			Accounts: session.New(session.Options{Control: control, Store: s.catalog}),
+		})
+		text := func(path string) string {
+			return unescaped(server{Handler: pages}.text(t, http.StatusOK, path, caller...))
+		}
+		contains(t, text("/setup"), `"bücher.example/acme/vpc/aws"`, `credentials "bücher.example"`,
+			`"https://xn--bcher-kva.example/v1/mirror/"`, "aud: https://xn--bcher-kva.example\n",
+			"TF_TOKEN_xn____bcher__kva_example=", "!:443", `!"xn--`)
+		contains(t, text("/modules/acme/vpc/aws/4.2.1"), `"bücher.example/acme/vpc/aws"`, `!"xn--`)
+		contains(t, text("/mirror/xn--mnchen-3ya.example/hashicorp/aws"), `["münchen.example/hashicorp/aws"]`,
+			"keep münchen.example/hashicorp/aws as the source")
+		page := server{Handler: pages}.text(t, http.StatusOK, "/modules/acme/vpc/aws/4.2.1", caller...)
+		contains(t, page, `href="/providers/acme/inventory"`)
 	}
 }
 

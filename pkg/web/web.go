@@ -163,9 +163,7 @@ func (h *handler) post(path string, serve httpapi.HandlerFunc) httpapi.Endpoint 
 // issues certificates only for loopback addresses, where other servers may need
 // plain HTTP.
 func (h *handler) hasOwnCertificate(r *http.Request) bool {
-	const port = ":443" // which browsers leave out
-	return h.Local == nil || h.Local.CAFile == "" &&
-		strings.EqualFold(strings.TrimSuffix(r.Host, port), strings.TrimSuffix(h.Host, port))
+	return h.Local == nil || h.Local.CAFile == "" && hostOf(r.Host) == hostOf(h.Host)
 }
 
 func setSafetyHeaders(h http.Header) {
