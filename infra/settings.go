@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/cloud/partition"
 	"github.com/larder-registry/larder/pkg/files/jsonfile"
 	"github.com/larder-registry/larder/pkg/files/textfile"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -34,7 +35,8 @@ type Settings struct {
 	// for people to log in. If nil, the stack creates none.
 	Cognito *Cognito
 	// DomainName is the registry's host. Its certificate is in the stack's
-	// region, and its hosted zone is in Route 53. All four are set, or none.
+	// region, and its hosted zone is in Route 53. All four are set, or none. Both
+	// names have the form of [registry.Host].
 	DomainName, CertificateARN, HostedZoneID, HostedZoneName string
 	// Architecture is the functions' processor: arm64 or x86_64.
 	Architecture string
@@ -77,7 +79,9 @@ type Settings struct {
 }
 
 var (
-	domainPattern  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]\.?$`)
+	// writtenDomain matches a host as people write it, and domainPattern in ASCII.
+	writtenDomain  = regexp.MustCompile(`^[^\s/:@]+\.[^\s/:@]+$`)
+	domainPattern  = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$`)
 	certificateARN = regexp.MustCompile(`^arn:(` + anyPartition() + `):acm:[a-z0-9-]+:\d{12}:certificate/[A-Za-z0-9-]+$`)
 	topicARN       = regexp.MustCompile(`^arn:(` + anyPartition() + `):sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	emailPattern   = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@` +
@@ -148,8 +152,7 @@ func (g *given) keys() []setting {
 	return []setting{
 		text("stackName", &g.StackName, stackPattern, "a letter, followed by letters, digits and hyphens",
 			"Name of the CloudFormation stack."),
-		text("domainName", &g.DomainName, domainPattern,
-			"a host name in lower case, such as registry.example.com",
+		text("domainName", &g.DomainName, writtenDomain, "a host name, such as registry.example.com",
 			"The registry's host. It needs certificateArn, hostedZoneId and hostedZoneName too."),
 		text("certificateArn", &g.CertificateARN, certificateARN,
 			"the ARN of an ACM certificate in the stack's region",
@@ -157,7 +160,7 @@ func (g *given) keys() []setting {
 		text("hostedZoneId", &g.HostedZoneID, zonePattern,
 			"the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ",
 			"The id of the domain's hosted zone in Route 53."),
-		text("hostedZoneName", &g.HostedZoneName, domainPattern,
+		text("hostedZoneName", &g.HostedZoneName, writtenDomain,
 			"the name of the hosted zone, such as example.com", "The name of the domain's hosted zone."),
 		{key: "access", into: &g.access,
 			about: "Read and publish access, in addition to the registry's own tokens."},
@@ -279,7 +282,6 @@ func (p *parser) together(g *given, region string) {
 	s.PublishLimits.FileBytes = int64(g.publishMaxFileMiB) * mib
 	// Route 53's own commands print zones in these forms.
 	s.HostedZoneID = strings.TrimPrefix(s.HostedZoneID, "/hostedzone/")
-	s.DomainName, s.HostedZoneName = strings.TrimSuffix(s.DomainName, "."), strings.TrimSuffix(s.HostedZoneName, ".")
 	p.access(g)
 	p.monitoring(g, region)
 	domain := map[string]string{"domainName": s.DomainName, "certificateArn": s.CertificateARN,
@@ -322,6 +324,12 @@ func (p *parser) check(s setting, v jsonfile.Value) {
 	case *string:
 		if s.pattern != nil && !s.pattern.MatchString(*into) {
 			p.fail(s.key, "%q is not %s", *into, s.want)
+		} else if s.pattern == writtenDomain {
+			host, err := registry.ParseHost(*into)
+			if err != nil || !domainPattern.MatchString(string(host)) {
+				p.fail(s.key, "%q is not %s", *into, s.want)
+			}
+			*into = string(host) // the form of certificates and of Route 53
 		}
 		if s.oneOf != nil && !slices.Contains(s.oneOf, any(*into)) {
 			p.fail(s.key, "%q is not %s", *into, strings.Trim(strings.ReplaceAll(fmt.Sprint(s.oneOf), " ",

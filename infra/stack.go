@@ -37,6 +37,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 	"github.com/larder-registry/larder/pkg/web"
 )
@@ -195,7 +196,12 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		"The log groups of the functions that locate archives")
 	st.output(settings.OutputRequestLogDays, jsii.String(strconv.Itoa(s.LogRetentionDays)),
 		"How many days these logs are stored")
-	st.output(settings.OutputHost, host, "The host of module and provider addresses")
+	about := "The host of module and provider addresses"
+	if registry.Host(s.DomainName).Display() != s.DomainName {
+		// CloudFormation returns other letters of outputs as question marks.
+		about += ", in Punycode. Clients need it in Unicode, as larder prints it"
+	}
+	st.output(settings.OutputHost, host, about)
 	st.describeItself()
 	st.output(settings.OutputURL, awscdk.Fn_Join(jsii.String(""), jsii.Strings("https://", *host)),
 		"The URL of the registry")

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
@@ -1536,6 +1537,38 @@ func TestDomain(t *testing.T) {
 	}
 }
 
+// AWS gets a host with other letters in Punycode everywhere. CloudFormation does
+// not return Unicode in outputs.
+func TestDomainInPunycode(t *testing.T) {
+	const ascii = "xn--bcher-kva.example"
+	tm := synth(t, defaults(t, "domainName", "Bücher.example", "certificateArn",
+		"arn:aws:acm:eu-central-1:000000000000:certificate/00000000-0000-0000-0000-000000000000",
+		"hostedZoneId", "Z0123456789", "hostedZoneName", "bücher.example", "cognito", `{"domainPrefix": "users", "rules": [`+
+			`{"claims": {"cognito:groups": "platform"}, "scopes": ["read:**"]}]}`))
+	var callbacks []any
+	for _, c := range tm.all("AWS::Cognito::UserPoolClient") {
+		callbacks = append(callbacks, c.at("CallbackURLs.0"))
+	}
+	if want := "https://" + ascii + "/login/callback"; !slices.Contains(callbacks, any(want)) {
+		t.Errorf("the clients of people redirect to %v, want %s", callbacks, want)
+	}
+	for what, got := range map[string]any{
+		ascii:              tm.one(t, "AWS::ApiGatewayV2::DomainName").at("DomainName"),
+		ascii + ".":        tm.one(t, "AWS::Route53::RecordSet").at("Name"),
+		"https://" + ascii: tm.Outputs[settings.OutputURL].Value,
+	} {
+		if got != what {
+			t.Errorf("%v, want %s", got, what)
+		}
+	}
+	if got := tm.Outputs[settings.OutputHost].Value; got != ascii {
+		t.Errorf("the output for the host is %v", got)
+	}
+	if all := text(tm); strings.ContainsFunc(all, func(r rune) bool { return r > unicode.MaxASCII }) {
+		t.Error("the template has other letters than ASCII")
+	}
+}
+
 // users is a rule that lets the members of a group read everything.
 var users = []any{map[string]any{"claims": map[string]any{"cognito:groups": "platform"}, "scopes": []any{"read:**"}}}
 
@@ -1776,7 +1809,9 @@ func TestSettings(t *testing.T) {
 		"a certificate only":     {map[string]any{"certificateArn": domain["certificateArn"]}, "domainName"},
 		"a URL":                  {map[string]any{"domainName": "https://registry.example.com"}, "domainName"},
 		"one label":              {map[string]any{"domainName": "registry"}, "domainName"},
-		"capitals":               {map[string]any{"domainName": "Registry.example.com"}, "domainName"},
+		"a port":                 {map[string]any{"domainName": "registry.example.com:8443"}, "domainName"},
+		"an underscore":          {map[string]any{"domainName": "my_registry.example.com"}, "domainName"},
+		"an address":             {map[string]any{"domainName": "192.0.2.1"}, "domainName"},
 		"another zone":           {with(domain, "hostedZoneName", "example.org"), "hostedZoneName"},
 		"a certificate of IAM":   {map[string]any{"certificateArn": "arn:aws:iam::1:x"}, "certificateArn"},
 		"architecture":           {map[string]any{"architecture": "arm"}, "architecture"},
@@ -1816,6 +1851,25 @@ func TestSettings(t *testing.T) {
 	if s, err := settingsOf(t, domain, ""); err != nil || s.MemoryMiB != 512 ||
 		s.DomainName != "registry.example.com" || s.HostedZoneID != "Z0" || s.HostedZoneName != "example.com" {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// The host and its zone have the form of certificates and of Route 53, however
+// they are written.
+func TestDomainForms(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ domain, zone, wantDomain, wantZone string }{
+		{"Registry.Example.com.", "EXAMPLE.com.", "registry.example.com", "example.com"},
+		{"registry.bücher.example", "xn--bcher-kva.example", "registry.xn--bcher-kva.example", "xn--bcher-kva.example"},
+		{"xn--bcher-kva.example.", "Bücher.example", "xn--bcher-kva.example", "xn--bcher-kva.example"},
+	} {
+		s, err := settingsOf(t, map[string]any{
+			"domainName": test.domain, "hostedZoneName": test.zone, "hostedZoneId": "Z0",
+			"certificateArn": "arn:aws:acm:eu-central-1:000000000000:certificate/0",
+		}, "eu-central-1")
+		if err != nil || s.DomainName != test.wantDomain || s.HostedZoneName != test.wantZone {
+			t.Errorf("%s in %s: %s in %s, %v", test.domain, test.zone, s.DomainName, s.HostedZoneName, err)
+		}
 	}
 }
 
