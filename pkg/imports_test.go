@@ -189,7 +189,8 @@ var onlyLinks = []struct {
 	{
 		[]string{"github.com/hashicorp/hcl"},
 		[]string{
-			"pkg/content/archive", "pkg/content/safehcl", "pkg/docs/render", "pkg/docs/extract", "pkg/client", "pkg/publish/",
+			"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/docs/render", "pkg/docs/extract",
+			"pkg/client", "pkg/publish/",
 			"pkg/mirror/policyfile", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/metadata/metadataclient",
 			"pkg/sources/copying", "pkg/sources/fetch", "pkg/sources/monorepo", "pkg/examine/", "pkg/local/",
 			"functions/publish", "functions/pull", "scripts/larder/",
@@ -286,13 +287,13 @@ var onlyImports = []struct {
 	what, by []string
 }{
 	{[]string{"github.com/aws/aws-lambda-go"}, []string{"pkg/deployed/lambdahttp", testkit + "lambda"}},
-	// safehcl limits the input of these parsers. The package of policies reads the
-	// tree that it returns.
+	// safehcl limits the input of these parsers. The packages of policies and of
+	// configuration read the tree that it returns.
 	{
 		[]string{
 			"github.com/hashicorp/hcl/v2/hclsyntax", "github.com/hashicorp/hcl/v2/json", "github.com/hashicorp/hcl/v2/hclparse",
 		},
-		[]string{"pkg/content/safehcl", "pkg/mirror/policyfile"},
+		[]string{"pkg/content/safehcl", "pkg/content/configuration", "pkg/mirror/policyfile"},
 	},
 	{[]string{modulePath + "pkg/docs/render"}, []string{"pkg/docs/extract"}},
 	{[]string{"github.com/yuin/goldmark", "github.com/microcosm-cc"}, []string{"pkg/docs/render"}},
@@ -315,7 +316,7 @@ func TestOnlyImports(t *testing.T) {
 // These packages make no requests.
 var silent = []string{
 	"pkg/catalog", "pkg/catalog/sqlite", "pkg/catalog/tabletest", "pkg/client/contexts", "pkg/cloud/partition",
-	"pkg/content/archive", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/deployed/metrics",
+	"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/deployed/metrics",
 	"pkg/docs", "pkg/docs/compare", "pkg/docs/extract", "pkg/docs/render", "pkg/docs/stored", "pkg/examine/verify",
 	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/mirror/admission",
 	"pkg/mirror/policyfile", "pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish",
@@ -349,7 +350,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 	}
 	pages := slices.Concat(reading, []string{"pkg/docs/stored", "pkg/mirror/admission", "pkg/network/ipclass", "pkg/search"})
 	inspecting := slices.Concat(reading, []string{
-		"pkg/content/archive", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/extract",
+		"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/extract",
 		"pkg/docs/render", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/objects/s3",
 		"pkg/progress", "pkg/publish/inspection", "pkg/publish/rules",
 	})

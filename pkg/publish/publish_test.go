@@ -33,6 +33,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // backend is an empty registry.
@@ -408,6 +409,37 @@ func TestDescription(t *testing.T) {
 		m.Description = bad
 		if _, err := embedded(t).publisher().Module(t.Context(), m); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// TestUnloadable checks that a new version must load in a client. A copy and what is
+// published already only have notes.
+func TestUnloadable(t *testing.T) {
+	t.Parallel()
+	p := embedded(t).publisher()
+	m := module(t, "v1.0.0", "x\nvarible \"a\" {}\noutput \"b\" {}")
+	for name, publish := range map[string]func(context.Context, rules.Module) (rules.ModuleResult, error){
+		"publish": p.Module, "dry run": p.CheckModule,
+	} {
+		_, err := publish(t.Context(), m)
+		if all, ok := errors.AsType[*errs.ProblemsError](err); !ok || len(all.Problems) != 2 || !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s: got error %v, want two problems", name, err)
+		}
+	}
+	copied := m
+	copied.CopiedFrom = &registry.CopiedFrom{Source: "registry.example.com/acme/vpc/aws"}
+	want := []string{
+		"main.tf:2:1: there is no block varible. Did you mean variable? (no client loads it)",
+		`main.tf:3:12: output "b" has no argument value (no client loads it)`,
+	}
+	for _, moved := range []rules.Module{copied, m} {
+		result, err := p.Module(t.Context(), moved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, result.LoadNotes); diff != "" {
+			t.Error(diff)
 		}
 	}
 }

@@ -35,9 +35,10 @@ func checkCommand(c *cli.Program) *cobra.Command {
 		Long: `Check whether the module in a folder, by default the working directory, could
 be published. If the folder has a larder.hcl, the command checks the modules
 that this file lists. It publishes nothing, needs no registry, and sends no
-request. It reports all problems at once, with exit code 3. A well-known secret
-in a file, such as a private key, is a problem. Use --allow-secret for a file
-that may be public.
+request. It reports all problems at once, with exit code 3. A module that no
+client can load is a problem, for example if it declares a variable twice. A
+well-known secret in a file, such as a private key, is a problem too. Use
+--allow-secret for a file that may be public.
 
 With --changed-since, the command checks only the modules that have changed
 since the branch left a Git revision. Changes that are not committed count too.
@@ -165,7 +166,7 @@ func checkModule(
 		one.Status, one.Problems = "invalid", failure.All(err)
 		return one, nil, err
 	}
-	one.Files, one.Size, one.Notes = len(result.Files), result.Record.Size, result.Notes
+	one.Files, one.Size, one.Notes = len(result.Files), result.Record.Size, append(result.Notes, result.LoadNotes...)
 	for _, e := range result.Excluded {
 		if e.NamedBy != "" && !e.Ignored {
 			one.Notes = append(one.Notes, fmt.Sprintf("%s names %s, which would be excluded", e.NamedBy,

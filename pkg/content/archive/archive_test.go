@@ -640,7 +640,6 @@ func TestReadModuleRefuses(t *testing.T) {
 			"syntax of Terraform 0.11",
 			archiveOf(t, file("main.tf", "resource \"a\" \"b\" {\n  x = \"${list(\"a\")}\"\n  foo {\n \"a.b\" = 1\n }\n}")),
 		},
-		{"an unlabelled block", archiveOf(t, file("main.tf", "\nvariable {}\n"))},
 		{"an override that does not parse", archiveOf(t, main, file("x_override.tf", "}"))},
 		{"a long path", archiveOf(t, main, file(strings.Repeat("a/", 600)+"x", ""))},
 		{"a long name", archiveOf(t, main, file(strings.Repeat("a", 256), ""))},
@@ -838,6 +837,63 @@ some_block_of_a_later_release "x" "y" {}
 			t.Parallel()
 			if _, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, entries...))); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestModuleProblems checks which folders of a module are held to what clients
+// load. The problems do not make the module invalid.
+func TestModuleProblems(t *testing.T) {
+	t.Parallel()
+	const twice = "variable \"x\" {}\nvariable \"x\" {}\n"
+	const problem = `invalid module: %s:2:1: variable "x" is already declared at %[1]s:1`
+	tests := map[string]struct {
+		entries []entry
+		want    string // the file with the problem
+		notes   []string
+	}{
+		"the root":              {[]entry{file("main.tf", twice)}, "main.tf", nil},
+		"a folder of modules/":  {[]entry{file("main.tf", config), file("modules/a/main.tf", twice)}, "modules/a/main.tf", nil},
+		"two folders":           {[]entry{file("main.tf", "variable \"x\" {}\n"), file("modules/a/main.tf", "variable \"x\" {}\n")}, "", nil},
+		"a folder further down": {[]entry{file("main.tf", config), file("modules/a/tests/main.tf", twice)}, "", nil},
+		"a folder that is called": {[]entry{
+			file("main.tf", "module \"x\" {\n  source = \"./modules/a/b\"\n}\n"), file("modules/a/b/main.tf", twice),
+		}, "modules/a/b/main.tf", nil},
+		"an example": {[]entry{file("main.tf", config), file("examples/a/main.tf", twice)}, "", nil},
+		"a .tofu file in its place": {
+			[]entry{file("main.tf", twice), file("main.tofu", config)}, "",
+			[]string{`main.tf:2:1: variable "x" is already declared at main.tf:1 (only Terraform refuses it)`},
+		},
+		"a .tofu file for one that does not parse": {
+			[]entry{file("main.tf.json", "{"), file("main.tofu.json", "{}")}, "",
+			[]string{"main.tf.json:1:2: Missing value: The JSON data ends prematurely. (only Terraform refuses it)"},
+		},
+		"a later release": {[]entry{file("main.tf", "novelty {}\n")}, "",
+			[]string{"main.tf:1:1: no known release of a client has a block novelty"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, test.entries...)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, want []string
+			for _, problem := range m.Problems {
+				if !errors.Is(problem, registry.ErrInvalid) {
+					t.Errorf("%v is not ErrInvalid", problem)
+				}
+				got = append(got, problem.Error())
+			}
+			if test.want != "" {
+				want = []string{fmt.Sprintf(problem, test.want)}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(test.notes, m.Notes); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

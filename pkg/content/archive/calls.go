@@ -21,13 +21,17 @@ type Call struct {
 	Source string
 }
 
-// sourceOnly is the part of a module block that calls needs.
-var sourceOnly = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "source"}}}
+// moduleBlocks and sourceOnly are the parts of a file that calls needs.
+var (
+	moduleBlocks = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "module", LabelNames: []string{"name"}}}}
+	sourceOnly   = &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "source"}}}
+)
 
 // calls returns the module blocks with a path in a file of configuration. It
 // leaves out sources with variables, which OpenTofu allows.
-func calls(name string, content *hcl.BodyContent) (found []Call) {
-	for _, b := range content.Blocks.OfType("module") {
+func calls(name string, file *hcl.File) (found []Call) {
+	content, _, _ := file.Body.PartialContent(moduleBlocks)
+	for _, b := range content.Blocks {
 		body, _, _ := b.Body.PartialContent(sourceOnly)
 		if body == nil || body.Attributes["source"] == nil {
 			continue
@@ -46,8 +50,7 @@ func calls(name string, content *hcl.BodyContent) (found []Call) {
 
 // CheckCalls returns registry.ErrInvalid if a module block of an installable
 // folder has a source outside of the module, or in a folder that is missing.
-// Clients cannot install such a module. Installable folders are the root, those
-// directly below modules/, and those that they call.
+// Clients cannot install such a module.
 func (m Module) CheckCalls() error {
 	exists := map[string]bool{".": true}
 	for _, f := range m.Files {
@@ -55,26 +58,34 @@ func (m Module) CheckCalls() error {
 			exists[dir] = true
 		}
 	}
-	var folders []string
-	for _, folder := range m.Folders() {
-		if folder == "." || path.Dir(folder) == "modules" {
-			folders = append(folders, folder)
-		}
-	}
 	var problems errs.Problems
-	called := make(map[string]bool)
-	for i := 0; i < len(folders); i++ {
-		for _, c := range m.Calls[folders[i]] {
-			target := path.Join(folders[i], c.Source)
-			if err := c.check(target, exists[target]); err != nil {
-				_ = problems.Add(err) // it is ErrInvalid
-			} else if !called[target] {
-				called[target] = true
-				folders = append(folders, target)
-			}
+	for _, folder := range m.installable() {
+		for _, c := range m.Calls[folder] {
+			target := path.Join(folder, c.Source)
+			_ = problems.Add(c.check(target, exists[target])) // any error is ErrInvalid
 		}
 	}
 	return problems.Err("")
+}
+
+// installable returns the folders that clients install: the root, those directly
+// below modules/, and those that they call.
+func (m Module) installable() (folders []string) {
+	known := make(map[string]bool)
+	for _, folder := range m.Folders() {
+		if folder == "." || path.Dir(folder) == "modules" {
+			folders, known[folder] = append(folders, folder), true
+		}
+	}
+	for i := 0; i < len(folders); i++ {
+		for _, c := range m.Calls[folders[i]] {
+			target := path.Join(folders[i], c.Source)
+			if !known[target] {
+				folders, known[target] = append(folders, target), true
+			}
+		}
+	}
+	return folders
 }
 
 func (c Call) check(folder string, exists bool) error {

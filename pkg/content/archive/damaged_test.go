@@ -144,7 +144,6 @@ func TestReadModuleDamaged(t *testing.T) {
 		"70 MiB of configuration":            many(70, "f%d.tf", strings.Repeat("#", 1<<20)),
 		"configuration with NUL":             archiveOf(t, file("main.tf", "x = \x00\n")),
 		"configuration that is not UTF-8":    archiveOf(t, file("main.tf", "# \xff\nx = \"\xff\"\n")),
-		"a resource with one label":          archiveOf(t, file("main.tf", "resource \"a\" {}\n")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

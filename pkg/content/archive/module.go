@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/content/configuration"
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -38,6 +39,11 @@ type Module struct {
 	// Calls are the module blocks whose source is a path, by the folder of their
 	// configuration.
 	Calls map[string][]Call
+	// Problems are why no client can load a folder that clients install. Each is
+	// registry.ErrInvalid with the file and the line. They do not make the module
+	// invalid. Notes describe what only one client or a later release can load.
+	Problems []error
+	Notes    []string
 	// Secrets are the secrets that [ScanModule] found. They do not make the module
 	// invalid.
 	Secrets []secrets.Finding
@@ -70,7 +76,8 @@ func ReadModule(ctx context.Context, archive io.Reader) (Module, error) {
 }
 
 // ScanModule is like [ReadModule], and also finds the secrets of the module with
-// a scanner. If the archive is invalid, the result has the secrets that it found.
+// a scanner. If the archive is invalid, the result has the problems and the
+// secrets that it found.
 func ScanModule(ctx context.Context, archive io.Reader, scanner *secrets.Scanner) (Module, error) {
 	packed := digest{ctx: ctx, r: archive, hash: sha256.New()}
 	m, err := readModule(ctx, &packed, scanner)
@@ -78,7 +85,7 @@ func ScanModule(ctx context.Context, archive io.Reader, scanner *secrets.Scanner
 		m.Secrets = scanner.Found()
 	}
 	if err != nil {
-		return Module{Secrets: m.Secrets}, err
+		return Module{Problems: m.Problems, Secrets: m.Secrets}, err
 	}
 	m.SHA256, m.Size = packed.sum(), packed.n
 	return m, nil
@@ -132,8 +139,7 @@ func readModule(ctx context.Context, packed io.Reader, scanner *secrets.Scanner)
 	}
 	m.ContentSHA256 = content.sum()
 	m.Sources = s.documented()
-	m.Calls, err = checkConfigs(ctx, m.Files, s.configs)
-	return m, err
+	return m, m.checkConfigs(ctx, s.configs)
 }
 
 func readTar(r io.Reader, scanner *secrets.Scanner) (Module, *sources, error) {
@@ -199,64 +205,66 @@ func isConfig(p string) bool {
 	return (dir == "." || strings.HasPrefix(dir, "modules/")) && isConfigName(name)
 }
 
-// isConfigName reports whether clients read a file with this name. They ignore
-// leftovers of editors.
-func isConfigName(name string) bool {
-	isAutosave := strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
-	return !strings.HasPrefix(name, ".") && !strings.HasSuffix(name, "~") && !isAutosave && hasExtension(name)
-}
+// isConfigName reports whether clients read a file with this name.
+func isConfigName(name string) bool { return configuration.IsName(name) }
 
-func hasExtension(name string) bool {
-	return slices.ContainsFunc([]string{".tf", ".tf.json", ".tofu", ".tofu.json"}, func(extension string) bool {
-		return strings.HasSuffix(name, extension)
-	})
-}
-
-// checkConfigs checks that there is configuration and that it parses. It
-// returns the calls by their folders, or the first problem of each file.
+// checkConfigs checks that there is configuration and that it parses. It sets
+// the calls by their folders, the problems and the notes. It returns the first
+// problem of each file that does not parse.
 //
 // Configuration at any depth below modules/ counts, because clients install
 // //modules/a/b in the same way as //modules/a.
-func checkConfigs(ctx context.Context, files []File, configs map[string][]byte) (map[string][]Call, error) {
+func (m *Module) checkConfigs(ctx context.Context, configs map[string][]byte) error {
 	names := slices.Sorted(maps.Keys(configs))
 	if len(names) == 0 {
-		return nil, errNoConfig(files)
+		return errNoConfig(m.Files)
 	}
 	if len(configs) > maxConfigFiles {
-		return nil, invalidModule("it has more than %d files of configuration", maxConfigFiles)
+		return invalidModule("it has more than %d files of configuration", maxConfigFiles)
 	}
-	found := make(map[string][]Call)
-	var parser safehcl.Parser
+	m.Calls = make(map[string][]Call)
+	read := make(map[string][]configuration.File)
+	var parser, hiddenParser safehcl.Parser
 	var problems errs.Problems
 	for _, name := range names {
+		folder := path.Dir(name)
 		// OpenTofu reads a .tofu file instead of the .tf file of the same name.
-		if _, hidden := configs[tofuTwin(name)]; hidden {
+		if _, hidden := configs[configuration.Twin(name)]; hidden {
+			found, _, err := readConfig(ctx, &hiddenParser, name, configs[name])
+			if err != nil {
+				problem, ok := errors.AsType[*safehcl.Error](err)
+				if !ok {
+					return err
+				}
+				found = configuration.Unparsed(name, problem)
+			}
+			read[folder] = append(read[folder], found)
 			continue
 		}
-		local, err := checkConfig(ctx, &parser, name, configs[name])
+		found, local, err := readConfig(ctx, &parser, name, configs[name])
+		problem, isProblem := errors.AsType[*safehcl.Error](err)
+		if isProblem {
+			found, err = configuration.Unparsed(name, nil), invalidConfig(problem)
+		}
 		if err := problems.Add(err); err != nil {
-			return nil, err
+			return err
 		}
-		if folder := path.Dir(name); len(local) > 0 {
-			found[folder] = append(found[folder], local...)
+		read[folder] = append(read[folder], found)
+		if len(local) > 0 {
+			m.Calls[folder] = append(m.Calls[folder], local...)
 		}
-		if problem, ok := errors.AsType[*safehcl.Error](err); ok && problem.Line == 0 {
+		if isProblem && problem.Line == 0 {
 			break // the limits on all files reject the remaining files too
 		}
 	}
-	return found, problems.Err("")
-}
-
-// tofuTwin returns the name of the file that OpenTofu reads instead of a .tf or
-// .tf.json file, or an empty string.
-func tofuTwin(p string) string {
-	if base, ok := strings.CutSuffix(p, ".tf"); ok {
-		return base + ".tofu"
+	for _, folder := range m.installable() {
+		found, notes := configuration.Check(read[folder])
+		for _, problem := range found {
+			m.Problems = append(m.Problems, invalidConfig(problem))
+		}
+		m.Notes = append(m.Notes, notes...)
 	}
-	if base, ok := strings.CutSuffix(p, ".tf.json"); ok {
-		return base + ".tofu.json"
-	}
-	return ""
+	return problems.Err("")
 }
 
 // errNoConfig returns the error for a module without configuration, with a hint
@@ -266,7 +274,7 @@ func errNoConfig(files []File) error {
 	for _, f := range files {
 		// Examples and tests call a module in another folder.
 		top, _, below := strings.Cut(f.Path, "/")
-		if below && hasExtension(f.Path) && !slices.Contains([]string{"example", "examples", "test", "tests"}, top) {
+		if below && isConfigName(path.Base(f.Path)) && !slices.Contains([]string{"example", "examples", "test", "tests"}, top) {
 			return registry.WithHint(err, "Publish the folder that contains them, such as %s.", path.Dir(f.Path))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/content/configuration"
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/render"
@@ -93,7 +94,7 @@ func split(files map[string][]byte) map[string]map[string][]byte {
 	for name, content := range files {
 		dir, base := path.Dir(name), path.Base(name)
 		isDocumented := dir == "." || path.Dir(dir) == "modules" || isExample(dir)
-		if !isDocumented || !isConfig(base) && !isReadme(base) {
+		if !isDocumented || !configuration.IsName(base) && !isReadme(base) {
 			continue
 		}
 		if folders[dir] == nil {
@@ -182,5 +183,5 @@ func isMarkdown(name string) bool {
 }
 
 func isReadme(name string) bool {
-	return strings.HasPrefix(strings.ToLower(name), "readme") && !isConfig(name)
+	return strings.HasPrefix(strings.ToLower(name), "readme") && !configuration.IsName(name)
 }

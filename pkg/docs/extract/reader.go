@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/larder-registry/larder/pkg/content/configuration"
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/docs"
 )
@@ -51,7 +52,7 @@ var blocks = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 // missing. Nothing of the folder may be used then, because that file could make
 // a variable sensitive.
 func (r *reader) read(files map[string][]byte) bool {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return !isConfig(name) })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(files)), func(name string) bool { return !configuration.IsName(name) })
 	r.isEmpty = len(names) == 0
 	for _, name := range names {
 		if files[name] == nil {
@@ -64,7 +65,7 @@ func (r *reader) read(files map[string][]byte) bool {
 		}
 		file, err := parse(r.ctx, name, files[name])
 		if err == nil {
-			_, isHidden := files[tofuTwin(name)]
+			_, isHidden := files[configuration.Twin(name)]
 			err = r.add(name, file, isHidden)
 		}
 		if err != nil {
@@ -85,7 +86,7 @@ func (r *reader) add(name string, file *hcl.File, isHidden bool) error {
 		return nil
 	}
 	into := &r.primary
-	if isOverride(name) {
+	if configuration.IsOverride(name) {
 		into = &r.override
 	}
 	for _, b := range content.Blocks {
@@ -103,39 +104,6 @@ func (r *reader) addHidden(all hcl.Blocks, source []byte) {
 			r.hidden[b.Labels[0]] = append(r.hidden[b.Labels[0]], block{b, source})
 		}
 	}
-}
-
-// isConfig reports whether clients read a file with this name. They ignore
-// leftovers of editors.
-func isConfig(name string) bool {
-	isAutosave := strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
-	return stem(name) != name && !strings.HasPrefix(name, ".") && !isAutosave
-}
-
-// stem returns a file name without its extension of configuration.
-func stem(name string) string {
-	for _, extension := range []string{".tf", ".tofu", ".tf.json", ".tofu.json"} {
-		if before, found := strings.CutSuffix(name, extension); found {
-			return before
-		}
-	}
-	return name
-}
-
-// isOverride reports whether the blocks of a file override those of others.
-func isOverride(name string) bool {
-	return stem(name) == "override" || strings.HasSuffix(stem(name), "_override")
-}
-
-// tofuTwin returns the name of the file that OpenTofu reads instead of a .tf or
-// .tf.json file, or an empty string.
-func tofuTwin(name string) string {
-	for _, extension := range []string{".tf", ".tf.json"} {
-		if before, found := strings.CutSuffix(name, extension); found {
-			return before + strings.Replace(extension, ".tf", ".tofu", 1)
-		}
-	}
-	return ""
 }
 
 func (r *reader) describe(f *docs.Folder) {

@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Kind is the kind of an archive.
@@ -33,9 +34,9 @@ type Request struct {
 	Size int64 `json:"size"`
 	// Name is that of a module, for its documentation.
 	Name string `json:"name,omitempty"`
-	// NoSecrets makes a module with secrets invalid. Files at or below the paths
-	// AllowSecrets may have some.
-	NoSecrets    bool     `json:"no_secrets,omitempty"`
+	// New makes a module invalid that has secrets, or that no client can load.
+	// Files at or below the paths AllowSecrets may have secrets.
+	New          bool     `json:"new,omitempty"`
 	AllowSecrets []string `json:"allow_secrets,omitempty"`
 	// ProviderType and Platform are those of a provider's zip.
 	ProviderType string            `json:"provider_type,omitempty"`
@@ -83,12 +84,12 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 	case Module:
 		stream := bufio.NewReaderSize(io.NewSectionReader(source, 0, request.Size), maxRead)
 		var scanner *secrets.Scanner
-		if request.NoSecrets {
+		if request.New {
 			scanner = &secrets.Scanner{Allowed: request.AllowSecrets}
 		}
 		found, err := archive.ScanModule(ctx, stream, scanner)
-		if err == nil {
-			err = secrets.Check(found.Secrets)
+		if err == nil && request.New {
+			err = checkNew(found)
 		}
 		if err != nil {
 			return Found{}, nil, err
@@ -102,6 +103,16 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 		return Found{SHA256: found.SHA256, H1: found.H1}, nil, err
 	}
 	return Found{}, nil, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
+}
+
+// checkNew returns registry.ErrInvalid if a valid module may not be published as a
+// new version.
+func checkNew(found archive.Module) error {
+	var problems errs.Problems
+	for _, problem := range append(found.Problems, secrets.Check(found.Secrets)) {
+		_ = problems.Add(problem) // any error is ErrInvalid
+	}
+	return problems.Err("")
 }
 
 // tracked records the first error of reading a source, which does not make the

@@ -84,13 +84,26 @@ func TestSame(t *testing.T) {
 		if err := checkSame(t, request, packed); err != nil {
 			t.Errorf("secrets do not matter: %v", err)
 		}
-		request.NoSecrets = true
+		request.New = true
 		if err := checkSame(t, request, packed); !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("got error %v, want ErrInvalid", err)
 		}
 		request.AllowSecrets = []string{"main.tf"}
 		if err := checkSame(t, request, packed); err != nil {
 			t.Errorf("secrets are allowed: %v", err)
+		}
+	})
+	t.Run("a module that no client loads", func(t *testing.T) {
+		t.Parallel()
+		packed := pack(t, "varible \"x\" {}\noutput \"x\" {}\n")
+		request := moduleRequest(packed)
+		if err := checkSame(t, request, packed); err != nil {
+			t.Errorf("the version is not new: %v", err)
+		}
+		request.New = true
+		err := checkSame(t, request, packed)
+		if !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "2 problems") {
+			t.Errorf("got error %v, want ErrInvalid with two problems", err)
 		}
 	})
 	t.Run("not a zip", func(t *testing.T) {

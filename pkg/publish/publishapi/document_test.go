@@ -301,7 +301,7 @@ func TestNotes(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	// This file parses, but a variable cannot have this type.
-	text := "variable \"a\" {\n  type = nothing\n}\n"
+	text := "variable \"a\" {\n  type = list(nothing)\n}\n"
 	files := map[string][]byte{"vpc.tar.gz": tarball(t, text, tar.Header{Name: "main.tf", Typeflag: tar.TypeReg})}
 	u := d.begin(t, d.token(t, both), module1, files).putAll(t).inspectAll(t)
 	var published protocol.Published

@@ -49,9 +49,9 @@ func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.An
 func (m module) accept(context.Context, protocol.Announcement) error { return nil }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
-	// A copy can have secrets, since refusing it would not take them back.
+	// A copy is what exists: refusing it would not take secrets back, nor repair it.
 	found, err := m.h.readArchive(ctx, u.Files[0], inspection.Request{
-		Kind: inspection.Module, Name: m.address.Name, NoSecrets: u.CopiedFrom == nil, AllowSecrets: u.AllowSecrets,
+		Kind: inspection.Module, Name: m.address.Name, New: u.CopiedFrom == nil, AllowSecrets: u.AllowSecrets,
 	})
 	if err != nil {
 		return registry.Inspection{}, err

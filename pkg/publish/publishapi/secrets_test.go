@@ -14,6 +14,25 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
+// The registry itself refuses a module that no client loads, unless it is a copy.
+func TestUnloadable(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	token := d.token(t, both)
+	files := map[string][]byte{"vpc.tar.gz": tarball(t, "varible \"x\" {}\n",
+		tar.Header{Name: "main.tf", Typeflag: tar.TypeReg})}
+	step, last := d.publish(t, token, "modules/acme/vpc/aws/1.0.0", announce(files), files)
+	if step != "inspect" {
+		t.Errorf("refused at step %q, want the inspection", step)
+	}
+	last.refused(t, golden.New(t), http.StatusBadRequest)
+	copied := announce(files)
+	copied.CopiedFrom = &registry.CopiedFrom{Source: "registry.example.com/acme/vpc/aws"}
+	if step, last := d.publish(t, token, "modules/acme/vpc/aws/1.0.0", copied, files); last.status != http.StatusOK {
+		t.Errorf("refused at step %q: %d %s", step, last.status, last.body)
+	}
+}
+
 // The registry itself finds the secrets of a module. It accepts them in the
 // paths that the publisher allows, in a copy, and in a published version.
 func TestSecrets(t *testing.T) {

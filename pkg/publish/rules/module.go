@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
@@ -62,6 +64,10 @@ type ModuleResult struct {
 	// Notes describe what is missing in the documentation. A copy also has the
 	// problems of its .terraformignore.
 	Notes []string
+	// LoadNotes describe what only one client or a later release can load. If no
+	// client can load the module, it was published before or is a copy, and they
+	// describe why.
+	LoadNotes []string
 	// Sources are the sources of its module blocks and providers.
 	Sources []string
 	// Secrets are the secrets in files that may not have any. If the result is not
@@ -87,6 +93,8 @@ type PreparedModule struct {
 	copied     bool
 	incomplete []string // packed files without their content
 	ignore     []error  // what is wrong with .terraformignore
+	// unloadable is why no client can load the module.
+	unloadable []error
 }
 
 // ArchiveName returns the name of a module's archive in the publish API.
@@ -102,10 +110,10 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	return p.module(ctx, m, fmt.Sprintf("publish %s %s", m.Address, m.Version))
 }
 
-// CheckContent returns the secrets of the module, and the files without their
-// content, as a [*errs.ProblemsError]. It returns nil if there are none, or if
-// the module is a copy. They make no difference if the same content is published
-// already.
+// CheckContent returns the secrets of the module, the files without their
+// content, and why no client can load it, as a [*errs.ProblemsError]. It returns
+// nil if there are none, or if the module is a copy. They make no difference if
+// the same content is published already.
 func (m *PreparedModule) CheckContent() error {
 	var problems errs.Problems
 	for _, problem := range m.incomplete {
@@ -113,7 +121,7 @@ func (m *PreparedModule) CheckContent() error {
 			"Commit the files themselves, or name them in .terraformignore.")) // any error is ErrInvalid
 	}
 	if !m.copied {
-		for _, problem := range m.ignore {
+		for _, problem := range slices.Concat(m.ignore, m.unloadable) {
 			_ = problems.Add(problem) // any error is ErrInvalid
 		}
 		_ = problems.Add(secrets.Check(m.Secrets)) // any error is ErrInvalid
@@ -206,7 +214,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	defer end()
 	scanner := &secrets.Scanner{Allowed: from.AllowSecrets}
 	found, err := archive.ScanModule(ctx, progress.Reader(m.packed, moved), scanner)
-	m.Secrets = found.Secrets
+	m.Secrets, m.unloadable = found.Secrets, found.Problems
 	if err == nil && from.Archive == "" {
 		err = found.CheckCalls()
 	}
@@ -214,6 +222,14 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		return err
 	}
 	m.Files = found.Files
+	for _, note := range found.Notes {
+		m.LoadNotes = append(m.LoadNotes, printable.Line(note, maxNote))
+	}
+	for _, problem := range found.Problems {
+		if problem, ok := errors.AsType[*safehcl.Error](problem); ok {
+			m.LoadNotes = append(m.LoadNotes, printable.Line(problem.Error()+" (no client loads it)", maxNote))
+		}
+	}
 	for _, path := range from.AllowSecrets {
 		isIn := func(f archive.File) bool { return secrets.IsAllowed([]string{path}, f.Path) }
 		if !slices.ContainsFunc(m.Files, isIn) {

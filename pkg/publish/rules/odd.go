@@ -20,10 +20,11 @@ func CheckOdd(odd []error) error {
 	return &errs.ProblemsError{Problems: odd}
 }
 
-// The limits of the notes of a record: their number, and the size of one in bytes.
+// The limits of the notes about a version: the size of one in bytes, and their number
+// in a record.
 const (
+	maxNote  = 500
 	maxNotes = 20
-	maxNote  = 300
 )
 
 // NotesOf returns what is odd about a version that is moved, for its record.

@@ -514,6 +514,7 @@ func (c *Copier) publishModule(
 	for _, e := range result.Excluded {
 		j.Notes = append(j.Notes, "excluded "+e.String())
 	}
+	j.Notes = append(j.Notes, result.LoadNotes...)
 	if n := len(result.Secrets); n > 0 {
 		note := result.Secrets[0].String()
 		if n > 1 {

@@ -185,7 +185,8 @@ type PublishedModuleView struct {
 	// Newcomer is set if the publish creates a namespace, or an address that looks like
 	// another one.
 	Newcomer *protocol.Newcomer `json:"newcomer,omitempty"`
-	// Notes describe what is missing in the documentation.
+	// Notes describe what is missing in the documentation, and what not all clients
+	// load.
 	Notes []string `json:"notes,omitempty"`
 
 	To     string           `json:"-"`
@@ -202,7 +203,7 @@ func moduleResult(c *cli.Program, v PublishedModuleView, result rules.ModuleResu
 	v.ModuleVersion, v.Files, v.unmatched = result.Record, result.Files, result.Unmatched
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
 	v.Newcomer = result.Newcomer
-	v.NotCompared, v.Notes = result.NotCompared, append(result.Notes, secretNotes(result.Secrets)...)
+	v.NotCompared, v.Notes = result.NotCompared, slices.Concat(result.Notes, result.LoadNotes, secretNotes(result.Secrets))
 	if v.Host.Guessed == "" {
 		v.Source = v.source()
 	}

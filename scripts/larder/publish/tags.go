@@ -308,7 +308,7 @@ func publishReleases(
 		case err == nil:
 			one.Status = publishStatus(flags.dryRun, result.Unchanged, result.Restored)
 			one.SHA256, one.ContentSHA256 = result.Record.SHA256, result.Record.ContentSHA256
-			one.Notes, one.excluded = append(result.Notes, secretNotes(result.Secrets)...), result.Excluded
+			one.Notes, one.excluded = slices.Concat(result.Notes, result.LoadNotes, secretNotes(result.Secrets)), result.Excluded
 			one.Newcomer = result.Newcomer
 			one.unmatched = InBoth(r.AllowSecrets, result.Unmatched)
 		case ctx.Err() != nil && errors.Is(err, registry.ErrInvalid): // git, for example, was interrupted too
