@@ -634,6 +634,8 @@ func TestReadModuleRefuses(t *testing.T) {
 		{"bad syntax", archiveOf(t, file("main.tf", "output \"x\" {\n  value = 1\n  oops oops\n}\n"))},
 		{"bad syntax in a module below", archiveOf(t, main, file("modules/a/vars.tf", "\n\n}"))},
 		{"bad syntax in .tofu", archiveOf(t, main, file("extra.tofu", "a b c d"))},
+		{"bad syntax in a symbol library", archiveOf(t, file("a.sym.hcl", "}"))},
+		{"a hidden symbol library", archiveOf(t, file(".a.sym.hcl", ""))},
 		{"bad JSON", archiveOf(t, file("main.tf.json", "{\n\"output\": \n"))},
 		{"bad JSON in .tofu.json", archiveOf(t, main, file("x.tofu.json", "{]"))},
 		{
@@ -762,6 +764,9 @@ func TestReadModuleAccepts(t *testing.T) {
 		"JSON":                 {file("main.tf.json", `{"output":{"x":{"value":1}}}`)},
 		".tofu":                {file("main.tofu", config)},
 		".tofu.json":           {file("main.tofu.json", `{"output":{"x":{"value":1}}}`)},
+		"a symbol library":     {file("a.sym.hcl", "function \"x\" {\n  return = symbols::y::z(1)\n}\n")},
+		"symbols twice":        {file("a.sym.hcl", "values {\n  x = 1\n}\n"), file("b.sym.hcl", "values {\n  x = 1\n}\n")},
+		"a library below":      {file("modules/a/a.sym.hcl", "")},
 		"an empty file":        {file("main.tf", "")},
 		"a comment":            {file("main.tf", "# nothing\n")},
 		"a byte order mark":    {file("main.tf", "\ufeff"+config)},
@@ -835,8 +840,12 @@ some_block_of_a_later_release "x" "y" {}
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, entries...))); err != nil {
+			m, err := archive.ReadModule(t.Context(), bytes.NewReader(archiveOf(t, entries...)))
+			if err != nil {
 				t.Error(err)
+			}
+			if strings.Contains(name, "symbol") && len(m.Problems)+len(m.Notes) > 0 {
+				t.Errorf("got problems %v and notes %v", m.Problems, m.Notes)
 			}
 		})
 	}

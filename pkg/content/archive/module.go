@@ -206,7 +206,14 @@ func isConfig(p string) bool {
 }
 
 // isConfigName reports whether clients read a file with this name.
-func isConfigName(name string) bool { return configuration.IsName(name) }
+func isConfigName(name string) bool {
+	return configuration.IsName(name) || isSymbols(name) && !strings.HasPrefix(name, ".")
+}
+
+// isSymbols reports whether a file is part of a symbol library. This experiment of
+// OpenTofu 1.13 installs a library in the way of a module. The blocks in it are
+// not those of modules, and may still change.
+func isSymbols(name string) bool { return strings.HasSuffix(name, ".sym.hcl") }
 
 // checkConfigs checks that there is configuration and that it parses. It sets
 // the calls by their folders, the problems and the notes. It returns the first
@@ -249,7 +256,9 @@ func (m *Module) checkConfigs(ctx context.Context, configs map[string][]byte) er
 		if err := problems.Add(err); err != nil {
 			return err
 		}
-		read[folder] = append(read[folder], found)
+		if !isSymbols(name) {
+			read[folder] = append(read[folder], found)
+		}
 		if len(local) > 0 {
 			m.Calls[folder] = append(m.Calls[folder], local...)
 		}
