@@ -70,6 +70,10 @@ type (
 		// secrets. Without them, the registry rejects a module with a well-known
 		// secret, unless it is a copy.
 		AllowSecrets []string `json:"allow_secrets,omitempty"`
+		// AllowPlatforms are platforms of a provider, such as linux_amd64, that the
+		// registry does not know from clients. Without them, it rejects such a
+		// platform, unless the version is a copy.
+		AllowPlatforms []string `json:"allow_platforms,omitempty"`
 	}
 	// File is one file of an [Announcement].
 	File struct {

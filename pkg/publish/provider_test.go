@@ -517,6 +517,42 @@ func TestProviderRestore(t *testing.T) {
 	}
 }
 
+// TestUnusable checks that a new version only has packages that clients request and
+// can run. A copy and a published version only have notes.
+func TestUnusable(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	b.addKey(t, signer(t))
+	r := newRelease(t, "1.0.0", "linux_amd64", "linux_armv7")
+	r.Zip(t, r.Name+"_windows_amd64.zip", map[string]string{"terraform-provider-inventory": "program"})
+	r.Sign(t)
+	p := b.publisher()
+	for name, publish := range map[string]func(context.Context, rules.Provider) (rules.ProviderResult, error){
+		"publish": p.Provider, "dry run": p.CheckProvider,
+	} {
+		_, err := publish(t.Context(), r.provider())
+		if all, ok := errors.AsType[*errs.ProblemsError](err); !ok || len(all.Problems) != 2 || !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s: got error %v, want two problems", name, err)
+		}
+	}
+	copied := r.provider()
+	copied.CopiedFrom, copied.Protocols = &registry.CopiedFrom{Source: "registry.example.com/acme/inventory"}, nil
+	for _, moved := range []rules.Provider{copied, r.provider()} {
+		result, err := p.Provider(t.Context(), moved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(result.Record.Notes) != 2 {
+			t.Errorf("got notes %q, want two", result.Record.Notes)
+		}
+	}
+	next := newRelease(t, "1.1.0", "linux_amd64", "later_one").provider()
+	next.AllowPlatforms = []string{"later_one"}
+	if _, err := p.Provider(t.Context(), next); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSharedHashes checks that platforms with equal packages are reported,
 // because OpenTofu must not get their hashes.
 func TestSharedHashes(t *testing.T) {
@@ -525,12 +561,12 @@ func TestSharedHashes(t *testing.T) {
 	key := signer(t)
 	b.addKey(t, key)
 	r := newRelease(t, "1.0.0", "linux_amd64", "darwin_arm64")
-	for _, p := range []string{"darwin_amd64", "windows_amd64"} {
+	for _, p := range []string{"darwin_amd64", "freebsd_amd64"} {
 		r.Zip(t, r.Name+"_"+p+".zip", map[string]string{"terraform-provider-inventory": "the same"})
 	}
 	r.Sign(t)
 	result, err := b.publisher().Provider(t.Context(), r.provider())
-	if err != nil || fmt.Sprint(result.Shared) != "[darwin_amd64 windows_amd64]" {
+	if err != nil || fmt.Sprint(result.Shared) != "[darwin_amd64 freebsd_amd64]" {
 		t.Errorf("%v, %v", result.Shared, err)
 	}
 }

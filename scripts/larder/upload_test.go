@@ -238,8 +238,12 @@ func largeRelease(t *testing.T, key keys.SigningKey, content string) (dir string
 			t.Fatal(err)
 		}
 		fmt.Fprintln(readme, "for", platform)
+		named := "terraform-provider-note_v1.0.0"
+		if strings.HasPrefix(platform, "windows_") {
+			named += ".exe"
+		}
 		h := &zip.FileHeader{
-			Name:               "terraform-provider-note_v1.0.0",
+			Name:               named,
 			Method:             zip.Deflate,
 			CRC32:              sum.Sum32(),
 			CompressedSize64:   uint64(packed.Len()),

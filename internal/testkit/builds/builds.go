@@ -36,8 +36,11 @@ func NewRelease(t testing.TB, version string, platforms ...string) Release {
 	t.Helper()
 	r := Release{t.TempDir(), "terraform-provider-inventory_" + version}
 	for _, p := range platforms {
-		r.Zip(t, r.Name+"_"+p+".zip", map[string]string{"terraform-provider-inventory_v" + version: "program for " +
-			p, "LICENSE": "of " + p})
+		program := "terraform-provider-inventory_v" + version
+		if strings.HasPrefix(p, "windows_") {
+			program += ".exe"
+		}
+		r.Zip(t, r.Name+"_"+p+".zip", map[string]string{program: "program for " + p, "LICENSE": "of " + p})
 	}
 	r.Write(t, r.Name+"_manifest.json", `{"version": 1, "metadata": {"protocol_versions": ["5.0", "6.0"]}}`)
 	r.Sign(t)

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"path"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -19,9 +21,9 @@ var machines = struct{ elf, macho, pe map[uint32]string }{
 	pe:    map[uint32]string{0x014c: "386", 0x01c4: "arm", 0x8664: "amd64", 0xaa64: "arm64"},
 }
 
-// RunsOn checks that the program can run on a platform, judging by its first
-// bytes. It returns nil for unknown formats such as scripts, and
-// registry.ErrInvalid if the program cannot run there.
+// RunsOn checks that clients can run the program on a platform, judging by its
+// name, its mode and its first bytes. It accepts unknown formats such as scripts.
+// It returns registry.ErrInvalid if clients cannot run the program there.
 func (z ProviderZip) RunsOn(platform registry.Platform) error {
 	format, arch := identify(z.head)
 	want := "ELF"
@@ -36,6 +38,18 @@ func (z ProviderZip) RunsOn(platform registry.Platform) error {
 			invalidZip("its %s program is built for %s and cannot run on %s",
 				format, cmp.Or(arch, "an unknown architecture"), platform),
 			"Check that the program was built for this platform and that the zip has the right name.")
+	}
+	isExe := strings.EqualFold(path.Ext(z.program.Path), ".exe")
+	switch {
+	case platform.OS == "windows" && !isExe:
+		return registry.WithHint(
+			invalidZip("the name of its program, %s, does not end in .exe, so clients cannot run it on %s", z.program.Path, platform),
+			"Name the program %s.exe.", z.program.Path)
+	case platform.OS != "windows" && !z.program.Executable:
+		return registry.WithHint(
+			invalidZip("its program, %s, is not executable, so clients cannot run it on %s", z.program.Path, platform),
+			"Check that the zip has the program for this platform. "+
+				"Run `chmod +x` on it, and zip it on Linux or macOS.")
 	}
 	return nil
 }

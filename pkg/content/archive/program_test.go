@@ -69,12 +69,45 @@ func TestRunsOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = (ProviderZip{head: test.head}).RunsOn(platform)
+		program := File{Path: "terraform-provider-x", Executable: true}
+		if platform.OS == "windows" {
+			program.Path += ".exe"
+		}
+		err = (ProviderZip{head: test.head, program: program}).RunsOn(platform)
 		if (err == nil) != test.runs {
 			t.Errorf("%s on %s: got error %v, want success: %t", test.name, test.platform, err, test.runs)
 		}
 		if err != nil && !errors.Is(err, registry.ErrInvalid) {
 			t.Errorf("%s on %s: got error %v, want ErrInvalid", test.name, test.platform, err)
+		}
+	}
+}
+
+// Clients run a program by its name and mode.
+func TestRunsByName(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		program    string
+		executable bool
+		platform   string
+		runs       bool
+	}{
+		{"terraform-provider-x", true, "linux_amd64", true},
+		{"terraform-provider-x.exe", true, "linux_amd64", true},
+		{"terraform-provider-x.exe", false, "linux_amd64", false},
+		{"terraform-provider-x.exe", false, "windows_amd64", true},
+		{"terraform-provider-x_v1.0.0.EXE", false, "windows_arm64", true},
+		{"terraform-provider-x", true, "windows_amd64", false},
+		{"terraform-provider-x_v1.0.0", true, "windows_amd64", false},
+	} {
+		platform, err := registry.ParsePlatform(test.platform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = (ProviderZip{program: File{Path: test.program, Executable: test.executable}}).RunsOn(platform)
+		if (err == nil) != test.runs || err != nil && !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s, executable %t, on %s: got error %v, want success: %t",
+				test.program, test.executable, platform, err, test.runs)
 		}
 	}
 }

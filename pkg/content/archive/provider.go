@@ -48,7 +48,8 @@ type ProviderZip struct {
 	Files []File
 
 	members []member // in the order of their content in the zip
-	head    []byte   // of the program
+	program File
+	head    []byte // of the program
 }
 
 // member is a file within a zip.
@@ -215,6 +216,7 @@ func inspectProvider(in *source, providerType string) (ProviderZip, error) {
 		return ProviderZip{}, err
 	}
 	i := slices.IndexFunc(members, func(m member) bool { return m.Name == program })
+	found.program = found.Files[slices.IndexFunc(found.Files, func(f File) bool { return f.Path == program })]
 	found.head, err = readHead(members[i], in)
 	return found, err
 }

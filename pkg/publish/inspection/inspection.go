@@ -35,7 +35,8 @@ type Request struct {
 	// Name is that of a module, for its documentation.
 	Name string `json:"name,omitempty"`
 	// New makes a module invalid that has secrets, or that no client can load.
-	// Files at or below the paths AllowSecrets may have secrets.
+	// Files at or below the paths AllowSecrets may have secrets. It makes a
+	// provider's zip invalid if clients cannot run its program on Platform.
 	New          bool     `json:"new,omitempty"`
 	AllowSecrets []string `json:"allow_secrets,omitempty"`
 	// ProviderType and Platform are those of a provider's zip.
@@ -97,7 +98,7 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256}, found.Sources, nil
 	case ProviderZip:
 		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
-		if err == nil {
+		if err == nil && request.New {
 			err = found.RunsOn(request.Platform)
 		}
 		return Found{SHA256: found.SHA256, H1: found.H1}, nil, err

@@ -31,8 +31,9 @@ func (m module) announced(_ registry.Version, a protocol.Announcement) error {
 	switch {
 	case len(a.Files) != 1 || a.Files[0].Name != name:
 		return fmt.Errorf("%w publish: a module must be one file, %s", registry.ErrInvalid, name)
-	case len(a.Protocols)+len(a.Sums)+len(a.Signature)+len(a.Manifest) > 0:
-		return fmt.Errorf("%w publish: a module has no protocols, checksums, signature and manifest", registry.ErrInvalid)
+	case len(a.Protocols)+len(a.Sums)+len(a.Signature)+len(a.Manifest)+len(a.AllowPlatforms) > 0:
+		return fmt.Errorf("%w publish: a module has no protocols, checksums, signature, manifest and platforms",
+			registry.ErrInvalid)
 	}
 	return nil
 }

@@ -78,6 +78,11 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 	if len(a.Sums) > maxSums {
 		return fmt.Errorf("%w file %s: it has %d bytes, more than %d", registry.ErrInvalid, names.Sums, len(a.Sums), maxSums)
 	}
+	if a.CopiedFrom == nil {
+		if err := rules.CheckPlatforms(names.Zips, a.AllowPlatforms); err != nil {
+			return err
+		}
+	}
 	manifest := ""
 	switch {
 	case len(a.Manifest) > rules.MaxManifest:
@@ -163,7 +168,7 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (regist
 		return registry.Inspection{}, err
 	}
 	found, err := p.h.readArchive(ctx, f, inspection.Request{
-		Kind: inspection.ProviderZip, ProviderType: p.address.Type, Platform: names.Zips[f.Name],
+		Kind: inspection.ProviderZip, ProviderType: p.address.Type, Platform: names.Zips[f.Name], New: u.CopiedFrom == nil,
 	})
 	return registry.Inspection{H1: found.H1}, err
 }

@@ -27,6 +27,50 @@ func serve(t testing.TB, h http.Handler, method, path, body string) *httptest.Re
 	return w
 }
 
+// The registry itself refuses packages that clients do not request or cannot run,
+// unless they are allowed or copied.
+func TestUnusable(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	copied := protocol.Announcement{CopiedFrom: &registry.CopiedFrom{Source: "registry.example.com/acme/inventory"}}
+	allowed := protocol.Announcement{AllowPlatforms: []string{"linux_armv7"}}
+	for name, test := range map[string]struct {
+		platform string
+		with     protocol.Announcement
+		step     string // at which it is refused
+	}{
+		"an unknown platform":         {"linux_armv7", protocol.Announcement{}, "begin"},
+		"an allowed platform":         {"linux_armv7", allowed, ""},
+		"a copy of a platform":        {"linux_armv7", copied, ""},
+		"a program without .exe":      {"windows_amd64", protocol.Announcement{}, "inspect"},
+		"a copy of one without .exe":  {"windows_amd64", copied, ""},
+		"a platform that is not one":  {"linux_arm", protocol.Announcement{AllowPlatforms: []string{"x"}}, "begin"},
+		"a platform that clients use": {"linux_arm", protocol.Announcement{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t)
+			d.addKey(t, "acme", signer)
+			r := newRelease(t)
+			r[named(test.platform+".zip")] = program(t, "for "+test.platform)
+			r.sign(t, signer)
+			a := announce(r)
+			a.CopiedFrom, a.AllowPlatforms = test.with.CopiedFrom, test.with.AllowPlatforms
+			step, last := d.publish(t, d.token(t, both), provider1, a, r)
+			if test.step == "" {
+				if last.status != http.StatusOK {
+					t.Errorf("refused at step %q: %d %s", step, last.status, last.body)
+				}
+				return
+			}
+			if step != test.step {
+				t.Errorf("refused at step %q, want %q", step, test.step)
+			}
+			last.refused(t, texts, http.StatusBadRequest)
+		})
+	}
+}
+
 // A provider is published with data from its files, and not from the
 // announcement.
 func TestPublishProvider(t *testing.T) {

@@ -149,6 +149,11 @@ func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (ru
 	result := m.ProviderResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
 	result.Newcomer = newcomer
+	for _, note := range ours.Notes { // the registry does not unpack what is odd about packages
+		if !slices.Contains(result.Record.Notes, note) {
+			result.Record.Notes = append(result.Record.Notes, note)
+		}
+	}
 	// Check texts before they are printed.
 	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {
 		result.Dropped = d

@@ -78,7 +78,11 @@ func ParseNames(providerType string, names []string) (Names, error) {
 		case isZip(what):
 			platform, err := registry.ParsePlatform(strings.TrimSuffix(what, ".zip"))
 			if err != nil {
-				add(fmt.Errorf("%s: %w", name, err))
+				err = fmt.Errorf("%s: %w", name, err)
+				if meant := MeantPlatform(strings.TrimSuffix(what, ".zip")); meant != "" {
+					err = registry.WithHint(err, "Did you mean %s?", meant)
+				}
+				add(err)
 				misnamed = true
 			} else {
 				found.Zips[name] = platform

@@ -39,6 +39,9 @@ type Provider struct {
 	// protocols are then those that this registry serves. The manifest can be
 	// missing even if SHA256SUMS lists it, because no registry serves it.
 	CopiedFrom *registry.CopiedFrom
+	// AllowPlatforms are platforms of a new version that only clients of a later
+	// release request.
+	AllowPlatforms []string
 }
 
 // ProviderResult is the result of publishing a provider.
@@ -140,7 +143,7 @@ func (p Preparer) ProviderFor(
 func (r *PreparedProvider) Announcement() protocol.Announcement {
 	return protocol.Announcement{
 		Sums: r.sums, Signature: r.signature, Manifest: r.manifest,
-		Protocols: r.Record.Protocols, CopiedFrom: r.Record.CopiedFrom,
+		Protocols: r.Record.Protocols, CopiedFrom: r.Record.CopiedFrom, AllowPlatforms: r.from.AllowPlatforms,
 	}
 }
 
@@ -176,6 +179,15 @@ func (r *PreparedProvider) read(ctx context.Context, unpack bool) error {
 		err = r.readSigned()
 	}
 	return err
+}
+
+// addOdd adds an error, or each problem of a [*errs.ProblemsError]. err may be nil.
+func (r *PreparedProvider) addOdd(err error) {
+	if several, ok := errors.AsType[*errs.ProblemsError](err); ok {
+		r.odd = append(r.odd, several.Problems...)
+	} else if err != nil {
+		r.odd = append(r.odd, err)
+	}
 }
 
 func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
@@ -360,12 +372,13 @@ func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
 	files := make([]File, len(packages))
-	failed := make([]error, len(packages))
+	failed, unusable := make([]error, len(packages)), make([]error, len(packages))
+	r.addOdd(CheckPlatforms(r.names.Zips, r.from.AllowPlatforms))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range packages {
 		group.Go(func() error {
-			files[i], failed[i] = r.readZip(ctx, &packages[i], unpack)
+			files[i], unusable[i], failed[i] = r.readZip(ctx, &packages[i], unpack)
 			if errors.Is(failed[i], registry.ErrInvalid) {
 				return nil
 			}
@@ -382,32 +395,35 @@ func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 			_ = r.problems.Add(err) // only ErrInvalid gets here
 			continue
 		}
+		r.addOdd(unusable[i])
 		r.Record.Packages, r.Files = append(r.Record.Packages, packages[i]), append(r.Files, files[i])
 	}
 	return nil
 }
 
-// readZip reads the zip of a package. If unpack is set, it sets the package's
-// H1.
-func (r *PreparedProvider) readZip(ctx context.Context, pkg *registry.ProviderPackage, unpack bool) (File, error) {
+// readZip reads the zip of a package, and returns why clients cannot run its
+// program. If unpack is set, it sets the package's H1.
+func (r *PreparedProvider) readZip(
+	ctx context.Context, pkg *registry.ProviderPackage, unpack bool,
+) (_ File, unusable, err error) {
 	read := archive.InspectProviderFile
 	if unpack {
 		read = archive.ReadProviderFile
 	}
 	path := r.path(pkg.Filename)
 	zip, err := read(ctx, path, r.Address.Type, r.preparer.Progress)
-	if err == nil {
-		err = zip.RunsOn(pkg.Platform)
-	}
 	if err != nil {
-		return File{}, fmt.Errorf("%s: %w", pkg.Filename, err)
+		return File{}, nil, fmt.Errorf("%s: %w", pkg.Filename, err)
+	}
+	if unusable = zip.RunsOn(pkg.Platform); unusable != nil {
+		unusable = fmt.Errorf("%s: %w", pkg.Filename, unusable)
 	}
 	pkg.H1 = zip.H1
 	f := FileAt(path, pkg.Filename, registry.StoredFile{SHA256: zip.SHA256, Size: zip.Size})
 	if !unpack {
 		f.Zip = &zip.ProviderZip
 	}
-	return f, nil
+	return f, unusable, nil
 }
 
 // readFile reads a file of the release. If the file is missing or invalid, it

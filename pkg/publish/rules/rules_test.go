@@ -9,6 +9,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 const (
@@ -129,5 +130,47 @@ func TestPlatformsOfARelease(t *testing.T) {
 		if err != nil && registry.Hint(err) == "" {
 			t.Errorf("%v has no hint", err)
 		}
+	}
+}
+
+// A new version only has platforms that clients request, and others that the
+// publisher allows.
+func TestCheckPlatforms(t *testing.T) {
+	t.Parallel()
+	for platform, hint := range map[string]string{
+		"linux_amd64": "", "windows_arm": "", "freebsd_riscv64": "", "darwin_arm64": "",
+		"darwin_all":      "Did you mean darwin_arm64? Zip the program again for darwin_amd64.",
+		"linux_armv6":     "Did you mean linux_arm?",
+		"linux_armv7":     "Did you mean linux_arm?",
+		"macos_arm64":     "Did you mean darwin_arm64?",
+		"linux_aarch64":   "Did you mean linux_arm64?",
+		"linux_amd46":     "Did you mean linux_amd64?",
+		"windows_i386":    "Did you mean windows_386?",
+		"haiku_sparc64":   "If a later release of a client requests it, use `--allow-platform haiku_sparc64`.",
+		"freebsd_loong64": "If a later release of a client requests it, use `--allow-platform freebsd_loong64`.",
+	} {
+		parsed, err := registry.ParsePlatform(platform)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zips := map[string]registry.Platform{"x_" + platform + ".zip": parsed}
+		err = rules.CheckPlatforms(zips, []string{"later_one"})
+		if errors.Is(err, registry.ErrInvalid) != (hint != "") {
+			t.Errorf("%s: got error %v", platform, err)
+		}
+		if all, ok := errors.AsType[*errs.ProblemsError](err); ok && registry.Hint(all.Problems[0]) != hint {
+			t.Errorf("%s: got hint %q, want %q", platform, registry.Hint(all.Problems[0]), hint)
+		}
+		if err := rules.CheckPlatforms(zips, []string{platform}); err != nil {
+			t.Errorf("%s is allowed: %v", platform, err)
+		}
+	}
+	if err := rules.CheckPlatforms(nil, []string{"x"}); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("got error %v for an allowed platform that is none", err)
+	}
+	_, err := rules.ParseNames("x", []string{"terraform-provider-x_1.0.0_windows_x86_64.zip"})
+	all, ok := errors.AsType[*errs.ProblemsError](err)
+	if !ok || registry.Hint(all.Problems[0]) != "Did you mean windows_amd64?" {
+		t.Errorf("got error %v, want a hint at windows_amd64", err)
 	}
 }

@@ -92,6 +92,8 @@ interrupted publish leaves nothing visible. Run it again to upload the rest.` + 
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check everything and show the result without publishing")
 	cmd.Flags().StringVar(&signKey, "sign-key", "",
 		"`FILE` with the private key that signs an unsigned release")
+	cmd.Flags().StringArrayVar(&m.AllowPlatforms, "allow-platform", nil,
+		"`OS_ARCH` of a package that only later releases of clients request; can be repeated")
 	cmd.Flags().StringArrayVar(&m.Protocols, "protocol", nil,
 		"plugin `PROTOCOL` of the provider, such as 6.0, if there is no manifest; can be repeated")
 	return cmd
@@ -136,7 +138,7 @@ func publishProviderThrough(
 		}
 		if v.dryRun {
 			result = prepared.ProviderResult
-			return nil
+			return prepared.CheckNew()
 		}
 		return c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) error {
 			p.Progress, p.Confirm = progress, confirmer(ctx, c, progress)
@@ -279,6 +281,7 @@ func (v PublishedProviderView) Text(p output.Page) {
 			"because OpenTofu crashes if two hashes are equal.", platformNames(v.Shared))
 	}
 	p.Warnings(v.warnings())
+	p.Notes(v.Notes)
 	printNotCompared(p, v.NotCompared)
 	printNotChecked(p, v.NotChecked)
 	if !v.dryRun {
