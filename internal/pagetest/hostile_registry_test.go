@@ -122,7 +122,9 @@ func (a *attacked) publish(name string, v registry.Version, files map[string]str
 	}
 	path := filepath.Join(a.t.TempDir(), name+".tar.gz")
 	a.must(os.WriteFile(path, packed.Bytes(), 0o600))
-	_, err := p.Module(a.t.Context(), rules.Module{Archive: path, Address: module(name), Version: v})
+	// No client loads some of these modules, so they can only be copies.
+	origin := &registry.CopiedFrom{Source: "registry.example.com/" + module(name).String()}
+	_, err := p.Module(a.t.Context(), rules.Module{Archive: path, Address: module(name), Version: v, CopiedFrom: origin})
 	return err
 }
 

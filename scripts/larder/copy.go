@@ -60,7 +60,8 @@ of the command, or the one that --to names.
 From another Larder, the command copies modules byte for byte, with their
 descriptions and deprecations. Both audit trails record the copy. From any other
 registry, it fetches each module as clients do, from an archive or with git, and
-packs it. If the origin leads to another host, git uses no credentials or keys
+packs it. It copies what clients install, with notes on what a new version must
+not have. If the origin leads to another host, git uses no credentials or keys
 of this machine there, unless --allow-host names the host. The SHA256SUMS and
 the signature of a provider stay the same. Its namespace must have the key: see
 --add-keys.

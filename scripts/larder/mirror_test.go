@@ -67,6 +67,9 @@ func (o *origin) publish(t *testing.T, address, version string, platforms ...str
 		var content bytes.Buffer
 		z := zip.NewWriter(&content)
 		program := &zip.FileHeader{Name: name + "v" + version}
+		if strings.HasPrefix(platform, "windows_") {
+			program.Name += ".exe"
+		}
 		program.SetMode(0o755)
 		w, err := z.CreateHeader(program)
 		if err != nil {

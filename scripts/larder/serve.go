@@ -60,11 +60,12 @@ the registry runs. A browser shows its pages at the same address. Ctrl-C stops
 it.
 
 On a loopback address, anyone who can reach the registry can read everything,
-unless you use --require-token, --access or --host. With --host, clients use that
-name, whatever the address is. The address can be IPv4, IPv6 such as [::]:8443,
-or a name of this machine. On other than IPv4 loopback addresses, you must give a
-host and a certificate for it. Clients then always need a credential.
-Publishing through the registry, with --registry, always needs a credential.
+unless you use --require-token, --access or --host. With --host, clients use
+that name, whatever the address is. The address can be IPv4, IPv6 such as
+[::]:8443, or a name of this machine. On other than IPv4 loopback addresses,
+you must give a host and a certificate for it. Clients then always need a
+credential. Publishing through the registry, with --registry, always needs a
+credential.
 
 Clients write a host with non-ASCII letters in Unicode, so Larder prints it like
 that in addresses. In URLs and in certificates it is in Punycode.

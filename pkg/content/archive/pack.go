@@ -136,7 +136,7 @@ func (p *packer) checkPaths() error {
 		if err == nil {
 			return nil
 		}
-		if isConfigName(path.Base(second)) {
+		if isConfig(second) {
 			second = first
 		}
 		if err := p.leave(second, registry.WithHint(invalidModule("%w", err), renameOneInModule)); err != nil {
@@ -153,10 +153,10 @@ const maxLeft = 100
 // leave excludes a file or folder that cannot be packed because of err, if
 // [Options.Existing] allows that. Otherwise it returns err.
 func (p *packer) leave(name string, err error) error {
-	if !p.existing || !errors.Is(err, registry.ErrInvalid) || isConfigName(path.Base(name)) {
+	if !p.existing || !errors.Is(err, registry.ErrInvalid) || isConfig(name) {
 		return err
 	}
-	if p.left++; p.left > maxLeft {
+	if p.left++; p.left > maxLeft || p.total > maxSize || len(p.files) > maxFiles {
 		return err
 	}
 	reason := strings.TrimPrefix(err.Error(), registry.ErrInvalid.Error()+" ")

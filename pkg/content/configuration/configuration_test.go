@@ -566,11 +566,12 @@ func TestAccepted(t *testing.T) {
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	folders := make(map[string]files)
-	isWanted := func(name string) bool {
-		return strings.Contains(name, "internal/configs/testdata/valid-") && configuration.IsName(path.Base(name))
-	}
+	isWanted := func(name string) bool { return configuration.IsName(path.Base(name)) }
 	patterns := []string{"github.com/opentofu/opentofu@*", "github.com/hashicorp/terraform@*"}
 	corpus.Each(t, patterns, isWanted, func(folder, name string, content []byte) {
+		if !strings.Contains(name, "internal/configs/testdata/valid-") {
+			return
+		}
 		dir := path.Join(folder, path.Dir(name))
 		if path.Base(dir) == "valid-files" {
 			dir = path.Join(folder, name) // each file is an example of its own

@@ -139,6 +139,14 @@ func TestKeyOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A revocation counts although the key could sign before.
+	superseded := generate(t, at(ed25519, born, time.Hour))
+	if err := superseded.RevokeKey(packet.KeySuperseded, "new one", at(ed25519, now, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := signing.ReadKey(public(t, superseded), now); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("ReadKey of a key that is revoked since it expired: %v", err)
+	}
 	read, err := signing.ReadKey(public(t, plain()), now)
 	if diff := cmp.Diff(strict, read); err != nil || diff != "" {
 		t.Errorf("ReadKey of a valid key: %v\n%s", err, diff)
@@ -170,6 +178,9 @@ func TestReadSums(t *testing.T) {
 		"sha256sum -b":   {a + " *first.zip\n", 1, []signing.Sum{{SHA256: a, Filename: "*first.zip"}}},
 		"another folder": {a + "  ./first.zip\n", 1, []signing.Sum{{SHA256: a, Filename: "./first.zip"}}},
 		"no digest":      {a[1:] + "  first.zip\n", 1, nil},
+		// Clients find the first line with the name, and read no sums after a line that is none.
+		"a name in a comment":          {"# first.zip\n" + line, 2, nil},
+		"a blank line after a comment": {"# of build 7\n\n" + line, 2, []signing.Sum{{SHA256: a, Filename: "first.zip"}}},
 	} {
 		got, odd, err := signing.ReadSums([]byte(test.text))
 		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
@@ -184,9 +195,45 @@ func TestReadSums(t *testing.T) {
 			}
 		}
 	}
-	for what, text := range map[string]string{"a blank line": line + "\n", "a line of spaces": " \n" + line, "nothing": ""} {
+	if _, odd, err := signing.ReadSums([]byte(strings.Repeat("x\n", 19000))); err != nil || len(odd) > 30 {
+		t.Errorf("many lines: %d are odd, %v", len(odd), err)
+	}
+	for what, text := range map[string]string{
+		"a blank line": line + "\n", "a line of spaces": " \n" + line, "nothing": "", "too many lines": strings.Repeat("x\n", 30000),
+	} {
 		if got, _, err := signing.ReadSums([]byte(text)); !errors.Is(err, registry.ErrInvalid) || got != nil {
 			t.Errorf("%s: got %v, %v", what, got, err)
 		}
+	}
+}
+
+// TestNeverSigned reads a key whose only user ID was revoked but never signed. The
+// library panics when it verifies a signature by its subkey.
+func TestNeverSigned(t *testing.T) {
+	t.Parallel()
+	e := sealed(t, ed25519)
+	signs := subkey(t, e, at(ed25519, born, 0)).PublicKey.KeyId
+	signature := detached(t, e, at(packet.Config{SigningKeyId: signs}, now, 0))
+	for _, id := range e.Identities {
+		revocation := id.SelfSignature
+		revocation.SigType = packet.SigTypeCertificationRevocation
+		if err := revocation.SignUserId(id.Name, e.PrimaryKey, e.PrivateKey, at(ed25519, born, 0)); err != nil {
+			t.Fatal(err)
+		}
+		id.SelfSignature, id.Revocations, id.Signatures = nil, []*packet.Signature{revocation}, []*packet.Signature{revocation}
+	}
+	keys := armors(t, e)
+	ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(keys[0]))
+	if err != nil || len(ring) != 1 {
+		t.Fatalf("the library reads %d keys, %v", len(ring), err)
+	}
+	if self, _ := ring[0].PrimarySelfSignature(); self != nil {
+		t.Fatal("the key has a self-signature")
+	}
+	if _, err := signing.VerifyOrigin(keys, message, signature, now); !errors.Is(err, registry.ErrInvalid) {
+		t.Errorf("VerifyOrigin returns %v, want ErrInvalid", err)
+	}
+	if _, err := signing.KeyOf(keys, signing.Signer{ID: e.PrimaryKey.KeyIdString()}, now); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("KeyOf returns %v, want ErrNotFound", err)
 	}
 }

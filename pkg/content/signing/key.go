@@ -60,7 +60,11 @@ func describeOnce(e *openpgp.Entity, now time.Time) (Key, error) {
 	if err == nil {
 		return key, nil
 	}
-	self, _ := e.PrimarySelfSignature()
+	self, user := e.PrimarySelfSignature()
+	if e.Revoked(now) || user.Revoked(now) {
+		return Key{}, err
+	}
+	e.Subkeys = slices.DeleteFunc(e.Subkeys, func(s openpgp.Subkey) bool { return s.Revoked(now) })
 	end := ends(e.PrimaryKey, self)
 	var last time.Time
 	for i, s := range e.Subkeys {

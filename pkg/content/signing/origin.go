@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func CheckKey(armored string) error {
 // the other keys of the namespace too.
 func KeyOf(armored []string, s Signer, now time.Time) (Key, error) {
 	for _, text := range armored {
-		ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(text))
+		ring, err := readRing(text)
 		if err != nil {
 			continue
 		}
@@ -60,6 +61,16 @@ func KeyOf(armored []string, s Signer, now time.Time) (Key, error) {
 		}
 	}
 	return Key{}, fmt.Errorf("signing key %s: %w", s.ID, registry.ErrNotFound)
+}
+
+// readRing reads the keys of an armored block. The library panics when it verifies a
+// signature by a key without a self-signature, so readRing leaves it out.
+func readRing(armored string) (openpgp.EntityList, error) {
+	ring, err := openpgp.ReadArmoredKeyRing(strings.NewReader(armored))
+	return slices.DeleteFunc(ring, func(e *openpgp.Entity) bool {
+		self, _ := e.PrimarySelfSignature()
+		return self == nil
+	}), err
 }
 
 // VerifyOrigin returns the signer of a release of another registry, using the
@@ -88,7 +99,7 @@ func VerifyOriginAll(keys []string, message, signature []byte, now time.Time) ([
 			return nil, fmt.Errorf("%w signing key %d of the origin: it has more than %d bytes",
 				registry.ErrInvalid, i+1, maxKey)
 		}
-		ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader([]byte(armored)))
+		ring, err := readRing(armored)
 		if err != nil {
 			return nil, fmt.Errorf(
 				"%w signing key %d of the origin: clients cannot read it, and do not try other keys (%s)",
@@ -138,7 +149,7 @@ func otherSigners(first Signer, keys []string, message, signature []byte, config
 		if len(armored) > maxKey {
 			continue
 		}
-		ring, err := openpgp.ReadArmoredKeyRing(bytes.NewReader([]byte(armored)))
+		ring, err := readRing(armored)
 		if err != nil {
 			continue
 		}

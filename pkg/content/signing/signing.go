@@ -121,7 +121,7 @@ func Check(keys []Key, message, signature []byte, now time.Time) (signer Key, od
 	if failed != nil || at < 0 {
 		return Key{}, nil, err
 	}
-	if end := keys[at].ExpiresAt; accepted.Expired && !end.IsZero() {
+	if end := keys[at].ExpiresAt; accepted.Expired && !end.IsZero() && !end.After(now) {
 		order := "after"
 		if accepted.SignedAt.After(end) {
 			order = "before"

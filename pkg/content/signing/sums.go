@@ -25,8 +25,10 @@ type Sum struct {
 const (
 	// MaxSums is the largest size, in bytes.
 	MaxSums     = 1 << 20
-	maxLines    = 1000
-	maxFilename = 255 // bytes, the limit of common file systems
+	maxLines    = 1000  // of a new version
+	maxRead     = 20000 // lines that are read
+	maxOdd      = 21    // errors that are returned
+	maxFilename = 255   // bytes, the limit of common file systems
 )
 
 // oneVersion is the hint for a file that is too long.
@@ -50,7 +52,7 @@ func ParseSums(text []byte) ([]Sum, error) {
 // the digest and the name. The first line with a name counts. odd has what a new
 // version must not have. For example, a comment makes clients silently drop the
 // checksums of all other platforms. The error is registry.ErrInvalid if no client can
-// use the file. A blank line makes all of them panic.
+// use the file. A blank line behind sums makes all of them panic.
 func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
 	if len(text) > MaxSums {
 		return nil, nil, registry.WithHint(
@@ -66,32 +68,48 @@ func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
 			"Save it as UTF-8 without a byte order mark, and sign it again."))
 	}
 	crlf := bytes.Contains(text, []byte("\r\n"))
-	n := 0
+	add := func(err error) {
+		if len(odd) < maxOdd {
+			odd = append(odd, err)
+		}
+	}
+	n, isSums := 0, true // clients read on while all lines are sums
 	lines := make(map[string]int)
 	for line := range strings.Lines(string(text)) {
-		if n++; n == maxLines+1 {
-			odd = append(odd, registry.WithHint(
+		n++
+		if n > maxRead {
+			return nil, odd, registry.WithHint(
+				fmt.Errorf("%w SHA256SUMS: it has more than %d lines", registry.ErrInvalid, maxRead), oneVersion)
+		}
+		if n == maxLines+1 {
+			add(registry.WithHint(
 				fmt.Errorf("%w SHA256SUMS: it has more than %d lines", registry.ErrInvalid, maxLines), oneVersion))
 		}
 		sum, strange := parseSum(line, crlf)
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0:
-			return nil, odd, fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, strange)
-		case strange != nil:
-			odd = append(odd, fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, strange))
-			if len(words) < 2 || !registry.IsSHA256(strings.ToLower(words[0])) {
+		if strange != nil {
+			strange = fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, strange)
+			words := strings.Fields(line)
+			if len(words) == 0 && isSums {
+				return nil, odd, strange
+			}
+			add(strange)
+			if len(words) < 2 {
+				isSums = false
 				continue
 			}
 			sum = Sum{SHA256: strings.ToLower(words[0]), Filename: words[1]}
 		}
 		if before := lines[sum.Filename]; before > 0 {
-			odd = append(odd, registry.WithHint(fmt.Errorf("%w SHA256SUMS, line %d: line %d lists %s already",
+			add(registry.WithHint(fmt.Errorf("%w SHA256SUMS, line %d: line %d lists %s already",
 				registry.ErrInvalid, n, before, printable.Mark(sum.Filename, maxFilename)),
 				"List each file once, and sign the file again."))
 			continue
 		}
 		lines[sum.Filename] = n
+		if !registry.IsSHA256(sum.SHA256) {
+			isSums = false
+			continue
+		}
 		sums = append(sums, sum)
 	}
 	return sums, odd, nil

@@ -149,6 +149,10 @@ func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (ru
 	result := m.ProviderResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
 	result.Newcomer = newcomer
+	result.Record.Notes = nil
+	for _, note := range theirs.Notes[:min(len(theirs.Notes), maxNotes)] {
+		result.Record.Notes = append(result.Record.Notes, printable.Line(note, maxNote))
+	}
 	for _, note := range ours.Notes { // the registry does not unpack what is odd about packages
 		if !slices.Contains(result.Record.Notes, note) {
 			result.Record.Notes = append(result.Record.Notes, note)

@@ -222,6 +222,9 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		return err
 	}
 	m.Files = found.Files
+	if m.copied {
+		m.LoadNotes = NotesOf(m.ignore)
+	}
 	for _, note := range found.Notes {
 		m.LoadNotes = append(m.LoadNotes, printable.Line(note, maxNote))
 	}

@@ -81,6 +81,7 @@ type PreparedProvider struct {
 	Files []File
 
 	preparer        Preparer
+	found           []string // the names of the files in the folder
 	from            Provider
 	names           Names
 	manifest        []byte // nil if there is none
@@ -249,13 +250,12 @@ func (r *PreparedProvider) find() error {
 	if err != nil {
 		return registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(r.from.Dir, err))
 	}
-	var files []string
 	for _, entry := range entries {
 		if !entry.IsDir() {
-			files = append(files, entry.Name())
+			r.found = append(r.found, entry.Name())
 		}
 	}
-	r.names, err = ParseNames(r.Address.Type, files)
+	r.names, err = ParseNames(r.Address.Type, r.found)
 	r.Record.Version = r.names.Version
 	return err
 }
@@ -525,8 +525,10 @@ func (r *PreparedProvider) checkSums() error {
 		files[name] = listed[name] // the problems include the reason
 	}
 	for name := range listed {
-		if isZip(name) || IsManifest(name) {
-			continue // only those of the release count
+		// Only the zips of the release count. Other names are not read: the file may be
+		// that of a stranger, and the names may lead anywhere.
+		if isZip(name) || IsManifest(name) || r.from.moved() || !slices.Contains(r.found, name) {
+			continue
 		}
 		files[name], err = r.preparer.sha256At(r.path(name))
 		if errors.Is(err, os.ErrNotExist) {

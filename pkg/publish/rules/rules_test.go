@@ -3,9 +3,12 @@ package rules_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -16,6 +19,42 @@ const (
 	zip      = "terraform-provider-inventory_1.0.0_linux_amd64.zip"
 	manifest = "terraform-provider-inventory_1.0.0_manifest.json"
 )
+
+// The names in SHA256SUMS are those of a stranger. Only files of the folder are read.
+func TestNamesInSums(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := builds.NewRelease(t, "1.0.0", "linux_amd64")
+	name := r.Name + "_SHA256SUMS"
+	text, err := os.ReadFile(filepath.Join(r.Dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := filepath.Rel(r.Dir, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Write(t, name, string(text)+strings.Repeat("0a", 32)+"  "+to+"\n")
+	r.Resign(t)
+	copied := rules.Provider{
+		Dir: r.Dir, Address: registry.Provider{Namespace: "acme", Type: "inventory"},
+		CopiedFrom: &registry.CopiedFrom{Source: "registry.example.com/acme/inventory"},
+	}
+	if _, err := (rules.Preparer{}).Provider(t.Context(), copied); err != nil {
+		t.Errorf("a copy, whose clients ignore this line: %v", err)
+	}
+	copied.CopiedFrom = nil
+	prepared, err := (rules.Preparer{}).Provider(t.Context(), copied)
+	if err == nil {
+		err = prepared.CheckNew()
+	}
+	if err == nil || strings.Contains(err.Error(), "has sha256:") {
+		t.Errorf("a new version: %v, want an error without the digest of another file", err)
+	}
+}
 
 func TestCheckSums(t *testing.T) {
 	t.Parallel()

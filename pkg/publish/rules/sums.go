@@ -8,6 +8,7 @@ import (
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // ReadSums reads a SHA256SUMS file with [signing.ReadSums]. It returns the sums by
@@ -62,9 +63,10 @@ func CheckSums(files map[string]string, manifest string, listed map[string]strin
 			problems = append(problems, problem("Publish the files of one build, or create SHA256SUMS again.",
 				"%s has sha256:%s, but SHA256SUMS lists %s", name, sum, listed[name]))
 		case !there && IsManifest(name):
-			odd = append(odd, problem("Restore it.", "%s is listed in SHA256SUMS, but is missing", name))
+			odd = append(odd, problem("Restore it.", "%s is listed in SHA256SUMS, but is missing", shownName(name)))
 		case !there && isZip(name):
-			odd = append(odd, problem("Restore it, or create SHA256SUMS again.", "%s is listed in SHA256SUMS, but is missing", name))
+			odd = append(odd, problem("Restore it, or create SHA256SUMS again.",
+				"%s is listed in SHA256SUMS, but is missing", shownName(name)))
 		}
 	}
 	if len(problems) == 0 {
@@ -72,5 +74,7 @@ func CheckSums(files map[string]string, manifest string, listed map[string]strin
 	}
 	return odd, &errs.ProblemsError{Problems: problems}
 }
+
+func shownName(name string) string { return printable.Mark(name, 300) }
 
 func isZip(name string) bool { return strings.HasSuffix(name, ".zip") }

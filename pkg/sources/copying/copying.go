@@ -543,12 +543,12 @@ func (c *Copier) publishProvider(
 			return err
 		}
 	}
+	if c.AddKeys && release.NoKey != nil {
+		return ofOrigin(release.NoKey)
+	}
 	if c.DryRun {
 		j.Status = Copied
 		return nil
-	}
-	if c.AddKeys && release.NoKey != nil {
-		return ofOrigin(release.NoKey)
 	}
 	notes, err := release.Packages(ctx)
 	if err != nil {

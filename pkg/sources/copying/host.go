@@ -190,7 +190,7 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	}
 	platforms := offered[at].Platforms
 	var first client.ProviderPackage
-	for _, platform := range append(platforms, usualPlatforms...) { // clients do not read the list
+	for _, platform := range append(slices.Clip(platforms[:min(len(platforms), maxTried)]), usualPlatforms...) { // clients do not read the list
 		if first, err = service.ProviderPackage(ctx, p, v.Number, platform); !errors.Is(err, registry.ErrNotFound) {
 			break
 		}
@@ -202,12 +202,18 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	if err != nil {
 		return r, err
 	}
+	var all []registry.Platform
 	for name := range sums {
-		platform, isPackage := packagePlatform(p, v.Number, name)
-		if isPackage && !slices.Contains(platforms, platform) {
-			platforms = append(platforms, platform)
+		if platform, isPackage := packagePlatform(p, v.Number, name); isPackage {
+			all = append(all, platform)
 		}
 	}
+	for _, platform := range platforms {
+		if !slices.Contains(all, platform) && len(all) < maxPlatforms {
+			all = append(all, platform)
+		}
+	}
+	platforms = all[:min(len(all), maxPlatforms)]
 	r.Packages = func(ctx context.Context) ([]string, error) {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(parallel)
@@ -223,6 +229,13 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	}
 	return r, nil
 }
+
+// maxPlatforms is the maximum number of platforms of a release that are requested.
+const maxPlatforms = 200
+
+// maxTried is the maximum number of listed platforms that are requested until the
+// origin has one.
+const maxTried = 20
 
 // usualPlatforms are those of which a release has one, if its origin lists none.
 var usualPlatforms = []registry.Platform{
