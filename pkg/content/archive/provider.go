@@ -211,12 +211,11 @@ func inspectProvider(in *source, providerType string) (ProviderZip, error) {
 	if err := checkPaths(paths); err != nil {
 		return ProviderZip{}, registry.WithHint(invalidZip("%w", err), renameOneInZip)
 	}
-	program, err := findProgram(found.Files, providerType)
+	found.program, err = findProgram(found.Files, providerType)
 	if err != nil {
 		return ProviderZip{}, err
 	}
-	i := slices.IndexFunc(members, func(m member) bool { return m.Name == program })
-	found.program = found.Files[slices.IndexFunc(found.Files, func(f File) bool { return f.Path == program })]
+	i := slices.IndexFunc(members, func(m member) bool { return m.Name == found.program.Path })
 	found.head, err = readHead(members[i], in)
 	return found, err
 }
@@ -468,7 +467,7 @@ func checkMember(f *zip.File) error {
 	return nil
 }
 
-// findProgram returns the path of the program at the root that clients run.
+// findProgram returns the program at the root that clients run.
 // Clients choose the first file by name that is terraform-provider-TYPE, or
 // continues with a dot or an underscore. They do not check its mode before they
 // run it. See ExecutableFile in OpenTofu's
@@ -477,7 +476,7 @@ func checkMember(f *zip.File) error {
 // Clients unpack the program with its mode in the zip. A program packed on
 // Windows has no mode and is unpacked as 0666. Windows requires the extension
 // .exe and no mode.
-func findProgram(files []File, providerType string) (string, error) {
+func findProgram(files []File, providerType string) (File, error) {
 	want := "terraform-provider-" + providerType
 	var program File
 	var below string
@@ -494,19 +493,19 @@ func findProgram(files []File, providerType string) (string, error) {
 	}
 	switch {
 	case program.Path == "" && below != "":
-		return "", registry.WithHint(invalidZip("%s is not at its root", below),
+		return File{}, registry.WithHint(invalidZip("%s is not at its root", below),
 			"Zip it from within its folder, or with `zip -j`.")
 	case program.Path == "":
-		return "", registry.WithHint(
+		return File{}, registry.WithHint(
 			invalidZip("there is no file %s, %s_… or %s.exe at its root", want, want, want),
 			"Name the program after the provider's type.")
 	case !program.Executable && !strings.EqualFold(path.Ext(program.Path), ".exe"):
-		return "", registry.WithHint(
+		return File{}, registry.WithHint(
 			invalidZip("clients would run %s, which is not executable", program.Path),
 			"Run `chmod +x` on it, and zip it on Linux or macOS. If it is not the program, rename it. "+
 				"The name of a program for Windows must end in .exe.")
 	}
-	return program.Path, nil
+	return program, nil
 }
 
 // HashFiles reads the inspected zip from its first byte to its last and returns

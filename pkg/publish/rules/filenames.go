@@ -37,9 +37,9 @@ func (n Names) Has(name string) bool {
 	return zip || name == n.Sums || name == n.Signature() || name == n.Manifest
 }
 
-// maxPlatforms limits the size of a version's record and of its upload, so that each
+// MaxPlatforms limits the size of a version's record and of its upload, so that each
 // fits into an item of the table.
-const maxPlatforms = 200
+const MaxPlatforms = 200
 
 // ParseNames finds the files of a release by their names, which must all have
 // the same version. It ignores other files. It returns all problems as a
@@ -118,9 +118,9 @@ func ParseNames(providerType string, names []string) (Names, error) {
 	case misnamed:
 		found.Sums = prefix + "VERSION_SHA256SUMS"
 	}
-	if len(found.Zips) > maxPlatforms {
+	if len(found.Zips) > MaxPlatforms {
 		add(registry.WithHint(
-			invalidRelease("it has %d platforms, and at most %d are allowed", len(found.Zips), maxPlatforms),
+			invalidRelease("it has %d platforms, and at most %d are allowed", len(found.Zips), MaxPlatforms),
 			"Leave out the platforms that nobody uses, also in SHA256SUMS."))
 	}
 	if len(problems) > 0 {

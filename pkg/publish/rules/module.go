@@ -61,12 +61,11 @@ type ModuleResult struct {
 
 	Files    []archive.File
 	Excluded []archive.Excluded
-	// Notes describe what is missing in the documentation. A copy also has the
-	// problems of its .terraformignore.
+	// Notes describe what is missing in the documentation.
 	Notes []string
 	// LoadNotes describe what only one client or a later release can load. If no
 	// client can load the module, it was published before or is a copy, and they
-	// describe why.
+	// describe why. A copy also has the problems of its .terraformignore.
 	LoadNotes []string
 	// Sources are the sources of its module blocks and providers.
 	Sources []string
@@ -248,11 +247,6 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		return err
 	}
 	m.Notes, m.Sources = append(document.Notes, m.incomplete...), document.Sources
-	if m.copied {
-		for _, problem := range m.ignore {
-			m.Notes = append(m.Notes, problem.Error())
-		}
-	}
 	m.setDocument(document)
 	name := ArchiveName(m.Address)
 	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)

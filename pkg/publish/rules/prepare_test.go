@@ -197,7 +197,7 @@ func TestIgnoreProblems(t *testing.T) {
 		if err := prepared.CheckContent(); err != nil {
 			got[0] = strings.TrimPrefix(err.Error(), "cannot publish acme/vpc/aws 1.0.0: ")
 		}
-		if diff := cmp.Diff(test.want, append(got, prepared.Notes...)); diff != "" {
+		if diff := cmp.Diff(test.want, append(got, prepared.LoadNotes...)); diff != "" {
 			t.Errorf("copied from %v (-want +got):\n%s", test.from, diff)
 		}
 		prepared.Close()

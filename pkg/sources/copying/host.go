@@ -209,11 +209,11 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 		}
 	}
 	for _, platform := range platforms {
-		if !slices.Contains(all, platform) && len(all) < maxPlatforms {
+		if !slices.Contains(all, platform) && len(all) < rules.MaxPlatforms {
 			all = append(all, platform)
 		}
 	}
-	platforms = all[:min(len(all), maxPlatforms)]
+	platforms = all[:min(len(all), rules.MaxPlatforms)]
 	r.Packages = func(ctx context.Context) ([]string, error) {
 		group, ctx := errgroup.WithContext(ctx)
 		group.SetLimit(parallel)
@@ -229,9 +229,6 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	}
 	return r, nil
 }
-
-// maxPlatforms is the maximum number of platforms of a release that are requested.
-const maxPlatforms = 200
 
 // maxTried is the maximum number of listed platforms that are requested until the
 // origin has one.
