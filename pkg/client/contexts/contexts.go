@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/files/jsonfile"
-	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
@@ -119,7 +117,7 @@ func Find(path, name string) (c Context, found bool, err error) {
 
 // readWith calls do with the file at a path, if there is one.
 func readWith(path string, do func(*jsonfile.File) error) error {
-	text, err := read(path)
+	text, err := textfile.Read(path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -137,22 +135,6 @@ func readWith(path string, do func(*jsonfile.File) error) error {
 		return fmt.Errorf("cannot read the contexts: %w", err)
 	}
 	return fmt.Errorf("cannot read the contexts in %s: %w", path, err)
-}
-
-func read(path string) ([]byte, error) {
-	file, err := regularfile.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxSize {
-		return nil, fmt.Errorf("%w file: it has more than %d bytes", registry.ErrInvalid, maxSize)
-	}
-	return textfile.Decode(filepath.Base(path), text)
 }
 
 func parse(file *jsonfile.File) (f File, err error) {
