@@ -15,7 +15,8 @@ import (
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 )
 
-// maxProblems is the largest number of problems of a file, and of a folder.
+// maxProblems is the largest number of problems of a file by the same clients, and of
+// a folder.
 const maxProblems = 100
 
 // clients is a set of clients.
@@ -172,6 +173,7 @@ func check(client clients, files []File) (found []problem) {
 		declaration
 	}
 	known := make(map[string]first)
+	var added [both + 1]int
 	incomplete := slices.ContainsFunc(files, func(f File) bool { return f.unparsed })
 	for _, f := range files {
 		found = append(found, f.problems...)
@@ -180,7 +182,7 @@ func check(client clients, files []File) (found []problem) {
 		for _, d := range f.declarations {
 			before, declared := known[d.key]
 			report := func(by clients, format string, args ...any) {
-				if len(found) < maxProblems {
+				if added[by]++; added[by] <= maxProblems {
 					found = append(found, problem{at(f.name, d.place, format, args...), by})
 				}
 			}

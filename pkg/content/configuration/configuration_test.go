@@ -546,6 +546,20 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestMany checks that many notes do not hide a problem.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	for _, block := range []string{"novelty {}\n", "language {}\n", "action \"a\" \"b\" {}\n"} {
+		problems, _ := main(strings.Repeat(block, 200) + "variable \"x\" {\n  typ = string\n}\noutput \"x\" {}\n").check(t)
+		has := func(line int) bool {
+			return slices.ContainsFunc(problems, func(p *safehcl.Error) bool { return p.Line == line })
+		}
+		if !has(202) || !has(204) {
+			t.Errorf("%s: no problem of lines 202 and 204 in %v", block, problems)
+		}
+	}
+}
+
 func TestAccepted(t *testing.T) {
 	t.Parallel()
 	for name, test := range accepted {

@@ -18,6 +18,7 @@ import (
 type reader struct {
 	File
 	override bool
+	added    [both + 1]int // the problems by their clients, so that none hides another
 }
 
 // report adds a problem that both clients refuse.
@@ -26,7 +27,7 @@ func (r *reader) report(place hcl.Pos, format string, args ...any) {
 }
 
 func (r *reader) add(by clients, place hcl.Pos, format string, args ...any) {
-	if len(r.problems) < maxProblems {
+	if r.added[by]++; r.added[by] <= maxProblems {
 		r.problems = append(r.problems, problem{at(r.name, place, format, args...), by})
 	}
 }
