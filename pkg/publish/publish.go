@@ -67,7 +67,7 @@ func (p *Publisher) Module(ctx context.Context, m rules.Module) (rules.ModuleRes
 	defer packed.Close()
 	var newcomer *protocol.Newcomer
 	allow := func(ctx context.Context, v registry.Vacancy) error {
-		err := packed.CheckContent()
+		err := packed.CheckNew()
 		if err == nil {
 			newcomer, err = p.confirm(ctx, v, m.CopiedFrom)
 		}
@@ -104,11 +104,11 @@ func (p *Publisher) CheckModule(ctx context.Context, m rules.Module) (rules.Modu
 	}
 	defer packed.Close()
 	if p.Catalog == nil {
-		return packed.ModuleResult, packed.CheckContent()
+		return packed.ModuleResult, packed.CheckNew()
 	}
 	stored, err := p.Catalog.Modules.Check(ctx, m.Address, m.Version)
 	if vacant, ok := errors.AsType[*catalog.VacantError](err); ok {
-		if err = packed.CheckContent(); err == nil {
+		if err = packed.CheckNew(); err == nil {
 			packed.Newcomer, err = p.newcomer(ctx, vacant.Vacancy, m.CopiedFrom)
 		}
 		return packed.ModuleResult, err

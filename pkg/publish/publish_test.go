@@ -430,8 +430,8 @@ func TestUnloadable(t *testing.T) {
 	copied := m
 	copied.CopiedFrom = &registry.CopiedFrom{Source: "registry.example.com/acme/vpc/aws"}
 	want := []string{
-		"main.tf:2:1: there is no block varible. Did you mean variable? (no client loads it)",
-		`main.tf:3:12: output "b" has no argument value (no client loads it)`,
+		"main.tf:2:1: there is no block varible. Did you mean variable?",
+		`main.tf:3:12: output "b" has no argument value`,
 	}
 	for _, moved := range []rules.Module{copied, m} {
 		result, err := p.Module(t.Context(), moved)

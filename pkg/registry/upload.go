@@ -93,6 +93,8 @@ type Inspection struct {
 	Docs      *StoredFile `json:"docs,omitempty"`
 	DocsNotes []string    `json:"docs_notes,omitempty"`
 	H1        string      `json:"h1,omitempty"`
+	// Notes are the notes of the version about the file.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // The results of an inspection.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Call is a module block whose source is a path.
@@ -48,24 +47,23 @@ func calls(name string, file *hcl.File) (found []Call) {
 	return found
 }
 
-// CheckCalls returns registry.ErrInvalid if a module block of an installable
-// folder has a source outside of the module, or in a folder that is missing.
-// Clients cannot install such a module.
-func (m Module) CheckCalls() error {
+// checkCalls adds a problem for each module block of an installable folder whose
+// source is outside of the module, or a missing folder. Clients cannot install it.
+func (m *Module) checkCalls() {
 	exists := map[string]bool{".": true}
 	for _, f := range m.Files {
 		for dir := path.Dir(f.Path); !exists[dir]; dir = path.Dir(dir) {
 			exists[dir] = true
 		}
 	}
-	var problems errs.Problems
 	for _, folder := range m.installable() {
 		for _, c := range m.Calls[folder] {
 			target := path.Join(folder, c.Source)
-			_ = problems.Add(c.check(target, exists[target])) // any error is ErrInvalid
+			if err := c.check(target, exists[target]); err != nil {
+				m.Problems = append(m.Problems, err)
+			}
 		}
 	}
-	return problems.Err("")
 }
 
 // installable returns the folders that clients install: the root, those directly

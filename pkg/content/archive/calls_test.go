@@ -3,6 +3,7 @@ package archive_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +15,7 @@ import (
 // called returns configuration with a call of a source.
 func called(source string) string { return "module \"x\" {\n  source = \"" + source + "\"\n}\n" }
 
-func TestCheckCalls(t *testing.T) {
+func TestCalls(t *testing.T) {
 	t.Parallel()
 	const outside, missing = "which is outside of the published folder", "which has no files"
 	for name, c := range map[string]struct {
@@ -25,7 +26,7 @@ func TestCheckCalls(t *testing.T) {
 		"folder outside of modules/":   {tree{"main.tf": called("./a/../b/"), "b/main.tf": ""}, ""},
 		"sibling":                      {tree{"modules/a/main.tf": called("../b"), "modules/b/main.tf": ""}, ""},
 		"root":                         {tree{"main.tf": "", "modules/a/main.tf": called("../../")}, ""},
-		"other sources":                {tree{"main.tf": called("acme/vpc/aws") + called("git::https://h/r.git//../x")}, ""},
+		"other sources":                {tree{"main.tf": called("acme/vpc/aws") + strings.Replace(called("git::https://h/r.git//../x"), `"x"`, `"y"`, 1)}, ""},
 		"variable":                     {tree{"main.tf": called("../${var.x}")}, ""},
 		"example":                      {tree{"main.tf": "", "examples/a/main.tf": called("../../..")}, ""},
 		"example of a nested module":   {tree{"main.tf": "", "modules/a/examples/b/main.tf": called("../../../../..")}, ""},
@@ -51,7 +52,7 @@ func TestCheckCalls(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = m.CheckCalls()
+			err = errors.Join(m.Problems...)
 			if c.want == "" {
 				if err != nil {
 					t.Error(err)

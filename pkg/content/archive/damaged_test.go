@@ -147,7 +147,7 @@ func TestReadModuleDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := archive.ReadModule(t.Context(), bytes.NewReader(packed)); !errors.Is(err, registry.ErrInvalid) {
+			if err := read(t, packed); !errors.Is(err, registry.ErrInvalid) {
 				t.Errorf("the error is %v, want ErrInvalid", err)
 			}
 		})

@@ -18,7 +18,6 @@ import (
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Module is the result of [ReadModule] and [ScanModule].
@@ -39,7 +38,8 @@ type Module struct {
 	// Calls are the module blocks whose source is a path, by the folder of their
 	// configuration.
 	Calls map[string][]Call
-	// Problems are why no client can load a folder that clients install. Each is
+	// Problems are why no client can load a folder. Its configuration does not parse, no
+	// client accepts it, or it calls a folder that is missing. Each is
 	// registry.ErrInvalid with the file and the line. They do not make the module
 	// invalid. Notes describe what only one client or a later release can load.
 	Problems []error
@@ -65,8 +65,8 @@ func Folders(files []File) (folders []string) {
 }
 
 // ReadModule reads a packed module to its end and verifies it. The module must
-// unpack within its own folder, have configuration at its root or below
-// modules/, and all of its configuration must parse.
+// unpack within its own folder, and have configuration at its root or below
+// modules/.
 //
 // An invalid archive is registry.ErrInvalid with the name of the file and, if
 // known, the line. ReadModule returns the error of ctx within about a second
@@ -215,9 +215,9 @@ func isConfigName(name string) bool {
 // not those of modules, and may still change.
 func isSymbols(name string) bool { return strings.HasSuffix(name, ".sym.hcl") }
 
-// checkConfigs checks that there is configuration and that it parses. It sets
-// the calls by their folders, the problems and the notes. It returns the first
-// problem of each file that does not parse.
+// checkConfigs checks that there is configuration and whether it parses. It sets
+// the calls by their folders, the problems and the notes. It returns an error for
+// configuration that exceeds a limit.
 //
 // Configuration at any depth below modules/ counts, because clients install
 // //modules/a/b in the same way as //modules/a.
@@ -232,7 +232,6 @@ func (m *Module) checkConfigs(ctx context.Context, configs map[string][]byte) er
 	m.Calls = make(map[string][]Call)
 	read := make(map[string][]configuration.File)
 	var parser, hiddenParser safehcl.Parser
-	var problems errs.Problems
 	for _, name := range names {
 		folder := path.Dir(name)
 		// OpenTofu reads a .tofu file instead of the .tf file of the same name.
@@ -249,11 +248,13 @@ func (m *Module) checkConfigs(ctx context.Context, configs map[string][]byte) er
 			continue
 		}
 		found, local, err := readConfig(ctx, &parser, name, configs[name])
-		problem, isProblem := errors.AsType[*safehcl.Error](err)
-		if isProblem {
-			found, err = configuration.Unparsed(name, nil), invalidConfig(problem)
-		}
-		if err := problems.Add(err); err != nil {
+		if problem, ok := errors.AsType[*safehcl.Error](err); ok {
+			if errors.Is(problem, safehcl.ErrLimit) {
+				return invalidConfig(problem)
+			}
+			m.Problems = append(m.Problems, invalidConfig(problem))
+			found = configuration.Unparsed(name, nil)
+		} else if err != nil {
 			return err
 		}
 		if !isSymbols(name) {
@@ -261,9 +262,6 @@ func (m *Module) checkConfigs(ctx context.Context, configs map[string][]byte) er
 		}
 		if len(local) > 0 {
 			m.Calls[folder] = append(m.Calls[folder], local...)
-		}
-		if isProblem && problem.Line == 0 {
-			break // the limits on all files reject the remaining files too
 		}
 	}
 	for _, folder := range m.installable() {
@@ -273,7 +271,8 @@ func (m *Module) checkConfigs(ctx context.Context, configs map[string][]byte) er
 		}
 		m.Notes = append(m.Notes, notes...)
 	}
-	return problems.Err("")
+	m.checkCalls()
+	return nil
 }
 
 // errNoConfig returns the error for a module without configuration, with a hint

@@ -24,6 +24,10 @@ var machines = struct{ elf, macho, pe map[uint32]string }{
 // RunsOn checks that clients can run the program on a platform, judging by its
 // name, its mode and its first bytes. It accepts unknown formats such as scripts.
 // It returns registry.ErrInvalid if clients cannot run the program there.
+//
+// Clients unpack the program with its mode in the zip. A program packed on
+// Windows has no mode and is unpacked as 0666. Windows requires the extension
+// .exe and no mode.
 func (z ProviderZip) RunsOn(platform registry.Platform) error {
 	format, arch := identify(z.head)
 	want := "ELF"
@@ -48,7 +52,7 @@ func (z ProviderZip) RunsOn(platform registry.Platform) error {
 	case platform.OS != "windows" && !z.program.Executable:
 		return registry.WithHint(
 			invalidZip("its program, %s, is not executable, so clients cannot run it on %s", z.program.Path, platform),
-			"Check that the zip has the program for this platform. "+
+			"Check that the zip has the program for this platform, and no other file whose name begins so. "+
 				"Run `chmod +x` on it, and zip it on Linux or macOS.")
 	}
 	return nil

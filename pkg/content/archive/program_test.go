@@ -93,6 +93,9 @@ func TestRunsByName(t *testing.T) {
 		runs       bool
 	}{
 		{"terraform-provider-x", true, "linux_amd64", true},
+		{"terraform-provider-x", false, "linux_amd64", false},
+		{"terraform-provider-x", false, "windows_amd64", false},
+		{"terraform-provider-x.md", false, "linux_amd64", false},
 		{"terraform-provider-x.exe", true, "linux_amd64", true},
 		{"terraform-provider-x.exe", false, "linux_amd64", false},
 		{"terraform-provider-x.exe", false, "windows_amd64", true},

@@ -472,10 +472,6 @@ func checkMember(f *zip.File) error {
 // continues with a dot or an underscore. They do not check its mode before they
 // run it. See ExecutableFile in OpenTofu's
 // internal/providercache/cached_provider.go.
-//
-// Clients unpack the program with its mode in the zip. A program packed on
-// Windows has no mode and is unpacked as 0666. Windows requires the extension
-// .exe and no mode.
 func findProgram(files []File, providerType string) (File, error) {
 	want := "terraform-provider-" + providerType
 	var program File
@@ -499,11 +495,6 @@ func findProgram(files []File, providerType string) (File, error) {
 		return File{}, registry.WithHint(
 			invalidZip("there is no file %s, %s_… or %s.exe at its root", want, want, want),
 			"Name the program after the provider's type.")
-	case !program.Executable && !strings.EqualFold(path.Ext(program.Path), ".exe"):
-		return File{}, registry.WithHint(
-			invalidZip("clients would run %s, which is not executable", program.Path),
-			"Run `chmod +x` on it, and zip it on Linux or macOS. If it is not the program, rename it. "+
-				"The name of a program for Windows must end in .exe.")
 	}
 	return program, nil
 }

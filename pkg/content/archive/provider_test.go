@@ -288,15 +288,6 @@ func TestReadProviderRefuses(t *testing.T) {
 		{"another program", zipOf(t, program("opentofu-provider-foo"))},
 		{"the program in another case", zipOf(t, program("Terraform-Provider-foo"))},
 		{"a program further down", zipOf(t, program("dist/terraform-provider-foo_v1"))},
-		{"a program that is not executable", zipOf(t, member{name: "terraform-provider-foo_v1"})},
-		{
-			"a program that was packed on Windows",
-			zipOf(
-				t,
-				member{"terraform-provider-foo", "", func(h *zip.FileHeader) { h.CreatorVersion, h.ExternalAttrs = 0, 0 }, false},
-			),
-		},
-		{"a file that clients take for the program", zipOf(t, foo, member{name: "terraform-provider-foo.md"})},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -338,8 +329,9 @@ func TestReadProviderAccepts(t *testing.T) {
 		"with the protocol's number": zipOf(t, program("terraform-provider-foo_v1.2.3_x5")),
 		"for Windows": zipOf(t,
 			member{"terraform-provider-foo_v1.2.3.exe", "MZ", dos, false}, member{"LICENSE", "text", dos, false}),
-		"for Windows, unversioned":  zipOf(t, member{"terraform-provider-foo.exe", "MZ", nil, false}),
-		"for Windows, packed on it": zipOf(t, member{"terraform-provider-foo.EXE", "MZ", dos, false}),
+		"for Windows, unversioned":          zipOf(t, member{"terraform-provider-foo.exe", "MZ", nil, false}),
+		"not executable, packed on Windows": zipOf(t, member{"terraform-provider-foo", "MZ", dos, false}),
+		"for Windows, packed on it":         zipOf(t, member{"terraform-provider-foo.EXE", "MZ", dos, false}),
 		"files in folders": zipOf(t,
 			append(released, member{name: "docs/b/c.md"},
 				member{name: "docs/a.md"}, member{name: "docs-d"}, member{name: "docs.e"})...),

@@ -105,9 +105,9 @@ func Verify(keys []Key, message, signature []byte, now time.Time) (signer Key, e
 }
 
 // Check is like [Verify] for a signature that may exist already. If clients accept it,
-// but [Verify] does not, odd is the reason, which is registry.ErrInvalid. For example,
+// but [Verify] does not, tolerated is the reason, which is registry.ErrInvalid. For example,
 // the key has expired since.
-func Check(keys []Key, message, signature []byte, now time.Time) (signer Key, odd, err error) {
+func Check(keys []Key, message, signature []byte, now time.Time) (signer Key, tolerated, err error) {
 	signer, err = Verify(keys, message, signature, now)
 	if err == nil {
 		return signer, nil, nil

@@ -24,11 +24,11 @@ type Sum struct {
 // The limits of a SHA256SUMS file.
 const (
 	// MaxSums is the largest size, in bytes.
-	MaxSums     = 1 << 20
-	maxLines    = 1000  // of a new version
-	maxRead     = 20000 // lines that are read
-	maxOdd      = 21    // errors that are returned
-	maxFilename = 255   // bytes, the limit of common file systems
+	MaxSums      = 1 << 20
+	maxLines     = 1000  // of a new version
+	maxRead      = 20000 // lines that are read
+	maxTolerated = 21    // errors that are returned
+	maxFilename  = 255   // bytes, the limit of common file systems
 )
 
 // oneVersion is the hint for a file that is too long.
@@ -38,9 +38,9 @@ const oneVersion = "List only the packages of one version."
 // registry.ErrInvalid for the first thing that makes some client fail or ignore a
 // part of the file.
 func ParseSums(text []byte) ([]Sum, error) {
-	sums, odd, err := ReadSums(text)
-	if len(odd) > 0 {
-		err = odd[0]
+	sums, tolerated, err := ReadSums(text)
+	if len(tolerated) > 0 {
+		err = tolerated[0]
 	}
 	if err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func ParseSums(text []byte) ([]Sum, error) {
 }
 
 // ReadSums reads a SHA256SUMS file as clients do. The first two words of a line are
-// the digest and the name. The first line with a name counts. odd has what a new
+// the digest and the name. The first line with a name counts. tolerated has what a new
 // version must not have. For example, a comment makes clients silently drop the
 // checksums of all other platforms. The error is registry.ErrInvalid if no client can
 // use the file. A blank line behind sums makes all of them panic.
-func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
+func ReadSums(text []byte) (sums []Sum, tolerated []error, err error) {
 	if len(text) > MaxSums {
 		return nil, nil, registry.WithHint(
 			fmt.Errorf("%w SHA256SUMS: it has more than %d bytes", registry.ErrInvalid, MaxSums), oneVersion)
@@ -63,14 +63,14 @@ func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
 			fmt.Errorf("%w SHA256SUMS: it is empty", registry.ErrInvalid), "Make it with `sha256sum *.zip`.")
 	}
 	if textfile.HasMark(text) {
-		odd = append(odd, registry.WithHint(
+		tolerated = append(tolerated, registry.WithHint(
 			fmt.Errorf("%w SHA256SUMS: it begins with a byte order mark, which clients do not read", registry.ErrInvalid),
 			"Save it as UTF-8 without a byte order mark, and sign it again."))
 	}
 	crlf := bytes.Contains(text, []byte("\r\n"))
 	add := func(err error) {
-		if len(odd) < maxOdd {
-			odd = append(odd, err)
+		if len(tolerated) < maxTolerated {
+			tolerated = append(tolerated, err)
 		}
 	}
 	n, isSums := 0, true // clients read on while all lines are sums
@@ -78,21 +78,21 @@ func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
 	for line := range strings.Lines(string(text)) {
 		n++
 		if n > maxRead {
-			return nil, odd, registry.WithHint(
+			return nil, tolerated, registry.WithHint(
 				fmt.Errorf("%w SHA256SUMS: it has more than %d lines", registry.ErrInvalid, maxRead), oneVersion)
 		}
 		if n == maxLines+1 {
 			add(registry.WithHint(
 				fmt.Errorf("%w SHA256SUMS: it has more than %d lines", registry.ErrInvalid, maxLines), oneVersion))
 		}
-		sum, strange := parseSum(line, crlf)
-		if strange != nil {
-			strange = fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, strange)
+		sum, problem := parseSum(line, crlf)
+		if problem != nil {
+			problem = fmt.Errorf("%w SHA256SUMS, line %d: %w", registry.ErrInvalid, n, problem)
 			words := strings.Fields(line)
 			if len(words) == 0 && isSums {
-				return nil, odd, strange
+				return nil, tolerated, problem
 			}
-			add(strange)
+			add(problem)
 			if len(words) < 2 {
 				isSums = false
 				continue
@@ -112,7 +112,7 @@ func ReadSums(text []byte) (sums []Sum, odd []error, err error) {
 		}
 		sums = append(sums, sum)
 	}
-	return sums, odd, nil
+	return sums, tolerated, nil
 }
 
 // parseSum parses one line. Clients accept a last line without an end.

@@ -348,7 +348,10 @@ func (e *examination) unpacks(ctx context.Context, name string, got *file, tmp *
 		return true
 	}
 	if _, err = tmp.Seek(0, io.SeekStart); err == nil {
-		_, err = archive.ReadModule(ctx, tmp)
+		var m archive.Module
+		if m, err = archive.ReadModule(ctx, tmp); err == nil && len(m.Problems) > 0 {
+			err = m.Problems[0]
+		}
 	}
 	if err != nil {
 		e.warn(name, got.request, "it unpacks, but Larder would not create such an archive: "+e.quote(err.Error()),

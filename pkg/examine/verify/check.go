@@ -21,6 +21,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 func (r *run) module(m registry.Module) subject[registry.Module, registry.ModuleVersion] {
@@ -37,6 +38,9 @@ func (r *run) module(m registry.Module) subject[registry.Module, registry.Module
 				func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
 					return r.archive(ctx, v.Archive(), v.ContentSHA256, read)
 				},
+				func(_ context.Context, v registry.ModuleVersion, _ func(int64)) ([]Finding, error) {
+					return noted(v.Notes), nil
+				},
 			}
 		},
 	}
@@ -49,6 +53,9 @@ func (r *run) provider(p registry.Provider) subject[registry.Provider, registry.
 			checks := []check[registry.ProviderVersion]{
 				func(ctx context.Context, v registry.ProviderVersion, read func(int64)) ([]Finding, error) {
 					return r.signed(ctx, p, v, read)
+				},
+				func(_ context.Context, v registry.ProviderVersion, _ func(int64)) ([]Finding, error) {
+					return noted(v.Notes), nil
 				},
 			}
 			for _, pkg := range v.Packages {
@@ -86,6 +93,14 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 			return checks
 		},
 	}
+}
+
+// noted returns the notes of a record as findings.
+func noted(notes []string) (found []Finding) {
+	for _, note := range notes {
+		found = append(found, Finding{Kind: Record, Note: true, Detail: note})
+	}
+	return found
 }
 
 // unreadable returns the findings for the files and folders that this process
@@ -294,25 +309,21 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	if found = append(found, more...); len(found) > 0 {
 		return found, nil
 	}
-	listed, odd, err := rules.ReadSums(sums)
+	tolerated := errs.Tolerated{Existing: v.CopiedFrom != nil}
+	listed, err := rules.ReadSums(sums, &tolerated)
 	if err == nil {
 		files := make(map[string]string, len(v.Packages))
 		for _, pkg := range v.Packages {
 			files[pkg.Filename] = pkg.SHA256
 		}
 		rules.DropManifest(listed) // it is not a file of the version
-		var missing []error
-		missing, err = rules.CheckSums(files, "", listed)
-		odd = append(odd, missing...)
+		err = rules.CheckSums(files, "", listed, &tolerated)
 	}
-	if v.CopiedFrom == nil && err == nil {
-		err = rules.CheckOdd(odd)
+	if err == nil {
+		err = tolerated.Check()
 	}
 	if err != nil {
-		found, odd = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()}), nil
-	}
-	for _, note := range rules.NotesOf(odd) {
-		found = append(found, Finding{Kind: Sums, Note: true, Object: v.Sums.Object, Detail: note})
+		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})
 	}
 	signature, err := r.signer(ctx, p, v, sums, sig)
 	return append(found, signature...), err

@@ -34,9 +34,8 @@ type Request struct {
 	Size int64 `json:"size"`
 	// Name is that of a module, for its documentation.
 	Name string `json:"name,omitempty"`
-	// New makes a module invalid that has secrets, or that no client can load.
-	// Files at or below the paths AllowSecrets may have secrets. It makes a
-	// provider's zip invalid if clients cannot run its program on Platform.
+	// New makes what is [errs.Tolerated] an error, and secrets in files that are not
+	// at or below the paths AllowSecrets.
 	New          bool     `json:"new,omitempty"`
 	AllowSecrets []string `json:"allow_secrets,omitempty"`
 	// ProviderType and Platform are those of a provider's zip.
@@ -52,6 +51,8 @@ type Found struct {
 	ContentSHA256 string `json:"content_sha256,omitempty"`
 	// H1 of a provider, see [archive.Provider].
 	H1 string `json:"h1,omitempty"`
+	// Notes describe what is [errs.Tolerated].
+	Notes []string `json:"notes,omitempty"`
 	// Document is the documentation of a module. It is extracted after the
 	// archive is known to be valid, so its failure does not make the archive
 	// invalid.
@@ -81,6 +82,7 @@ func (InThisProcess) Inspect(ctx context.Context, request Request, source io.Rea
 // inspect reads an archive to its end. For a module, it also returns the files
 // from which the documentation is extracted.
 func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, map[string][]byte, error) {
+	tolerated := errs.Tolerated{Existing: !request.New}
 	switch request.Kind {
 	case Module:
 		stream := bufio.NewReaderSize(io.NewSectionReader(source, 0, request.Size), maxRead)
@@ -89,31 +91,31 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 			scanner = &secrets.Scanner{Allowed: request.AllowSecrets}
 		}
 		found, err := archive.ScanModule(ctx, stream, scanner)
-		if err == nil && request.New {
-			err = checkNew(found)
+		if err != nil {
+			return Found{}, nil, err
+		}
+		for _, problem := range found.Problems {
+			tolerated.Add(problem)
+		}
+		var problems errs.Problems
+		_ = problems.Add(tolerated.Check())            // any error is ErrInvalid
+		_ = problems.Add(secrets.Check(found.Secrets)) // any error is ErrInvalid
+		if err := problems.Err(""); err != nil {
+			return Found{}, nil, err
+		}
+		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Notes: tolerated.Notes()}, found.Sources, nil
+	case ProviderZip:
+		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
+		if err == nil {
+			tolerated.Add(found.RunsOn(request.Platform))
+			err = tolerated.Check()
 		}
 		if err != nil {
 			return Found{}, nil, err
 		}
-		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256}, found.Sources, nil
-	case ProviderZip:
-		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
-		if err == nil && request.New {
-			err = found.RunsOn(request.Platform)
-		}
-		return Found{SHA256: found.SHA256, H1: found.H1}, nil, err
+		return Found{SHA256: found.SHA256, H1: found.H1, Notes: tolerated.Notes()}, nil, nil
 	}
 	return Found{}, nil, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
-}
-
-// checkNew returns registry.ErrInvalid if a valid module may not be published as a
-// new version.
-func checkNew(found archive.Module) error {
-	var problems errs.Problems
-	for _, problem := range append(found.Problems, secrets.Check(found.Secrets)) {
-		_ = problems.Add(problem) // any error is ErrInvalid
-	}
-	return problems.Err("")
 }
 
 // tracked records the first error of reading a source, which does not make the

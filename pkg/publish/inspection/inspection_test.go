@@ -98,7 +98,7 @@ func TestSame(t *testing.T) {
 		packed := pack(t, "varible \"x\" {}\noutput \"x\" {}\n")
 		request := moduleRequest(packed)
 		if err := checkSame(t, request, packed); err != nil {
-			t.Errorf("the version is not new: %v", err)
+			t.Errorf("the version exists: %v", err)
 		}
 		request.New = true
 		err := checkSame(t, request, packed)

@@ -57,7 +57,7 @@ func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.In
 	if err != nil {
 		return registry.Inspection{}, err
 	}
-	result := registry.Inspection{ContentSHA256: found.ContentSHA256}
+	result := registry.Inspection{ContentSHA256: found.ContentSHA256, Notes: found.Notes}
 	if data := found.Document.Data; len(data) > 0 {
 		result.Docs, err = m.stageDocs(ctx, u.Version, data)
 	} else {
@@ -120,7 +120,7 @@ func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: f.ContentSHA256, Size: f.Size,
 		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: f.Docs, CopiedFrom: u.CopiedFrom,
-		AllowedSecrets: u.AllowSecrets,
+		AllowedSecrets: u.AllowSecrets, Notes: f.Notes,
 	}
 	notes := f.DocsNotes
 	return publication{

@@ -2,6 +2,7 @@ package publishapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -78,11 +79,6 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 	if len(a.Sums) > maxSums {
 		return fmt.Errorf("%w file %s: it has %d bytes, more than %d", registry.ErrInvalid, names.Sums, len(a.Sums), maxSums)
 	}
-	if a.CopiedFrom == nil {
-		if err := rules.CheckPlatforms(names.Zips, a.AllowPlatforms); err != nil {
-			return err
-		}
-	}
 	manifest := ""
 	switch {
 	case len(a.Manifest) > rules.MaxManifest:
@@ -102,16 +98,15 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 	for _, f := range a.Files {
 		files[f.Name] = f.SHA256
 	}
-	isCopy := a.CopiedFrom != nil
-	_, odd, err := p.verify(ctx, names, signed{files, a.Sums, a.Signature, manifest, isCopy && manifest == ""})
-	if isCopy {
-		return err
-	}
+	tolerated := errs.Tolerated{Existing: a.CopiedFrom != nil}
+	tolerated.Add(rules.CheckPlatforms(names.Zips, a.AllowPlatforms))
+	noManifest := tolerated.Existing && manifest == ""
+	_, err = p.verify(ctx, names, signed{files, a.Sums, a.Signature, manifest, noManifest}, &tolerated)
 	var problems errs.Problems
 	if err := problems.Add(err); err != nil {
 		return err
 	}
-	_ = problems.Add(rules.CheckOdd(odd)) // any error is ErrInvalid
+	_ = problems.Add(tolerated.Check()) // any error is ErrInvalid
 	return problems.Err("")
 }
 
@@ -125,40 +120,30 @@ type signed struct {
 }
 
 // verify compares the files of a release with its SHA256SUMS, and verifies the
-// signature with the current keys of the namespace. It returns the ID of the key, and
-// what is odd about the release.
-func (p provider) verify(ctx context.Context, names rules.Names, s signed) (signer string, odd []error, _ error) {
+// signature with the current keys of the namespace. It returns the ID of the key.
+func (p provider) verify(ctx context.Context, names rules.Names, s signed, t *errs.Tolerated) (string, error) {
 	if len(s.signature) > signing.MaxSignature {
-		return "", nil, fmt.Errorf("%w file %s: it has %d bytes, more than %d",
+		return "", fmt.Errorf("%w file %s: it has %d bytes, more than %d",
 			registry.ErrInvalid, names.Signature(), len(s.signature), signing.MaxSignature)
 	}
-	listed, odd, err := rules.ReadSums(s.sums)
+	listed, err := rules.ReadSums(s.sums, t)
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", names.Sums, err)
+		return "", fmt.Errorf("%s: %w", names.Sums, err)
 	}
 	if s.noManifest {
 		rules.DropManifest(listed)
 	}
-	missing, err := rules.CheckSums(s.files, s.manifest, listed)
-	odd = append(odd, missing...)
-	if err != nil {
-		return "", odd, err
+	if err := rules.CheckSums(s.files, s.manifest, listed, t); err != nil {
+		return "", err
 	}
 	keys, err := p.h.catalog.SigningKeys(ctx, p.address.Namespace)
 	if err == nil {
 		err = rules.CheckKeys(p.address.Namespace, keys)
 	}
 	if err != nil {
-		return "", odd, err
+		return "", err
 	}
-	key, strange, err := signing.Check(keys, s.sums, s.signature, p.h.now())
-	if err != nil {
-		return "", odd, fmt.Errorf("%s: %w", names.Signature(), err)
-	}
-	if strange != nil {
-		odd = append(odd, fmt.Errorf("%s: %w", names.Signature(), strange))
-	}
-	return key.ID, odd, nil
+	return rules.CheckSignature(names, keys, s.sums, s.signature, p.h.now(), t)
 }
 
 func (p provider) read(ctx context.Context, u registry.Upload, file int) (registry.Inspection, error) {
@@ -170,7 +155,11 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (regist
 	found, err := p.h.readArchive(ctx, f, inspection.Request{
 		Kind: inspection.ProviderZip, ProviderType: p.address.Type, Platform: names.Zips[f.Name], New: u.CopiedFrom == nil,
 	})
-	return registry.Inspection{H1: found.H1}, err
+	result := registry.Inspection{H1: found.H1}
+	for _, note := range found.Notes {
+		result.Notes = append(result.Notes, f.Name+": "+note)
+	}
+	return result, err
 }
 
 // namesOf is names for an upload, whose files were checked when they were
@@ -194,10 +183,17 @@ func (p provider) assemble(u registry.Upload, by registry.Publisher, now time.Ti
 		Sums:      storedFile(u.Path, u.Version, names.Sums, sums),
 		Signature: storedFile(u.Path, u.Version, names.Signature(), u.Signature),
 	}
-	// The manifest was compared when the files were announced.
+	// The manifest and the platforms were checked when the files were announced.
 	release := signed{files: make(map[string]string, len(u.Files)), sums: sums, signature: u.Signature, noManifest: true}
+	tolerated := errs.Tolerated{Existing: u.CopiedFrom != nil}
+	if tolerated.Existing {
+		tolerated.Add(rules.CheckPlatforms(names.Zips, nil))
+	}
 	for _, f := range u.Files {
 		release.files[f.Name] = f.SHA256
+		for _, note := range f.Notes {
+			tolerated.Add(errors.New(note))
+		}
 		record.Packages = append(record.Packages, registry.ProviderPackage{
 			Platform: names.Zips[f.Name], StoredFile: f.StoredFile, Filename: f.Name, H1: f.H1,
 		})
@@ -213,15 +209,15 @@ func (p provider) assemble(u registry.Upload, by registry.Publisher, now time.Ti
 			makeRecord := func(ctx context.Context, listed protocol.Document) (_ registry.ProviderVersion, err error) {
 				dropped = protocol.FindDropped(listed, record)
 				// With the current versions and keys.
-				var odd []error
-				if record.SigningKey, odd, err = p.verify(ctx, names, release); err != nil {
+				current := tolerated
+				record.SigningKey, err = p.verify(ctx, names, release, &current)
+				if err == nil {
+					err = current.Check()
+				}
+				if err != nil {
 					return record, err
 				}
-				if u.CopiedFrom != nil {
-					record.Notes = rules.NotesOf(odd)
-				} else if err = rules.CheckOdd(odd); err != nil {
-					return record, err
-				}
+				record.Notes = current.Notes()
 				err = p.h.stage(ctx, record.Sums, sums)
 				if err == nil {
 					err = p.h.stage(ctx, record.Signature, u.Signature)

@@ -28,7 +28,7 @@ func serve(t testing.TB, h http.Handler, method, path, body string) *httptest.Re
 }
 
 // The registry itself refuses packages that clients do not request or cannot run,
-// unless they are allowed or copied.
+// unless they are allowed or copied. The record of a copy has notes.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
@@ -38,14 +38,15 @@ func TestUnusable(t *testing.T) {
 		platform string
 		with     protocol.Announcement
 		step     string // at which it is refused
+		note     string // the end of the note in the record
 	}{
-		"an unknown platform":         {"linux_armv7", protocol.Announcement{}, "begin"},
-		"an allowed platform":         {"linux_armv7", allowed, ""},
-		"a copy of a platform":        {"linux_armv7", copied, ""},
-		"a program without .exe":      {"windows_amd64", protocol.Announcement{}, "inspect"},
-		"a copy of one without .exe":  {"windows_amd64", copied, ""},
-		"a platform that is not one":  {"linux_arm", protocol.Announcement{AllowPlatforms: []string{"x"}}, "begin"},
-		"a platform that clients use": {"linux_arm", protocol.Announcement{}, ""},
+		"an unknown platform":         {"linux_armv7", protocol.Announcement{}, "begin", ""},
+		"an allowed platform":         {"linux_armv7", allowed, "", ""},
+		"a copy of a platform":        {"linux_armv7", copied, "", "linux_armv7"},
+		"a program without .exe":      {"windows_amd64", protocol.Announcement{}, "inspect", ""},
+		"a copy of one without .exe":  {"windows_amd64", copied, "", "does not end in .exe, so clients cannot run it on windows_amd64"},
+		"a platform that is not one":  {"linux_arm", protocol.Announcement{AllowPlatforms: []string{"x"}}, "begin", ""},
+		"a platform that clients use": {"linux_arm", protocol.Announcement{}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +60,14 @@ func TestUnusable(t *testing.T) {
 			step, last := d.publish(t, d.token(t, both), provider1, a, r)
 			if test.step == "" {
 				if last.status != http.StatusOK {
-					t.Errorf("refused at step %q: %d %s", step, last.status, last.body)
+					t.Fatalf("refused at step %q: %d %s", step, last.status, last.body)
+				}
+				record, err := d.catalog.Providers.Get(t.Context(), inventory, v1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if notes := strings.Join(record.Notes, "\n"); !strings.Contains(notes, test.note) || test.note == "" && notes != "" {
+					t.Errorf("the notes are %q, want %q", notes, test.note)
 				}
 				return
 			}

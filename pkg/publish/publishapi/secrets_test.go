@@ -14,12 +14,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The registry itself refuses a module that no client loads, unless it is a copy.
+// The registry itself refuses a module that no client loads. The record of a copy has
+// notes.
 func TestUnloadable(t *testing.T) {
 	t.Parallel()
 	d := open(t)
 	token := d.token(t, both)
-	files := map[string][]byte{"vpc.tar.gz": tarball(t, "varible \"x\" {}\n",
+	files := map[string][]byte{"vpc.tar.gz": tarball(t, "varible \"x\" {}\nmodule \"a\" {\n  source = \"../a\"\n}\n",
 		tar.Header{Name: "main.tf", Typeflag: tar.TypeReg})}
 	step, last := d.publish(t, token, "modules/acme/vpc/aws/1.0.0", announce(files), files)
 	if step != "inspect" {
@@ -30,6 +31,17 @@ func TestUnloadable(t *testing.T) {
 	copied.CopiedFrom = &registry.CopiedFrom{Source: "registry.example.com/acme/vpc/aws"}
 	if step, last := d.publish(t, token, "modules/acme/vpc/aws/1.0.0", copied, files); last.status != http.StatusOK {
 		t.Errorf("refused at step %q: %d %s", step, last.status, last.body)
+	}
+	record, err := d.catalog.Modules.Get(t.Context(), vpcAddress, v1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"main.tf:1:1: there is no block varible. Did you mean variable?",
+		"main.tf:3 calls ../a, which is outside of the published folder",
+	}
+	if diff := cmp.Diff(want, record.Notes); diff != "" {
+		t.Errorf("the notes (-want +got):\n%s", diff)
 	}
 }
 

@@ -101,7 +101,7 @@ func (e *InterruptedError) Unwrap() error { return e.cause }
 func (p *Publisher) Module(ctx context.Context, m *rules.PreparedModule) (rules.ModuleResult, error) {
 	ours := m.Record
 	published, newcomer, err := p.publish(ctx, thing{
-		m.Address.String(), m.Address.Path(), ours.Version, m.CheckContent,
+		m.Address.String(), m.Address.Path(), ours.Version, m.CheckNew,
 	}, []rules.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description, CopiedFrom: ours.CopiedFrom,
 		AllowSecrets: ours.AllowedSecrets,
@@ -152,11 +152,6 @@ func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (ru
 	result.Record.Notes = nil
 	for _, note := range theirs.Notes[:min(len(theirs.Notes), maxNotes)] {
 		result.Record.Notes = append(result.Record.Notes, printable.Line(note, maxNote))
-	}
-	for _, note := range ours.Notes { // the registry does not unpack what is odd about packages
-		if !slices.Contains(result.Record.Notes, note) {
-			result.Record.Notes = append(result.Record.Notes, note)
-		}
 	}
 	// Check texts before they are printed.
 	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {

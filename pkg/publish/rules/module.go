@@ -2,7 +2,6 @@ package rules
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
-	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/content/secrets"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
@@ -63,9 +61,8 @@ type ModuleResult struct {
 	Excluded []archive.Excluded
 	// Notes describe what is missing in the documentation.
 	Notes []string
-	// LoadNotes describe what only one client or a later release can load. If no
-	// client can load the module, it was published before or is a copy, and they
-	// describe why. A copy also has the problems of its .terraformignore.
+	// LoadNotes describe what only one client or a later release can load. They have
+	// what is [errs.Tolerated] too, if the module was published before or is a copy.
 	LoadNotes []string
 	// Sources are the sources of its module blocks and providers.
 	Sources []string
@@ -88,12 +85,9 @@ type PreparedModule struct {
 	Docs    *File
 
 	packed     *os.File
-	what       string // the What of its problems
-	copied     bool
+	what       string   // the What of its problems
 	incomplete []string // packed files without their content
-	ignore     []error  // what is wrong with .terraformignore
-	// unloadable is why no client can load the module.
-	unloadable []error
+	tolerated  errs.Tolerated
 }
 
 // ArchiveName returns the name of a module's archive in the publish API.
@@ -101,7 +95,7 @@ func ArchiveName(m registry.Module) string { return m.Name + ".tar.gz" }
 
 // Module verifies and packs a module. It returns the problems of the module as
 // a [*errs.ProblemsError]. The caller closes the result, and calls
-// [PreparedModule.CheckContent] before it publishes a new version.
+// [PreparedModule.CheckNew] before it publishes a new version.
 func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error) {
 	if err := CheckNamespace(m.Address.Namespace); err != nil {
 		return nil, fmt.Errorf("cannot publish %s %s: %w", m.Address, m.Version, err)
@@ -109,37 +103,34 @@ func (p Preparer) Module(ctx context.Context, m Module) (*PreparedModule, error)
 	return p.module(ctx, m, fmt.Sprintf("publish %s %s", m.Address, m.Version))
 }
 
-// CheckContent returns the secrets of the module, the files without their
-// content, and why no client can load it, as a [*errs.ProblemsError]. It returns
-// nil if there are none, or if the module is a copy. They make no difference if
-// the same content is published already.
-func (m *PreparedModule) CheckContent() error {
+// CheckNew returns the files without their content and, unless the module is a copy,
+// its secrets and what is [errs.Tolerated], as a [*errs.ProblemsError]. They make no
+// difference if the same content is published already.
+func (m *PreparedModule) CheckNew() error {
 	var problems errs.Problems
 	for _, problem := range m.incomplete {
 		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, problem),
 			"Commit the files themselves, or name them in .terraformignore.")) // any error is ErrInvalid
 	}
-	if !m.copied {
-		for _, problem := range slices.Concat(m.ignore, m.unloadable) {
-			_ = problems.Add(problem) // any error is ErrInvalid
-		}
+	_ = problems.Add(m.tolerated.Check()) // any error is ErrInvalid
+	if !m.tolerated.Existing {
 		_ = problems.Add(secrets.Check(m.Secrets)) // any error is ErrInvalid
 	}
 	return problems.Err(m.what)
 }
 
-// CheckNew is like [Preparer.Module] for a version that is not published yet. It
-// returns only what would be published.
-func (p Preparer) CheckNew(ctx context.Context, m Module) (ModuleResult, error) {
+// Plan is like [Preparer.Module] for a version that is not published yet. It returns
+// only what would be published.
+func (p Preparer) Plan(ctx context.Context, m Module) (ModuleResult, error) {
 	prepared, err := p.Module(ctx, m)
 	if err != nil {
 		return ModuleResult{}, err
 	}
 	defer prepared.Close()
-	return prepared.ModuleResult, prepared.CheckContent()
+	return prepared.ModuleResult, prepared.CheckNew()
 }
 
-// CheckFolder verifies the module in a folder as [Preparer.CheckNew] does,
+// CheckFolder verifies the module in a folder as [Preparer.Plan] does,
 // without an address and a version. The record of the result has neither of
 // them.
 func (p Preparer) CheckFolder(ctx context.Context, dir string, allowSecrets []string) (ModuleResult, error) {
@@ -148,7 +139,7 @@ func (p Preparer) CheckFolder(ctx context.Context, dir string, allowSecrets []st
 		return ModuleResult{}, err
 	}
 	defer prepared.Close()
-	if err := prepared.CheckContent(); err != nil {
+	if err := prepared.CheckNew(); err != nil {
 		return ModuleResult{}, err
 	}
 	prepared.Record.Object, prepared.Record.Docs = "", nil
@@ -166,11 +157,12 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 	// Nothing remains if this process is killed. Windows removes the file when it
 	// is closed.
 	_ = os.Remove(packed.Name())
-	prepared := &PreparedModule{Address: m.Address, packed: packed, what: what, copied: m.CopiedFrom != nil}
+	prepared := &PreparedModule{Address: m.Address, packed: packed, what: what}
+	prepared.tolerated.Existing = m.CopiedFrom != nil
 	_ = problems.Add(secrets.CheckAllowed(m.AllowSecrets))
 	err = problems.Add(prepared.pack(ctx, m, p))
 	if problems.Any() {
-		_ = problems.Add(prepared.CheckContent())
+		_ = problems.Add(prepared.CheckNew())
 	}
 	if err == nil {
 		err = problems.Err(what)
@@ -184,8 +176,8 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 
 // pack packs a module and reads the archive, as its receivers will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
-	from.Pack.Progress, from.Pack.AllowSecrets, from.Pack.Existing = p.Progress, from.AllowSecrets, m.copied
-	from.Pack.IgnoreProblem = func(err error) { m.ignore = append(m.ignore, err) }
+	from.Pack.Progress, from.Pack.AllowSecrets, from.Pack.Existing = p.Progress, from.AllowSecrets, m.tolerated.Existing
+	from.Pack.IgnoreProblem = m.tolerated.Add
 	shown := filepath.Clean(from.Dir)
 	if from.Archive != "" {
 		shown = m.Address.String() + " " + from.Version.String()
@@ -213,24 +205,17 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	defer end()
 	scanner := &secrets.Scanner{Allowed: from.AllowSecrets}
 	found, err := archive.ScanModule(ctx, progress.Reader(m.packed, moved), scanner)
-	m.Secrets, m.unloadable = found.Secrets, found.Problems
-	if err == nil && from.Archive == "" {
-		err = found.CheckCalls()
+	m.Secrets = found.Secrets
+	for _, problem := range found.Problems {
+		m.tolerated.Add(problem)
 	}
 	if err != nil {
 		return err
 	}
 	m.Files = found.Files
-	if m.copied {
-		m.LoadNotes = NotesOf(m.ignore)
-	}
-	for _, note := range found.Notes {
-		m.LoadNotes = append(m.LoadNotes, printable.Line(note, maxNote))
-	}
-	for _, problem := range found.Problems {
-		if problem, ok := errors.AsType[*safehcl.Error](problem); ok {
-			m.LoadNotes = append(m.LoadNotes, printable.Line(problem.Error()+" (no client loads it)", maxNote))
-		}
+	m.LoadNotes = m.tolerated.Notes()
+	for _, note := range found.Notes[:min(len(found.Notes), errs.MaxNotes)] {
+		m.LoadNotes = append(m.LoadNotes, printable.Line(note, errs.MaxNote))
 	}
 	for _, path := range from.AllowSecrets {
 		isIn := func(f archive.File) bool { return secrets.IsAllowed([]string{path}, f.Path) }
@@ -241,6 +226,9 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	m.Record = registry.ModuleVersion{
 		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
 		Description: from.Description, CopiedFrom: from.CopiedFrom, AllowedSecrets: from.AllowSecrets,
+	}
+	if m.tolerated.Existing {
+		m.Record.Notes = m.tolerated.Notes()
 	}
 	document, err := extract.Encode(ctx, m.Address.Name, found.Sources)
 	if err != nil {

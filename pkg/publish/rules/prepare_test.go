@@ -177,7 +177,7 @@ func TestIgnoreProblems(t *testing.T) {
 		from *registry.CopiedFrom
 		want []string // the problem and the notes
 	}{
-		{nil, []string{problem}},
+		{nil, []string{problem, problem}},
 		{&registry.CopiedFrom{Source: "dev.example.com/acme/vpc/aws"}, []string{"", problem}},
 	} {
 		m := rules.Module{
@@ -194,7 +194,7 @@ func TestIgnoreProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := []string{""}
-		if err := prepared.CheckContent(); err != nil {
+		if err := prepared.CheckNew(); err != nil {
 			got[0] = strings.TrimPrefix(err.Error(), "cannot publish acme/vpc/aws 1.0.0: ")
 		}
 		if diff := cmp.Diff(test.want, append(got, prepared.LoadNotes...)); diff != "" {
@@ -269,8 +269,11 @@ func TestPrepareProvider(t *testing.T) {
 
 	texts := golden.New(t)
 	r.Write(t, r.Name+"_SHA256SUMS.sig", "-----BEGIN PGP SIGNATURE-----\n")
-	_, err = new(rules.Preparer).Provider(t.Context(), provider(r))
-	if !errors.Is(err, registry.ErrInvalid) {
+	armored, err := new(rules.Preparer).Provider(t.Context(), provider(r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = armored.CheckNew(); !errors.Is(err, registry.ErrInvalid) {
 		t.Fatalf("an armored signature: got error %v, want ErrInvalid", err)
 	}
 	if !strings.Contains(err.Error(), "SHA256SUMS.sig: ") {

@@ -238,7 +238,7 @@ func TestModuleWithCallOutside(t *testing.T) {
 	m := rules.Module{
 		Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: registry.Version{Major: 1},
 	}
-	_, err := rules.Preparer{}.Module(t.Context(), m)
+	_, err := rules.Preparer{}.Plan(t.Context(), m)
 	const want = "cannot publish acme/vpc/aws 1.0.0: invalid module: main.tf:2 calls ../network, " +
 		"which is outside of the published folder"
 	if err == nil || err.Error() != want {

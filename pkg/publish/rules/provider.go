@@ -64,10 +64,6 @@ type ProviderResult struct {
 	Dropped *protocol.DroppedPlatforms
 }
 
-// moved reports whether the release exists in another registry. Then what clients
-// accept is only noted.
-func (m Provider) moved() bool { return m.CopiedFrom != nil }
-
 // PreparedProvider is a provider's release that is ready to be published.
 type PreparedProvider struct {
 	Address registry.Provider
@@ -87,8 +83,8 @@ type PreparedProvider struct {
 	manifest        []byte // nil if there is none
 	sums, signature []byte // nil if they are missing or cannot be read
 	problems        errs.Problems
-	odd             []error
-	ofKeys          []error // the problems of the keys
+	tolerated       errs.Tolerated
+	keyProblems     []error
 	// rejected has the names of the zips with problems.
 	rejected map[string]bool
 	// noManifest reports whether the problems include a missing or unreadable
@@ -108,6 +104,11 @@ func (p Preparer) Provider(ctx context.Context, m Provider) (*PreparedProvider, 
 	if err := r.read(ctx, true); err != nil {
 		return nil, err
 	}
+	if r.signature != nil && !r.tolerated.Existing { // the keys of the namespace decide for a copy
+		if r.Record.SigningKey, err = signing.Issuer(r.signature, p.now()); err != nil {
+			r.tolerated.Add(fmt.Errorf("%s: %w", r.names.Signature(), err))
+		}
+	}
 	return r.finish(true)
 }
 
@@ -123,7 +124,7 @@ func (p Preparer) ProviderFor(
 	}
 	// Check the keys first, so that nobody enters the passphrase of an unusable key.
 	if err := r.checkKeys(keys); err != nil {
-		r.noKey, r.ofKeys = true, append(r.ofKeys, err)
+		r.noKey, r.keyProblems = true, append(r.keyProblems, err)
 		if err := r.problems.Add(err); err != nil {
 			return nil, err
 		}
@@ -132,7 +133,7 @@ func (p Preparer) ProviderFor(
 		return nil, err
 	}
 	err = r.verify(keys)
-	r.ofKeys = append(r.ofKeys, err)
+	r.keyProblems = append(r.keyProblems, err)
 	if err := r.problems.Add(err); err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func (p Preparer) prepare(m Provider) (*PreparedProvider, error) {
 		return nil, fmt.Errorf("cannot publish %s: %w", m.Address, err)
 	}
 	r := &PreparedProvider{Address: m.Address, preparer: p, from: m}
-	r.Record.CopiedFrom = m.CopiedFrom
+	r.Record.CopiedFrom, r.tolerated.Existing = m.CopiedFrom, m.CopiedFrom != nil
 	return r, nil
 }
 
@@ -182,15 +183,6 @@ func (r *PreparedProvider) read(ctx context.Context, unpack bool) error {
 	return err
 }
 
-// addOdd adds an error, or each problem of a [*errs.ProblemsError]. err may be nil.
-func (r *PreparedProvider) addOdd(err error) {
-	if several, ok := errors.AsType[*errs.ProblemsError](err); ok {
-		r.odd = append(r.odd, several.Problems...)
-	} else if err != nil {
-		r.odd = append(r.odd, err)
-	}
-}
-
 func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 	if r.problems.Any() {
 		_ = r.problems.Add(r.CheckNew()) // any error is ErrInvalid
@@ -198,8 +190,8 @@ func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 	if err := r.problems.Err(r.what()); err != nil {
 		return nil, r.explain(err)
 	}
-	if r.from.moved() {
-		r.Record.Notes = NotesOf(r.odd)
+	if r.tolerated.Existing {
+		r.Record.Notes = r.tolerated.Notes()
 	}
 	r.Files = append(r.Files, fileOf(r.names.Sums, r.sums), fileOf(r.names.Signature(), r.signature))
 	if r.manifest != nil {
@@ -214,12 +206,12 @@ func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 	return r, nil
 }
 
-// explain replaces the hints for the author of a release if it is moved. A person who
-// moves it can only add a key.
+// explain replaces the hints for the author of a release if it is copied. A person who
+// copies it can only add a key.
 func (r *PreparedProvider) explain(err error) error {
 	several, _ := errors.AsType[*errs.ProblemsError](err)
 	for i, problem := range several.Problems {
-		if r.from.moved() && !slices.Contains(r.ofKeys, problem) {
+		if r.tolerated.Existing && registry.Hint(problem) != "" && !slices.Contains(r.keyProblems, problem) {
 			several.Problems[i] = registry.WithHint(problem, "Only the author of the release can correct this.")
 		}
 	}
@@ -233,14 +225,12 @@ func (r *PreparedProvider) what() string {
 	return "publish " + r.Address.String()
 }
 
-// CheckNew returns what a new version must not have, as a [*errs.ProblemsError]. It
-// returns nil if there is nothing, or if the release is a copy. It makes no difference
-// if the same content is published already.
+// CheckNew returns what a new version must not have, as a [*errs.ProblemsError], see
+// [errs.Tolerated]. It makes no difference if the same content is published already.
 func (r *PreparedProvider) CheckNew() error {
-	if r.from.moved() || len(r.odd) == 0 {
-		return nil
-	}
-	return &errs.ProblemsError{What: r.what(), Problems: r.odd}
+	var problems errs.Problems
+	_ = problems.Add(r.tolerated.Check()) // any error is ErrInvalid
+	return problems.Err(r.what())
 }
 
 // find finds the files of the release by their names.
@@ -282,7 +272,7 @@ func (r *PreparedProvider) readManifest() (err error) {
 	path := ""
 	if r.names.Manifest != "" {
 		path = r.path(r.names.Manifest)
-	} else if !r.from.moved() {
+	} else if !r.tolerated.Existing {
 		path = sourceManifest(r.from.Dir)
 	}
 	if path == "" {
@@ -348,15 +338,9 @@ func (r *PreparedProvider) verify(keys []registry.SigningKey) error {
 	if r.noKey || r.sums == nil || r.signature == nil {
 		return nil // the problems include the reason
 	}
-	signer, odd, err := signing.Check(keys, r.sums, r.signature, r.preparer.now())
-	if odd != nil {
-		r.odd = append(r.odd, fmt.Errorf("%s: %w", r.names.Signature(), odd))
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", r.names.Signature(), err)
-	}
-	r.Record.SigningKey = signer.ID
-	return nil
+	var err error
+	r.Record.SigningKey, err = CheckSignature(r.names, keys, r.sums, r.signature, r.preparer.now(), &r.tolerated)
+	return err
 }
 
 // parallel is the number of zips that are read at once.
@@ -373,7 +357,7 @@ func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 	})
 	files := make([]File, len(packages))
 	failed, unusable := make([]error, len(packages)), make([]error, len(packages))
-	r.addOdd(CheckPlatforms(r.names.Zips, r.from.AllowPlatforms))
+	r.tolerated.Add(CheckPlatforms(r.names.Zips, r.from.AllowPlatforms))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range packages {
@@ -395,7 +379,7 @@ func (r *PreparedProvider) readZips(ctx context.Context, unpack bool) error {
 			_ = r.problems.Add(err) // only ErrInvalid gets here
 			continue
 		}
-		r.addOdd(unusable[i])
+		r.tolerated.Add(unusable[i])
 		r.Record.Packages, r.Files = append(r.Record.Packages, packages[i]), append(r.Files, files[i])
 	}
 	return nil
@@ -452,19 +436,10 @@ func (r *PreparedProvider) readSigned() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.sums != nil {
-		if err := r.problems.Add(r.checkSums()); err != nil {
-			return err
-		}
-	}
-	if r.signature == nil || r.from.moved() { // the keys of the namespace decide
+	if r.sums == nil {
 		return nil
 	}
-	if r.Record.SigningKey, err = signing.Issuer(r.signature, r.preparer.now()); err != nil {
-		r.signature = nil
-		return r.problems.Add(fmt.Errorf("%s: %w", r.names.Signature(), err))
-	}
-	return nil
+	return r.problems.Add(r.checkSums())
 }
 
 // sign signs SHA256SUMS, and collects the problems. If the folder has no
@@ -510,12 +485,9 @@ func (r *PreparedProvider) makeSums() []byte {
 // checkSums checks that clients can read SHA256SUMS, and that it matches the
 // files.
 func (r *PreparedProvider) checkSums() error {
-	listed, odd, err := ReadSums(r.sums)
+	listed, err := ReadSums(r.sums, &r.tolerated)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.names.Sums, err)
-	}
-	for _, one := range odd {
-		r.odd = append(r.odd, fmt.Errorf("%s: %w", r.names.Sums, one))
 	}
 	files := make(map[string]string, len(listed))
 	for _, zip := range r.Files {
@@ -527,7 +499,7 @@ func (r *PreparedProvider) checkSums() error {
 	for name := range listed {
 		// Only the zips of the release count. Other names are not read: the file may be
 		// that of a stranger, and the names may lead anywhere.
-		if isZip(name) || IsManifest(name) || r.from.moved() || !slices.Contains(r.found, name) {
+		if isZip(name) || IsManifest(name) || r.tolerated.Existing || !slices.Contains(r.found, name) {
 			continue
 		}
 		files[name], err = r.preparer.sha256At(r.path(name))
@@ -537,16 +509,14 @@ func (r *PreparedProvider) checkSums() error {
 			return err
 		}
 	}
-	if r.noManifest || r.manifest == nil && r.from.moved() {
+	if r.noManifest || r.manifest == nil && r.tolerated.Existing {
 		DropManifest(listed)
 	}
 	manifest := ""
 	if r.manifest != nil {
 		manifest = sha256Of(r.manifest)
 	}
-	odd, err = CheckSums(files, manifest, listed)
-	r.odd = append(r.odd, odd...)
-	return err
+	return CheckSums(files, manifest, listed, &r.tolerated)
 }
 
 // sha256At returns the SHA256 sum of the file at a path.

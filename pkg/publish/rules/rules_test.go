@@ -82,13 +82,14 @@ func TestCheckSums(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			odd, err := rules.CheckSums(test.files, test.manifest, test.listed)
+			var tolerated errs.Tolerated
+			err := rules.CheckSums(test.files, test.manifest, test.listed, &tolerated)
 			isMissing := strings.HasSuffix(name, "that is missing") // clients install the rest
-			if isMissing != (len(odd) > 0) || isMissing && err != nil {
-				t.Errorf("odd are %v, with the error %v", odd, err)
+			if notes := tolerated.Notes(); isMissing != (len(notes) > 0) || isMissing && err != nil {
+				t.Errorf("the notes are %q, with the error %v", notes, err)
 			}
 			if err == nil {
-				err = rules.CheckOdd(odd)
+				err = tolerated.Check()
 			}
 			if test.want == "" {
 				if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Host is a registry that is read through its protocols. Create one with
@@ -287,8 +288,7 @@ func (h *Host) signed(
 			return nil, err
 		}
 	}
-	listed, _, err := rules.ReadSums(sums.Bytes())
-	return listed, err
+	return rules.ReadSums(sums.Bytes(), new(errs.Tolerated))
 }
 
 // protocols returns protocols as Larder records them, as MAJOR.MINOR. The client

@@ -147,19 +147,29 @@ func publishModuleThrough(
 	result := prepared.ModuleResult
 	if v.DryRun {
 		v.NotChecked = to.Host
-		err = prepared.CheckContent()
+		err = prepared.CheckNew()
 	} else {
 		err = c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) (err error) {
 			p.Progress, p.Confirm = progress, confirmer(ctx, c, progress)
 			result, err = p.Module(ctx, prepared)
 			return err
 		})
+		err = authorFirst(ctx, err, prepared.CheckNew)
 	}
 	if err != nil {
 		return nil, err
 	}
 	v.To, v.Host = to.Host, place.Addressing{Host: to.Host}
 	return moduleResult(c, v, result), nil
+}
+
+// authorFirst replaces an error of a registry by what the author of a new version
+// corrects first.
+func authorFirst(ctx context.Context, err error, check func() error) error {
+	if invalid := check(); err != nil && invalid != nil && ctx.Err() == nil {
+		return invalid
+	}
+	return err
 }
 
 // PublishedModuleView is the result of publishing a module.

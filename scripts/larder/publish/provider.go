@@ -140,11 +140,12 @@ func publishProviderThrough(
 			result = prepared.ProviderResult
 			return prepared.CheckNew()
 		}
-		return c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) error {
+		err = c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) error {
 			p.Progress, p.Confirm = progress, confirmer(ctx, c, progress)
 			result, err = p.Provider(ctx, prepared)
 			return err
 		})
+		return authorFirst(ctx, err, prepared.CheckNew)
 	})
 	if err != nil {
 		return nil, err

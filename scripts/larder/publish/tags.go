@@ -125,7 +125,7 @@ func publishTags(ctx context.Context, c *cli.Program, flags tagFlags) (output.Vi
 		v.NotChecked = to.Host
 		return publishReleases(ctx, c, repository, found, flags, v,
 			func(ctx context.Context, m rules.Module, _ *output.Steps) (rules.ModuleResult, error) {
-				return rules.Preparer{}.CheckNew(ctx, m)
+				return rules.Preparer{}.Plan(ctx, m)
 			})
 	}
 	var result output.View
