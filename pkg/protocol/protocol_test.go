@@ -114,6 +114,26 @@ func TestProviderListing(t *testing.T) {
 	}
 }
 
+// Renovate gets the fields of a listed provider by these names. See
+// docs/other-clients.md.
+func TestListedProviderJSON(t *testing.T) {
+	t.Parallel()
+	listed := protocol.ListProvider(registry.ProviderVersion{
+		Version: version(t, "1.0.0"), Protocols: []string{"6.0"},
+		Packages:    []registry.ProviderPackage{{Platform: registry.Platform{OS: "linux", Arch: "amd64"}}},
+		PublishedAt: time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 3600)),
+	})
+	text, err := json.Marshal(protocol.ProviderListing{Versions: []protocol.ListedProvider{listed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"versions":[{"version":"1.0.0","protocols":["6.0"],"platforms":[{"os":"linux","arch":"amd64"}],` +
+		`"published_at":"2026-01-02T02:04:05Z"}]}`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("JSON (-want +got):\n%s", diff)
+	}
+}
+
 func TestMirrorListing(t *testing.T) {
 	t.Parallel()
 	for _, want := range []protocol.MirrorListing{{}, versions(t, "1.0.0", "1.1.0-rc.1", "2.0.0+b")} {
