@@ -932,10 +932,10 @@ const useTime = 10 * time.Second
 // and zero if it does not end. It can be used for some time from then on, but not
 // after a visible end.
 func lastUse(address string, at time.Time, some time.Duration) time.Time {
-	signed, end := client.SignedUntil(address)
+	ends, end := client.URLEnd(address)
 	last := at.Add(some)
 	switch {
-	case !signed:
+	case !ends:
 		return time.Time{}
 	case end.IsZero():
 	case end.Before(last):

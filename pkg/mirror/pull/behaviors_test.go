@@ -172,6 +172,11 @@ func many(n int) func(*testing.T, *testRegistry) {
 // signed makes the origin sign the URLs of packages. Each ends after a time, which
 // is visible or not.
 func signed(after time.Duration, visible bool) func(*testing.T, *testRegistry) {
+	return signedBy("Signature", after, visible)
+}
+
+// signedBy is like signed, with the signature in a parameter.
+func signedBy(parameter string, after time.Duration, visible bool) func(*testing.T, *testRegistry) {
 	return func(t *testing.T, r *testRegistry) {
 		var mu sync.Mutex
 		ends := make(map[string]time.Time)
@@ -188,7 +193,7 @@ func signed(after time.Duration, visible bool) func(*testing.T, *testRegistry) {
 				defer mu.Unlock()
 				id, end := strconv.Itoa(len(ends)), time.Now().Add(after)
 				ends[id] = end
-				query := url.Values{"Signature": {id}}
+				query := url.Values{parameter: {id}}
 				if visible {
 					query.Set("Expires", strconv.FormatInt(end.Unix(), 10))
 				}
@@ -197,7 +202,7 @@ func signed(after time.Duration, visible bool) func(*testing.T, *testRegistry) {
 			})
 			r.set(zipPath(platform), func(w http.ResponseWriter, q *http.Request) {
 				mu.Lock()
-				end := ends[q.FormValue("Signature")]
+				end := ends[q.FormValue(parameter)]
 				mu.Unlock()
 				if time.Now().After(end) {
 					w.WriteHeader(http.StatusForbidden)
@@ -317,6 +322,8 @@ var behaviors = []behavior{
 		prepare: inOrder(spent, signed(30*time.Second, true)), then: pass(35 * time.Second)},
 	{name: "gives out URLs that end after an unknown time, and the budget is spent",
 		prepare: inOrder(spent, signed(5*time.Second, false)), then: pass(35 * time.Second)},
+	{name: "gives out URLs with another query that end, and the budget is spent",
+		prepare: inOrder(spent, signedBy("key", 5*time.Second, false)), then: pass(10 * time.Second)},
 	{name: "is down", prepare: always(down)},
 	{name: "is down, and its versions were read before", first: func(t *testing.T, r *testRegistry) {
 		r.index(t)

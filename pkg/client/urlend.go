@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// SignedUntil returns when a URL ends. signed reports whether its query has a
-// signature or a token, so that it may end. end is when the earliest of them
-// expires, or zero if that is not visible.
+// URLEnd returns when a URL ends. ends reports whether it has a query, so that it
+// may end: any parameter can be a signature or a token. at is when the earliest of
+// them expires, or zero if that is not visible.
 //
 // These signatures have a visible end:
 //
@@ -22,7 +22,7 @@ import (
 //     guide, "Use signed URLs".
 //   - sig of Azure. Source: Azure Storage, "Create an account SAS".
 //   - JWTs. Source: RFC 7519, section 4.1.4.
-func SignedUntil(address string) (signed bool, end time.Time) {
+func URLEnd(address string) (ends bool, at time.Time) {
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return false, time.Time{}
@@ -31,30 +31,26 @@ func SignedUntil(address string) (signed bool, end time.Time) {
 	for name, values := range parsed.Query() {
 		query[strings.ToLower(name)] = values[0]
 	}
-	ends := func(t time.Time, err error) {
-		if err == nil && (end.IsZero() || t.Before(end)) {
-			end = t.UTC()
+	expires := func(t time.Time, err error) {
+		if err == nil && (at.IsZero() || t.Before(at)) {
+			at = t.UTC()
 		}
 	}
 	for name, value := range query {
 		switch prefix, isVersion4 := strings.CutSuffix(name, "-signature"); {
 		case isVersion4:
-			signed = true
-			ends(version4End(query[prefix+"-date"], query[prefix+"-expires"]))
+			expires(version4End(query[prefix+"-date"], query[prefix+"-expires"]))
 		case name == "signature":
-			signed = true
-			ends(seconds(query["expires"]))
-			ends(cloudFrontEnd(query["policy"]))
+			expires(seconds(query["expires"]))
+			expires(cloudFrontEnd(query["policy"]))
 		case name == "sig":
-			signed = true
-			ends(azureEnd(query["se"]))
-			ends(tokenEnd(value)) // of Artifactory
-		case strings.HasSuffix(name, "token"), name == "jwt", name == "hmac":
-			signed = true
-			ends(tokenEnd(value))
+			expires(azureEnd(query["se"]))
+			expires(tokenEnd(value)) // of Artifactory
+		case strings.HasSuffix(name, "token"), name == "jwt":
+			expires(tokenEnd(value))
 		}
 	}
-	return signed, end
+	return parsed.RawQuery != "", at
 }
 
 // version4End returns the time that is a number of seconds after a date.

@@ -8,7 +8,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 )
 
-func TestSignedUntil(t *testing.T) {
+func TestURLEnd(t *testing.T) {
 	t.Parallel()
 	const file = "https://files.example.com/a.zip"
 	jwt := func(claims string) string {
@@ -19,11 +19,11 @@ func TestSignedUntil(t *testing.T) {
 	at := time.Date(2026, 12, 1, 15, 30, 0, 0, time.UTC)
 	for name, want := range map[string]struct {
 		address string
-		signed  bool
-		end     time.Time
+		ends    bool
+		at      time.Time
 	}{
 		"no query":    {file, false, time.Time{}},
-		"other query": {file + "?archive=zip&expires=1796139000&se=2026-12-01T15:30:00Z", false, time.Time{}},
+		"other query": {file + "?archive=zip&expires=1796139000&se=2026-12-01T15:30:00Z", true, time.Time{}},
 		"no URL":      {"https://[", false, time.Time{}},
 		"S3, version 4": {
 			file + "?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20261201T152500Z&X-Amz-Expires=300&X-Amz-Signature=ab", true, at,
@@ -57,22 +57,22 @@ func TestSignedUntil(t *testing.T) {
 			file + "?se=2026-12-01T16%3A30%3A00Z&sig=ab&jwt=" + jwt(`{"exp":1796139000}`), true, at,
 		},
 	} {
-		signed, end := client.SignedUntil(want.address)
-		if signed != want.signed {
-			t.Errorf("%s: signed %t, want %t", name, signed, want.signed)
+		ends, at := client.URLEnd(want.address)
+		if ends != want.ends {
+			t.Errorf("%s: ends %t, want %t", name, ends, want.ends)
 		}
-		if !end.Equal(want.end) {
-			t.Errorf("%s: ends %v, want %v", name, end, want.end)
+		if !at.Equal(want.at) {
+			t.Errorf("%s: ends at %v, want %v", name, at, want.at)
 		}
 	}
 }
 
-func FuzzSignedUntil(f *testing.F) {
+func FuzzURLEnd(f *testing.F) {
 	f.Add("https://a/b?X-Amz-Date=20261201T152500Z&X-Amz-Expires=300&X-Amz-Signature=ab")
 	f.Add("https://a/b?Policy=e30_&Signature=x&jwt=a.e30.b&sig=&se=")
 	f.Fuzz(func(t *testing.T, address string) {
-		if signed, end := client.SignedUntil(address); !signed && !end.IsZero() {
-			t.Errorf("%q ends %v without a signature", address, end)
+		if ends, at := client.URLEnd(address); !ends && !at.IsZero() {
+			t.Errorf("%q ends at %v without a query", address, at)
 		}
 	})
 }
