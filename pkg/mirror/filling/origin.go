@@ -761,22 +761,38 @@ func (m *Mirror) fetchSums(ctx context.Context, w Wanted, offers []offer, signed
 	}
 	// Prefer an offer with keys.
 	first := offers[max(0, slices.IndexFunc(offers, func(o offer) bool { return len(o.Keys) > 0 }))]
+	sums, detached, err := m.downloadSums(ctx, first)
+	if client.IsRefusal(err) {
+		isNew, failed := first.renew(ctx, m.now())
+		if failed != nil {
+			return failed
+		}
+		if isNew {
+			sums, detached, err = m.downloadSums(ctx, first)
+		}
+	}
+	signed.release = signedRelease{sums, detached, first.Keys}
+	return err
+}
+
+// downloadSums downloads SHA256SUMS and its signature. If the origin names no keys,
+// there is no signature.
+func (m *Mirror) downloadSums(ctx context.Context, o offer) (_, _ []byte, err error) {
 	var sums, detached bytes.Buffer
 	var failed [2]error
 	var both sync.WaitGroup // a client can be waiting
-	both.Go(func() { failed[0] = m.Client.Download(ctx, first.SumsURL, &sums, signing.MaxSums, nil) })
-	if len(first.Keys) > 0 {
-		both.Go(func() { failed[1] = m.Client.Download(ctx, first.SignatureURL, &detached, signing.MaxSignature, nil) })
+	both.Go(func() { failed[0] = m.Client.Download(ctx, o.SumsURL, &sums, signing.MaxSums, nil) })
+	if len(o.Keys) > 0 {
+		both.Go(func() { failed[1] = m.Client.Download(ctx, o.SignatureURL, &detached, signing.MaxSignature, nil) })
 	}
 	both.Wait()
 	if failed[0] != nil {
-		return originError{fmt.Errorf("SHA256SUMS: %w", failed[0])}
+		return nil, nil, originError{fmt.Errorf("SHA256SUMS: %w", failed[0])}
 	}
 	if failed[1] != nil {
-		return originError{fmt.Errorf("signature of SHA256SUMS: %w", failed[1])}
+		return nil, nil, originError{fmt.Errorf("signature of SHA256SUMS: %w", failed[1])}
 	}
-	signed.release = signedRelease{sums.Bytes(), detached.Bytes(), first.Keys}
-	return nil
+	return sums.Bytes(), detached.Bytes(), nil
 }
 
 // adds reports whether packages are not mirrored with this content, or get a
@@ -946,22 +962,24 @@ func lastUse(address string, at time.Time, some time.Duration) time.Time {
 	return last
 }
 
-// renew requests the URL of a package once more. Its content must be the same.
-func (o *offer) renew(ctx context.Context, now time.Time) error {
+// renew requests the URLs of a package once more, and reports whether one of them is
+// new. The package must be the same.
+func (o *offer) renew(ctx context.Context, now time.Time) (isNew bool, err error) {
 	found, err := o.again(ctx)
 	if err != nil {
-		return originError{err}
+		return false, originError{err}
 	}
 	if found.SHA256 != o.SHA256 {
-		return originError{fmt.Errorf("%w release: the origin changed %s meanwhile", registry.ErrInvalid, o.stored)}
+		return false, originError{fmt.Errorf("%w release: the origin changed %s meanwhile", registry.ErrInvalid, o.stored)}
 	}
-	o.DownloadURL, o.at = found.DownloadURL, now
-	return nil
+	before := o.ProviderPackage
+	o.DownloadURL, o.SumsURL, o.SignatureURL, o.at = found.DownloadURL, found.SumsURL, found.SignatureURL, now
+	return o.DownloadURL != before.DownloadURL || o.SumsURL != before.SumsURL || o.SignatureURL != before.SignatureURL, nil
 }
 
 // receive downloads and verifies a package. It retries interrupted transfers, and
 // adds the bytes of all to fetched. If the URL of the package may have ended, or
-// if it is signed and refused, receive requests another one, at most twice.
+// if it is refused, receive requests another one, at most twice.
 func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, fetched *atomic.Int64) (
 	found archive.Provider, err error,
 ) {
@@ -978,7 +996,7 @@ func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, 
 		if !last.IsZero() && m.now().After(last) && renewals > 0 {
 			renewals--
 			// The URL may still work if the origin cannot answer now.
-			if err := o.renew(ctx, m.now()); err != nil && !errors.Is(err, registry.ErrUnavailable) {
+			if _, err := o.renew(ctx, m.now()); err != nil && !errors.Is(err, registry.ErrUnavailable) {
 				return found, err
 			}
 		}
@@ -987,9 +1005,13 @@ func (m *Mirror) receive(ctx context.Context, d *decider, o offer, path string, 
 			return found, err
 		}
 		switch {
-		case !last.IsZero() && client.IsRefusal(err) && renewals > 0:
+		case client.IsRefusal(err) && renewals > 0:
 			renewals--
-			if err := o.renew(ctx, m.now()); err != nil {
+			isNew, failed := o.renew(ctx, m.now())
+			if failed != nil {
+				return found, failed
+			}
+			if !isNew {
 				return found, err
 			}
 			m.step("%s: its URL was refused, trying another one", o.stored)

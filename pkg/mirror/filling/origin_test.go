@@ -1019,6 +1019,51 @@ func TestURLsAreRefused(t *testing.T) {
 	}
 }
 
+// An origin can have what ends in the paths of its URLs.
+func TestPathsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"download_url", "shasums_url", "shasums_signature_url"} {
+		for _, renewed := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " renewed ", renewed), func(t *testing.T) {
+				t.Parallel()
+				o, s := newOrigin(t, build("1.0.0", ours)), newStore(t)
+				described, refused := 0, 0
+				o.serve = func(w http.ResponseWriter, r *http.Request) bool {
+					o.mu.Lock()
+					defer o.mu.Unlock()
+					path, isNew := strings.CutPrefix(r.URL.Path, "/1/")
+					switch {
+					case strings.Contains(r.URL.Path, "/download/"):
+						description := maps.Clone(o.pages[r.URL.Path].json)
+						address := description[name].(string)
+						description[name] = strings.Replace(address, files, fmt.Sprintf("/%d%s", described, files), 1)
+						if renewed {
+							described++
+						}
+						w.Header().Set("Content-Type", "application/json")
+						_ = json.NewEncoder(w).Encode(description)
+					case strings.HasPrefix(r.URL.Path, "/0/"):
+						refused++
+						w.WriteHeader(http.StatusForbidden)
+					case isNew:
+						http.Redirect(w, r, "/"+path, http.StatusFound)
+					default:
+						return false
+					}
+					return true
+				}
+				_, err := s.mirror(o).Add(t.Context(), wanted(t, "linux_amd64"))
+				if renewed && err != nil || !renewed && (err == nil || !strings.Contains(err.Error(), "(403)")) {
+					t.Errorf("%v", err)
+				}
+				if refused != 1 {
+					t.Errorf("the URL was requested %d times, want 1", refused)
+				}
+			})
+		}
+	}
+}
+
 // If an origin cannot describe a package again before its URL may have ended, the
 // download uses the URL that it has.
 func TestURLsThatCannotBeRenewed(t *testing.T) {
