@@ -23,28 +23,24 @@ func (c *Catalog) MirrorPolicy(ctx context.Context) (*registry.MirrorPolicy, err
 	return &p, nil
 }
 
-// SetMirrorPolicy replaces the policy of the mirror. It changes nothing if the
-// text and the rules are those of the current policy, and reports whether they
-// are not. The audit entry has the detail.
+// SetMirrorPolicy replaces the policy of the mirror, and reports whether the text or
+// the rules differ from those before. If they do not, the time still makes the mirror
+// try again what failed. The audit entry has the detail.
 func (c *Catalog) SetMirrorPolicy(ctx context.Context, p registry.MirrorPolicy, detail string) (
 	changed bool, err error,
 ) {
 	err = update(ctx, c.table, []Key{policyKey}, func(items []Item) ([]Change, error) {
-		changed = false
+		changed = true
 		if items[0].Revision > 0 {
 			var before registry.MirrorPolicy
-			// A damaged policy is replaced, and so is one whose rules are not those of
-			// its text.
-			if decode(items[0], &before) == nil && before.Text == p.Text && before.Budget == p.Budget &&
-				reflect.DeepEqual(before.Rules, p.Rules) {
-				return nil, nil
-			}
+			// A damaged policy is replaced.
+			changed = decode(items[0], &before) != nil || before.Text != p.Text || before.Budget != p.Budget ||
+				!reflect.DeepEqual(before.Rules, p.Rules)
 			// Findings with the policy before must not count as those with p.
 			if !p.SetAt.After(before.SetAt) {
 				p.SetAt = before.SetAt.Add(time.Second)
 			}
 		}
-		changed = true
 		change, err := encode(items[0], p)
 		if err != nil {
 			return nil, err

@@ -38,6 +38,7 @@ func TestMirrorPolicy(t *testing.T) {
 	budgeted := pulling
 	budgeted.Budget = registry.PullBudget{Packages: 7, Bytes: 1 << 40}
 	// A policy that is set in the same second as the one before has a later time.
+	// Findings with the earlier one then do not count.
 	later := func(p registry.MirrorPolicy, seconds int) registry.MirrorPolicy {
 		p.SetAt = p.SetAt.Add(time.Duration(seconds) * time.Second)
 		return p
@@ -48,14 +49,14 @@ func TestMirrorPolicy(t *testing.T) {
 		want    registry.MirrorPolicy
 	}{
 		{policy("a", "ada"), true, policy("a", "ada")},
-		{policy("a", "bob"), false, policy("a", "ada")},
-		{policy("b", "bob"), true, later(policy("b", "bob"), 1)},
-		{corrected, true, later(corrected, 2)},
-		{corrected, false, later(corrected, 2)},
-		{pulling, true, later(pulling, 3)},
-		{pulling, false, later(pulling, 3)},
-		{budgeted, true, later(budgeted, 4)},
-		{budgeted, false, later(budgeted, 4)},
+		{policy("a", "bob"), false, later(policy("a", "bob"), 1)},
+		{policy("b", "bob"), true, later(policy("b", "bob"), 2)},
+		{corrected, true, later(corrected, 3)},
+		{corrected, false, later(corrected, 4)},
+		{pulling, true, later(pulling, 5)},
+		{pulling, false, later(pulling, 6)},
+		{budgeted, true, later(budgeted, 7)},
+		{budgeted, false, later(budgeted, 8)},
 	} {
 		changed, err := c.SetMirrorPolicy(t.Context(), step.policy, "of "+step.policy.Text)
 		if err != nil {
@@ -74,7 +75,9 @@ func TestMirrorPolicy(t *testing.T) {
 	}
 	want := []string{
 		"eve: set-policy policy/mirror: of c", "eve: set-policy policy/mirror: of c",
-		"eve: set-policy policy/mirror: of b", "bob: set-policy policy/mirror: of b", "ada: set-policy policy/mirror: of a",
+		"eve: set-policy policy/mirror: of c", "eve: set-policy policy/mirror: of c",
+		"eve: set-policy policy/mirror: of b", "eve: set-policy policy/mirror: of b",
+		"bob: set-policy policy/mirror: of b", "bob: set-policy policy/mirror: of a", "ada: set-policy policy/mirror: of a",
 	}
 	if diff := cmp.Diff(want, trail(t, c, time.Time{})); diff != "" {
 		t.Errorf("the audit trail (-want +got):\n%s", diff)

@@ -266,6 +266,15 @@ var behaviors = []behavior{
 		r.SigningKeys = []string{"0123456789ABCDEF"}
 	}), then: minutes(11)},
 	{name: "sends other bytes than SHA256SUMS has", prepare: has(release{wrongDigest: true}, "1.0.0", "1.1.0")},
+	{name: "sends other bytes until an operator sets the same policy again",
+		prepare: has(release{wrongDigest: true}, "1.0.0", "1.1.0"),
+		then: func(t *testing.T, r *testRegistry) {
+			has(release{}, "1.0.0", "1.1.0")(t, r)
+			if changed, err := r.catalog.SetMirrorPolicy(t.Context(), r.policy, ""); changed || err != nil {
+				t.Fatalf("changed is %t, %v", changed, err)
+			}
+			r.ahead.Add(int64(time.Minute)) // until the worker reads it
+		}},
 	{name: "has changed the bytes of a mirrored version",
 		prepare: has(release{platforms: []string{linux}}, "1.0.0", "1.1.0"),
 		first:   inOrder(mirrored, has(release{content: " changed"}, "1.0.0", "1.1.0"), minutes(11))},

@@ -141,8 +141,9 @@ func policySetCommand(c *cli.Program) *cobra.Command {
 		Use:   "set FILE",
 		Short: "Set the mirror policy",
 		Long: `Set the mirror policy from a file, or from standard input if FILE is -. It
-applies from the next command that mirrors something. ` + "`larder audit`" + ` shows the
-change.
+applies from the next command that mirrors something. ` + "`larder audit`" + ` shows who
+set it. The mirror then tries again what failed for clients, also if the policy
+is the same as before.
 
 The command lists mirrored providers that the policy does not allow. They stay
 mirrored. To remove a version, use ` + "`larder withdraw`" + `. To allow every provider
@@ -294,6 +295,9 @@ func countRules(n int) string { return english.Plural(n, "rule", "") }
 func (v SetPolicyView) Text(p output.Page) {
 	if v.Status == "unchanged" {
 		p.Println("Unchanged: the mirror policy has the same text, with %s", countRules(v.Rules))
+		if v.Budget != nil {
+			p.Println("The mirror tries again what failed for clients")
+		}
 	} else {
 		p.Println("Set the mirror policy, with %s", countRules(v.Rules))
 	}
