@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -172,6 +173,9 @@ func (h *Host) Module(ctx context.Context, m registry.Module, v Version, dir str
 	}
 	to := filepath.Join(dir, rules.ArchiveName(m))
 	err = write(to, v.SHA256, func(w io.Writer) error { return h.fetch.File(ctx, location, w) })
+	if errors.Is(err, errDigest) {
+		err = fmt.Errorf("%s led to another archive than it described: %w", h.host, err)
+	}
 	return rules.Module{Archive: to}, err
 }
 
@@ -338,8 +342,8 @@ func (h *Host) fetchPackage(ctx context.Context, service *client.Service, p regi
 		})
 	})
 	end()
-	if errors.Is(err, errDigest) {
-		err = fmt.Errorf("%s sent another file than it names: %w", h.host, err)
+	if at, failed := url.Parse(found.DownloadURL); failed == nil && errors.Is(err, errDigest) {
+		err = fmt.Errorf("%s sent other bytes than SHA256SUMS has: %w", at.Host, err)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", platform, err)

@@ -532,6 +532,10 @@ func TestProviderOrigin(t *testing.T) {
 	only := func(wanted string) func(string, map[string]any) bool {
 		return func(platform string, _ map[string]any) bool { return platform == wanted }
 	}
+	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "other bytes")
+	}))
+	t.Cleanup(other.Close)
 	for name, c := range map[string]foreignRelease{
 		"untrusted key": {want: "acme/inventory 1.0.0 failed: invalid signature: key " + signer(t).ID},
 		"release":       {add: true, want: copied, packages: 2},
@@ -547,6 +551,14 @@ func TestProviderOrigin(t *testing.T) {
 			d["shasum"] = strings.Repeat("ab", 32)
 			return true
 		}},
+		"other bytes of another host": {
+			add: true, want: "acme/inventory 1.0.0 failed: linux_amd64: " + strings.TrimPrefix(other.URL, "https://") +
+				" sent other bytes than SHA256SUMS has",
+			document: func(platform string, d map[string]any) bool {
+				d["download_url"] = other.URL + "/a.zip"
+				return platform == "linux_amd64"
+			},
+		},
 		"a platform with another file": {
 			add: true, want: copied, packages: 1, notes: []string{"left out linux_amd64: SHA256SUMS does not list", "linux_amd64.zip is listed"},
 			document: func(platform string, d map[string]any) bool {

@@ -190,7 +190,8 @@ func (f *Fetcher) download(
 		return err
 	}
 	if sum != nil && hex.EncodeToString(sum.Sum(nil)) != at.Checksum.Sum {
-		return fmt.Errorf("%w archive: it does not have the checksum of its location", registry.ErrInvalid)
+		return fmt.Errorf("%w archive: the bytes that %s sent do not have the checksum of their location",
+			registry.ErrInvalid, at.URL.Host)
 	}
 	return nil
 }

@@ -322,8 +322,8 @@ func TestFile(t *testing.T) {
 		t.Error("the bytes differ")
 	}
 	err := fetcher(t).File(t.Context(), at(t, path+"?checksum=sha256:"+strings.Repeat("ab", 32)), io.Discard)
-	if !errors.Is(err, registry.ErrInvalid) {
-		t.Errorf("with another checksum: %v, want ErrInvalid", err)
+	if host := strings.TrimPrefix(served.URL, "https://"); !errors.Is(err, registry.ErrInvalid) || !strings.Contains(err.Error(), host) {
+		t.Errorf("with another checksum: %v, want ErrInvalid with %s", err, host)
 	}
 }
 
