@@ -231,7 +231,15 @@ func (o *origin) heal(t testing.TB) {
 
 func (r release) zip(t testing.TB, platform string) []byte {
 	t.Helper()
-	return providerfiles.Zip(t, "terraform-provider-inventory", "program "+r.version+" for "+platform+r.content)
+	return providerfiles.Zip(t, program(platform), "program "+r.version+" for "+platform+r.content)
+}
+
+// program returns the name of the program for a platform.
+func program(platform string) string {
+	if strings.HasPrefix(platform, "windows_") {
+		return "terraform-provider-inventory.exe"
+	}
+	return "terraform-provider-inventory"
 }
 
 // wanted is the tests' provider for platforms.

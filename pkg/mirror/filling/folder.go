@@ -208,6 +208,7 @@ func (m *Mirror) importVersion(ctx context.Context, d *importer, p folderProvide
 		return Result{}, err
 	}
 	var found []importedPackage
+	var unusable []error
 	for _, pkg := range p.packages {
 		if !slices.Contains(all, pkg.platform) {
 			continue
@@ -218,7 +219,9 @@ func (m *Mirror) importVersion(ctx context.Context, d *importer, p folderProvide
 		}
 		found = append(found, one)
 		result.Packages = append(result.Packages, PackageResult{pkg.platform, one.status})
+		unusable = append(unusable, one.unusable)
 	}
+	result.Notes = append(result.Notes, unusableNotes(unusable)...)
 	of := func(i int) []importedPackage {
 		return slices.DeleteFunc(slices.Clone(found), func(one importedPackage) bool { return one.sums != i })
 	}
@@ -242,6 +245,8 @@ type importedPackage struct {
 	sums   int                     // the index of the SHA256SUMS that lists it, or 0
 	stored *registry.MirrorPackage // nil if there is none
 	status string
+	// unusable is why clients cannot run the program of a new package, or nil.
+	unusable error
 }
 
 // importPackage verifies a package of a folder, and checks whether it may be
@@ -287,6 +292,7 @@ func (m *Mirror) importPackage(ctx context.Context, d *importer, p folderProvide
 	default:
 		one.status = Added
 	}
+	one.unusable = checkProgram(one.MirrorPackage, found)
 	err = d.checkImport(p.version, len(record.Packages) > 0)
 	if err == nil && one.SigningKey == "" {
 		err = d.checkUnsigned(p.version)

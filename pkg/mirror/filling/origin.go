@@ -33,6 +33,7 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Wanted describes what to mirror of one provider.
@@ -544,11 +545,11 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	record := registry.MirrorVersion{Version: v.Version, Packages: confirmed}
 	switch {
 	case len(missing) > 0:
-		stored, note, err := m.fetch(ctx, d, w, record, missing, signed, sums)
+		stored, notes, err := m.fetch(ctx, d, w, record, missing, signed, sums)
 		if err != nil {
 			return result, nil, err
 		}
-		result.Notes = append(result.Notes, note...)
+		result.Notes = append(result.Notes, notes...)
 		return result, &stored, nil
 	case len(confirmed) == 0 && sums == nil:
 		return result, nil, nil
@@ -855,9 +856,10 @@ func notes(signer signing.Signer, records []registry.MirrorVersion, v registry.V
 }
 
 // fetch downloads, verifies and mirrors packages. record has stored packages that get a
-// signing key. It returns the new record, and a note if the policy was overruled.
+// signing key. It returns the new record, and notes: if the policy was overruled, and
+// about packages that clients cannot run.
 func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registry.MirrorVersion, offers []offer,
-	signed signature, sums *publish.MirrorSums) (stored registry.MirrorVersion, note []string, err error) {
+	signed signature, sums *publish.MirrorSums) (stored registry.MirrorVersion, notes []string, err error) {
 	dir, err := temporary.Folder("larder-mirror-*")
 	if err != nil {
 		return stored, nil, err
@@ -881,7 +883,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registr
 			}
 		}()
 	}
-	packages := make([]publish.MirrorPackage, len(offers))
+	packages, unusable := make([]publish.MirrorPackage, len(offers)), make([]error, len(offers))
 	group, downloading := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, o := range offers {
@@ -896,6 +898,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registr
 			}
 			packages[i] = inspected(o.platform, o.stored, path, found)
 			packages[i].SigningKey = signed.key.ID
+			unusable[i] = checkProgram(packages[i], found)
 			return nil
 		})
 	}
@@ -918,11 +921,30 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registr
 		}
 		spent.Store(size)
 	}
-	if note, err = d.settle(ctx, record.Version, signed, true); err != nil {
+	if notes, err = d.settle(ctx, record.Version, signed, true); err != nil {
 		return stored, nil, err
 	}
 	stored, err = m.publishSigned(ctx, w.Address, record, packages, sums)
-	return stored, note, err
+	return stored, append(notes, unusableNotes(unusable)...), err
+}
+
+// checkProgram returns [registry.ErrInvalid] if clients cannot run the program of a
+// package.
+func checkProgram(p publish.MirrorPackage, found archive.Provider) error {
+	if err := found.RunsOn(p.Platform); err != nil {
+		return fmt.Errorf("%s: %w", p.Filename, err)
+	}
+	return nil
+}
+
+// unusableNotes returns notes for those errors of checkProgram that are not nil. Such a
+// package is mirrored, because it is what the origin has.
+func unusableNotes(failed []error) []string {
+	tolerated := errs.Tolerated{Existing: true}
+	for _, err := range failed {
+		tolerated.Add(err)
+	}
+	return tolerated.Notes()
 }
 
 // isRefusal reports whether valid packages were refused. They would be refused

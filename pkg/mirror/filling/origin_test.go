@@ -875,6 +875,43 @@ func TestAddBuildMetadata(t *testing.T) {
 	}
 }
 
+// A package whose program clients cannot run on its platform is mirrored with a note.
+func TestProgramsOfOtherPlatforms(t *testing.T) {
+	t.Parallel()
+	const ofWindows = "MZ\x00\x00 a program of Windows, which has at least 64 bytes in front of its header"
+	for name, test := range map[string]struct{ platform, program, content, note string }{
+		"as it should be": {"linux_amd64", "terraform-provider-inventory", "", ""},
+		"without .exe": {
+			"windows_amd64", "terraform-provider-inventory", "",
+			"the name of its program, terraform-provider-inventory, does not end in .exe, so clients cannot run it on windows_amd64",
+		},
+		"of Windows for Linux": {
+			"linux_amd64", "terraform-provider-inventory", ofWindows,
+			"its PE program is built for an unknown architecture and cannot run on linux_amd64",
+		},
+	} {
+		packed, r := providerfiles.Zip(t, test.program, test.content), release{"1.0.0", []string{test.platform}, ours, ""}
+		if test.note != "" {
+			test.note = zipName("1.0.0", test.platform) + ": invalid provider zip: " + test.note
+		}
+		check := func(how string, results []filling.Result, err error) {
+			if err != nil || describe(results) != "1.0.0 ["+test.platform+" added]" || notes(results) != test.note {
+				t.Errorf("%s, %s: %s with %q, %v, want %q", name, how, describe(results), notes(results), err, test.note)
+			}
+		}
+		o := newOrigin(t, r)
+		o.pages[zipPage("1.0.0", test.platform)] = page{body: packed}
+		o.describe(t, r)
+		results, err := newStore(t).mirror(o).Add(t.Context(), wanted(t, test.platform))
+		check("added", results, err)
+		f := newFolder(t, r)
+		write(t, f.at(zipName("1.0.0", test.platform)), packed)
+		f.archives(t, test.platform, zipName("1.0.0", test.platform), "zh:"+providerfiles.Sum(packed))
+		results, err = newStore(t).mirror(nil).Import(t.Context(), string(f))
+		check("imported", results, err)
+	}
+}
+
 // breaksOff is for a connection that ends after a part of the package.
 const breaksOff = -1
 

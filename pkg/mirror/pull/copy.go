@@ -190,8 +190,14 @@ func (c *versionCopy) run(ctx context.Context) (isEnded bool, err error) {
 	if limit < copyTime && took < providerTime && working.Err() != nil {
 		lost = cmp.Or(lost, working.Err()) // the process ends, and the origin is not slow
 	}
-	w.log(ctx, "copied a version", c.provider, failed, slog.String("version", c.version.String()),
-		slog.Int("packages", len(result.Packages)), slog.Int64("duration_ms", took.Milliseconds()))
+	attributes := []slog.Attr{
+		slog.String("version", c.version.String()), slog.Int("packages", len(result.Packages)),
+		slog.Int64("duration_ms", took.Milliseconds()),
+	}
+	if len(result.Notes) > 0 {
+		attributes = append(attributes, slog.Any("notes", result.Notes))
+	}
+	w.log(ctx, "copied a version", c.provider, failed, attributes...)
 	if failed != nil && (lost != nil || ctx.Err() != nil || errors.Is(failed, catalog.ErrLost)) {
 		// That is not an answer of the origin. Another process or night continues.
 		return false, fmt.Errorf("cannot copy %s %s: %w", c.provider, c.version, cmp.Or(lost, failed))

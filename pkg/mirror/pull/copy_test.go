@@ -2,6 +2,7 @@ package pull_test
 
 import (
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -108,4 +109,24 @@ func TestLackingPlatforms(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The log has the notes about a copy, since no operator sees its result.
+func TestCopyLogsNotes(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		r := newTestRegistry(t, registry.PullClosed, true)
+		r.rule().Platforms = []registry.Platform{{OS: "windows", Arch: "amd64"}}
+		r.offer(t, release{platforms: []string{"windows_amd64"}}, "1.1.0")
+		if _, err := r.catalog.SetMirrorPolicy(t.Context(), r.policy, ""); err != nil {
+			t.Fatal(err)
+		}
+		r.index(t)
+		r.version(t, "1.1.0")
+		r.local.Wait()
+		const want = `"notes":["terraform-provider-inventory_1.1.0_windows_amd64.zip: invalid provider zip: the name of its program, `
+		if !strings.Contains(r.log.String(), want) {
+			t.Errorf("the log lacks %s: %s", want, r.log.String())
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package pull_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -49,6 +50,7 @@ type testRegistry struct {
 	policy  registry.MirrorPolicy
 	ahead   atomic.Int64 // of the clock of this machine, in nanoseconds
 	problem string       // in the log of the last request
+	log     bytes.Buffer // of the worker
 	// released are the versions that the origin has listed.
 	released map[string]bool
 	// broken means that this registry fails, so that it may answer with a 5xx.
@@ -77,7 +79,8 @@ func newTestRegistry(t *testing.T, mode registry.PullMode, within bool) *testReg
 	now := func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 	ctx, cancel := context.WithCancel(t.Context())
 	worker := pull.New(pull.Options{
-		Catalog: r.catalog, Objects: r.store, Client: c, Log: slog.New(slog.DiscardHandler), MaxBytes: 1 << 20, Now: now,
+		Catalog: r.catalog, Objects: r.store, Client: c, MaxBytes: 1 << 20, Now: now,
+		Log: slog.New(slog.NewJSONHandler(&r.log, nil)),
 	})
 	wait := time.Hour
 	if within {
