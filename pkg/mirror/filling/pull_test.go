@@ -600,3 +600,57 @@ func TestPullWithoutClock(t *testing.T) {
 	}
 	blamed(t, "another version", second(p.offer(t, "3.0.0")), registry.ErrNotFound, false)
 }
+
+// What clients install is mirrored, by operators and by clients, and is offered to them
+// before.
+func TestReleasesThatClientsInstall(t *testing.T) {
+	t.Parallel()
+	plain := func(text string) string { return text }
+	for name, test := range map[string]struct {
+		sums func(string) string
+		by   keyMaker
+		note string
+	}{
+		"fewer platforms than SHA256SUMS": {
+			func(text string) string {
+				return text + strings.Repeat("0", 64) + "  " + zipName("1.0.0", "plan9_386") + "\n"
+			}, ours, "",
+		},
+		"a comment in SHA256SUMS":   {func(text string) string { return "# of build 7\n" + text }, ours, ""},
+		"a blank line":              {func(text string) string { return "\n" + text }, ours, ""},
+		"one space in SHA256SUMS":   {func(text string) string { return strings.ReplaceAll(text, "  ", " ") }, ours, ""},
+		"tabs and lines of Windows": {func(text string) string { return strings.NewReplacer("  ", "\t", "\n", "\r\n").Replace(text) }, ours, ""},
+		"SHA256SUMS in upper case": {func(text string) string {
+			digest, rest, _ := strings.Cut(text, " ")
+			return strings.ToUpper(digest) + " " + rest
+		}, ours, ""},
+		"a key that has expired since": {plain, lapsed, "has expired; clients still accept it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPulled(t)
+			p.origin = newOrigin(t, build("1.0.0", test.by))
+			_, key := entity(t, test.by)
+			changed := []byte(test.sums(string(p.pages[sumsPage("1.0.0")].body)))
+			p.set(sumsPage("1.0.0"), page{body: changed})
+			p.set(signaturePage("1.0.0"), page{body: providerfiles.Sign(t, key, changed)})
+			p.on(start)
+			if _, err := p.look(t); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := p.offer(t, "1.0.0"); err != nil || got != "linux_amd64" {
+				t.Errorf("offered: %s, %v", got, err)
+			}
+			if err := p.copy(t, "1.0.0"); err != nil {
+				t.Errorf("copied for clients: %v", err)
+			}
+			results, err := newStore(t).mirror(p.origin).Add(t.Context(), wanted(t, "linux_amd64"))
+			if err != nil || describe(results) != "1.0.0 [linux_amd64 added]" {
+				t.Errorf("added: %s, %v", describe(results), err)
+			}
+			if got := notes(results); !strings.Contains(got, test.note) || test.note == "" && got != "" {
+				t.Errorf("the notes are %q, want %q", got, test.note)
+			}
+		})
+	}
+}
