@@ -45,7 +45,8 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 		} `hcl:"provider,block"`
 	}
 	if problems := gohcl.DecodeBody(body, nil, &list); problems.HasErrors() {
-		return nil, fmt.Errorf("%w list: %w", registry.ErrInvalid, problems)
+		return nil, registry.WithHint(fmt.Errorf("%w list: %w", registry.ErrInvalid, problems),
+			"An entry looks like `provider \"registry.opentofu.org/hashicorp/random\" { versions = [\"~> 3.5\"] }`.")
 	}
 	var wanted []Wanted
 	for _, p := range list.Providers {
