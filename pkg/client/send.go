@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -224,11 +223,7 @@ func origin(u *url.URL) string {
 	if port == "" {
 		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	}
-	name := strings.ToLower(u.Hostname())
-	if host, err := registry.ParseHost(name); err == nil {
-		name = string(host)
-	}
-	return net.JoinHostPort(name, port)
+	return net.JoinHostPort(string(registry.CanonicalHost(u.Hostname())), port)
 }
 
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -49,6 +50,18 @@ func ParseHost(s string) (Host, error) {
 	}
 	return h, nil
 }
+
+// CanonicalHost returns a host in the form for comparison. A text that [ParseHost]
+// refuses, such as an IPv6 address, is in lower case and without a dot at its end.
+func CanonicalHost(text string) Host {
+	if h, err := ParseHost(text); err == nil {
+		return h
+	}
+	return Host(strings.TrimSuffix(strings.ToLower(text), "."))
+}
+
+// CanonicalName is [CanonicalHost] without the port.
+func CanonicalName(text string) Host { return CanonicalHost((&url.URL{Host: text}).Hostname()) }
 
 // Name returns the host without its port.
 func (h Host) Name() string {

@@ -109,3 +109,22 @@ func TestAudience(t *testing.T) {
 		}
 	}
 }
+
+func TestCanonicalHost(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ in, host, name string }{
+		{"Registry.Example.com.:443", "registry.example.com", "registry.example.com"},
+		{"registry.example.com:8443", "registry.example.com:8443", "registry.example.com"},
+		{"BÜCHER.example:8443", "xn--bcher-kva.example:8443", "xn--bcher-kva.example"},
+		{"Some_Container.:9090", "some_container.:9090", "some_container"},
+		{"[FE80::1]:443", "[fe80::1]:443", "fe80::1"},
+		{"", "", ""},
+	} {
+		if got := registry.CanonicalHost(test.in); string(got) != test.host {
+			t.Errorf("CanonicalHost(%q) = %q, want %q", test.in, got, test.host)
+		}
+		if got := registry.CanonicalName(test.in); string(got) != test.name {
+			t.Errorf("CanonicalName(%q) = %q, want %q", test.in, got, test.name)
+		}
+	}
+}

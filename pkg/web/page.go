@@ -75,24 +75,15 @@ type view struct {
 	Page any
 }
 
-// hostOf returns a host of the options or of a request. The host of a request
-// that no registry can have stays as it is.
-func hostOf(text string) registry.Host {
-	if host, err := registry.ParseHost(text); err == nil {
-		return host
-	}
-	return registry.Host(text)
-}
-
 // addressOf returns the address in a source if the source is in this registry.
 func (v *visit) addressOf(source string) (address string, found bool) {
 	host, address, _ := strings.Cut(source, "/")
-	return address, hostOf(host) == v.own
+	return address, registry.CanonicalHost(host) == v.own
 }
 
 // visit returns the visit of a request, without its caller.
 func (h *handler) visit(r *http.Request) *visit {
-	own := hostOf(cmp.Or(h.Host, r.Host))
+	own := registry.CanonicalHost(cmp.Or(h.Host, r.Host))
 	return &visit{Request: r, own: own, host: own.Display()}
 }
 

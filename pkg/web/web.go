@@ -21,6 +21,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
 	"github.com/larder-registry/larder/pkg/web/session"
 )
@@ -163,7 +164,7 @@ func (h *handler) post(path string, serve httpapi.HandlerFunc) httpapi.Endpoint 
 // issues certificates only for loopback addresses, where other servers may need
 // plain HTTP.
 func (h *handler) hasOwnCertificate(r *http.Request) bool {
-	return h.Local == nil || h.Local.CAFile == "" && hostOf(r.Host) == hostOf(h.Host)
+	return h.Local == nil || h.Local.CAFile == "" && registry.CanonicalHost(r.Host) == registry.CanonicalHost(h.Host)
 }
 
 func setSafetyHeaders(h http.Header) {

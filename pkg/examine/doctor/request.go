@@ -265,12 +265,7 @@ func (e *examination) isOwn(u *url.URL) bool {
 
 // sameHost reports whether two texts are the same host and port.
 func sameHost(a, b string) bool {
-	one, err := registry.ParseHost(a)
-	other, otherErr := registry.ParseHost(b)
-	if err != nil || otherErr != nil { // such as an IPv6 address
-		return strings.EqualFold(a, b)
-	}
-	return one == other
+	return registry.CanonicalHost(a) == registry.CanonicalHost(b)
 }
 
 // file is a downloaded file.

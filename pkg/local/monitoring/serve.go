@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -80,10 +79,10 @@ func (m *Metrics) Handler(hosts ...string) http.Handler {
 	hosts = append(hosts, "localhost")
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		host := hostname(r.Host)
-		_, err := netip.ParseAddr(host)
+		host := registry.CanonicalName(r.Host)
+		_, err := netip.ParseAddr(string(host))
 		if err != nil && !slices.ContainsFunc(hosts, func(known string) bool {
-			return host != "" && host == hostname(known)
+			return host != "" && host == registry.CanonicalName(known)
 		}) {
 			http.Error(w, "Use an IP address, localhost, or a name that --metrics-host permits.",
 				http.StatusMisdirectedRequest)
@@ -94,15 +93,6 @@ func (m *Metrics) Handler(hosts ...string) http.Handler {
 		m.write(r.Context(), w)
 	})
 	return mux
-}
-
-// hostname returns a host without its port, in one form.
-func hostname(host string) string {
-	if parsed, err := registry.ParseHost(host); err == nil {
-		return parsed.Name()
-	}
-	// Such as an IPv6 address, or the name of a container with an underscore.
-	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
 }
 
 // Serve answers requests for the metrics until ctx ends, as [Metrics.Handler]

@@ -76,15 +76,8 @@ func (f *Fetcher) Others() []string {
 }
 
 func (f *Fetcher) names(host string) bool {
-	return slices.ContainsFunc(f.Hosts, func(named string) bool { return canonical(named) == canonical(host) })
-}
-
-// canonical returns a host name without its port, in one form.
-func canonical(host string) string {
-	if name, err := registry.ParseHost(host); err == nil {
-		return name.Name()
-	}
-	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: host}).Hostname(), "."))
+	name := registry.CanonicalName(host)
+	return slices.ContainsFunc(f.Hosts, func(named string) bool { return registry.CanonicalName(named) == name })
 }
 
 // Folder fetches a module into an empty folder, and returns the folder with the

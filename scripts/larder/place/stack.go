@@ -46,10 +46,8 @@ func openStack(ctx context.Context, name string) (*Store, error) {
 			settings.OutputRequestLogDays, outputs[settings.OutputRequestLogDays])
 	}
 	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
-	host := outputs[settings.OutputHost]
-	if parsed, err := registry.ParseHost(host); err == nil {
-		host = parsed.Display() // CloudFormation returns only ASCII
-	}
+	// CloudFormation returns only ASCII.
+	host := registry.CanonicalHost(outputs[settings.OutputHost]).Display()
 	return &Store{
 		Host:           host,
 		Catalog:        published,
