@@ -6,12 +6,12 @@ import "strings"
 // Nearest returns the first of the words that are nearest to a word, or false
 // if none is near. The distance is the number of characters to add, remove,
 // replace, or swap with the next one, ignoring case. Words are near up to a
-// distance of one, plus one for every four characters of the word.
+// distance of one, plus one for every four characters after the first.
 func Nearest(word string, words []string) (string, bool) {
 	typed := []rune(strings.ToLower(word))
 	length := len(typed)
 	// A word of which no character is left is a different word.
-	most := min(1+length/4, length-1)
+	most := min(1+(length-1)/4, length-1)
 	nearest, found := "", false
 	for _, candidate := range words {
 		d := distance(typed, []rune(strings.ToLower(candidate)))

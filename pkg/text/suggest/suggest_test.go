@@ -10,7 +10,7 @@ import (
 // words.
 func TestNearest(t *testing.T) {
 	t.Parallel()
-	words := []string{"list", "lint", "publish", "token", "a"}
+	words := []string{"list", "lint", "publish", "token", "a", "store"}
 	for word, want := range map[string]string{
 		"lsit":    "list", // two swapped letters
 		"LIST":    "list",
@@ -21,6 +21,8 @@ func TestNearest(t *testing.T) {
 		"A":       "a",
 		"b":       "", // none of its letters is left
 		"x":       "",
+		"stoer":   "store",
+		"sort":    "", // two of four letters
 		"serve":   "",
 		"":        "",
 	} {
