@@ -118,11 +118,10 @@ func (r *reader) outputs() []docs.Output {
 func (r *reader) dependencies() []docs.Dependency {
 	dependencies := []docs.Dependency{}
 	for _, d := range r.declarations("module") {
-		set := d.last("version")
 		dependencies = append(dependencies, docs.Dependency{
 			Name:    d.labels[0],
-			Source:  r.moduleSource(d),
-			Version: r.text(set["version"], "the version of module "+d.labels[0]),
+			Source:  r.moduleText(d, "source"),
+			Version: r.moduleText(d, "version"),
 		})
 	}
 	return dependencies
@@ -153,25 +152,26 @@ func withoutSecrets(source string) string {
 	})
 }
 
-// moduleSource returns the source of a module block, without secrets. If the
-// source contains variables, as OpenTofu allows, it is the text as written.
-func (r *reader) moduleSource(d declaration) (source string) {
+// moduleText returns the source or the version of a module block, without
+// secrets. If it contains variables, as OpenTofu allows, it is the text as
+// written.
+func (r *reader) moduleText(d declaration, name string) (found string) {
 	for _, b := range d.blocks {
-		set, _ := attributes(b, "source")
-		if set["source"] == nil {
+		set, _ := attributes(b, name)
+		if set[name] == nil {
 			continue
 		}
-		text, ok := plainText(set["source"].Expr)
+		text, ok := plainText(set[name].Expr)
 		if !ok {
-			text = asWritten(set["source"].Expr, b)
+			text = asWritten(set[name].Expr, b)
 		}
 		if len(text) > maxDescription {
-			r.note("In %s, the source of module %s is too long and is missing.", called(r.dir), d.labels[0])
+			r.note("In %s, the %s of module %s is too long and is missing.", called(r.dir), name, d.labels[0])
 			text = ""
 		}
-		source = withoutSecrets(text)
+		found = withoutSecrets(text)
 	}
-	return source
+	return found
 }
 
 // resources returns the blocks of a type that has a type and a name. Data

@@ -260,3 +260,18 @@ func TestModuleSources(t *testing.T) {
 		})
 	}
 }
+
+// The version of a module block with variables is not like that of a block
+// without a version.
+func TestModuleVersions(t *testing.T) {
+	t.Parallel()
+	for written, want := range map[string]string{`"~> 1.0"`: "~> 1.0", "var.vpc": "var.vpc", `"${var.vpc}"`: `"${var.vpc}"`, "null": ""} {
+		d := extracted(t, native("module \"x\" {\n  source = \"acme/vpc/aws\"\n  version = "+written+"\n}\n"))
+		if diff := cmp.Diff([]docs.Dependency{{Name: "x", Source: "acme/vpc/aws", Version: want}}, d.Root.Dependencies); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", written, diff)
+		}
+		if len(d.Notes) > 0 {
+			t.Errorf("%s: the notes are %q", written, d.Notes)
+		}
+	}
+}
