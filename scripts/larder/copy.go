@@ -41,6 +41,9 @@ type copyFlags struct {
 	allowHosts []string
 	addKeys    bool
 	dryRun     bool
+
+	dependencies    bool
+	dependencyHosts []string
 }
 
 func copyCommand(c *cli.Program) *cobra.Command {
@@ -66,11 +69,20 @@ of this machine there, unless --allow-host names the host. The SHA256SUMS and
 the signature of a provider stay the same. Its namespace must have the key: see
 --add-keys.
 
+With --with-dependencies, the command also copies the modules that copied ones
+call, and those that they call, in the versions that clients install. It follows
+sources with the host in --from. It follows those without a host if it copies
+from registry.opentofu.org or registry.terraform.io. If the origin has copies of
+modules of another host, name it with --dependency-host. The command lists what
+it does not follow, such as modules in a namespace that you do not name. It
+changes no sources, and copies no providers that modules require.
+
 Run the command again after an interruption, or for new versions. It does only
 what is missing. It skips and lists withdrawn versions.`,
 		Example: `  larder copy acme/vpc/aws --from app.terraform.io
   larder copy acme/vpc/aws hashicorp/random --from HOST --versions '>= 2.0'
   larder copy acme/vpc/aws 1.2.0 --from dev --to prod
+  larder copy acme/eks/aws 20.0.0 --from HOST --with-dependencies
   larder copy infra/vpc/aws --from HOST --rename infra/vpc/aws=acme/vpc/aws`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -92,6 +104,9 @@ what is missing. It skips and lists withdrawn versions.`,
 		"`HOST` of repositories for which git may use your credentials and keys; can be repeated")
 	cmd.Flags().BoolVar(&f.addKeys, "add-keys", false,
 		"add the keys that signed the copied providers to their namespaces in the target")
+	cmd.Flags().BoolVar(&f.dependencies, "with-dependencies", false, "also copy the modules that copied modules call")
+	cmd.Flags().StringSliceVar(&f.dependencyHosts, "dependency-host", nil,
+		"with dependencies whose sources name `HOST`, if the origin has them; can be repeated")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be copied without copying it")
 	return cmd
 }
@@ -109,11 +124,12 @@ func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlag
 	if err != nil {
 		return nil, err
 	}
-	for _, host := range f.allowHosts {
-		if _, err := registry.ParseHost(host); err != nil {
-			return nil, registry.WithHint(arguments.Errorf("--allow-host %s: it is not a host", arguments.Quoted(host)),
-				"Use the form git.example.com.")
-		}
+	if _, err := parseHosts("allow-host", f.allowHosts); err != nil {
+		return nil, err
+	}
+	dependencyHosts, err := parseHosts("dependency-host", f.dependencyHosts)
+	if err != nil {
+		return nil, err
 	}
 	to, err := copyTarget(c, f.to)
 	if err != nil {
@@ -131,7 +147,10 @@ func copyVersions(ctx context.Context, c *cli.Program, args []string, f copyFlag
 	c.PrintRegistry()
 	v := copyView{DryRun: f.dryRun, From: from.Name, To: to.Name}
 	reporter := c.NewProgress()
-	copier := copying.Copier{AddKeys: f.addKeys, DryRun: f.dryRun, Progress: reporter}
+	copier := copying.Copier{
+		AddKeys: f.addKeys, DryRun: f.dryRun, Progress: reporter,
+		Dependencies: f.dependencies || len(dependencyHosts) > 0, DependencyHosts: dependencyHosts,
+	}
 	fetcher := &fetch.Fetcher{Hosts: append(f.allowHosts, from.Host), Progress: reporter}
 	var report copying.Report
 	err = withOrigin(ctx, c, from, networks, fetcher, reporter, func(origin copying.Origin) error {
@@ -272,6 +291,18 @@ func parseRenames(texts []string) (map[string]registry.Address, error) {
 		renamed[from.Path()] = to
 	}
 	return renamed, nil
+}
+
+func parseHosts(flag string, texts []string) ([]registry.Host, error) {
+	hosts := make([]registry.Host, len(texts))
+	for i, text := range texts {
+		var err error
+		if hosts[i], err = registry.ParseHost(text); err != nil {
+			return nil, registry.WithHint(arguments.Errorf("--%s %s: it is not a host", flag, arguments.Quoted(text)),
+				"Use the form git.example.com.")
+		}
+	}
+	return hosts, nil
 }
 
 func parseNetworks(texts []string) ([]netip.Prefix, error) {
@@ -437,8 +468,11 @@ type copyView struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	DryRun bool   `json:"dry_run,omitempty"`
-	// Versions are all wanted versions.
+	// Versions are all wanted versions, and their dependencies.
 	Versions []copiedVersion `json:"versions"`
+	// NotFollowed are module blocks whose modules were not copied. It is missing
+	// if there are none, or without --with-dependencies.
+	NotFollowed []copying.NotFollowed `json:"not_followed,omitempty"`
 	// Notes concern the whole copy.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -450,6 +484,9 @@ type copiedVersion struct {
 	As string `json:"as,omitempty"`
 	// Version is missing if the versions of the address cannot be listed.
 	Version string `json:"version,omitempty"`
+	// CalledBy is the first module with its version of which this version is a
+	// dependency. It is missing if the version was wanted itself.
+	CalledBy string `json:"called_by,omitempty"`
 	// Status is copied, unchanged, skipped or failed. In a dry run, copied means
 	// that the version would be copied.
 	Status copying.Status `json:"status"`
@@ -467,11 +504,11 @@ type copiedVersion struct {
 }
 
 func (v *copyView) set(r copying.Report) {
-	v.Notes, v.Versions = r.Notes, make([]copiedVersion, len(r.Results))
+	v.Notes, v.NotFollowed, v.Versions = r.Notes, r.NotFollowed, make([]copiedVersion, len(r.Results))
 	for i, one := range r.Results {
 		v.Versions[i] = copiedVersion{
 			Address: one.Address.String(), Version: one.Version, Status: one.Status, Reason: one.Reason,
-			SHA256: one.SHA256, Deprecated: one.Deprecated, Hidden: one.Hidden, Notes: one.Notes,
+			SHA256: one.SHA256, Deprecated: one.Deprecated, Hidden: one.Hidden, Notes: one.Notes, CalledBy: one.CalledBy,
 		}
 		if one.As.String() != one.Address.String() {
 			v.Versions[i].As = one.As.String()
@@ -485,6 +522,9 @@ func (v copyView) Text(p output.Page) {
 	for _, one := range v.Versions {
 		count[one.Status]++
 		reasons := slices.Clone(one.Notes)
+		if one.CalledBy != "" && one.Status != copying.Unchanged {
+			reasons = append(reasons, "called by "+one.CalledBy)
+		}
 		switch {
 		case one.Hidden:
 			reasons = append(reasons, "hidden: "+one.Deprecated)
@@ -517,6 +557,9 @@ func (v copyView) Text(p output.Page) {
 		}
 	}
 	p.Println("%s", text)
+	for _, block := range v.NotFollowed {
+		p.Println("  %s: %s", p.Paint("not followed", terminal.Yellow), printable.Escape(block.String()))
+	}
 	p.Notes(v.Notes)
 }
 

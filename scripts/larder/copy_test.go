@@ -130,6 +130,27 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
+// Dependencies are found in the documentation of two registries.
+func TestDependenciesThroughRegistries(t *testing.T) {
+	t.Parallel()
+	dev, prod := serve(t, t.TempDir()), serve(t, t.TempDir())
+	publishModule(t, dev.data, "acme/node/aws", "1.0.0", withOutput("old"))
+	publishModule(t, dev.data, "acme/node/aws", "1.1.0", withOutput("new"))
+	publishModule(t, dev.data, "acme/cluster/aws", "1.0.0", map[string]string{
+		"main.tf": fmt.Sprintf("module \"node\" {\n  source  = %q\n  version = \"~> 1.0\"\n}\n", dev.Host+"/acme/node/aws"),
+	})
+	p := prod.publisher(t, credentials(dev.Host, token(t, dev.data, "--name", "dev-ci", "--scope", "read:**"))+
+		credentials(prod.Host, token(t, prod.data, "--name", "prod-ci", "--scope", "publish:modules/acme/**", "--scope", "read:**")),
+		"SSL_CERT_FILE="+trust(t, dev.CAFile, prod.CAFile))
+	command := []string{"copy", "acme/cluster/aws", "--from", dev.Host, "--with-dependencies", "--json"}
+	for i, status := range []string{"copied", "copied", "unchanged"} {
+		got := copied(t, p.run(t, 0, nil, append(command, fmt.Sprintf("--dry-run=%v", i == 0))...))
+		if diff := cmp.Diff([]string{"acme/cluster/aws 1.0.0 " + status, "acme/node/aws 1.1.0 " + status}, got); diff != "" {
+			t.Errorf("copy %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
 // whoamiName returns the name of this machine's user.
 func whoamiName(t *testing.T) string {
 	t.Helper()

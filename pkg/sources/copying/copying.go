@@ -23,6 +23,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish/rules"
@@ -50,6 +51,9 @@ type Origin interface {
 	// AddCopy records in the origin that a version was copied to a target. It
 	// returns [ErrNoTrail] if the origin is not a Larder.
 	AddCopy(ctx context.Context, a registry.Address, v registry.Version, target string) error
+	// Documentation returns the documentation of a version. It returns
+	// registry.ErrNotFound if the registry has none.
+	Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error)
 }
 
 // ErrNoTrail means that an origin does not record copies.
@@ -89,6 +93,8 @@ type Target interface {
 	Deprecation(ctx context.Context, a registry.Address) (string, error)
 	// Deprecate deprecates a version, or all versions if v is nil.
 	Deprecate(ctx context.Context, a registry.Address, v *registry.Version, message string, hide bool) error
+	// Documentation is like that of [Origin].
+	Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error)
 }
 
 // Listing has the versions of a module or a provider.
@@ -162,9 +168,14 @@ type Copier struct {
 	Target Target
 	// AddKeys adds the keys of copied providers to their namespaces.
 	AddKeys bool
-	// DryRun reports what would be copied. It fetches no modules and no packages,
-	// but verifies the signatures of providers.
+	// DryRun reports what would be copied. It fetches no packages, but verifies the
+	// signatures of providers. It fetches modules only to follow their Dependencies.
 	DryRun bool
+	// Dependencies also copies the versions that clients install for the module
+	// blocks of copied modules. It follows blocks that name the origin, or one of the
+	// DependencyHosts, whose modules the origin has too.
+	Dependencies    bool
+	DependencyHosts []registry.Host
 	// Progress may be nil.
 	Progress progress.Reporter
 
@@ -210,6 +221,9 @@ type Result struct {
 	Hidden     bool
 	// Notes describe what differs from the original.
 	Notes []string
+	// CalledBy is the first module with its version that has the version as a
+	// dependency. It is empty if the version was wanted itself.
+	CalledBy string
 	// recorded reports whether the origin has recorded the copy. recordErr is why
 	// it has not.
 	recordErr error
@@ -225,6 +239,8 @@ type Result struct {
 // Report has the results of a copy.
 type Report struct {
 	Results []Result
+	// NotFollowed are the module blocks that could not be followed.
+	NotFollowed []NotFollowed
 	// Notes concern the whole copy.
 	Notes []string
 }
@@ -249,8 +265,11 @@ func (c *Copier) Copy(ctx context.Context, wanted []Wanted) (Report, error) {
 		jobs = append(jobs, selected...)
 	}
 	c.run(ctx, jobs)
+	if c.Dependencies {
+		jobs = c.follow(ctx, wanted, jobs, &report)
+	}
 	if ctx.Err() == nil {
-		report.Notes = c.deprecate(ctx, jobs)
+		report.Notes = append(report.Notes, c.deprecate(ctx, jobs)...)
 	}
 	for _, j := range jobs {
 		if j.Status == "" || j.Err != nil && ctx.Err() != nil {
@@ -284,6 +303,9 @@ type job struct {
 	exact bool
 	// all is why all versions are deprecated.
 	all string
+	// calls are the module blocks to follow. callsErr is why they cannot be read.
+	calls    []call
+	callsErr error
 }
 
 // choose lists the versions of an address and selects those that are wanted.
@@ -369,11 +391,13 @@ func (c *Copier) run(ctx context.Context, jobs []*job) {
 	group.SetLimit(parallel)
 	for _, j := range jobs {
 		group.Go(func() error {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || j.Status == Failed {
 				return nil // the caller returns it
 			}
 			if err := c.one(ctx, j); err != nil {
 				j.Status, j.Err, j.Reason = Failed, fmt.Errorf("%s %s: %w", j.Address, j.Version, err), reason(err)
+			} else if c.Dependencies && j.inTarget() {
+				j.calls, j.callsErr = c.calls(ctx, j)
 			}
 			done.Lock()
 			defer done.Unlock()
