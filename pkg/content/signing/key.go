@@ -50,12 +50,12 @@ func ReadKey(armored []byte, now time.Time) (Key, error) {
 	if err != nil {
 		return Key{}, err
 	}
-	return describeOnce(e, now)
+	return describeExpired(e, now)
 }
 
-// describeOnce describes a key that can sign now. A key that cannot sign any more is
+// describeExpired describes a key that can sign now. A key that cannot sign any more is
 // described as of its last second.
-func describeOnce(e *openpgp.Entity, now time.Time) (Key, error) {
+func describeExpired(e *openpgp.Entity, now time.Time) (Key, error) {
 	key, _, err := describe(e, now)
 	if err == nil {
 		return key, nil

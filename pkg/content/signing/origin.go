@@ -57,7 +57,7 @@ func KeyOf(armored []string, s Signer, now time.Time) (Key, error) {
 			if err != nil {
 				return Key{}, fmt.Errorf("%w signing key %s: %w", registry.ErrInvalid, s.ID, err)
 			}
-			return describeOnce(e, now)
+			return describeExpired(e, now)
 		}
 	}
 	return Key{}, fmt.Errorf("signing key %s: %w", s.ID, registry.ErrNotFound)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -218,6 +219,10 @@ func (f *follower) skip(j *job, block call, why string) {
 	}
 }
 
+// prefixed finds the v of versions such as v1.2.0, which clients ignore in constraints
+// of modules.
+var prefixed = regexp.MustCompile(`(^|[\s,=<>~!])v([0-9])`)
+
 // choose adds a job for the version that clients install for a block. It returns
 // why the block cannot be followed, or "".
 func (f *follower) choose(ctx context.Context, caller *job, block call) (why string) {
@@ -240,7 +245,8 @@ func (f *follower) choose(ctx context.Context, caller *job, block call) (why str
 		return "clients install it from " + shown
 	}
 	m := registry.Module{Namespace: p.Namespace, Name: p.Name, System: p.TargetSystem}
-	w := Wanted{Address: m, As: m, Constraint: cmp.Or(strings.TrimSpace(block.Version), ">= 0.0.0")} // no pre-releases
+	constraint := prefixed.ReplaceAllString(strings.TrimSpace(block.Version), "$1$2")
+	w := Wanted{Address: m, As: m, Constraint: cmp.Or(constraint, ">= 0.0.0")} // no pre-releases
 	for _, other := range f.wanted {
 		if other.Address.Path() == m.Path() {
 			w.As = other.As

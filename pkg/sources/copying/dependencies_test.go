@@ -98,7 +98,7 @@ func TestDependencies(t *testing.T) {
 	}{
 		"none": {},
 		"the highest version that matches": {
-			calls: calling{"a.tf": host + "acme/kms/aws ~> 1.0"},
+			calls: calling{"a.tf": host + "acme/kms/aws ~> v1.0"},
 			want:  []string{"acme/kms/aws 1.1.0 copied, deprecated: use 2.0.0"},
 		},
 		"no constraint": {calls: calling{"a.tf": host + "acme/kms/aws"}, want: []string{"acme/kms/aws 2.0.0 copied"}},
