@@ -1,0 +1,46 @@
+package oddities
+
+// The texts of the documentation that several reasons are.
+const (
+	weakKey      = "it is too weak for a key of a namespace"
+	oddZip       = "a zip with gaps, overlapping files or another structure that programs read differently"
+	specialFiles = "a zip with links, or with files that run as their owner"
+	leadsOut     = "paths and links that lead out"
+	noFiles      = "an archive of a module with hard links or devices"
+	badName      = "a file other than configuration that has a name that Windows does not allow, or is a link to nothing"
+	usualName    = "must be `terraform-provider-TYPE_VERSION_OS_ARCH.zip`"
+)
+
+// reasons are those of the oddities about which clients and Larder differ.
+var reasons = map[string]Reason{
+	// Providers.
+	"capitals-in-address":     {Open: "copy needs lower case"},
+	"empty-platforms":         {Open: "pull needs platforms in the policy"},
+	"no-platforms":            {Open: "pull needs platforms in the policy"},
+	"key-dsa":                 {Documented: weakKey},
+	"key-rsa-1024":            {Documented: weakKey},
+	"signature-expired":       {Documented: "an expired signature"},
+	"zip-folder-entries":      {Documented: "Zips with folders as entries are refused"},
+	"zip-link":                {Documented: specialFiles},
+	"zip-set-uid":             {Documented: specialFiles},
+	"zip-names-of-windows":    {Documented: oddZip},
+	"zip-twice-the-same-name": {Documented: oddZip},
+	"zip-with-prefix":         {Documented: oddZip},
+	"zip-not-executable":      {Open: "a program that is not executable"},
+	"zip-other-filename":      {Documented: usualName},
+	"sums-bom":                {Open: "pull takes all platforms or none"},
+
+	// Modules.
+	"archive-device":         {Documented: noFiles},
+	"archive-hard-link":      {Documented: noFiles},
+	"ignore-everything":      {Open: ".terraformignore excludes the module"},
+	"link-absolute":          {Documented: leadsOut},
+	"link-outside":           {Documented: leadsOut},
+	"link-dangling-root":     {Documented: badName},
+	"name-with-colon-tf":     {Documented: badName},
+	"only-readme":            {Documented: "a module without configuration at its root or below `modules/`"},
+	"subfolder-calls-parent": {Documented: "is an error if it calls a path outside of that folder"},
+	"text-latin-1":           {Open: "a comment that is not UTF-8"},
+	"tofu-broken-beside-tf":  {Documented: "configuration with a syntax error"},
+	"version-four-parts":     {Documented: "A version that is not semantic, such as `1.2.3.4`, is skipped and listed"},
+}
