@@ -22,7 +22,7 @@ import (
 // Reason is why the clients and Larder may differ about an oddity.
 type Reason struct {
 	// Documented is a text of the documentation with the reason why Larder refuses what
-	// clients install.
+	// clients install, or accepts what they refuse.
 	Documented string
 	// Open is why a difference is a fault that is known.
 	Open string

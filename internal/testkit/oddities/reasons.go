@@ -38,6 +38,7 @@ var reasons = map[string]Reason{
 	"link-outside":           {Documented: leadsOut},
 	"link-dangling-root":     {Documented: badName},
 	"name-with-colon-tf":     {Documented: badName},
+	"newer-action":           {Documented: "because later releases of a client may know it"},
 	"only-readme":            {Documented: "a module without configuration at its root or below `modules/`"},
 	"subfolder-calls-parent": {Documented: "is an error if it calls a path outside of that folder"},
 	"text-latin-1":           {Open: "a comment that is not UTF-8"},

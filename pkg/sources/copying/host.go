@@ -280,6 +280,7 @@ func (h *Host) signed(
 		}
 		if r.Key, r.NoKey = signing.KeyOf(from.Keys, signer, now); r.NoKey != nil {
 			r.Key = registry.SigningKey{ID: signer.ID, Owner: signer.Owner}
+			r.NoKey = registry.WithHint(r.NoKey, "Mirror the provider with `larder mirror add` instead.")
 		}
 	}
 	name := "terraform-provider-" + p.Type + "_" + v.String() + "_SHA256SUMS"
