@@ -31,6 +31,7 @@ var keyed = []string{
 // copied it if that was not possible. The clients install from the registry to which it
 // was promoted.
 func TestKeys(t *testing.T) {
+	skipOnWindows(t)
 	all := oddities.Providers(t, keyed...)
 	o := oddities.Serve(t, all, nil)
 	prod, _, err := local.Create(t.Context(), t.TempDir())

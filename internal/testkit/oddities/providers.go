@@ -411,6 +411,9 @@ var oddProviders = map[string]oddProvider{
 	"manifest-missing": {build: func(t testing.TB, r builds.Release) {
 		must(t, os.Remove(filepath.Join(r.Dir, r.Name+"_manifest.json")))
 	}},
+	"manifest-listed-but-missing": {damage: func(t testing.TB, r builds.Release) {
+		must(t, os.Remove(filepath.Join(r.Dir, r.Name+"_manifest.json")))
+	}},
 	"manifest-unlisted": {sums: func(text string) string {
 		var out strings.Builder
 		for l := range strings.Lines(text) {
