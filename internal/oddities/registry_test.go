@@ -173,7 +173,10 @@ func pullFrom(t *testing.T, o *oddities.Origin) func(t *testing.T, address, vers
 		Pattern: "*/*/*", Line: 1, Pull: registry.PullOpen, Upstream: o.URL,
 		Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}}}
+	// The leases of the worker end by this clock, so none ends on a slow machine.
+	ahead := time.Now().Add(time.Hour)
 	worker := pull.New(pull.Options{
+		Now:     func() time.Time { return ahead },
 		Catalog: to.Catalog, Objects: to.Objects, Client: newClient(o), MaxBytes: 1 << 20,
 		Log: slog.New(slog.DiscardHandler), Policies: admission.NewPolicies(all, nil),
 	})
