@@ -9,14 +9,15 @@ const (
 	noFiles      = "an archive of a module with hard links or devices"
 	badName      = "a file other than configuration that has a name that Windows does not allow, or is a link to nothing"
 	usualName    = "must be `terraform-provider-TYPE_VERSION_OS_ARCH.zip`"
+	noPlatforms  = "origin that lists no platforms"
 )
 
 // reasons are those of the oddities about which clients and Larder differ.
 var reasons = map[string]Reason{
 	// Providers.
-	"capitals-in-address":     {Open: "copy needs lower case"},
-	"empty-platforms":         {Open: "pull needs platforms in the policy"},
-	"no-platforms":            {Open: "pull needs platforms in the policy"},
+	"capitals-in-address":     {Documented: "an address with capital letters"},
+	"empty-platforms":         {Documented: noPlatforms},
+	"no-platforms":            {Documented: noPlatforms},
 	"key-dsa":                 {Documented: weakKey},
 	"key-rsa-1024":            {Documented: weakKey},
 	"signature-expired":       {Documented: "an expired signature"},
@@ -26,14 +27,13 @@ var reasons = map[string]Reason{
 	"zip-names-of-windows":    {Documented: oddZip},
 	"zip-twice-the-same-name": {Documented: oddZip},
 	"zip-with-prefix":         {Documented: oddZip},
-	"zip-not-executable":      {Open: "a program that is not executable"},
 	"zip-other-filename":      {Documented: usualName},
-	"sums-bom":                {Open: "pull takes all platforms or none"},
+	"sums-bom":                {Documented: "SHA256SUMS that begins with a byte order mark"},
 
 	// Modules.
 	"archive-device":         {Documented: noFiles},
 	"archive-hard-link":      {Documented: noFiles},
-	"ignore-everything":      {Open: ".terraformignore excludes the module"},
+	"ignore-everything":      {Documented: "a `.terraformignore` that excludes all of it"},
 	"link-absolute":          {Documented: leadsOut},
 	"link-outside":           {Documented: leadsOut},
 	"link-dangling-root":     {Documented: badName},
@@ -41,7 +41,5 @@ var reasons = map[string]Reason{
 	"newer-action":           {Documented: "because later releases of a client may know it"},
 	"only-readme":            {Documented: "a module without configuration at its root or below `modules/`"},
 	"subfolder-calls-parent": {Documented: "is an error if it calls a path outside of that folder"},
-	"text-latin-1":           {Open: "a comment that is not UTF-8"},
-	"tofu-broken-beside-tf":  {Documented: "configuration with a syntax error"},
 	"version-four-parts":     {Documented: "A version that is not semantic, such as `1.2.3.4`, is skipped and listed"},
 }

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"errors"
 	"path"
 	"strings"
 
@@ -19,6 +20,10 @@ type Call struct {
 	// Source is as it is written, such as ./modules/vpc.
 	Source string
 }
+
+// ErrOutside means that a module calls a folder outside of its own. The place that it
+// comes from may have that folder.
+var ErrOutside = errors.New("which is outside of the published folder")
 
 // moduleBlocks and sourceOnly are the parts of a file that calls needs.
 var (
@@ -88,8 +93,7 @@ func (m Module) installable() (folders []string) {
 
 func (c Call) check(folder string, exists bool) error {
 	if folder == ".." || strings.HasPrefix(folder, "../") {
-		return registry.WithHint(invalidModule("%s:%d calls %s, which is outside of the published folder",
-			c.File, c.Line, c.Source), "Call it by its address in a registry, or publish a folder that contains both.")
+		return registry.WithHint(invalidModule("%s:%d calls %s, %w", c.File, c.Line, c.Source, ErrOutside), "Call it by its address in a registry, or publish a folder that contains both.")
 	}
 	if !exists {
 		return registry.WithHint(invalidModule("%s:%d calls %s, which has no files", c.File, c.Line, c.Source),

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -169,6 +170,9 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 	}
 	if err != nil {
 		prepared.Close()
+		if prepared.tolerated.Existing {
+			err = hintOfCopy(err, "module")
+		}
 		return nil, err
 	}
 	return prepared, nil
@@ -206,8 +210,16 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	scanner := &secrets.Scanner{Allowed: from.AllowSecrets}
 	found, err := archive.ScanModule(ctx, progress.Reader(m.packed, moved), scanner)
 	m.Secrets = found.Secrets
+	var outside errs.Problems
 	for _, problem := range found.Problems {
-		m.tolerated.Add(problem)
+		if from.Archive == "" && errors.Is(problem, archive.ErrOutside) {
+			_ = outside.Add(problem) // the module works where it comes from, but not from its archive
+		} else {
+			m.tolerated.Add(problem)
+		}
+	}
+	if err == nil {
+		err = outside.Err("")
 	}
 	if err != nil {
 		return err

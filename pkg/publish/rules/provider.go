@@ -188,7 +188,10 @@ func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 		_ = r.problems.Add(r.CheckNew()) // any error is ErrInvalid
 	}
 	if err := r.problems.Err(r.what()); err != nil {
-		return nil, r.explain(err)
+		if r.tolerated.Existing {
+			err = hintOfCopy(err, "release", r.keyProblems...)
+		}
+		return nil, err
 	}
 	if r.tolerated.Existing {
 		r.Record.Notes = r.tolerated.Notes()
@@ -204,18 +207,6 @@ func (r *PreparedProvider) finish(unpacked bool) (*PreparedProvider, error) {
 		r.Shared = protocol.SharedHashes(r.Record.Packages)
 	}
 	return r, nil
-}
-
-// explain replaces the hints for the author of a release if it is copied. A person who
-// copies it can only add a key.
-func (r *PreparedProvider) explain(err error) error {
-	several, _ := errors.AsType[*errs.ProblemsError](err)
-	for i, problem := range several.Problems {
-		if r.tolerated.Existing && registry.Hint(problem) != "" && !slices.Contains(r.keyProblems, problem) {
-			several.Problems[i] = registry.WithHint(problem, "Only the author of the release can correct this.")
-		}
-	}
-	return err
 }
 
 func (r *PreparedProvider) what() string {

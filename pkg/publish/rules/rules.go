@@ -11,13 +11,16 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Preparer prepares modules and providers for publishing. Its zero value is
@@ -71,6 +74,21 @@ func FileOf(name string, data []byte, stored registry.StoredFile) File {
 // Open returns the content from its beginning. It can be called several times,
 // and concurrently. The caller closes the result.
 func (f File) Open() (io.ReadSeekCloser, error) { return f.open() }
+
+// hintOfCopy replaces the hints for the author in the problems of a copy. About others,
+// the person who copies can do something, so their hints stay.
+func hintOfCopy(err error, what string, others ...error) error {
+	several, ok := errors.AsType[*errs.ProblemsError](err)
+	if !ok {
+		return err
+	}
+	for i, problem := range several.Problems {
+		if registry.Hint(problem) != "" && !slices.Contains(others, problem) {
+			several.Problems[i] = registry.WithHint(problem, "Only the author of the %s can correct this.", what)
+		}
+	}
+	return err
+}
 
 // unclosed is a reader whose Close does nothing.
 type unclosed struct{ io.ReadSeeker }
