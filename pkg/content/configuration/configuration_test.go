@@ -112,6 +112,18 @@ var refused = map[string]struct {
 		main(strings.Repeat(check, 2)),
 		`main.tf:7:1: check "c" is already declared at main.tf:1`,
 	},
+	"a destroy provisioner with a reference": {
+		main("variable \"x\" {}\nresource \"terraform_data\" \"r\" {\n  provisioner \"local-exec\" {\n    when    = destroy\n" +
+			"    command = \"echo ${path.module} ${self.id} ${var.x}\"\n  }\n}\n"),
+		`main.tf:5:15: the argument command of a provisioner with when = destroy refers to var. It may only use self, count.index and each.key`,
+	},
+	"a connection of a destroy provisioner": {
+		main("resource \"terraform_data\" \"r\" {\n  for_each = {}\n  connection {\n    host = each.value\n  }\n" +
+			"  provisioner \"remote-exec\" {\n    when   = \"destroy\"\n    inline = []\n    connection {\n      host = local.x\n    }\n  }\n}\n" +
+			"locals {\n  x = 1\n}\n"),
+		`main.tf:4:12: the argument host of a provisioner with when = destroy refers to each. It may only use self, count.index and each.key` + "\n" +
+			`main.tf:10:14: the argument host of a provisioner with when = destroy refers to local. It may only use self, count.index and each.key`,
+	},
 	"a module without a source": {
 		main("module \"m\" {\n  version = \"1.0.0\"\n}\n"),
 		`main.tf:1:12: module "m" has no argument source`,
@@ -496,6 +508,14 @@ resource "terraform_data" "x" {
 		"m/main.tf": "terraform {\n  required_providers {\n    terraform = {\n      source = \"terraform.io/builtin/terraform\"\n" +
 			"      configuration_aliases = [terraform.x]\n    }\n  }\n}\n",
 	}},
+	"a destroy provisioner with its own values": {files: main("resource \"terraform_data\" \"r\" {\n  count = 1\n" +
+		"  provisioner \"local-exec\" {\n    when       = destroy\n    on_failure = continue\n" +
+		"    command    = \"echo ${path.module} ${self.id} ${count.index} ${terraform.workspace}\"\n  }\n" +
+		"  provisioner \"local-exec\" {\n    command = terraform_data.s.id\n  }\n}\nresource \"terraform_data\" \"s\" {}\n")},
+	"experiments": {
+		files: main("terraform {\n  experiments = [module_variable_optional_attrs]\n}\n"), by: "tofu",
+		want: "main.tf:2:3: terraform cannot have an argument experiments in Terraform (only Terraform refuses it)",
+	},
 	"the same name for different things": {files: main("variable \"x\" {}\noutput \"x\" { value = 1 }\nlocals { x = 1 }\n" +
 		"resource \"terraform_data\" \"x\" {}\ndata \"terraform_remote_state\" \"x\" {\n  backend = \"local\"\n}\n")},
 	"tests and leftovers": {files: files{

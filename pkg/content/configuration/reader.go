@@ -133,6 +133,7 @@ func (r *reader) nested(in string, blocks hcl.Blocks, schema *body) {
 		return
 	}
 	before := make(map[string]*hcl.Block)
+	destroys := false
 	for _, b := range blocks {
 		want := schema.blocks[b.Type]
 		switch first := before[b.Type]; {
@@ -147,7 +148,54 @@ func (r *reader) nested(in string, blocks hcl.Blocks, schema *body) {
 			r.report(b.DefRange.Start, "an override file cannot have a block %s", b.Type)
 			continue
 		}
-		r.body(b.Type+" in "+in, b.Body, want.body)
+		found := r.body(b.Type+" in "+in, b.Body, want.body)
+		if when := found.arguments["when"]; want.body == provisioner && when != nil && isKeyword(when.Expr, "destroy") {
+			destroys = true
+			r.onlySelf(b.Body)
+			for _, connection := range found.blocks.OfType("connection") {
+				r.onlySelf(connection.Body)
+			}
+		}
+	}
+	if connection := before["connection"]; destroys && connection != nil {
+		r.onlySelf(connection.Body)
+	}
+}
+
+// isKeyword reports whether an expression is a keyword, which may be in quotes.
+func isKeyword(expr hcl.Expression, keyword string) bool {
+	text, ok := safehcl.Literal(expr)
+	return hcl.ExprAsKeyword(expr) == keyword || ok && text.RawEquals(cty.StringVal(keyword))
+}
+
+// onlySelf reports arguments that refer to more than the own resource. A provisioner
+// that runs when its resource is destroyed may not have any, and neither may its
+// connection. Source: onlySelfRefs in internal/configs/provisioner.go of both clients.
+func (r *reader) onlySelf(body hcl.Body) {
+	arguments, _ := body.JustAttributes() // and not in blocks
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		argument := arguments[name]
+		if name == "when" || name == "on_failure" {
+			continue
+		}
+		for _, v := range argument.Expr.Variables() {
+			by := both
+			switch part, _ := v[min(1, len(v)-1)].(hcl.TraverseAttr); v.RootName() {
+			case "self", "path", "terraform":
+				by = 0
+			case "tofu":
+				by = terraform
+			case "count", "each":
+				if len(v) == 2 && (v.RootName() == "count" && part.Name == "index" || v.RootName() == "each" && part.Name == "key") {
+					by = 0
+				}
+			}
+			if by != 0 {
+				r.add(by, argument.Expr.Range().Start, "the argument %.100s of a provisioner with when = destroy refers to %.100s. "+
+					"It may only use self, count.index and each.key", name, v.RootName())
+				break
+			}
+		}
 	}
 }
 

@@ -134,7 +134,7 @@ var (
 		open:   true,
 	}
 	settings = &body{
-		arguments: of("required_version", "experiments", "language"),
+		arguments: with(of("required_version", "language"), map[string]argument{"experiments": {by: openTofu}}),
 		blocks: map[string]block{
 			"backend":            {by: both, labels: []string{"type"}, body: anything},
 			"cloud":              {by: both, body: anything},
