@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // ErrTooManyUploads means that an identity has the maximum number of open
@@ -354,6 +355,15 @@ func (c *Claim) GiveUp(ctx context.Context, now time.Time, counts bool) error {
 func (c *Claim) with(i registry.Inspection) registry.Upload {
 	u := c.Upload
 	u.Files = slices.Clone(u.Files)
+	// The item has room for as many notes as a record, but not for a problem too.
+	room := errs.MaxNotes
+	for n := range u.Files {
+		if i.State == registry.InspectionRefused {
+			u.Files[n].Notes = nil
+		}
+		room -= len(u.Files[n].Notes)
+	}
+	i.Notes = i.Notes[:min(len(i.Notes), max(0, room))]
 	u.Files[c.File].Inspection, u.ClaimedUntil = i, time.Time{}
 	return u
 }

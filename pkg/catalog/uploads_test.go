@@ -531,7 +531,7 @@ func TestLargeUpload(t *testing.T) {
 	u.Signature = make([]byte, 16<<10)
 	beginUpload(t, c, u, 1)
 	for claimed := claim(t, c, u, begin, 1); claimed.Mine; {
-		found := registry.Inspection{State: registry.InspectionPassed, H1: strings.Repeat("1", 47)}
+		found := registry.Inspection{State: registry.InspectionPassed, H1: strings.Repeat("1", 47), Notes: []string{strings.Repeat("<", 200)}}
 		if claimed.File == len(u.Files)-1 {
 			found = registry.Inspection{
 				State: registry.InspectionRefused, Problem: strings.Repeat("<", 2<<10), Hint: strings.Repeat("<", 2<<10),

@@ -80,7 +80,7 @@ func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 		},
 		Providers: []string{}, Versions: oldestFirst(details.Versions), PublishedBy: record.PublishedBy,
 		SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
-		Copies:    protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
+		Copies:    protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo, CopyNotes: record.Notes},
 		Withdrawn: append([]registry.Version{}, systems[at].Withdrawn...),
 	}
 	for _, s := range systems {
@@ -150,7 +150,7 @@ func (h *handler) provider(w http.ResponseWriter, r *http.Request) error {
 		Versions: oldestFirst(details.Versions), Docs: []string{}, Protocols: record.Protocols,
 		Packages: packages(record.Packages), SigningKey: record.SigningKey, PublishedBy: record.PublishedBy,
 		SumsSHA256: record.Sums.SHA256,
-		Copies:     protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo},
+		Copies:     protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo, CopyNotes: record.Notes},
 		Withdrawn:  append([]registry.Version{}, summary.Withdrawn...),
 	}
 	if d.Protocols == nil {

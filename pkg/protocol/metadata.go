@@ -117,6 +117,8 @@ type Copies struct {
 	CopiedFrom *registry.CopiedFrom `json:"copied_from,omitempty"`
 	// CopiedTo are the addresses of copies in other registries, with their hosts.
 	CopiedTo []string `json:"copied_to,omitempty"`
+	// CopyNotes are what the copy has, and a new version must not have.
+	CopyNotes []string `json:"copy_notes,omitempty"`
 }
 
 // ProviderSummary describes a provider by its latest version, or by the version

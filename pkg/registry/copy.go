@@ -10,8 +10,8 @@ import (
 )
 
 // CopiedFrom describes where a version was copied from. The publisher of the
-// copy states it, and nothing verifies it. So it only permits what clients accept and
-// what the publisher could publish elsewhere, and the record has it for everyone to see.
+// copy states it, and nothing verifies it. It skips the checks that are only for new
+// versions. The record shows it to everyone, and has their findings as notes.
 type CopiedFrom struct {
 	// Source is the address in the other registry: HOST/NAMESPACE/NAME/SYSTEM,
 	// or HOST/NAMESPACE/TYPE for a provider. If its host is unknown, the name of

@@ -111,8 +111,7 @@ type ModuleVersion struct {
 	// CopiedTo are the addresses of copies of the version in other registries,
 	// with their hosts. It has the last [MaxCopies].
 	CopiedTo []string `json:"copied_to,omitempty"`
-	// Notes are what clients accept in a copied version, and a new version must not
-	// have.
+	// Notes are what a copied version has, and a new version must not have.
 	Notes []string `json:"notes,omitempty"`
 	// Withdrawn is set if the version was withdrawn. The record then has only
 	// the version and this field.

@@ -56,6 +56,9 @@ func (u *Upload) Refused() int {
 // because the item remains for some time even if the version is withdrawn.
 func (u *Upload) End(how string) {
 	u.Ended, u.Description, u.CopiedFrom, u.AllowSecrets, u.Signature = how, "", nil, nil, nil
+	for i := range u.Files {
+		u.Files[i].Notes = nil
+	}
 }
 
 // The ways in which an upload can end.

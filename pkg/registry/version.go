@@ -110,7 +110,7 @@ func ParseConstraint(s string) (versions.Set, error) {
 	if err != nil {
 		return versions.Set{}, WithHint(
 			fmt.Errorf("%w version constraint %q: %w", ErrInvalid, s, err),
-			"Use a constraint such as '~> 3.5' or '>= 1.0, < 3.0', or none.")
+			"Use a constraint such as \"~> 3.5\" or \">= 1.0, < 3.0\".")
 	}
 	return acceptable, nil
 }

@@ -280,6 +280,9 @@ func copies(c protocol.Copies) (facts [][2]string) {
 		}
 		facts = append(facts, [2]string{"Copy of", text})
 	}
+	for _, note := range c.CopyNotes {
+		facts = append(facts, [2]string{"Note", note})
+	}
 	if len(c.CopiedTo) > 0 {
 		facts = append(facts, [2]string{"Copied to", strings.Join(c.CopiedTo, ", ")})
 	}

@@ -240,14 +240,14 @@ func (e *examination) providerPackage(ctx context.Context, a *answer, o offer, p
 			"publish the version again")
 		return
 	}
-	e.zip(ctx, name, u, e.Provider.Type, sum, listed.Hashes, listed.PackageSize)
+	e.zip(ctx, name, u, e.Provider.Type, platform, sum, listed.Hashes, listed.PackageSize)
 }
 
 // zip downloads a provider's zip and compares it with its hashes as clients do.
 // If signed is not empty, the zip must have that hash, and any of the hashes
 // otherwise. size is the expected size in bytes, or 0 if unknown.
-func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType, signed string,
-	hashes []string, size int64) bool {
+func (e *examination) zip(ctx context.Context, name string, u *url.URL, providerType string,
+	platform registry.Platform, signed string, hashes []string, size int64) bool {
 	tmp, err := temporary.File("larder-doctor-*")
 	if err != nil {
 		e.wrong(name, "", err.Error(), "set TMPDIR to another folder")
@@ -286,6 +286,9 @@ func (e *examination) zip(ctx context.Context, name string, u *url.URL, provider
 		}
 	case broken != nil:
 		e.wrong(name, got.request, "some or all clients cannot use the zip: "+e.quote(broken.Error()),
+			"pack it again, and publish it as a new version")
+	case read.RunsOn(platform) != nil:
+		e.warn(name, got.request, "clients install the zip, and cannot run it: "+e.quote(read.RunsOn(platform).Error()),
 			"pack it again, and publish it as a new version")
 	case size != 0 && size != got.size:
 		e.wrong(name, got.request,

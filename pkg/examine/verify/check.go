@@ -95,10 +95,10 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 	}
 }
 
-// noted returns the notes of a record as findings.
+// noted returns the notes in the record of a copy as findings.
 func noted(notes []string) (found []Finding) {
 	for _, note := range notes {
-		found = append(found, Finding{Kind: Record, Note: true, Detail: note})
+		found = append(found, Finding{Kind: CopyNote, Note: true, Detail: note})
 	}
 	return found
 }
@@ -326,7 +326,10 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})
 	}
 	signature, err := r.signer(ctx, p, v, sums, sig)
-	return append(found, signature...), err
+	noted := func(f Finding) bool { // by the record, with the dates
+		return f.Note && slices.ContainsFunc(v.Notes, func(note string) bool { return strings.Contains(note, v.SigningKey) })
+	}
+	return append(found, slices.DeleteFunc(signature, noted)...), err
 }
 
 // signer verifies a signature as clients do, with the keys that the registry

@@ -28,6 +28,7 @@ const (
 	Documentation        Kind = "documentation"
 	Audit                Kind = "audit"
 	AuditMissing         Kind = "audit-missing"
+	CopyNote             Kind = "copy-note"
 )
 
 // restoreRecord is the fix if the objects are unchanged and the record is

@@ -867,6 +867,51 @@ func TestExpiredKey(t *testing.T) {
 }
 
 // Faults have a fix that depends on the kind of change. Notes have none.
+// The notes in the records of copies are notes.
+func TestCopyNotes(t *testing.T) {
+	t.Parallel()
+	d, err := open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.close() })
+	key, err := signer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, released := t.TempDir(), t.TempDir()
+	err = errors.Join(d.addKey(t.Context(), key), release(released, "1.0.0"),
+		os.Remove(filepath.Join(released, "terraform-provider-inventory_1.0.0_linux_arm64.zip")),
+		os.WriteFile(filepath.Join(dir, "main.tf"), []byte("varible \"x\" {}\n"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.publisher().Module(t.Context(), rules.Module{
+		Dir: dir, Address: vpc, Version: registry.Version{Major: 1}, CopiedFrom: &registry.CopiedFrom{Source: "x.example/acme/vpc/aws"},
+	})
+	if err == nil {
+		_, err = d.publisher().Provider(t.Context(), rules.Provider{
+			Dir: released, Address: inventory, Protocols: []string{"6.0"}, CopiedFrom: &registry.CopiedFrom{Source: "x.example/acme/inventory"},
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := d.verified(t)
+	var found []string
+	for _, f := range report.Findings {
+		found = append(found, string(f.Kind)+" "+f.Path+" "+f.Detail)
+	}
+	slices.Sort(found)
+	want := []string{
+		"copy-note modules/acme/vpc/aws main.tf:1:1: there is no block varible. Did you mean variable?",
+		"copy-note providers/acme/inventory terraform-provider-inventory_1.0.0_linux_arm64.zip is listed in SHA256SUMS, but is missing",
+	}
+	if diff := cmp.Diff(want, found); diff != "" || report.Faults() > 0 {
+		t.Errorf("%d faults, findings (-want +got):\n%s", report.Faults(), diff)
+	}
+}
+
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -36,12 +37,12 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 	var list struct {
 		Platforms []string `hcl:"platforms,optional"`
 		Providers []struct {
-			Address       string   `hcl:"address,label"`
-			Versions      []string `hcl:"versions"`
-			All           bool     `hcl:"all,optional"`
-			Platforms     []string `hcl:"platforms,optional"`
-			Upstream      string   `hcl:"upstream,optional"`
-			AllowUnsigned bool     `hcl:"allow_unsigned,optional"`
+			Address       string    `hcl:"address,label"`
+			Versions      cty.Value `hcl:"versions"`
+			All           bool      `hcl:"all,optional"`
+			Platforms     []string  `hcl:"platforms,optional"`
+			Upstream      string    `hcl:"upstream,optional"`
+			AllowUnsigned bool      `hcl:"allow_unsigned,optional"`
 		} `hcl:"provider,block"`
 	}
 	if problems := gohcl.DecodeBody(body, nil, &list); problems.HasErrors() {
@@ -62,12 +63,13 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", name, address, err)
 		}
-		if len(p.Versions) == 0 {
+		constraints := texts(p.Versions)
+		if len(constraints) == 0 {
 			return nil, registry.WithHint(
-				fmt.Errorf("%w list: %s: %s has no versions", registry.ErrInvalid, name, address),
+				fmt.Errorf("%w list: %s: %s has no versions in a list, each in quotes", registry.ErrInvalid, name, address),
 				"Add the versions, such as versions = [\"~> 1.0\"].")
 		}
-		for _, constraint := range p.Versions {
+		for _, constraint := range constraints {
 			if _, err := registry.ParseConstraint(constraint); err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", name, address, err)
 			}
@@ -82,6 +84,21 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 		}
 	}
 	return wanted, nil
+}
+
+// texts returns the texts of a list. It returns nil if another value is in it, because a
+// number such as 1.10 would be another version, 1.1.
+func texts(list cty.Value) (all []string) {
+	if list.IsNull() || !list.CanIterateElements() {
+		return nil
+	}
+	for _, v := range list.Elements() {
+		if v.IsNull() || v.Type() != cty.String {
+			return nil
+		}
+		all = append(all, v.AsString())
+	}
+	return all
 }
 
 // ParsePlatforms parses platforms. For the single word "all" it returns no

@@ -68,7 +68,8 @@ func TestParseList(t *testing.T) {
 		{"versions that are empty", begin + "versions = []\n}\n", []string{inventory.String(), "has no versions"}},
 		{"versions that are null", begin + "versions = null\n}\n", []string{"versions"}},
 		{"a version that is null", begin + "versions = [null]\n}\n", nil},
-		{"versions that are not a list", begin + "versions = \"1.0.0\"\n}\n", []string{`versions = ["~> 3.5"]`}},
+		{"versions that are not a list", begin + "versions = \"1.0.0\"\n}\n", []string{`versions = ["~> 1.0"]`}},
+		{"a version without quotes", begin + "versions = [1.10]\n}\n", []string{"each in quotes"}},
 		{"an invalid constraint", begin + "versions = [\"newest\"]\n}\n", []string{inventory.String(), "newest"}},
 		{"a constraint that is too long", begin + "versions = [\"> 99999999999999999999999\"]\n}\n", nil},
 		{"a misspelt attribute", begin + "versions = [\"1.0.0\"]\n  platform = " +

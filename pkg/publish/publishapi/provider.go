@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // provider has the rules for providers. These are zips that clients can unpack
@@ -110,6 +111,10 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 	return problems.Err("")
 }
 
+// maxNote is the largest size of the note about a package, in bytes. The item of an
+// upload then has room for as many as a record.
+const maxNote = 200
+
 // signed is what a release has signed.
 type signed struct {
 	files           map[string]string // the SHA256 sums of the zips by name
@@ -157,7 +162,7 @@ func (p provider) read(ctx context.Context, u registry.Upload, file int) (regist
 	})
 	result := registry.Inspection{H1: found.H1}
 	for _, note := range found.Notes {
-		result.Notes = append(result.Notes, f.Name+": "+note)
+		result.Notes = append(result.Notes, printable.Line(note, maxNote))
 	}
 	return result, err
 }
@@ -192,7 +197,7 @@ func (p provider) assemble(u registry.Upload, by registry.Publisher, now time.Ti
 	for _, f := range u.Files {
 		release.files[f.Name] = f.SHA256
 		for _, note := range f.Notes {
-			tolerated.Add(errors.New(note))
+			tolerated.Add(errors.New(f.Name + ": " + note))
 		}
 		record.Packages = append(record.Packages, registry.ProviderPackage{
 			Platform: names.Zips[f.Name], StoredFile: f.StoredFile, Filename: f.Name, H1: f.H1,

@@ -87,7 +87,7 @@ func CheckSignature(
 		return "", fmt.Errorf("%s: %w", names.Signature(), err)
 	}
 	if tolerated != nil {
-		t.Add(fmt.Errorf("%s: %w", names.Signature(), tolerated))
+		t.AddFirst(fmt.Errorf("%s: %w", names.Signature(), tolerated))
 	}
 	return signer.ID, nil
 }

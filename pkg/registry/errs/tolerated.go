@@ -1,22 +1,23 @@
 package errs
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
-// Tolerated has the two readings of a release or a module. What no client can use is
-// an error in both. What clients accept, but a new version must not have, is
-// tolerated. It is an error in a new version, and a note in one that exists elsewhere.
+// Tolerated has what a new version must not have, but one that exists elsewhere may. For
+// example, clients accept it, or it is only in a folder that nobody calls. It is an error
+// in a new version, and a note in a copy. What would harm others is an error in both.
 type Tolerated struct {
 	// Existing reports whether the version exists elsewhere, and is copied.
 	Existing bool
 	found    []error
 }
 
-// Add adds a reason that is [ErrInvalid], or each problem of a
-// [*ProblemsError]. err may be nil.
+// Add adds a reason, or each problem of a [*ProblemsError]. err may be nil.
 func (t *Tolerated) Add(err error) {
 	if several, ok := err.(*ProblemsError); ok { //nolint:errorlint // one that is wrapped has a text of its own
 		t.found = append(t.found, several.Problems...)
@@ -24,6 +25,9 @@ func (t *Tolerated) Add(err error) {
 		t.found = append(t.found, err)
 	}
 }
+
+// AddFirst is like Add for a reason that must be among the notes.
+func (t *Tolerated) AddFirst(err error) { t.found = append([]error{err}, t.found...) }
 
 // Check returns what a new version must not have, as a [*ProblemsError]. It
 // returns nil for a version that exists.
@@ -41,12 +45,19 @@ const (
 	MaxNotes = 20
 )
 
-// Notes returns what was found as notes, for the record of a version that exists.
+// Notes returns what was found as notes, for the record of a version that exists. The
+// last one has the number of those that have no room.
 func (t *Tolerated) Notes() (notes []string) {
-	for _, err := range t.found[:min(len(t.found), MaxNotes)] {
-		text := strings.TrimPrefix(err.Error(), ErrInvalid.Error()+" ")
-		for _, kind := range []string{"release: ", "module: "} {
-			text = strings.TrimPrefix(text, kind)
+	for i, err := range t.found {
+		if left := len(t.found) - i; i == MaxNotes-1 && left > 1 {
+			return append(notes, fmt.Sprintf("and %d more", left))
+		}
+		text := err.Error()
+		for _, kind := range []string{" release: ", " module: ", " provider zip: ", " "} {
+			if before, after, found := strings.Cut(text, ErrInvalid.Error()+kind); found && errors.Is(err, ErrInvalid) {
+				text = before + after
+				break
+			}
 		}
 		notes = append(notes, printable.Line(text, MaxNote))
 	}

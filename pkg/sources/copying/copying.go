@@ -86,13 +86,17 @@ type Target interface {
 	// key, or has no key at all if key has no ID. It returns nil if the keys of the
 	// target cannot be listed.
 	Trusts(ctx context.Context, namespace string, key registry.SigningKey) error
-	// AddKey adds a key to a namespace, unless it has it.
-	AddKey(ctx context.Context, namespace string, key registry.SigningKey) error
+	// AddKey adds a key to a namespace, unless it has it, and reports whether it is new.
+	AddKey(ctx context.Context, namespace string, key registry.SigningKey) (isNew bool, err error)
 	// Deprecation returns why all versions are deprecated, or "". It returns "" as
 	// well if the caller may not read that.
 	Deprecation(ctx context.Context, a registry.Address) (string, error)
 	// Deprecate deprecates a version, or all versions if v is nil.
 	Deprecate(ctx context.Context, a registry.Address, v *registry.Version, message string, hide bool) error
+	// Sources returns the sources of all versions of a module, as in
+	// [registry.CopiedFrom]. The source of a version that was not copied is "". It
+	// returns registry.ErrNotFound if there are no versions.
+	Sources(ctx context.Context, m registry.Module) ([]string, error)
 	// Documentation is like that of [Origin].
 	Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error)
 }
@@ -303,9 +307,11 @@ type job struct {
 	exact bool
 	// all is why all versions are deprecated.
 	all string
-	// calls are the module blocks to follow. callsErr is why they cannot be read.
-	calls    []call
-	callsErr error
+	// calls are the module blocks to follow. callsErr is why they cannot be read, and
+	// incomplete why some may be missing.
+	calls      []call
+	callsErr   error
+	incomplete string
 }
 
 // choose lists the versions of an address and selects those that are wanted.
@@ -570,7 +576,11 @@ func (c *Copier) publishProvider(
 	if c.AddKeys && release.NoKey != nil {
 		return ofOrigin(release.NoKey)
 	}
+	added := fmt.Sprintf("key %s (%s) to namespace %s", release.Key.ID, release.Key.Owner, as.Namespace)
 	if c.DryRun {
+		if c.AddKeys && c.Target.Trusts(ctx, as.Namespace, release.Key) != nil {
+			j.Notes = append(j.Notes, "would add "+added)
+		}
 		j.Status = Copied
 		return nil
 	}
@@ -579,8 +589,12 @@ func (c *Copier) publishProvider(
 		return ofOrigin(err)
 	}
 	if c.AddKeys {
-		if err := c.addKey(ctx, as.Namespace, release.Key); err != nil {
+		isNew, err := c.addKey(ctx, as.Namespace, release.Key)
+		if err != nil {
 			return err
+		}
+		if isNew {
+			notes = append(notes, "added "+added)
 		}
 	}
 	result, err := c.Target.Provider(ctx, rules.Provider{
@@ -597,7 +611,7 @@ func (c *Copier) publishProvider(
 	return nil
 }
 
-func (c *Copier) addKey(ctx context.Context, namespace string, key registry.SigningKey) error {
+func (c *Copier) addKey(ctx context.Context, namespace string, key registry.SigningKey) (isNew bool, err error) {
 	c.addingKey.Lock()
 	defer c.addingKey.Unlock()
 	return c.Target.AddKey(ctx, namespace, key)
@@ -663,7 +677,7 @@ func (c *Copier) deprecate(ctx context.Context, jobs []*job) (notes []string) {
 // target has one.
 func (c *Copier) deprecateAll(ctx context.Context, jobs []*job) (note string, err error) {
 	first := jobs[0]
-	if first.all == "" || !slices.ContainsFunc(jobs, (*job).inTarget) {
+	if first.all == "" || first.CalledBy != "" || !slices.ContainsFunc(jobs, (*job).inTarget) {
 		return "", nil
 	}
 	existing, err := c.Target.Deprecation(ctx, first.As)

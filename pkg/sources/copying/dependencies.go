@@ -81,6 +81,12 @@ func (c *Copier) calls(ctx context.Context, j *job) (all []call, err error) {
 	if err != nil {
 		d, err = c.document(ctx, m, j)
 	}
+	if err != nil {
+		return nil, err
+	}
+	if len(d.Notes) > 0 {
+		j.incomplete = d.Notes[0]
+	}
 	folders := append([]docs.Folder{d.Root}, d.Submodules...)
 	for _, f := range folders {
 		for _, dependency := range f.Dependencies {
@@ -94,7 +100,7 @@ func (c *Copier) calls(ctx context.Context, j *job) (all []call, err error) {
 	if len(all) > maxDependencies {
 		return nil, fmt.Errorf("%w module: it has more than %d module blocks", registry.ErrInvalid, maxDependencies)
 	}
-	return all, err
+	return all, nil
 }
 
 // document fetches a version and returns its documentation. It publishes nothing.
@@ -133,6 +139,34 @@ func (s Store) Documentation(ctx context.Context, m registry.Module, v registry.
 	return stored.Read(ctx, s.Objects, *record.Docs)
 }
 
+// Sources implements [Target].
+func (s StoreTarget) Sources(ctx context.Context, m registry.Module) (all []string, err error) {
+	records, err := s.Catalog.Modules.All(ctx, m)
+	for _, r := range records {
+		all = append(all, sourceOf(r.CopiedFrom))
+	}
+	return all, err
+}
+
+// Sources implements [Target].
+func (h *HostTarget) Sources(ctx context.Context, m registry.Module) (all []string, err error) {
+	if h.Metadata == nil {
+		return nil, fmt.Errorf("%w: it does not list its versions", registry.ErrForbidden)
+	}
+	history, err := h.Metadata.ModuleHistory(ctx, m)
+	for _, v := range history.Versions {
+		all = append(all, sourceOf(v.CopiedFrom))
+	}
+	return all, err
+}
+
+func sourceOf(copied *registry.CopiedFrom) string {
+	if copied == nil {
+		return ""
+	}
+	return copied.Source
+}
+
 // Documentation implements [Origin].
 func (h *Host) Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error) {
 	return documentation(ctx, h.metadata, m, v)
@@ -166,8 +200,9 @@ type follower struct {
 	// chosen has why a module with a constraint is not followed, or "", by PATH
 	// CONSTRAINT.
 	chosen      map[string]string
-	hosts       map[string]bool // to which the followed blocks lead
-	skipped     map[string]int  // the indexes in notFollowed, by the texts of a block
+	others      map[string]string // the results of ofOthers by PATH
+	hosts       map[string]bool   // to which the followed blocks lead
+	skipped     map[string]int    // the indexes in notFollowed, by the texts of a block
 	notFollowed []NotFollowed
 }
 
@@ -176,13 +211,19 @@ type follower struct {
 func (c *Copier) follow(ctx context.Context, wanted []Wanted, jobs []*job, report *Report) []*job {
 	f := follower{
 		Copier: c, wanted: wanted, jobs: jobs,
-		chosen: make(map[string]string), hosts: make(map[string]bool), skipped: make(map[string]int),
+		chosen: make(map[string]string), others: make(map[string]string), hosts: make(map[string]bool), skipped: make(map[string]int),
 	}
 	for begin := 0; begin < len(f.jobs) && len(f.chosen) <= maxDependencies && ctx.Err() == nil; {
 		end := len(f.jobs)
 		for _, j := range f.jobs[begin:end] {
-			if j.callsErr != nil {
-				f.skip(j, call{}, "its module blocks cannot be read: "+reason(j.callsErr))
+			const unread = "its module blocks cannot be read: "
+			switch err := j.callsErr; {
+			case errors.Is(err, registry.ErrInvalid):
+				f.skip(j, call{}, unread+reason(err))
+			case err != nil:
+				j.Status, j.Err, j.Reason = Failed, fmt.Errorf("%s %s: %s%w", j.Address, j.Version, unread, err), unread+reason(err)
+			case j.incomplete != "":
+				f.skip(j, call{}, "some of its module blocks may be unknown: "+j.incomplete)
 			}
 			for _, block := range j.calls {
 				if why := f.choose(ctx, j, block); why != "" {
@@ -247,6 +288,9 @@ func (f *follower) choose(ctx context.Context, caller *job, block call) (why str
 	m := registry.Module{Namespace: p.Namespace, Name: p.Name, System: p.TargetSystem}
 	constraint := prefixed.ReplaceAllString(strings.TrimSpace(block.Version), "$1$2")
 	w := Wanted{Address: m, As: m, Constraint: cmp.Or(constraint, ">= 0.0.0")} // no pre-releases
+	if _, err := registry.ParseConstraint(w.Constraint); err != nil {
+		return err.Error()
+	}
 	for _, other := range f.wanted {
 		if other.Address.Path() == m.Path() {
 			w.As = other.As
@@ -254,15 +298,22 @@ func (f *follower) choose(ctx context.Context, caller *job, block call) (why str
 	}
 	// The origin must not choose in which namespaces it gets versions.
 	namespace := path.Dir(path.Dir(w.As.Path())) + "/"
-	isNamed := false
+	isNear, isNamed := false, false
 	for _, other := range f.wanted {
 		if other.As.Path() == w.As.Path() && other.Address.Path() != m.Path() {
 			return fmt.Sprintf("%s is copied to this address", other.Address)
 		}
-		isNamed = isNamed || strings.HasPrefix(other.As.Path(), namespace)
+		isNear = isNear || strings.HasPrefix(other.As.Path(), namespace)
+		isNamed = isNamed || other.As.Path() == w.As.Path()
+	}
+	if !isNear {
+		return "its namespace is not that of a module to copy"
 	}
 	if !isNamed {
-		return "its namespace is not that of a module to copy"
+		as, _ := w.As.(registry.Module)
+		if why := f.ofOthers(ctx, as); why != "" {
+			return why
+		}
 	}
 	key := m.Path() + " " + w.Constraint
 	if _, known := f.chosen[key]; !known {
@@ -272,6 +323,26 @@ func (f *follower) choose(ctx context.Context, caller *job, block call) (why str
 		f.hosts[shown] = true
 	}
 	return f.chosen[key]
+}
+
+// ofOthers returns why the origin must not choose versions of a module in the target, or
+// "". It must not if the target has versions that are not from the origin.
+func (f *follower) ofOthers(ctx context.Context, m registry.Module) (why string) {
+	why, known := f.others[m.Path()]
+	if known {
+		return why
+	}
+	sources, err := f.Target.Sources(ctx, m)
+	isOther := func(source string) bool { return !strings.HasPrefix(source, f.Origin.Name()+"/") }
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+	case err != nil:
+		why = "it is unknown whether " + f.Target.Name() + " has versions of its own: " + reason(err)
+	case slices.ContainsFunc(sources, isOther):
+		why = f.Target.Name() + " has versions of it that are not from " + f.Origin.Name() + ". To copy it, name it"
+	}
+	f.others[m.Path()] = why
+	return why
 }
 
 // hasModulesOf reports whether the origin has the modules of a host.
@@ -292,9 +363,10 @@ func (f *follower) add(ctx context.Context, w Wanted, calledBy string) (why stri
 		err = registry.WithHint(fmt.Errorf("%w copy: there are more than %d dependencies", registry.ErrInvalid, maxDependencies),
 			"Copy fewer versions at once.")
 	case errors.Is(err, registry.ErrNotFound), err == nil && len(selected) == 0:
+		if _, err := f.Origin.Versions(ctx, w.Address); errors.Is(err, registry.ErrNotFound) {
+			return f.Origin.Name() + " has no such module"
+		}
 		return f.Origin.Name() + " has no such version"
-	case errors.Is(err, registry.ErrInvalid):
-		return err.Error()
 	case err == nil:
 		added = selected[0]
 	}

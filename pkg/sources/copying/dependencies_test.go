@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,8 +23,8 @@ import (
 // after a space, a version.
 type calling map[string]string
 
-// publish publishes a version of the module.
-func (c calling) publish(t *testing.T, s copying.Store, address, version string) {
+// publish publishes a version of the module, or a copy of a source.
+func (c calling) publish(t *testing.T, s copying.Store, address, version string, source ...string) {
 	t.Helper()
 	dir := t.TempDir()
 	files := map[string]string{"main.tf": "# " + address + " " + version + "\n"}
@@ -51,6 +52,9 @@ func (c calling) publish(t *testing.T, s copying.Store, address, version string)
 		}
 	}
 	m := rules.Module{Dir: dir, Address: module(t, address), Version: number(t, version)}
+	if len(source) > 0 {
+		m.CopiedFrom = &registry.CopiedFrom{Source: source[0]}
+	}
 	if _, err := s.Publisher.Module(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +129,7 @@ func TestDependencies(t *testing.T) {
 			calls: calling{"a.tf": host + "acme/missing/aws 1.0.0", "b.tf": host + "acme/kms/aws ~> 3.0",
 				"c.tf": host + "acme/kms/aws 1.3.0", "modules/x/a.tf": host + "acme/kms/aws 1.2.0"},
 			notFollowed: []string{
-				"acme/eks/aws 1.0.0 calls dev.example.com/acme/missing/aws 1.0.0: dev.example.com has no such version",
+				"acme/eks/aws 1.0.0 calls dev.example.com/acme/missing/aws 1.0.0: dev.example.com has no such module",
 				"acme/eks/aws 1.0.0 calls dev.example.com/acme/kms/aws ~> 3.0: dev.example.com has no such version",
 				"acme/eks/aws 1.0.0 calls dev.example.com/acme/kms/aws 1.3.0: dev.example.com has no such version",
 				"acme/eks/aws//modules/x 1.0.0 calls dev.example.com/acme/kms/aws 1.2.0: dev.example.com has no such version",
@@ -257,16 +261,15 @@ func (b brokenFor) Module(
 }
 
 // If the origin cannot list a dependency, it fails. If a dry run cannot fetch a
-// module, its blocks are not followed.
+// module, that fails, because its blocks are unknown.
 func TestDependenciesOfBrokenOrigin(t *testing.T) {
 	t.Parallel()
 	from := withKMS(t)
 	calling{"a.tf": "dev.example.com/acme/kms/aws 1.0.0", "b.tf": "dev.example.com/acme/kms/aws"}.publish(t, from, "acme/eks/aws", "1.0.0")
 	for name, c := range map[string]struct {
-		origin      brokenFor
-		want        []string
-		notFollowed []string
-		err         error
+		origin brokenFor
+		want   []string
+		err    error
 	}{
 		"list": {
 			origin: brokenFor{undocumented{from}, "acme/kms/aws", ""},
@@ -274,9 +277,9 @@ func TestDependenciesOfBrokenOrigin(t *testing.T) {
 			err:    errBroken,
 		},
 		"fetch": {
-			origin:      brokenFor{undocumented{from}, "", "acme/eks/aws"},
-			want:        []string{"acme/eks/aws 1.0.0 copied"},
-			notFollowed: []string{"acme/eks/aws 1.0.0: its module blocks cannot be read: " + errBroken.Error()},
+			origin: brokenFor{undocumented{from}, "", "acme/eks/aws"},
+			want:   []string{"acme/eks/aws 1.0.0 failed: its module blocks cannot be read: " + errBroken.Error()},
+			err:    errBroken,
 		},
 	} {
 		copier := copying.Copier{
@@ -289,8 +292,42 @@ func TestDependenciesOfBrokenOrigin(t *testing.T) {
 		if diff := cmp.Diff(c.want, shown(report)); diff != "" {
 			t.Errorf("%s: the report (-want +got):\n%s", name, diff)
 		}
-		if diff := cmp.Diff(c.notFollowed, notFollowed(report)); diff != "" {
+		if got := notFollowed(report); got != nil {
+			t.Errorf("%s: not followed: %q", name, got)
+		}
+	}
+}
+
+// An origin must not add versions to the target's own modules, unless they are named.
+func TestDependenciesOfOwnModules(t *testing.T) {
+	t.Parallel()
+	from, to := withKMS(t), newStore(t, "prod.example.com")
+	calling{"a.tf": "dev.example.com/acme/kms/aws"}.publish(t, from, "acme/eks/aws", "1.0.0")
+	calling{}.publish(t, to, "acme/kms/aws", "0.1.0")
+	calling{}.publish(t, to, "acme/kms/aws", "0.2.0", "dev.example.com/acme/kms/aws")
+	c := copying.Copier{Origin: from, Target: copying.StoreTarget{Store: to}, Dependencies: true}
+	eks := copying.Wanted{Address: module(t, "acme/eks/aws"), As: module(t, "acme/eks/aws")}
+	one := number(t, "1.0.0")
+	kms := copying.Wanted{Address: module(t, "acme/kms/aws"), As: module(t, "acme/kms/aws"), Exact: &one}
+	for name, test := range map[string]struct {
+		wanted      []copying.Wanted
+		copied      bool
+		notFollowed []string
+	}{
+		"not named": {[]copying.Wanted{eks}, false, []string{"acme/eks/aws 1.0.0 calls dev.example.com/acme/kms/aws: " +
+			"prod.example.com has versions of it that are not from dev.example.com. To copy it, name it"}},
+		"named": {[]copying.Wanted{eks, kms}, true, nil},
+	} {
+		report, err := c.Copy(t.Context(), test.wanted)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(test.notFollowed, notFollowed(report)); diff != "" {
 			t.Errorf("%s: not followed (-want +got):\n%s", name, diff)
+		}
+		copied := slices.ContainsFunc(report.Results, func(r copying.Result) bool { return r.Version == "2.0.0" })
+		if copied != test.copied {
+			t.Errorf("%s: the dependency is copied: %t, want %t", name, copied, test.copied)
 		}
 	}
 }
@@ -307,7 +344,7 @@ func TestDependenciesOfSeveral(t *testing.T) {
 	for _, v := range []string{"1.0.0", "1.1.0", "1.2.0"} {
 		calls.publish(t, from, "acme/net/aws", v)
 	}
-	calling{"a.tf": "acme/other/aws"}.publish(t, to, "acme/kms/aws", "1.0.0")
+	calling{"a.tf": "acme/other/aws"}.publish(t, to, "acme/kms/aws", "1.0.0", "dev.example.com/acme/kms/aws")
 	c := copying.Copier{Origin: from, Target: copying.StoreTarget{Store: to}, Dependencies: true}
 	report, err := c.Copy(t.Context(), whole(net))
 	if !errors.Is(err, registry.ErrExists) {

@@ -435,8 +435,8 @@ func (h *HostTarget) Provider(ctx context.Context, p rules.Provider) (rules.Prov
 func (h *HostTarget) Trusts(context.Context, string, registry.SigningKey) error { return nil }
 
 // AddKey implements [Target].
-func (h *HostTarget) AddKey(_ context.Context, namespace string, key registry.SigningKey) error {
-	return registry.WithHint(fmt.Errorf("%w: keys cannot be added through a registry", registry.ErrForbidden),
+func (h *HostTarget) AddKey(_ context.Context, namespace string, key registry.SigningKey) (isNew bool, err error) {
+	return false, registry.WithHint(fmt.Errorf("%w: keys cannot be added through a registry", registry.ErrForbidden),
 		"The registry's operator adds key %s with `larder key add %s FILE`.", key.ID, namespace)
 }
 

@@ -518,7 +518,7 @@ func TestProviderOrigin(t *testing.T) {
 	t.Cleanup(other.Close)
 	for name, c := range map[string]foreignRelease{
 		"untrusted key": {want: "acme/inventory 1.0.0 failed: invalid signature: key " + signer(t).ID},
-		"release":       {add: true, want: copied, packages: 2},
+		"release":       {add: true, want: copied, packages: 2, notes: []string{"added key "}},
 		"no keys, nowhere": {
 			document: noKeys, want: "acme/inventory 1.0.0 failed: invalid release: namespace acme has no key yet",
 		},

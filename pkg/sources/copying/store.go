@@ -193,13 +193,13 @@ func (s StoreTarget) Trusts(ctx context.Context, namespace string, key registry.
 }
 
 // AddKey implements [Target].
-func (s StoreTarget) AddKey(ctx context.Context, namespace string, key registry.SigningKey) error {
+func (s StoreTarget) AddKey(ctx context.Context, namespace string, key registry.SigningKey) (isNew bool, err error) {
 	if s.Trusts(ctx, namespace, key) == nil {
-		return nil
+		return false, nil
 	}
 	key.AddedAt, key.AddedBy = s.PublishedAt(), s.By.String()
-	_, err := s.Catalog.AddSigningKey(ctx, namespace, key)
-	return err
+	_, err = s.Catalog.AddSigningKey(ctx, namespace, key)
+	return err == nil, err
 }
 
 // Deprecation implements [Target].

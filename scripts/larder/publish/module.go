@@ -19,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/sources/monorepo"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
@@ -164,10 +165,13 @@ func publishModuleThrough(
 }
 
 // authorFirst replaces an error of a registry by what the author of a new version
-// corrects first.
+// corrects first. It does not if the registry refuses the caller, or has the version.
 func authorFirst(ctx context.Context, err error, check func() error) error {
-	if invalid := check(); err != nil && invalid != nil && ctx.Err() == nil {
-		return invalid
+	switch errs.Code(err) {
+	case "", "invalid", "unavailable":
+		if invalid := check(); err != nil && invalid != nil && ctx.Err() == nil {
+			return invalid
+		}
 	}
 	return err
 }
