@@ -263,7 +263,7 @@ func (p *person) at() string {
 func (p *person) wantAt(path, heading string) {
 	p.t.Helper()
 	if at := p.at(); at != path {
-		p.t.Fatalf("at %s, want %s", at, path)
+		p.t.Fatalf("at %s, want %s; the heading is %q", at, path, p.text("h1"))
 	}
 	if h1 := p.text("h1"); h1 != heading {
 		p.t.Fatalf("%s: heading %q, want %q", path, h1, heading)
