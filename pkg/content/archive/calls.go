@@ -25,6 +25,9 @@ type Call struct {
 // comes from may have that folder.
 var ErrOutside = errors.New("which is outside of the published folder")
 
+// maxProblems is the largest number of problems with which calls are still added to them.
+const maxProblems = 1000
+
 // moduleBlocks and sourceOnly are the parts of a file that calls needs.
 var (
 	moduleBlocks = &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "module", LabelNames: []string{"name"}}}}
@@ -64,7 +67,7 @@ func (m *Module) checkCalls() {
 	for _, folder := range m.installable() {
 		for _, c := range m.Calls[folder] {
 			target := path.Join(folder, c.Source)
-			if err := c.check(target, exists[target]); err != nil {
+			if err := c.check(target, exists[target]); err != nil && len(m.Problems) < maxProblems {
 				m.Problems = append(m.Problems, err)
 			}
 		}

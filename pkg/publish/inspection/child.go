@@ -57,7 +57,7 @@ const (
 
 // protocol is the version of the messages. After an upgrade, the child may be
 // another version of the program, which does not support it.
-const protocol = 4
+const protocol = 5
 
 // assignment is the work of a child, with its limits.
 type assignment struct {

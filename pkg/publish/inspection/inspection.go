@@ -6,6 +6,7 @@ package inspection
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,9 +99,8 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 			tolerated.Add(problem)
 		}
 		var problems errs.Problems
-		_ = problems.Add(tolerated.Check())            // any error is ErrInvalid
-		_ = problems.Add(secrets.Check(found.Secrets)) // any error is ErrInvalid
-		if err := problems.Err(""); err != nil {
+		err = cmp.Or(problems.Add(tolerated.Check()), problems.Add(secrets.Check(found.Secrets)), problems.Err(""))
+		if err != nil {
 			return Found{}, nil, err
 		}
 		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Notes: tolerated.Notes()}, found.Sources, nil

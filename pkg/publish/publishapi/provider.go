@@ -107,7 +107,9 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 	if err := problems.Add(err); err != nil {
 		return err
 	}
-	_ = problems.Add(tolerated.Check()) // any error is ErrInvalid
+	if err := problems.Add(tolerated.Check()); err != nil {
+		return err
+	}
 	return problems.Err("")
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -117,19 +118,17 @@ func (p *Publisher) Module(ctx context.Context, m *rules.PreparedModule) (rules.
 	result := m.ModuleResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
 	result.Newcomer = newcomer
-	result.Notes = nil
-	for _, note := range published.Notes[:min(len(published.Notes), maxNotes)] {
-		result.Notes = append(result.Notes, printable.Line(note, maxNote))
-	}
+	result.Record.Notes, result.Notes = checked(theirs.Notes), checked(published.Notes)
 	return result, nil
 }
 
-// maxNotes is the largest number of notes of a registry that are returned, and
-// maxNote the largest size of one, in bytes.
-const (
-	maxNotes = 20
-	maxNote  = 300
-)
+// checked returns notes of a registry that can be printed.
+func checked(notes []string) (all []string) {
+	for _, note := range notes[:min(len(notes), errs.MaxNotes)] {
+		all = append(all, printable.Line(note, errs.MaxNote))
+	}
+	return all
+}
 
 // Provider publishes a provider. Errors are those of [Publisher.Module].
 func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (rules.ProviderResult, error) {
@@ -149,10 +148,7 @@ func (p *Publisher) Provider(ctx context.Context, m *rules.PreparedProvider) (ru
 	result := m.ProviderResult
 	result.Record, result.Unchanged, result.NotCompared = *theirs, published.Unchanged, published.NotCompared
 	result.Newcomer = newcomer
-	result.Record.Notes = nil
-	for _, note := range theirs.Notes[:min(len(theirs.Notes), maxNotes)] {
-		result.Record.Notes = append(result.Record.Notes, printable.Line(note, maxNote))
-	}
+	result.Record.Notes = checked(theirs.Notes)
 	// Check texts before they are printed.
 	if d := published.Dropped; d != nil && !slices.ContainsFunc(d.Platforms, isNoPlatform) {
 		result.Dropped = d

@@ -113,7 +113,9 @@ func (m *PreparedModule) CheckNew() error {
 		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, problem),
 			"Commit the files themselves, or name them in .terraformignore.")) // any error is ErrInvalid
 	}
-	_ = problems.Add(m.tolerated.Check()) // any error is ErrInvalid
+	if err := problems.Add(m.tolerated.Check()); err != nil {
+		return err
+	}
 	if !m.tolerated.Existing {
 		_ = problems.Add(secrets.Check(m.Secrets)) // any error is ErrInvalid
 	}

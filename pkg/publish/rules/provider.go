@@ -220,7 +220,9 @@ func (r *PreparedProvider) what() string {
 // [errs.Tolerated]. It makes no difference if the same content is published already.
 func (r *PreparedProvider) CheckNew() error {
 	var problems errs.Problems
-	_ = problems.Add(r.tolerated.Check()) // any error is ErrInvalid
+	if err := problems.Add(r.tolerated.Check()); err != nil {
+		return err
+	}
 	return problems.Err(r.what())
 }
 

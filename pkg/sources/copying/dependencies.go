@@ -230,6 +230,7 @@ func (c *Copier) follow(ctx context.Context, wanted []Wanted, jobs []*job, repor
 					f.skip(j, block, why)
 				}
 			}
+			j.calls = nil
 		}
 		c.run(ctx, f.jobs[end:])
 		begin = end
@@ -289,7 +290,7 @@ func (f *follower) choose(ctx context.Context, caller *job, block call) (why str
 	constraint := prefixed.ReplaceAllString(strings.TrimSpace(block.Version), "$1$2")
 	w := Wanted{Address: m, As: m, Constraint: cmp.Or(constraint, ">= 0.0.0")} // no pre-releases
 	if _, err := registry.ParseConstraint(w.Constraint); err != nil {
-		return err.Error()
+		return err.Error() // its hint is for the author
 	}
 	for _, other := range f.wanted {
 		if other.Address.Path() == m.Path() {
