@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/big"
 	"net"
@@ -229,10 +230,15 @@ func publishAll(t *testing.T, data *local.Data) {
 
 func zipped(t *testing.T, name string) []byte {
 	t.Helper()
+	return zippedAs(t, name, 0o755)
+}
+
+func zippedAs(t *testing.T, name string, mode fs.FileMode) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
 	header := &zip.FileHeader{Name: name, Method: zip.Store}
-	header.SetMode(0o755)
+	header.SetMode(mode)
 	w, err := z.CreateHeader(header)
 	if err == nil {
 		_, err = io.WriteString(w, "the program "+name)
@@ -938,6 +944,16 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	for name, test := range map[string]broken{
+		"mirror program that is not executable": {
+			"mirror package", setUp{prepare: examining("module", "mirror"), breaks: func(host string, next http.Handler) http.Handler {
+				zip := zippedAs(t, "terraform-provider-random_v1.0.0", 0o644)
+				hash := fmt.Sprintf("zh:%x", sha256.Sum256(zip))
+				other := func(_ string, _ *http.Request, a *httptest.ResponseRecorder) { a.Body = bytes.NewBuffer(zip) }
+				return alter(".zip", other)(host, editPackage("/1.0.0.json", "archives", func(p map[string]any) {
+					p["hashes"] = []any{hash}
+				})(host, next))
+			}},
+		},
 		"certificate that expires soon": {"connection", setUp{certificate: issueUntil(time.Now().AddDate(0, 0, 3), true)}},
 		"authority that expires soon": {"connection",
 			setUp{certificate: issueBy(time.Now().AddDate(0, 0, 5), time.Now().AddDate(0, 1, 0), true)}},
