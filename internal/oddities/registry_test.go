@@ -125,7 +125,8 @@ func copyOnce(t *testing.T, c *copying.Copier, w copying.Wanted) cell {
 	case copying.Skipped:
 		return cell{string(r.Status), r.Reason}
 	default:
-		return noted(string(r.Status), r.Notes)
+		ofRelease := slices.DeleteFunc(slices.Clone(r.Notes), func(note string) bool { return strings.HasPrefix(note, "added key ") })
+		return noted(string(r.Status), ofRelease)
 	}
 }
 

@@ -327,7 +327,7 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 	}
 	signature, err := r.signer(ctx, p, v, sums, sig)
 	noted := func(f Finding) bool { // by the record, with the dates
-		return f.Note && slices.ContainsFunc(v.Notes, func(note string) bool { return strings.Contains(note, v.SigningKey) })
+		return f.Note && slices.ContainsFunc(v.Notes, func(note string) bool { return strings.Contains(note, "_SHA256SUMS.sig: ") })
 	}
 	return append(found, slices.DeleteFunc(signature, noted)...), err
 }

@@ -45,6 +45,10 @@ const (
 	MaxNotes = 20
 )
 
+// accepted removes that something is invalid, because clients accept it.
+var accepted = strings.NewReplacer("invalid release: ", "", "invalid module: ", "", "invalid provider zip: ", "",
+	"invalid signature", "signature", "invalid SHA256SUMS", "SHA256SUMS")
+
 // Notes returns what was found as notes, for the record of a version that exists. The
 // last one has the number of those that have no room.
 func (t *Tolerated) Notes() (notes []string) {
@@ -53,11 +57,8 @@ func (t *Tolerated) Notes() (notes []string) {
 			return append(notes, fmt.Sprintf("and %d more", left))
 		}
 		text := err.Error()
-		for _, kind := range []string{" release: ", " module: ", " provider zip: ", " "} {
-			if before, after, found := strings.Cut(text, ErrInvalid.Error()+kind); found && errors.Is(err, ErrInvalid) {
-				text = before + after
-				break
-			}
+		if errors.Is(err, ErrInvalid) {
+			text = accepted.Replace(text)
 		}
 		notes = append(notes, printable.Line(text, MaxNote))
 	}
