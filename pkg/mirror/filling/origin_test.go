@@ -892,7 +892,7 @@ func TestProgramsOfOtherPlatforms(t *testing.T) {
 	} {
 		packed, r := providerfiles.Zip(t, test.program, test.content), release{"1.0.0", []string{test.platform}, ours, ""}
 		if test.note != "" {
-			test.note = zipName("1.0.0", test.platform) + ": invalid provider zip: " + test.note
+			test.note = zipName("1.0.0", test.platform) + ": " + test.note
 		}
 		check := func(how string, results []filling.Result, err error) {
 			if err != nil || describe(results) != "1.0.0 ["+test.platform+" added]" || notes(results) != test.note {

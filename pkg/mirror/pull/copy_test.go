@@ -124,7 +124,7 @@ func TestCopyLogsNotes(t *testing.T) {
 		r.index(t)
 		r.version(t, "1.1.0")
 		r.local.Wait()
-		const want = `"notes":["terraform-provider-inventory_1.1.0_windows_amd64.zip: invalid provider zip: the name of its program, `
+		const want = `"notes":["terraform-provider-inventory_1.1.0_windows_amd64.zip: the name of its program, `
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log lacks %s: %s", want, r.log.String())
 		}
