@@ -17,13 +17,11 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/oddities"
 	"github.com/larder-registry/larder/internal/testkit/programs"
-	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/mirror/pull"
-	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -38,18 +36,13 @@ const originHost = "origin.example.com"
 // newStore returns an empty registry.
 func newStore(t *testing.T, host string) copying.Store {
 	t.Helper()
-	dir := t.TempDir()
-	stored, err := disk.Open(dir)
+	data, _, err := local.Create(t.Context(), filepath.Join(t.TempDir(), "registry"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := sqlite.Create(t.Context(), filepath.Join(dir, "larder.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = errors.Join(table.Close(), stored.Close()) })
+	t.Cleanup(func() { _ = data.Close() })
 	by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
-	return copying.Store{Host: host, Publisher: &publish.Publisher{Catalog: catalog.New(table), Objects: stored, By: by}}
+	return copying.Store{Host: host, Publisher: &publish.Publisher{Catalog: data.Catalog, Objects: data.Objects, By: by}}
 }
 
 // newClient returns a client that trusts an origin, without a proxy.

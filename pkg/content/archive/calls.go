@@ -25,7 +25,7 @@ type Call struct {
 // comes from may have that folder.
 var ErrOutside = errors.New("which is outside of the published folder")
 
-// maxProblems is the largest number of problems with which calls are still added to them.
+// maxProblems is the largest number of problems to which those of calls are added.
 const maxProblems = 1000
 
 // moduleBlocks and sourceOnly are the parts of a file that calls needs.
@@ -96,7 +96,8 @@ func (m Module) installable() (folders []string) {
 
 func (c Call) check(folder string, exists bool) error {
 	if folder == ".." || strings.HasPrefix(folder, "../") {
-		return registry.WithHint(invalidModule("%s:%d calls %s, %w", c.File, c.Line, c.Source, ErrOutside), "Call it by its address in a registry, or publish a folder that contains both.")
+		return registry.WithHint(invalidModule("%s:%d calls %s, %w", c.File, c.Line, c.Source, ErrOutside),
+			"Call it by its address in a registry, or publish a folder that contains both.")
 	}
 	if !exists {
 		return registry.WithHint(invalidModule("%s:%d calls %s, which has no files", c.File, c.Line, c.Source),

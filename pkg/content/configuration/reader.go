@@ -179,24 +179,29 @@ func (r *reader) onlySelf(body hcl.Body) {
 			continue
 		}
 		for _, v := range argument.Expr.Variables() {
-			by := both
-			switch part, _ := v[min(1, len(v)-1)].(hcl.TraverseAttr); v.RootName() {
-			case "self", "path", "terraform":
-				by = 0
-			case "tofu":
-				by = terraform
-			case "count", "each":
-				if len(v) == 2 && (v.RootName() == "count" && part.Name == "index" || v.RootName() == "each" && part.Name == "key") {
-					by = 0
-				}
-			}
-			if by != 0 {
+			if by := refusing(v); by != 0 {
 				r.add(by, argument.Expr.Range().Start, "the argument %.100s of a provisioner with when = destroy refers to %.100s. "+
 					"It may only use self, count.index and each.key", name, v.RootName())
 				break
 			}
 		}
 	}
+}
+
+// refusing returns the clients that refuse a reference at the time when a resource is
+// destroyed.
+func refusing(v hcl.Traversal) clients {
+	switch v.RootName() {
+	case "self", "path", "terraform":
+		return 0
+	case "tofu":
+		return terraform
+	}
+	attribute, _ := v[len(v)-1].(hcl.TraverseAttr)
+	if name := v.RootName() + "." + attribute.Name; len(v) == 2 && (name == "count.index" || name == "each.key") {
+		return 0
+	}
+	return both
 }
 
 // unknown reports the arguments and blocks that a schema does not have, or that

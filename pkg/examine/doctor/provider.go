@@ -272,6 +272,7 @@ func (e *examination) zip(ctx context.Context, name string, u *url.URL, provider
 			others = append(others, hash)
 		}
 	}
+	unusable := read.RunsOn(platform)
 	expected := []string{signed}
 	if signed == "" {
 		expected = others
@@ -287,8 +288,8 @@ func (e *examination) zip(ctx context.Context, name string, u *url.URL, provider
 	case broken != nil:
 		e.wrong(name, got.request, "some or all clients cannot use the zip: "+e.quote(broken.Error()),
 			"pack it again, and publish it as a new version")
-	case read.RunsOn(platform) != nil:
-		e.warn(name, got.request, "clients install the zip, and cannot run it: "+e.quote(read.RunsOn(platform).Error()),
+	case unusable != nil:
+		e.warn(name, got.request, "clients install the zip, and cannot run it: "+e.quote(unusable.Error()),
 			"pack it again, and publish it as a new version")
 	case size != 0 && size != got.size:
 		e.wrong(name, got.request,

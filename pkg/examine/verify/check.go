@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -320,16 +321,17 @@ func (r *run) signed(ctx context.Context, p registry.Provider, v registry.Provid
 		err = rules.CheckSums(files, "", listed, &tolerated)
 	}
 	if err == nil {
-		err = tolerated.Check()
+		err = tolerated.Check("")
 	}
 	if err != nil {
 		found = append(found, Finding{Kind: Sums, Object: v.Sums.Object, Detail: err.Error()})
 	}
 	signature, err := r.signer(ctx, p, v, sums, sig)
-	noted := func(f Finding) bool { // by the record, with the dates
-		return f.Note && slices.ContainsFunc(v.Notes, func(note string) bool { return strings.Contains(note, "_SHA256SUMS.sig: ") })
-	}
-	return append(found, slices.DeleteFunc(signature, noted)...), err
+	// The record may have the note about the signature already, with the dates.
+	name := path.Base(v.Signature.Object) + ": "
+	isKnown := slices.ContainsFunc(v.Notes, func(note string) bool { return strings.HasPrefix(note, name) })
+	signature = slices.DeleteFunc(signature, func(f Finding) bool { return f.Note && isKnown })
+	return append(found, signature...), err
 }
 
 // signer verifies a signature as clients do, with the keys that the registry

@@ -941,9 +941,7 @@ func checkProgram(p publish.MirrorPackage, found archive.Provider) error {
 // package is mirrored, because it is what the origin has.
 func unusableNotes(failed []error) []string {
 	tolerated := errs.Tolerated{Existing: true}
-	for _, err := range failed {
-		tolerated.Add(err)
-	}
+	tolerated.Add(failed...)
 	return tolerated.Notes()
 }
 

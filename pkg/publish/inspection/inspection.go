@@ -95,11 +95,9 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 		if err != nil {
 			return Found{}, nil, err
 		}
-		for _, problem := range found.Problems {
-			tolerated.Add(problem)
-		}
+		tolerated.Add(found.Problems...)
 		var problems errs.Problems
-		err = cmp.Or(problems.Add(tolerated.Check()), problems.Add(secrets.Check(found.Secrets)), problems.Err(""))
+		err = cmp.Or(problems.Add(tolerated.Check("")), problems.Add(secrets.Check(found.Secrets)), problems.Err(""))
 		if err != nil {
 			return Found{}, nil, err
 		}
@@ -108,7 +106,7 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
 		if err == nil {
 			tolerated.Add(found.RunsOn(request.Platform))
-			err = tolerated.Check()
+			err = tolerated.Check("")
 		}
 		if err != nil {
 			return Found{}, nil, err

@@ -107,7 +107,7 @@ func (p provider) accept(ctx context.Context, a protocol.Announcement) error {
 	if err := problems.Add(err); err != nil {
 		return err
 	}
-	if err := problems.Add(tolerated.Check()); err != nil {
+	if err := problems.Add(tolerated.Check("")); err != nil {
 		return err
 	}
 	return problems.Err("")
@@ -219,7 +219,7 @@ func (p provider) assemble(u registry.Upload, by registry.Publisher, now time.Ti
 				current := tolerated
 				record.SigningKey, err = p.verify(ctx, names, release, &current)
 				if err == nil {
-					err = current.Check()
+					err = current.Check("")
 				}
 				if err != nil {
 					return record, err

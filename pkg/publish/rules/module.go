@@ -113,7 +113,7 @@ func (m *PreparedModule) CheckNew() error {
 		_ = problems.Add(registry.WithHint(fmt.Errorf("%w module: %s", registry.ErrInvalid, problem),
 			"Commit the files themselves, or name them in .terraformignore.")) // any error is ErrInvalid
 	}
-	if err := problems.Add(m.tolerated.Check()); err != nil {
+	if err := problems.Add(m.tolerated.Check(m.what)); err != nil {
 		return err
 	}
 	if !m.tolerated.Existing {
@@ -183,7 +183,7 @@ func (p Preparer) module(ctx context.Context, m Module, what string) (*PreparedM
 // pack packs a module and reads the archive, as its receivers will.
 func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err error) {
 	from.Pack.Progress, from.Pack.AllowSecrets, from.Pack.Existing = p.Progress, from.AllowSecrets, m.tolerated.Existing
-	from.Pack.IgnoreProblem = m.tolerated.Add
+	from.Pack.IgnoreProblem = func(err error) { m.tolerated.Add(err) }
 	shown := filepath.Clean(from.Dir)
 	if from.Archive != "" {
 		shown = m.Address.String() + " " + from.Version.String()

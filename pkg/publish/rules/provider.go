@@ -219,11 +219,7 @@ func (r *PreparedProvider) what() string {
 // CheckNew returns what a new version must not have, as a [*errs.ProblemsError], see
 // [errs.Tolerated]. It makes no difference if the same content is published already.
 func (r *PreparedProvider) CheckNew() error {
-	var problems errs.Problems
-	if err := problems.Add(r.tolerated.Check()); err != nil {
-		return err
-	}
-	return problems.Err(r.what())
+	return r.tolerated.Check(r.what())
 }
 
 // find finds the files of the release by their names.

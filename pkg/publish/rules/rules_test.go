@@ -89,7 +89,7 @@ func TestCheckSums(t *testing.T) {
 				t.Errorf("the notes are %q, with the error %v", notes, err)
 			}
 			if err == nil {
-				err = tolerated.Check()
+				err = tolerated.Check("")
 			}
 			if test.want == "" {
 				if err != nil {

@@ -20,9 +20,7 @@ func ReadSums(text []byte, t *errs.Tolerated) (sums map[string]string, err error
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range tolerated {
-		t.Add(one)
-	}
+	t.Add(tolerated...)
 	sums = make(map[string]string, len(lines))
 	for _, line := range lines {
 		sums[line.Filename] = line.SHA256

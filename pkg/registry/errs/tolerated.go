@@ -17,25 +17,27 @@ type Tolerated struct {
 	found    []error
 }
 
-// Add adds a reason, or each problem of a [*ProblemsError]. err may be nil.
-func (t *Tolerated) Add(err error) {
-	if several, ok := err.(*ProblemsError); ok { //nolint:errorlint // one that is wrapped has a text of its own
-		t.found = append(t.found, several.Problems...)
-	} else if err != nil {
-		t.found = append(t.found, err)
+// Add adds reasons, or each problem of a [*ProblemsError]. A reason may be nil.
+func (t *Tolerated) Add(reasons ...error) {
+	for _, err := range reasons {
+		if several, ok := err.(*ProblemsError); ok { //nolint:errorlint // one that is wrapped has a text of its own
+			t.found = append(t.found, several.Problems...)
+		} else if err != nil {
+			t.found = append(t.found, err)
+		}
 	}
 }
 
 // AddFirst is like Add for a reason that must be among the notes.
 func (t *Tolerated) AddFirst(err error) { t.found = append([]error{err}, t.found...) }
 
-// Check returns what a new version must not have, as a [*ProblemsError]. It
+// Check returns what a new version must not have, as a [*ProblemsError] with a What. It
 // returns nil for a version that exists.
-func (t *Tolerated) Check() error {
+func (t *Tolerated) Check(what string) error {
 	if t.Existing || len(t.found) == 0 {
 		return nil
 	}
-	return &ProblemsError{Problems: t.found}
+	return &ProblemsError{What: what, Problems: t.found}
 }
 
 // The limits of the notes about a version: the size of one in bytes, and their number

@@ -14,7 +14,7 @@ import (
 func TestTolerated(t *testing.T) {
 	t.Parallel()
 	var found errs.Tolerated
-	if err := found.Check(); err != nil || found.Notes() != nil {
+	if err := found.Check(""); err != nil || found.Notes() != nil {
 		t.Errorf("nothing: %v, %q", err, found.Notes())
 	}
 	found.Add(nil)
@@ -25,11 +25,11 @@ func TestTolerated(t *testing.T) {
 	if diff := cmp.Diff(want, found.Notes()); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
-	if several, ok := errors.AsType[*errs.ProblemsError](found.Check()); !ok || len(several.Problems) != len(want) {
-		t.Errorf("new: got error %v, want %d problems", found.Check(), len(want))
+	if several, ok := errors.AsType[*errs.ProblemsError](found.Check("")); !ok || len(several.Problems) != len(want) {
+		t.Errorf("new: got error %v, want %d problems", found.Check(""), len(want))
 	}
 	found.Existing = true
-	if err := found.Check(); err != nil {
+	if err := found.Check(""); err != nil {
 		t.Errorf("existing: %v", err)
 	}
 	for range errs.MaxNotes {

@@ -15,9 +15,7 @@ import (
 	regaddr "github.com/opentofu/registry-address/v2"
 
 	"github.com/larder-registry/larder/pkg/docs"
-	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/files/temporary"
-	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -130,68 +128,6 @@ func (c *Copier) document(ctx context.Context, m registry.Module, j *job) (d doc
 	return docs.Decode(in)
 }
 
-// Documentation implements [Origin] and [Target].
-func (s Store) Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error) {
-	record, err := s.Catalog.Modules.Get(ctx, m, v)
-	if err != nil || record.Docs == nil {
-		return docs.Documentation{}, cmp.Or(err, registry.ErrNotFound)
-	}
-	return stored.Read(ctx, s.Objects, *record.Docs)
-}
-
-// Sources implements [Target].
-func (s StoreTarget) Sources(ctx context.Context, m registry.Module) (all []string, err error) {
-	records, err := s.Catalog.Modules.All(ctx, m)
-	for _, r := range records {
-		all = append(all, sourceOf(r.CopiedFrom))
-	}
-	return all, err
-}
-
-// Sources implements [Target].
-func (h *HostTarget) Sources(ctx context.Context, m registry.Module) (all []string, err error) {
-	if h.Metadata == nil {
-		return nil, fmt.Errorf("%w: it does not list its versions", registry.ErrForbidden)
-	}
-	history, err := h.Metadata.ModuleHistory(ctx, m)
-	for _, v := range history.Versions {
-		all = append(all, sourceOf(v.CopiedFrom))
-	}
-	return all, err
-}
-
-func sourceOf(copied *registry.CopiedFrom) string {
-	if copied == nil {
-		return ""
-	}
-	return copied.Source
-}
-
-// Documentation implements [Origin].
-func (h *Host) Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error) {
-	return documentation(ctx, h.metadata, m, v)
-}
-
-// Documentation implements [Target].
-func (h *HostTarget) Documentation(
-	ctx context.Context, m registry.Module, v registry.Version,
-) (docs.Documentation, error) {
-	return documentation(ctx, h.Metadata, m, v)
-}
-
-func documentation(
-	ctx context.Context, from *metadataclient.Client, m registry.Module, v registry.Version,
-) (docs.Documentation, error) {
-	if from == nil {
-		return docs.Documentation{}, registry.ErrNotFound
-	}
-	d, err := from.Module(ctx, m, &v)
-	if err == nil && !d.Documented {
-		err = registry.ErrNotFound
-	}
-	return d.Documentation, err
-}
-
 // follower copies what copied modules call.
 type follower struct {
 	*Copier
@@ -226,7 +162,7 @@ func (c *Copier) follow(ctx context.Context, wanted []Wanted, jobs []*job, repor
 				f.skip(j, call{}, "some of its module blocks may be unknown: "+j.incomplete)
 			}
 			for _, block := range j.calls {
-				if why := f.choose(ctx, j, block); why != "" {
+				if why := f.followBlock(ctx, j, block); why != "" {
 					f.skip(j, block, why)
 				}
 			}
@@ -265,9 +201,9 @@ func (f *follower) skip(j *job, block call, why string) {
 // of modules.
 var prefixed = regexp.MustCompile(`(^|[\s,=<>~!])v([0-9])`)
 
-// choose adds a job for the version that clients install for a block. It returns
+// followBlock adds a job for the version that clients install for a block. It returns
 // why the block cannot be followed, or "".
-func (f *follower) choose(ctx context.Context, caller *job, block call) (why string) {
+func (f *follower) followBlock(ctx context.Context, caller *job, block call) (why string) {
 	if len(f.chosen) > maxDependencies {
 		return "" // the copy has failed
 	}
@@ -356,13 +292,15 @@ func (f *follower) hasModulesOf(host registry.Host) bool {
 // unless there is one. It returns why there is no such version, or "". If there
 // is another error, the job has failed.
 func (f *follower) add(ctx context.Context, w Wanted, calledBy string) (why string) {
-	selected, _, err := f.Copier.choose(ctx, w)
-	selected = slices.DeleteFunc(selected, func(j *job) bool { return j.origin.Hidden })
 	added := &job{Result: Result{Address: w.Address, As: w.As}}
+	var selected []*job
+	err := registry.WithHint(fmt.Errorf("%w copy: there are more than %d dependencies", registry.ErrInvalid, maxDependencies),
+		"Copy fewer versions at once.")
+	if len(f.chosen) < maxDependencies {
+		selected, _, err = f.choose(ctx, w)
+		selected = slices.DeleteFunc(selected, func(j *job) bool { return j.origin.Hidden })
+	}
 	switch {
-	case len(f.chosen) == maxDependencies:
-		err = registry.WithHint(fmt.Errorf("%w copy: there are more than %d dependencies", registry.ErrInvalid, maxDependencies),
-			"Copy fewer versions at once.")
 	case errors.Is(err, registry.ErrNotFound), err == nil && len(selected) == 0:
 		if _, err := f.Origin.Versions(ctx, w.Address); errors.Is(err, registry.ErrNotFound) {
 			return f.Origin.Name() + " has no such module"

@@ -20,6 +20,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/content/signing"
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -457,6 +458,43 @@ func (h *HostTarget) Deprecate(
 	ctx context.Context, a registry.Address, v *registry.Version, message string, hide bool,
 ) error {
 	return h.Publisher.Deprecate(ctx, a.Path(), v, protocol.Deprecation{Message: message, Hide: hide})
+}
+
+// Sources implements [Target].
+func (h *HostTarget) Sources(ctx context.Context, m registry.Module) (all []string, err error) {
+	if h.Metadata == nil {
+		return nil, fmt.Errorf("%w: it does not list its versions", registry.ErrForbidden)
+	}
+	history, err := h.Metadata.ModuleHistory(ctx, m)
+	for _, v := range history.Versions {
+		all = append(all, sourceOf(v.CopiedFrom))
+	}
+	return all, err
+}
+
+// Documentation implements [Origin].
+func (h *Host) Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error) {
+	return documentation(ctx, h.metadata, m, v)
+}
+
+// Documentation implements [Target].
+func (h *HostTarget) Documentation(
+	ctx context.Context, m registry.Module, v registry.Version,
+) (docs.Documentation, error) {
+	return documentation(ctx, h.Metadata, m, v)
+}
+
+func documentation(
+	ctx context.Context, from *metadataclient.Client, m registry.Module, v registry.Version,
+) (docs.Documentation, error) {
+	if from == nil {
+		return docs.Documentation{}, registry.ErrNotFound
+	}
+	d, err := from.Module(ctx, m, &v)
+	if err == nil && !d.Documented {
+		err = registry.ErrNotFound
+	}
+	return d.Documentation, err
 }
 
 // digest is a SHA-256.

@@ -1,6 +1,7 @@
 package copying
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -200,6 +203,31 @@ func (s StoreTarget) AddKey(ctx context.Context, namespace string, key registry.
 	key.AddedAt, key.AddedBy = s.PublishedAt(), s.By.String()
 	_, err = s.Catalog.AddSigningKey(ctx, namespace, key)
 	return err == nil, err
+}
+
+// Documentation implements [Origin] and [Target].
+func (s Store) Documentation(ctx context.Context, m registry.Module, v registry.Version) (docs.Documentation, error) {
+	record, err := s.Catalog.Modules.Get(ctx, m, v)
+	if err != nil || record.Docs == nil {
+		return docs.Documentation{}, cmp.Or(err, registry.ErrNotFound)
+	}
+	return stored.Read(ctx, s.Objects, *record.Docs)
+}
+
+// Sources implements [Target].
+func (s StoreTarget) Sources(ctx context.Context, m registry.Module) (all []string, err error) {
+	records, err := s.Catalog.Modules.All(ctx, m)
+	for _, r := range records {
+		all = append(all, sourceOf(r.CopiedFrom))
+	}
+	return all, err
+}
+
+func sourceOf(copied *registry.CopiedFrom) string {
+	if copied == nil {
+		return ""
+	}
+	return copied.Source
 }
 
 // Deprecation implements [Target].

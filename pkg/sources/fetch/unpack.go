@@ -173,16 +173,16 @@ func (u *unpacker) zipped(f *zip.File) error {
 
 // place returns the path of an entry, and makes its folder.
 func (u *unpacker) place(name string) (string, error) {
-	clean := path.Clean(name)
 	// A backslash separates folders on Windows. Elsewhere it is part of a name, which
 	// packing leaves out.
 	separated := strings.ReplaceAll(name, `\`, "/")
+	clean := path.Clean(separated)
 	u.files++
-	u.parts += 1 + strings.Count(path.Clean(separated), "/")
+	u.parts += 1 + strings.Count(clean, "/")
 	if u.files > maxFiles || u.parts > maxParts*maxFiles {
 		return "", errTooLarge()
 	}
-	if !filepath.IsLocal(filepath.FromSlash(path.Clean(separated))) || strings.Contains(name, "\x00") || len(name) > 4<<10 {
+	if !filepath.IsLocal(filepath.FromSlash(clean)) || strings.Contains(name, "\x00") || len(name) > 4<<10 {
 		return "", invalid("the path %s leads out of it, or is not valid", printable.Mark(name, 200))
 	}
 	for part := range strings.SplitSeq(separated, "/") {
@@ -190,7 +190,7 @@ func (u *unpacker) place(name string) (string, error) {
 			return "", invalid("the path %s contains ..", printable.Mark(name, 200))
 		}
 	}
-	return filepath.FromSlash(clean), nil
+	return filepath.FromSlash(path.Clean(name)), nil
 }
 
 func (u *unpacker) folder(name string) error {

@@ -167,13 +167,10 @@ func publishModuleThrough(
 // authorFirst replaces an error of a registry by what the author of a new version
 // corrects first. It does not if the registry refuses the caller, or has the version.
 func authorFirst(ctx context.Context, err error, check func() error) error {
-	switch errs.Code(err) {
-	case "", "invalid", "unavailable":
-		if invalid := check(); err != nil && invalid != nil && ctx.Err() == nil {
-			return invalid
-		}
+	if err == nil || ctx.Err() != nil || !slices.Contains([]string{"", "invalid", "unavailable"}, errs.Code(err)) {
+		return err
 	}
-	return err
+	return cmp.Or(check(), err)
 }
 
 // PublishedModuleView is the result of publishing a module.
