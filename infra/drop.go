@@ -16,7 +16,7 @@ import (
 
 // dropKinds are the kinds of resources that a deploy drops only if -c
 // allow-drop names them.
-var dropKinds = []string{"domain", "table", "bucket", "access", "pool"}
+var dropKinds = []string{"domain", "record", "table", "bucket", "key", "access", "pool"}
 
 // drop is a resource or an access rule of the deployed stack that the new stack
 // does not have.
@@ -62,6 +62,11 @@ func (d *deployed) drops(s Settings, m made) []drop {
 	var all []drop
 	if domain := d.domain(); domain != "" && domain != s.DomainName {
 		all = append(all, drop{"domain", "the domain " + domain})
+	} else if d.hasRecord() && s.HostedZoneID == "" {
+		all = append(all, drop{"record", "the DNS record of " + domain})
+	}
+	if key := d.Outputs[settings.OutputKey]; key != "" && key != s.KMSKeyARN {
+		all = append(all, drop{"key", "the permission for the key " + key + ", which encrypts stored objects"})
 	}
 	for _, store := range []struct {
 		kind, was, adopts, makes string
@@ -92,6 +97,16 @@ func (d *deployed) domain() string {
 		}
 	}
 	return ""
+}
+
+// hasRecord reports whether a stack has a DNS record for its domain.
+func (d *deployed) hasRecord() bool {
+	for _, r := range d.Resources {
+		if r.Type == "AWS::Route53::RecordSet" {
+			return true
+		}
+	}
+	return false
 }
 
 // pool returns the logical ID of a stack's user pool.

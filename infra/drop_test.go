@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,6 +92,8 @@ func TestDrops(t *testing.T) {
 	none := map[string]any{}
 	plain, own := deploy(t, defaults(t))
 	full, pool := deploy(t, parsed(t, everything()))
+	encrypted := &deployed{Resources: plain.Resources, Outputs: maps.Clone(plain.Outputs)}
+	encrypted.Outputs[settings.OutputKey] = key
 	if own.table == "" || own.bucket == "" || own.pool != "" || pool.table != "" || pool.bucket != "" ||
 		pool.pool == "" {
 		t.Fatalf("a plain stack makes %+v, one that adopts %+v", own, pool)
@@ -106,6 +109,16 @@ func TestDrops(t *testing.T) {
 			delete(s, "tableName")
 			delete(s, "bucketName")
 		}), nil},
+		"no record": {full, all(func(s map[string]any) {
+			delete(s, "hostedZoneId")
+			delete(s, "hostedZoneName")
+		}), []string{"record: the DNS record of registry.example.com"}},
+		"no key": {encrypted, none,
+			[]string{"key: the permission for the key " + key + ", which encrypts stored objects"}},
+		"another key": {encrypted, map[string]any{"kmsKeyArn": key + "0"},
+			[]string{"key: the permission for the key " + key + ", which encrypts stored objects"}},
+		"the same key": {encrypted, map[string]any{"kmsKeyArn": key}, nil},
+		"a key":        {plain, map[string]any{"kmsKeyArn": key}, nil},
 		"all settings": {full, none, []string{
 			"access: public access to modules/acme/hello, public access to modules/acme/world, " +
 				"the issuer https://a.example.com, the issuer https://b.example.com",
@@ -274,7 +287,7 @@ func TestRefusal(t *testing.T) {
 func TestUnreadStack(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	all := []string{"pool", "access", "bucket", "table", "domain"}
+	all := []string{"pool", "key", "access", "bucket", "table", "record", "domain"}
 	f := found{unread: errors.New("it is unreadable"), refused: []string{"r"}, warnings: []string{"w"}}
 	for name, test := range map[string]struct {
 		f                 found

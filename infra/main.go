@@ -35,7 +35,7 @@ func synthesize(app awscdk.App) error {
 		return err
 	}
 	account := make(chan found, 1)
-	go func() { account <- lookUp(context.Background(), s, qualifier(given), os.Getenv) }()
+	go func() { account <- lookUp(context.Background(), s, qualifier(given, s), os.Getenv) }()
 	fmt.Fprintf(os.Stderr, "Building the functions for %s.\n", s.Architecture)
 	dist, err := build(s.Architecture)
 	if err != nil {
@@ -57,7 +57,10 @@ func synthesize(app awscdk.App) error {
 
 // qualifier returns the bootstrap qualifier, which is part of the names of the
 // CDK's own roles.
-func qualifier(context map[string]any) string {
+func qualifier(context map[string]any, s Settings) string {
+	if s.BootstrapQualifier != "" {
+		return s.BootstrapQualifier
+	}
 	if own, ok := context["@aws-cdk/core:bootstrapQualifier"].(string); ok {
 		return own
 	}

@@ -122,10 +122,10 @@ func (st *stack) alarmARN(name string) *string {
 	)
 }
 
-// newTopic returns the topic for alarms: an existing one, or a new one. A new
-// one is not encrypted at rest, since CloudWatch cannot use SNS's own key, and
-// a customer's key costs a dollar a month. The messages contain only the names,
-// descriptions and states of alarms.
+// newTopic returns the topic for alarms: an existing one, or a new one. Without a
+// key in the settings, a new one is not encrypted at rest, since CloudWatch cannot
+// use SNS's own key. The messages contain only the names, descriptions and states
+// of alarms.
 //
 // Source: https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services.
 func (st *stack) newTopic() awssns.ITopic {
@@ -134,6 +134,7 @@ func (st *stack) newTopic() awssns.ITopic {
 	}
 	topic := awssns.NewTopic(st.Stack, jsii.String("Alarms"), &awssns.TopicProps{
 		DisplayName: jsii.String("Larder"), // the sender of emails
+		MasterKey:   st.key,
 		EnforceSSL:  jsii.Bool(true),
 	})
 	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{

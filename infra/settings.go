@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/cloud/partition"
@@ -35,9 +36,13 @@ type Settings struct {
 	// for people to log in. If nil, the stack creates none.
 	Cognito *Cognito
 	// DomainName is the registry's host. Its certificate is in the stack's
-	// region, and its hosted zone is in Route 53. All four are set, or none. Both
-	// names have the form of [registry.Host].
+	// region. Both are set, or none. If they are, the stack can create the host's
+	// record in a hosted zone of Route 53, which needs the other two. Both names
+	// have the form of [registry.Host].
 	DomainName, CertificateARN, HostedZoneID, HostedZoneName string
+	// IPv6 gives the gateway IPv6 addresses, and the URLs of archives a host that
+	// has them.
+	IPv6 bool
 	// Architecture is the functions' processor: arm64 or x86_64.
 	Architecture string
 	// MemoryMiB is the memory of each function but publish, which has
@@ -73,6 +78,23 @@ type Settings struct {
 	AlarmTopicARN, AlarmEmail string
 	// Dashboard creates a dashboard.
 	Dashboard bool
+	// Tags are the tags of all resources that can have some.
+	Tags map[string]string
+	// PermissionsBoundary is the ARN of a managed policy that bounds all roles. It
+	// may be empty.
+	PermissionsBoundary string
+	// RolePath is the path of all roles and managed policies in IAM. If empty, it
+	// is /.
+	RolePath string
+	// LogGroupPrefix begins the names of all log groups. If empty, CloudFormation
+	// names those of the functions.
+	LogGroupPrefix string
+	// BootstrapQualifier is the qualifier of the CDK bootstrap that deploys the
+	// stack. If empty, it is the CDK's own.
+	BootstrapQualifier string
+	// KMSKeyARN is the ARN of a KMS key that encrypts all stored data. If empty,
+	// keys of AWS do.
+	KMSKeyARN string
 	// TableName and BucketName are an existing table and bucket for the stack
 	// to adopt, such as restored ones. If empty, the stack creates new ones.
 	TableName, BucketName string
@@ -86,11 +108,17 @@ var (
 	topicARN       = regexp.MustCompile(`^arn:(` + anyPartition() + `):sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	emailPattern   = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@` +
 		`([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
-	zonePattern     = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)
-	stackPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
-	tablePattern    = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
-	bucketPattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-	retentionPeriod = []any{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192,
+	boundaryARN      = regexp.MustCompile(`^arn:(` + anyPartition() + `):iam::(\d{12}|aws):policy/[A-Za-z0-9+=,.@_/-]{1,640}$`)
+	keyARN           = regexp.MustCompile(`^arn:(` + anyPartition() + `):kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]{1,64}$`)
+	pathPattern      = regexp.MustCompile(`^/([A-Za-z0-9+=,.@_-]{1,64}/){1,7}$`)
+	logsPattern      = regexp.MustCompile(`^(/|[B-Zb-z0-9_.#-])[A-Za-z0-9_.#/-]{0,63}$`)
+	qualifierPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,10}$`)
+	tagPattern       = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+@-]*$`)
+	zonePattern      = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)
+	stackPattern     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
+	tablePattern     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
+	bucketPattern    = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	retentionPeriod  = []any{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192,
 		2557, 2922, 3288, 3653}
 )
 
@@ -153,15 +181,17 @@ func (g *given) keys() []setting {
 		text("stackName", &g.StackName, stackPattern, "a letter, followed by letters, digits and hyphens",
 			"Name of the CloudFormation stack."),
 		text("domainName", &g.DomainName, writtenDomain, "a host name, such as registry.example.com",
-			"The registry's host. It needs certificateArn, hostedZoneId and hostedZoneName too."),
+			"The registry's host. It needs certificateArn too. It costs nothing."),
 		text("certificateArn", &g.CertificateARN, certificateARN,
 			"the ARN of an ACM certificate in the stack's region",
 			"The ARN of the domain's certificate, in the stack's region."),
 		text("hostedZoneId", &g.HostedZoneID, zonePattern,
 			"the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ",
-			"The id of the domain's hosted zone in Route 53."),
+			"The id of the hosted zone in Route 53 for the domain's record, without which you create it. A zone costs $0.50 a month."),
 		text("hostedZoneName", &g.HostedZoneName, writtenDomain,
-			"the name of the hosted zone, such as example.com", "The name of the domain's hosted zone."),
+			"the name of the hosted zone, such as example.com", "The name of the hosted zone. It needs hostedZoneId too."),
+		{key: "ipv6", into: &g.IPv6,
+			about: "The registry and the URLs of archives have IPv6 addresses too. It costs nothing."},
 		{key: "access", into: &g.access,
 			about: "Read and publish access, in addition to the registry's own tokens."},
 		{key: "anonymousRead", into: &g.anonymousRead,
@@ -204,6 +234,21 @@ func (g *given) keys() []setting {
 		text("alarmEmail", &g.AlarmEmail, emailPattern, "an email address, such as registry@example.com",
 			"An email address for alarms."),
 		{key: "dashboard", into: &g.Dashboard, about: "Creates a dashboard. The functions then write metrics."},
+		{key: "tags", into: &g.Tags, about: "Tags of all resources that can have some. They cost nothing."},
+		text("permissionsBoundary", &g.PermissionsBoundary, boundaryARN,
+			"the ARN of a managed policy, such as arn:aws:iam::111122223333:policy/boundary",
+			"The ARN of a policy that bounds all roles. It costs nothing."),
+		text("rolePath", &g.RolePath, pathPattern, "a path, such as /platform/",
+			"The path of all roles and policies in IAM. It costs nothing."),
+		text("logGroupPrefix", &g.LogGroupPrefix, logsPattern,
+			"the beginning of a log group's name, such as /platform/",
+			"The beginning of the names of all log groups. It costs nothing."),
+		text("bootstrapQualifier", &g.BootstrapQualifier, qualifierPattern,
+			"the qualifier of a CDK bootstrap, of at most 10 letters, digits, hyphens and underscores",
+			"The qualifier of the CDK bootstrap that deploys the stack. It costs nothing."),
+		text("kmsKeyArn", &g.KMSKeyARN, keyARN,
+			"the ARN of a KMS key, such as arn:aws:kms:eu-central-1:111122223333:key/01234567-89ab-cdef-0123-456789abcdef",
+			"The ARN of your KMS key for the table, the bucket, logs, alarms and failures. A key costs $1 a month, and requests $3 per million."),
 		text("tableName", &g.TableName, tablePattern, "a name that a DynamoDB table can have",
 			"An existing DynamoDB table to use instead of a new one."),
 		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have",
@@ -284,21 +329,64 @@ func (p *parser) together(g *given, region string) {
 	s.HostedZoneID = strings.TrimPrefix(s.HostedZoneID, "/hostedzone/")
 	p.access(g)
 	p.monitoring(g, region)
-	domain := map[string]string{"domainName": s.DomainName, "certificateArn": s.CertificateARN,
-		"hostedZoneId": s.HostedZoneID, "hostedZoneName": s.HostedZoneName}
-	for _, key := range slices.Sorted(maps.Keys(domain)) {
-		if domain[key] == "" && s.DomainName+s.CertificateARN+s.HostedZoneID+s.HostedZoneName != "" {
-			p.fail(key, "missing: a domain needs domainName, certificateArn, hostedZoneId and "+
-				"hostedZoneName together")
+	p.tags(s)
+	p.elsewhere("kmsKeyArn", "key", s.KMSKeyARN, region)
+	zone := s.HostedZoneID + s.HostedZoneName
+	for _, needed := range []struct{ key, value, with, why string }{
+		{"certificateArn", s.CertificateARN, s.DomainName + zone, "a domain needs domainName and certificateArn together"},
+		{"domainName", s.DomainName, s.CertificateARN + zone, "a domain needs domainName and certificateArn together"},
+		{"hostedZoneId", s.HostedZoneID, zone, "a hosted zone needs hostedZoneId and hostedZoneName together"},
+		{"hostedZoneName", s.HostedZoneName, zone, "a hosted zone needs hostedZoneId and hostedZoneName together"},
+	} {
+		if needed.value == "" && needed.with != "" {
+			p.fail(needed.key, "missing: %s", needed.why)
 			return
 		}
 	}
-	if arn := strings.Split(s.CertificateARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
-		p.fail("certificateArn", "the certificate is in %s, but the stack is in %s", arn[3], region)
-	}
+	p.elsewhere("certificateArn", "certificate", s.CertificateARN, region)
 	if s.HostedZoneName != "" && s.DomainName != s.HostedZoneName && !strings.HasSuffix(s.DomainName,
 		"."+s.HostedZoneName) {
 		p.fail("hostedZoneName", "%s is not within the zone %s", s.DomainName, s.HostedZoneName)
+	}
+}
+
+// elsewhere checks that what an ARN names is in the stack's region.
+func (p *parser) elsewhere(key, what, arn, region string) {
+	if parts := strings.Split(arn, ":"); region != "" && len(parts) > 3 && parts[3] != region {
+		p.fail(key, "the %s is in %s, but the stack is in %s", what, parts[3], region)
+	}
+}
+
+// The limits of tags. AWS adds its own tags to the most that a resource can have.
+//
+// Source: https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html.
+const (
+	maxTags     = 40
+	maxTagKey   = 128
+	maxTagValue = 256
+)
+
+// tags checks the tags. IAM refuses two keys that differ only in case.
+func (p *parser) tags(s *Settings) {
+	if len(s.Tags) > maxTags {
+		p.fail("tags", "there are %d, and at most %d are possible", len(s.Tags), maxTags)
+	}
+	seen := make(map[string]string)
+	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
+		value, path := s.Tags[key], []any{key}
+		lower := strings.ToLower(key)
+		switch {
+		case key == "" || utf8.RuneCountInString(key) > maxTagKey || !tagPattern.MatchString(key):
+			p.failAt("tags", path, "%q is not a key of 1 to %d letters, digits, spaces and _.:/=+-@", key, maxTagKey)
+		case strings.HasPrefix(lower, "aws:"):
+			p.failAt("tags", path, "%q begins with aws:, which only AWS may use", key)
+		case seen[lower] != "":
+			p.failAt("tags", path, "%q and %q differ only in case, which IAM refuses", seen[lower], key)
+		case utf8.RuneCountInString(value) > maxTagValue || !tagPattern.MatchString(value):
+			p.failAt("tags", path, "the value %q of %s is not at most %d letters, digits, spaces and _.:/=+-@",
+				value, key, maxTagValue)
+		}
+		seen[lower] = key
 	}
 }
 
@@ -450,9 +538,7 @@ func (p *parser) monitoring(g *given, region string) {
 		p.fail("alarmEmail",
 			"the stack does not add subscriptions to your own topic: subscribe the address there, or remove alarmTopicArn")
 	}
-	if arn := strings.Split(s.AlarmTopicARN, ":"); region != "" && len(arn) > 3 && arn[3] != region {
-		p.fail("alarmTopicArn", "the topic is in %s, but the stack is in %s", arn[3], region)
-	}
+	p.elsewhere("alarmTopicArn", "topic", s.AlarmTopicARN, region)
 }
 
 const (

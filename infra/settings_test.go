@@ -214,9 +214,15 @@ func TestSettingsAreDocumented(t *testing.T) {
 			}
 		}
 	}
+	options := company()
 	for _, s := range defaultSettings().keys() {
 		if s.key != "$schema" && !slices.Contains(documented, s.key) {
 			t.Errorf("docs/deploy-aws.md has no row for %s", s.key)
+		}
+		usual := reflect.ValueOf(s.into).Elem().IsZero() && s.key != "cognito" && s.key != "alarms" && s.key != "dashboard"
+		if _, ok := options[s.key]; ok && usual && !regexp.MustCompile(`costs? (nothing|\$)`).MatchString(s.about) &&
+			s.key != "certificateArn" && s.key != "hostedZoneName" {
+			t.Errorf("the description of %s has no price: %s", s.key, s.about)
 		}
 	}
 }

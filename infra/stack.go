@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseventstargets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53"
@@ -123,6 +124,7 @@ type stack struct {
 	settings     Settings
 	access       string // settings.Access with the stack's own user pool
 	dist         string
+	key          awskms.IKey // nil without settings.KMSKeyARN
 	table        awsdynamodb.ITable
 	bucket       awss3.IBucket
 	failures     awssqs.Queue                  // the requests to fetch providers that failed
@@ -152,6 +154,9 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		Stack: awscdk.NewStack(app, jsii.String("Larder"), &awscdk.StackProps{
 			StackName:   &s.StackName,
 			Description: jsii.String(stackDescription),
+			Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{
+				Qualifier: optional(s.BootstrapQualifier),
+			}),
 		}),
 		settings:  s,
 		access:    s.Access,
@@ -164,10 +169,21 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		id := "larder:settings-" + strconv.Itoa(i+1)
 		awscdk.Annotations_Of(st.Stack).AddWarningV2(&id, &warning)
 	}
+	for key, value := range s.Tags {
+		awscdk.Tags_Of(st.Stack).Add(&key, &value, nil)
+	}
+	if s.PermissionsBoundary != "" {
+		awsiam.PermissionsBoundary_Of(st.Stack).Apply(
+			awsiam.ManagedPolicy_FromManagedPolicyArn(st.Stack, jsii.String("Boundary"), &s.PermissionsBoundary))
+	}
+	if s.KMSKeyARN != "" {
+		st.key = awskms.Key_FromKeyArn(st.Stack, jsii.String("Key"), &s.KMSKeyARN)
+	}
 	// The gateway comes first, because the user pool needs its host, and its
 	// functions need the user pool.
 	api := awsapigatewayv2.NewHttpApi(st.Stack, jsii.String("Api"), &awsapigatewayv2.HttpApiProps{
 		ApiName:                   &s.StackName,
+		IpAddressType:             st.addresses(),
 		CreateDefaultStage:        jsii.Bool(false),
 		DisableExecuteApiEndpoint: jsii.Bool(s.DomainName != ""),
 	})
@@ -238,6 +254,9 @@ func (st *stack) describeItself() {
 	if st.settings.DomainName != "" {
 		st.output(settings.OutputCertificate, &st.settings.CertificateARN, "The certificate of the registry's domain")
 	}
+	if st.key != nil {
+		st.output(settings.OutputKey, &st.settings.KMSKeyARN, "The KMS key that encrypts the stored data")
+	}
 }
 
 func (st *stack) output(name string, value *string, description string) {
@@ -248,7 +267,12 @@ func (st *stack) newTable() awsdynamodb.ITable {
 	if st.settings.TableName != "" {
 		return awsdynamodb.Table_FromTableName(st.Stack, jsii.String("Table"), &st.settings.TableName)
 	}
+	var encryption awsdynamodb.TableEncryption // by a key that AWS owns
+	if st.key != nil {
+		encryption = awsdynamodb.TableEncryption_CUSTOMER_MANAGED
+	}
 	return awsdynamodb.NewTable(st.Stack, jsii.String("Table"), &awsdynamodb.TableProps{
+		Encryption: encryption, EncryptionKey: st.key,
 		PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("pk"),
 			Type: awsdynamodb.AttributeType_STRING},
 		SortKey: &awsdynamodb.Attribute{Name: jsii.String("sk"),
@@ -269,10 +293,17 @@ func (st *stack) newBucket() awss3.IBucket {
 	if st.settings.BucketName != "" {
 		return awss3.Bucket_FromBucketName(st.Stack, jsii.String("Bucket"), &st.settings.BucketName)
 	}
+	encryption, bucketKey := awss3.BucketEncryption_S3_MANAGED, (*bool)(nil)
+	if st.key != nil {
+		// With a bucket key, S3 sends one request to KMS for many objects.
+		encryption, bucketKey = awss3.BucketEncryption_KMS, jsii.Bool(true)
+	}
 	bucket := awss3.NewBucket(st.Stack, jsii.String("Bucket"), &awss3.BucketProps{
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
 		ObjectOwnership:   awss3.ObjectOwnership_BUCKET_OWNER_ENFORCED,
-		Encryption:        awss3.BucketEncryption_S3_MANAGED,
+		Encryption:        encryption,
+		EncryptionKey:     st.key,
+		BucketKeyEnabled:  bucketKey,
 		EnforceSSL:        jsii.Bool(true),
 		Versioned:         jsii.Bool(true),
 		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE,
@@ -320,6 +351,7 @@ func (st *stack) newBucket() awss3.IBucket {
 // public client serves the command lines and the web pages on the host.
 func (st *stack) newUserPool(host *string) string {
 	pool := awscognito.NewUserPool(st.Stack, jsii.String("Users"), &awscognito.UserPoolProps{
+		UserPoolName:      &st.settings.StackName,
 		SelfSignUpEnabled: jsii.Bool(false),
 		SignInAliases:     &awscognito.SignInAliases{Email: jsii.Bool(true), Username: jsii.Bool(true)},
 		Mfa:               awscognito.Mfa_OPTIONAL,
@@ -390,26 +422,40 @@ func (st *stack) clientLogin() string {
 	return string(text)
 }
 
-// newLogGroup creates a log group that is deleted with the stack. Its ARN ends
-// in ":*", as IAM requires.
-func (st *stack) newLogGroup(id string) awslogs.LogGroup { return st.newNamedLogGroup(id, nil) }
-
-func (st *stack) newNamedLogGroup(id string, name *string) awslogs.LogGroup {
-	group := awslogs.NewLogGroup(
-		st.Stack,
-		jsii.String(id),
-		&awslogs.LogGroupProps{LogGroupName: name, RemovalPolicy: awscdk.RemovalPolicy_DESTROY},
-	)
+// newLogGroup creates a log group that is deleted with the stack. It has the name
+// of what logs below the settings' prefix, and otherwise the usual name. If that is
+// empty, CloudFormation generates one. The ARN of the group ends in ":*", as IAM
+// requires.
+func (st *stack) newLogGroup(id, of, usual string) awslogs.LogGroup {
+	name := usual
+	if prefix := st.settings.LogGroupPrefix; prefix != "" {
+		name = prefix + st.settings.StackName + "/" + of
+	}
+	props := &awslogs.LogGroupProps{LogGroupName: optional(name), RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
+	if st.key != nil {
+		props.EncryptionKey = st.key
+	}
+	group := awslogs.NewLogGroup(st.Stack, &id, props)
 	if resource, ok := group.Node().DefaultChild().(awslogs.CfnLogGroup); ok {
 		resource.SetRetentionInDays(jsii.Number(float64(st.settings.LogRetentionDays)))
+		// Another prefix makes another group. The old one stays until its logs expire.
+		resource.CfnOptions().SetUpdateReplacePolicy(awscdk.CfnDeletionPolicy_RETAIN)
 	}
 	return group
+}
+
+// optional returns nil for an empty text.
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // newFunction creates a function with its own role. The role's statements are
 // all written here; the CDK adds none.
 func (st *stack) newFunction(f function) awslambda.Function {
-	logs := st.newLogGroup(f.name + "-logs")
+	logs := st.newLogGroup(f.name+"-logs", f.name, "")
 	statements := []awsiam.PolicyStatement{allow("WriteLogs",
 		jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
 		[]*string{logs.LogGroupArn()}, nil)}
@@ -419,7 +465,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 	var variables map[string]string
 	switch {
 	case f.publishes:
-		statements = append(statements, st.publishing()...)
+		statements = append(append(statements, st.publishing()...), st.useKey(encrypting, "dynamodb", "s3")...)
 		variables = st.variables()
 		maps.Copy(variables, st.settings.PublishLimits.Environment())
 		// The garbage collector then runs early enough for archives that are
@@ -430,7 +476,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		memory, timeout = st.settings.PublishMemoryMiB, awscdk.Duration_Minutes(jsii.Number(15))
 		reserved = concurrency(st.settings.PublishConcurrency)
 	case f.pulls:
-		statements = append(statements, st.pulling()...)
+		statements = append(append(statements, st.pulling()...), st.useKey(encrypting, "dynamodb", "s3", "sqs")...)
 		variables = st.variables()
 		maps.Copy(variables, settings.Pull{
 			Folder: "/tmp/larder", Release: sourceRelease(), Copies: st.settings.Copies,
@@ -444,13 +490,19 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			allow("ReadItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()},
 				onPartitions(f.partitions...)),
 			allow("SignObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
+		services := []string{"dynamodb", "s3"}
 		if f.queried != nil {
 			statements = append(statements, allow("QueryItems", jsii.Strings("dynamodb:Query"),
 				[]*string{st.table.TableArn()}, onPartitions(f.queried...)))
 		}
 		if f.sessions {
-			statements = append(statements, st.sessions()...)
+			secret := st.clientSecret()
+			statements = append(append(statements, st.sessions()), secret...)
+			if len(secret) > 0 {
+				services = append(services, "ssm")
+			}
 		}
+		statements = append(statements, st.useKey(decrypting, services...)...)
 		variables = st.variables()
 		if f.invokesPull {
 			// It may wait for pull until 8 seconds after the request's arrival. A
@@ -479,6 +531,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		}
 	}
 	role := awsiam.NewRole(st.Stack, jsii.String(f.name+"-role"), &awsiam.RoleProps{
+		Path:        optional(st.settings.RolePath),
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		Description: jsii.String("Permissions of the registry's function " + f.name),
 		InlinePolicies: &map[string]awsiam.PolicyDocument{
@@ -560,10 +613,15 @@ func (st *stack) newPullEvents() {
 
 // newPullFailures returns the queue for requests to fetch providers that failed.
 func (st *stack) newPullFailures() awssqs.Queue {
+	encryption := awssqs.QueueEncryption_SQS_MANAGED
+	if st.key != nil {
+		encryption = awssqs.QueueEncryption_KMS
+	}
 	return awssqs.NewQueue(st.Stack, jsii.String("PullFailures"), &awssqs.QueueProps{
-		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
-		EnforceSSL:      jsii.Bool(true),
-		RetentionPeriod: awscdk.Duration_Days(jsii.Number(14)),
+		Encryption:          encryption,
+		EncryptionMasterKey: st.key,
+		EnforceSSL:          jsii.Bool(true),
+		RetentionPeriod:     awscdk.Duration_Days(jsii.Number(14)),
 	})
 }
 
@@ -600,24 +658,52 @@ func (st *stack) pulling() []awsiam.PolicyStatement {
 func (st *stack) variables() map[string]string {
 	return settings.Settings{
 		Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(),
-		PresignLifetime: st.settings.PresignLifetime, Access: st.access,
+		PresignLifetime: st.settings.PresignLifetime, Access: st.access, IPv6: st.settings.IPv6,
 	}.Environment()
 }
 
-// sessions returns the permissions of the function that logs people in. It can
-// add and end sessions, and read the secret of the issuer's client, if that has
-// one. The key of AWS for parameters needs no permission of the role.
-func (st *stack) sessions() []awsiam.PolicyStatement {
-	statements := []awsiam.PolicyStatement{
-		allow("WriteSessions", jsii.Strings("dynamodb:PutItem", "dynamodb:DeleteItem"), []*string{st.table.TableArn()},
-			onPartitions(sessionItems)),
+// sessions returns the permission of the function that logs people in to add and
+// end sessions.
+func (st *stack) sessions() awsiam.PolicyStatement {
+	return allow("WriteSessions", jsii.Strings("dynamodb:PutItem", "dynamodb:DeleteItem"),
+		[]*string{st.table.TableArn()}, onPartitions(sessionItems))
+}
+
+// clientSecret returns the permission to read the secret of the issuer's client, if
+// that has one. The key of AWS for parameters needs no permission of the role.
+func (st *stack) clientSecret() []awsiam.PolicyStatement {
+	login := st.login()
+	if login == nil || login.Web == nil || login.Web.SecretParameter == "" {
+		return nil
 	}
-	if login := st.login(); login != nil && login.Web != nil && login.Web.SecretParameter != "" {
-		statements = append(statements, allow("ReadClientSecret", jsii.Strings("ssm:GetParameter"),
-			[]*string{awscdk.Fn_Sub(jsii.String(
-				"arn:${AWS::Partition}:ssm:${AWS::Region}:${AWS::AccountId}:parameter"+string(login.Web.SecretParameter)), nil)}, nil))
+	return []awsiam.PolicyStatement{allow("ReadClientSecret", jsii.Strings("ssm:GetParameter"),
+		[]*string{awscdk.Fn_Sub(jsii.String(
+			"arn:${AWS::Partition}:ssm:${AWS::Region}:${AWS::AccountId}:parameter"+string(login.Web.SecretParameter)), nil)}, nil)}
+}
+
+// The actions with the key that reading and writing need. S3 and SQS also decrypt
+// when they write. DynamoDB only decrypts the key of the table.
+//
+// Sources: https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html;
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.howitworks.html;
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html.
+var (
+	decrypting = []string{"kms:Decrypt"}
+	encrypting = []string{"kms:Decrypt", "kms:GenerateDataKey"}
+)
+
+// useKey returns the permission to use the settings' key through services, and none
+// without a key.
+func (st *stack) useKey(actions []string, services ...string) []awsiam.PolicyStatement {
+	if st.key == nil {
+		return nil
 	}
-	return statements
+	var through []*string
+	for _, service := range services {
+		through = append(through, awscdk.Fn_Sub(jsii.String(service+".${AWS::Region}.${AWS::URLSuffix}"), nil))
+	}
+	return []awsiam.PolicyStatement{allow("UseKey", jsii.Strings(actions...), []*string{st.key.KeyArn()},
+		map[string]any{"StringEquals": map[string]any{"kms:ViaService": through}})}
 }
 
 // publishing returns the permissions of the publish function, for publishers
@@ -730,8 +816,10 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 		// For log groups with other names, the gateway needs a resource policy.
 		// It is shared by all such groups of an account, and limited to 5,120
 		// characters.
-		st.accessLog = st.newNamedLogGroup("access-logs",
-			jsii.String("/aws/vendedlogs/apigateway/"+st.settings.StackName))
+		st.accessLog = st.newLogGroup("access-logs", "gateway", "/aws/vendedlogs/apigateway/"+st.settings.StackName)
+		if st.settings.LogGroupPrefix != "" {
+			st.newLogPolicy()
+		}
 		props.AccessLogSettings = &awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
 			DestinationArn: st.accessLog.LogGroupArn(),
 			Format:         jsii.String(accessLogFormat()),
@@ -809,7 +897,8 @@ func accessLogFormat() string {
 func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.CfnStage) {
 	s := st.settings
 	domain := awsapigatewayv2.NewDomainName(st.Stack, jsii.String("Domain"), &awsapigatewayv2.DomainNameProps{
-		DomainName: &s.DomainName,
+		DomainName:    &s.DomainName,
+		IpAddressType: st.addresses(),
 		Certificate: awscertificatemanager.Certificate_FromCertificateArn(st.Stack, jsii.String("Certificate"),
 			&s.CertificateARN),
 		SecurityPolicy: awsapigatewayv2.SecurityPolicy_TLS_1_2,
@@ -818,12 +907,47 @@ func (st *stack) newDomain(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.Cf
 		ApiId: api.ApiId(), DomainName: domain.Name(), Stage: jsii.String("$default"),
 	})
 	mapping.AddResourceDependency(stage, nil)
+	st.output(settings.OutputTarget, domain.RegionalDomainName(), "The host that the record of the domain points to")
+	if s.HostedZoneID == "" {
+		return
+	}
 	zone := awsroute53.HostedZone_FromHostedZoneAttributes(st.Stack, jsii.String("Zone"),
 		&awsroute53.HostedZoneAttributes{HostedZoneId: &s.HostedZoneID, ZoneName: &s.HostedZoneName})
 	target := awsroute53.RecordTarget_FromAlias(awsroute53targets.NewApiGatewayv2DomainProperties(
 		domain.RegionalDomainName(), domain.RegionalHostedZoneId()))
 	awsroute53.NewARecord(st.Stack, jsii.String("Address"),
 		&awsroute53.ARecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
+	if s.IPv6 {
+		awsroute53.NewAaaaRecord(st.Stack, jsii.String("AddressIPv6"),
+			&awsroute53.AaaaRecordProps{Zone: zone, RecordName: jsii.String(s.DomainName + "."), Target: target})
+	}
+}
+
+// addresses returns the kinds of addresses that the gateway has.
+func (st *stack) addresses() awsapigatewayv2.IpAddressType {
+	if st.settings.IPv6 {
+		return awsapigatewayv2.IpAddressType_DUAL_STACK
+	}
+	return "" // IPv4
+}
+
+// newLogPolicy lets the gateway log to a group whose name does not begin with
+// /aws/vendedlogs/. An account can have ten such policies in a region.
+//
+// Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AWS-logs-and-resource-policy.html.
+func (st *stack) newLogPolicy() {
+	document := awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &[]awsiam.PolicyStatement{
+		awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+			Sid:        jsii.String("GatewayLogs"),
+			Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("delivery.logs.amazonaws.com"), nil)},
+			Actions:    jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
+			Resources:  &[]*string{st.accessLog.LogGroupArn()},
+			Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": *st.Account()}},
+		}),
+	}})
+	awslogs.NewCfnResourcePolicy(st.Stack, jsii.String("GatewayLogPolicy"), &awslogs.CfnResourcePolicyProps{
+		PolicyName: &st.settings.StackName, PolicyDocument: st.ToJsonString(document, nil),
+	})
 }
 
 // newOperatorPolicy creates the policy for publishing, creating tokens,
@@ -835,6 +959,7 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 	stackARN := awscdk.Fn_Sub(jsii.String(
 		"arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
+		Path: optional(st.settings.RolePath),
 		// CloudFormation replaces a policy whose description changes.
 		Description: jsii.String("Publishing to the registry " + st.settings.StackName),
 		Statements: new(slices.Concat([]awsiam.PolicyStatement{
@@ -861,68 +986,54 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 			// IAM has no resource type for a query, or for an account.
 			allow("ReadQueryResultsAndLimits", jsii.Strings("logs:GetQueryResults", "logs:StopQuery",
 				"lambda:GetAccountSettings"), []*string{jsii.String("*")}, nil),
-		}, st.inspecting(api))),
+			st.inspecting(api),
+		}, st.useKey(encrypting, "dynamodb", "s3"))),
 	})
 }
 
-// inspecting returns the permissions for `larder doctor --stack`.
-func (st *stack) inspecting(api awsapigatewayv2.HttpApi) []awsiam.PolicyStatement {
-	var lambdas []*string
-	for _, f := range functions() {
-		lambdas = append(lambdas, st.functions[f.name].FunctionArn())
+// inspecting returns the permission for `larder doctor --stack`. It is one
+// statement, to save room. Each action is possible on one kind of these resources.
+func (st *stack) inspecting(api awsapigatewayv2.HttpApi) awsiam.PolicyStatement {
+	actions := []string{
+		"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups",
+		"s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock", "s3:GetLifecycleConfiguration", "s3:GetBucketVersioning",
+		"s3:GetEncryptionConfiguration",
+		"lambda:GetFunctionConfiguration", "lambda:GetFunctionConcurrency",
+		"apigateway:GET",
 	}
-	var gateway []*string
-	path := "/apis/" + *api.ApiId()
-	for _, document := range []string{path + "/stages/*", path + "/routes", path + "/integrations", "/account"} {
-		gateway = append(gateway, st.FormatArn(&awscdk.ArnComponents{
+	resources := []*string{st.table.TableArn(), st.bucket.BucketArn()}
+	for _, f := range functions() {
+		resources = append(resources, st.functions[f.name].FunctionArn())
+	}
+	for _, document := range []string{"/apis/" + *api.ApiId() + "/*", "/account"} {
+		resources = append(resources, st.FormatArn(&awscdk.ArnComponents{
 			Service: jsii.String("apigateway"), Account: jsii.String(""), Resource: &document,
 			ArnFormat: awscdk.ArnFormat_NO_RESOURCE_NAME,
 		}))
 	}
-	statements := []awsiam.PolicyStatement{
-		allow(
-			"InspectTable",
-			jsii.Strings("dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive",
-				"dynamodb:DescribeContinuousBackups"),
-			[]*string{st.table.TableArn()},
-			nil,
-		),
-		allow(
-			"InspectBucket",
-			jsii.Strings(
-				"s3:GetBucketPolicy",
-				"s3:GetBucketPublicAccessBlock",
-				"s3:GetLifecycleConfiguration",
-				"s3:GetBucketVersioning",
-				"s3:GetEncryptionConfiguration",
-			),
-			[]*string{st.bucket.BucketArn()},
-			nil,
-		),
-		allow("InspectFunctions", jsii.Strings("lambda:GetFunctionConfiguration", "lambda:GetFunctionConcurrency"),
-			lambdas, nil),
-		allow("InspectGateway", jsii.Strings("apigateway:GET"), gateway, nil),
+	if st.settings.TableName != "" || st.settings.BucketName != "" {
+		// It can have any key.
+		actions = append(actions, "kms:DescribeKey")
+		resources = append(resources, st.FormatArn(&awscdk.ArnComponents{
+			Service: jsii.String("kms"), Resource: jsii.String("key"), ResourceName: jsii.String("*"),
+		}))
+	}
+	if st.key != nil {
+		actions = append(actions, "kms:DescribeKey", "kms:GetKeyPolicy")
+		resources = append(resources, st.key.KeyArn())
 	}
 	if st.settings.Alarms {
-		statements = append(statements,
-			// Not on single alarms: AWS's examples allow this action on all
-			// alarms, and its denials name alarm:*.
-			allow("InspectAlarms", jsii.Strings("cloudwatch:DescribeAlarms"), []*string{st.alarmARN("*")}, nil),
-			allow("ListSubscribers", jsii.Strings("sns:ListSubscriptionsByTopic"), []*string{st.topic.TopicArn()},
-				nil))
+		// Not on single alarms: AWS's examples allow this action on all alarms, and
+		// its denials name alarm:*.
+		actions = append(actions, "cloudwatch:DescribeAlarms", "sns:ListSubscriptionsByTopic")
+		resources = append(resources, st.alarmARN("*"), st.topic.TopicArn())
 	}
 	if st.settings.DomainName != "" {
-		statements = append(
-			statements,
-			allow(
-				"InspectCertificate",
-				jsii.Strings("acm:DescribeCertificate"),
-				[]*string{&st.settings.CertificateARN},
-				nil,
-			),
-		)
+		actions = append(actions, "acm:DescribeCertificate")
+		resources = append(resources, &st.settings.CertificateARN)
 	}
-	return statements
+	slices.Sort(actions)
+	return allow("Inspect", jsii.Strings(slices.Compact(actions)...), resources, nil)
 }
 
 // newWithdrawPolicy creates the policy with the permissions that withdrawing a
@@ -935,6 +1046,7 @@ func (st *stack) newWithdrawPolicy() awsiam.ManagedPolicy {
 		archives = append(archives, st.bucket.ArnForObjects(&prefix))
 	}
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("WithdrawPolicy"), &awsiam.ManagedPolicyProps{
+		Path: optional(st.settings.RolePath),
 		// CloudFormation replaces a policy whose description changes.
 		Description: jsii.String("Removing what " + "is withdrawn from the registry " + st.settings.StackName),
 		Statements: &[]awsiam.PolicyStatement{

@@ -18,7 +18,9 @@ func main() {
 	deployed.ServePublish(publishapi.Routes(), func(r *deployed.Registry, limits settings.PublishLimits) http.Handler {
 		maxMemory := min(inspection.DefaultMaxMemory, lambdahttp.Memory()/2)
 		inspector := inspection.Process{MaxMemory: maxMemory, Log: lambdahttp.NewLogger()}
-		archives := s3.New(r.Bucket.Config, r.Bucket.Name, s3.Options{PathStyle: r.Bucket.PathStyle})
+		archives := s3.New(r.Bucket.Config, r.Bucket.Name, s3.Options{
+			PathStyle: r.Bucket.PathStyle, DualStack: r.Bucket.DualStack,
+		})
 		return publishapi.New(r.Catalog, archives, publishapi.OwnObjects, inspector, limits)
 	})
 }

@@ -55,6 +55,8 @@ type Bucket struct {
 	Config    aws.Config
 	Name      string
 	PathStyle bool
+	// DualStack uses the hosts of S3 that have IPv6 addresses too.
+	DualStack bool
 }
 
 // Serve is the main function of a Lambda function that reads. It opens the
@@ -164,10 +166,10 @@ func open(getenv func(string) string, client aws.HTTPClient) (*Registry, error) 
 	if err != nil {
 		return nil, err
 	}
-	bucket := Bucket{at("S3", role, getenv), s.Bucket, s.PathStyle}
-	archives, err := presign.New(
-		bucket.Config, bucket.Name, presign.Options{Lifetime: s.PresignLifetime, PathStyle: bucket.PathStyle},
-	)
+	bucket := Bucket{at("S3", role, getenv), s.Bucket, s.PathStyle, s.IPv6}
+	archives, err := presign.New(bucket.Config, bucket.Name, presign.Options{
+		Lifetime: s.PresignLifetime, PathStyle: bucket.PathStyle, DualStack: bucket.DualStack,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ const (
 	presignTime   = "LARDER_PRESIGN_SECONDS"
 	pathStyleName = "LARDER_S3_PATH_STYLE"
 	accessRules   = "LARDER_ACCESS"
+	ipv6Name      = "LARDER_IPV6"
 	loginName     = "LARDER_LOGIN"
 	metricsName   = "LARDER_METRICS"
 
@@ -61,6 +62,11 @@ const (
 	OutputAlarms = "AlarmNames"
 	// OutputCertificate is the ARN of the certificate of the registry's domain.
 	OutputCertificate = "CertificateArn"
+	// OutputTarget is the host that the record of the registry's domain points to.
+	OutputTarget = "GatewayTarget"
+	// OutputKey is the ARN of the KMS key that encrypts the stored data. The
+	// stack's roles may use no other.
+	OutputKey = "KmsKeyArn"
 )
 
 // TTLAttribute is the attribute that the table uses to remove expired items.
@@ -80,6 +86,8 @@ type Settings struct {
 	Access string
 	// PathStyle puts the bucket into the path of S3 URLs, as emulators require.
 	PathStyle bool
+	// IPv6 uses the hosts of S3 that have IPv6 addresses too.
+	IPv6 bool
 }
 
 // The bounds of PresignLifetime. An init must be able to reuse its first URL
@@ -106,6 +114,9 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 			presignTime, getenv(presignTime), MinPresignLifetime.Seconds(), MaxPresignLifetime.Seconds()))
 	}
 	if s.PathStyle, err = PathStyle(getenv); err != nil {
+		errs = append(errs, err)
+	}
+	if s.IPv6, err = boolean(getenv, ipv6Name); err != nil {
 		errs = append(errs, err)
 	}
 	return s, errors.Join(errs...)
@@ -192,14 +203,16 @@ func (p Pull) Environment() map[string]string {
 
 // PathStyle reads only Settings.PathStyle, which the command line also takes
 // from its environment.
-func PathStyle(getenv func(string) string) (bool, error) {
-	switch v := getenv(pathStyleName); v {
+func PathStyle(getenv func(string) string) (bool, error) { return boolean(getenv, pathStyleName) }
+
+func boolean(getenv func(string) string, name string) (bool, error) {
+	switch v := getenv(name); v {
 	case "", "false":
 		return false, nil
 	case "true":
 		return true, nil
 	default:
-		return false, fmt.Errorf("%s is %q, not true or false", pathStyleName, v)
+		return false, fmt.Errorf("%s is %q, not true or false", name, v)
 	}
 }
 
@@ -212,6 +225,9 @@ func (s Settings) Environment() map[string]string {
 	}
 	if s.PathStyle {
 		env[pathStyleName] = "true"
+	}
+	if s.IPv6 {
+		env[ipv6Name] = "true"
 	}
 	return env
 }

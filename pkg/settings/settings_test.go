@@ -13,6 +13,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, want := range []settings.Settings{
 		{Table: "t", Bucket: "b", PresignLifetime: time.Hour, Access: "{}"},
 		{Table: "t", Bucket: "b", PresignLifetime: time.Minute, Access: `{"public":["**"]}`, PathStyle: true},
+		{Table: "t", Bucket: "b", PresignLifetime: time.Hour, Access: "{}", IPv6: true},
 	} {
 		env := want.Environment()
 		if got, err := settings.FromEnvironment(func(name string) string { return env[name] }); err != nil || got != want {

@@ -1,6 +1,7 @@
 package stackdoctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -168,7 +169,8 @@ func (t *template) attribute(logical, name string) (string, bool) {
 	arn := t.stack
 	switch t.Resources[logical].Type + "." + name {
 	case "AWS::IAM::Role.Arn":
-		arn.Service, arn.Region, arn.Resource = "iam", "", "role/"+physical
+		path, _ := t.Resources[logical].at("Path").(string)
+		arn.Service, arn.Region, arn.Resource = "iam", "", "role"+cmp.Or(path, "/")+physical
 	case "AWS::Lambda::Function.Arn":
 		arn.Service, arn.Resource = "lambda", "function:"+physical
 	case "AWS::Cognito::UserPool.ProviderURL":

@@ -286,3 +286,18 @@ func TestAccountLimits(t *testing.T) {
 		})
 	}
 }
+
+// The ARN of a role has its path.
+func TestRolePath(t *testing.T) {
+	t.Parallel()
+	a := healthy()
+	a.template["modulesrole0"] = object{"Type": "AWS::IAM::Role", "Properties": object{"Path": "/acme/"}}
+	if got := found(a.examine(t)); len(got) != 1 {
+		t.Errorf("with another path: %q", got)
+	}
+	modules := a.functions["larder-modules-1"]
+	modules.Role = strings.Replace(modules.Role, ":role/", ":role/acme/", 1)
+	if got := found(a.examine(t)); got != nil {
+		t.Errorf("with the path: %q", got)
+	}
+}

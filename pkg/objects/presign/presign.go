@@ -35,6 +35,9 @@ type Options struct {
 	// PathStyle puts the bucket into the path and not into the host, as
 	// emulators of S3 need it.
 	PathStyle bool
+	// DualStack uses the host of S3 that has IPv6 addresses too, unless the
+	// configuration has an endpoint.
+	DualStack bool
 }
 
 // Signer signs URLs for one bucket. It is safe for concurrent use.
@@ -61,7 +64,11 @@ type secretSigner struct {
 // New returns a Signer for a bucket. It uses the region, the credentials and the
 // endpoint of the configuration. It fails if the endpoint is not a URL.
 func New(config aws.Config, bucket string, options Options) (*Signer, error) {
-	scheme, host, path := "https", partition.Host("s3", config.Region), "/"
+	service := "s3"
+	if options.DualStack {
+		service = "s3.dualstack"
+	}
+	scheme, host, path := "https", partition.Host(service, config.Region), "/"
 	if config.BaseEndpoint != nil {
 		base, err := url.Parse(*config.BaseEndpoint)
 		if err != nil || base.Host == "" {

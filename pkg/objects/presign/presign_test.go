@@ -36,47 +36,53 @@ func TestAsTheSDKSigns(t *testing.T) {
 		config aws.Config
 		bucket string
 		style  bool
+		dual   bool
 	}{
-		"a role's":          {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false},
-		"a user's":          {aws.Config{Region: "us-east-1", Credentials: from(without)}, "larder-archives", false},
-		"China's":           {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false},
-		"the cloud's":       {aws.Config{Region: "us-gov-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"Europe's own":      {aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false},
-		"one that is apart": {aws.Config{Region: "us-isob-east-1", Credentials: from(someone)}, "larder-archives", false},
-		"a fourth":          {aws.Config{Region: "us-iso-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"a fifth":           {aws.Config{Region: "us-isof-south-1", Credentials: from(someone)}, "larder-archives", false},
-		"a sixth":           {aws.Config{Region: "eu-isoe-west-1", Credentials: from(someone)}, "larder-archives", false},
-		"a name with dots":  {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "archives.example.com", false},
-		"an old name":       {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "Larder_Old", false},
-		"a short name":      {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "la", false},
+		"a role's":          {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"a user's":          {aws.Config{Region: "us-east-1", Credentials: from(without)}, "larder-archives", false, false},
+		"China's":           {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"the cloud's":       {aws.Config{Region: "us-gov-west-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"Europe's own":      {aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"one that is apart": {aws.Config{Region: "us-isob-east-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"a fourth":          {aws.Config{Region: "us-iso-west-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"a fifth":           {aws.Config{Region: "us-isof-south-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"a sixth":           {aws.Config{Region: "eu-isoe-west-1", Credentials: from(someone)}, "larder-archives", false, false},
+		"a name with dots":  {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "archives.example.com", false, false},
+		"an old name":       {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "Larder_Old", false, false},
+		"a short name":      {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "la", false, false},
+		"IPv6":              {aws.Config{Region: "eu-central-1", Credentials: from(someone)}, "larder-archives", false, true},
+		"IPv6 in China":     {aws.Config{Region: "cn-north-1", Credentials: from(someone)}, "larder-archives", false, true},
+		"IPv6 in Europe's own": {
+			aws.Config{Region: "eusc-de-east-1", Credentials: from(someone)}, "larder-archives", false, true,
+		},
 		"an emulator's": {
 			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:7070")},
-			"larder-archives", true,
+			"larder-archives", true, false,
 		},
 		"one behind a path": {
 			aws.Config{
 				Region: "us-east-1", Credentials: from(someone),
 				BaseEndpoint: aws.String("https://s3.example.com/some/where/"),
 			},
-			"larder-archives", true,
+			"larder-archives", true, false,
 		},
 		"one with hosts": {
 			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("https://s3.example.com:9000")},
-			"larder-archives", false,
+			"larder-archives", false, false,
 		},
 		"an address": {
 			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://127.0.0.1:9000")},
-			"larder-archives", false,
+			"larder-archives", false, false,
 		},
 		"an address of IPv6": {
 			aws.Config{Region: "us-east-1", Credentials: from(someone), BaseEndpoint: aws.String("http://[::1]:9000")},
-			"larder-archives", false,
+			"larder-archives", false, false,
 		},
 	} {
 		signer, err := presign.New(
 			test.config,
 			test.bucket,
-			presign.Options{Lifetime: 90 * time.Minute, PathStyle: test.style},
+			presign.Options{Lifetime: 90 * time.Minute, PathStyle: test.style, DualStack: test.dual},
 		)
 		if err != nil {
 			t.Fatal(err)
@@ -84,6 +90,9 @@ func TestAsTheSDKSigns(t *testing.T) {
 		signer.SetClock(func() time.Time { return now })
 		client := s3.NewPresignClient(s3.NewFromConfig(test.config, func(o *s3.Options) {
 			o.UsePathStyle = test.style
+			if test.dual {
+				o.EndpointOptions.UseDualStackEndpoint = aws.DualStackEndpointStateEnabled
+			}
 			o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 		}))
 		for _, key := range []string{

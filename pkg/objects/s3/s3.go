@@ -46,6 +46,9 @@ type Options struct {
 	// PathStyle puts the bucket into the path instead of the host, which emulators
 	// of S3 need.
 	PathStyle bool
+	// DualStack uses the host of S3 that has IPv6 addresses too, unless the
+	// configuration has an endpoint.
+	DualStack bool
 }
 
 // Store is an [objects.Store] and an [objects.Stage] in S3.
@@ -68,6 +71,9 @@ var (
 func New(config aws.Config, bucket string, options Options) *Store {
 	client := s3.NewFromConfig(config, func(o *s3.Options) {
 		o.UsePathStyle = options.PathStyle
+		if options.DualStack {
+			o.EndpointOptions.UseDualStackEndpoint = aws.DualStackEndpointStateEnabled
+		}
 		// The requests set checksums explicitly. Users of presigned URLs would have to
 		// send any others that the SDK adds.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
@@ -83,7 +89,7 @@ func New(config aws.Config, bucket string, options Options) *Store {
 	store.get, store.getErr = presign.New(
 		config,
 		bucket,
-		presign.Options{Lifetime: options.Lifetime, PathStyle: options.PathStyle},
+		presign.Options{Lifetime: options.Lifetime, PathStyle: options.PathStyle, DualStack: options.DualStack},
 	)
 	return store
 }
