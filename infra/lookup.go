@@ -22,6 +22,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/larder-registry/larder/pkg/cloud/kmskey"
+	"github.com/larder-registry/larder/pkg/cloud/partition"
+	"github.com/larder-registry/larder/pkg/cloud/resourcepolicy"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -54,6 +57,7 @@ var errNoCredentials = errors.New("there are no AWS credentials")
 // account is the AWS account that the CDK deploys to.
 type account struct {
 	config aws.Config
+	id     string
 	// lookup is the role with which the CDK itself reads an account. It is used
 	// if the environment's credentials are not permitted to read.
 	lookup string
@@ -101,9 +105,62 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 			continue
 		}
 		inUse := f.stack != nil && f.stack.Outputs[store.output] == store.name
-		f.adopt(ctx, a, store.name, inUse, store.check)
+		f.adopt(ctx, a, store.name, s.KMSKeyARN, inUse, store.check)
+	}
+	if s.KMSKeyARN != "" {
+		f.checkKey(ctx, a, s)
 	}
 	return f
+}
+
+// checkKey checks whether the key of the settings can encrypt what the stack
+// stores. CloudFormation would fail in the middle of a deploy, or clients later.
+func (f *found) checkKey(ctx context.Context, a *account, s Settings) {
+	var key kmskey.Key
+	err := a.read(ctx, func(config aws.Config) (err error) {
+		key, err = kmskey.Describe(ctx, config, s.KMSKeyARN)
+		return err
+	})
+	if failed, ok := errors.AsType[smithy.APIError](err); ok && failed.ErrorCode() == "NotFoundException" {
+		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: kmsKeyArn: there is no key %s", s.KMSKeyARN))
+		return
+	}
+	if err == nil && key.Unusable() != "" {
+		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: kmsKeyArn: the key %s cannot be used: %s",
+			s.KMSKeyARN, key.Unusable()))
+		return
+	}
+	var policy resourcepolicy.Policy
+	if err == nil {
+		err = a.read(ctx, func(config aws.Config) (err error) {
+			policy, err = kmskey.Policy(ctx, config, s.KMSKeyARN)
+			return err
+		})
+	}
+	if err != nil {
+		f.warnings = append(f.warnings, fmt.Sprintf("cannot check the key %s: %v", s.KMSKeyARN, reason(err)))
+		return
+	}
+	logs := arn.ARN{
+		Partition: partition.Of(a.config.Region).ID, Service: "logs", Region: a.config.Region, AccountID: a.id,
+		Resource: "log-group:" + s.LogGroupPrefix + s.StackName + "/modules",
+	}
+	if s.LogGroupPrefix == "" {
+		logs.Resource = "log-group:" + s.StackName + "-moduleslogs" // CloudFormation appends to it
+	}
+	refused, undecided := kmskey.Use{
+		Account: a.id, Region: a.config.Region, Alarms: s.Alarms && s.AlarmTopicARN == "", LogGroup: logs.String(),
+	}.Refused(policy)
+	const docs = "docs/deploy-aws.md has the statements that the policy of a key needs"
+	switch why := strings.Join(append(refused, undecided...), ", "); {
+	case len(refused) > 0 && f.unread == nil && (f.stack == nil || f.stack.Outputs[settings.OutputKey] != s.KMSKeyARN):
+		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: kmsKeyArn: the policy of the key %s does not permit these "+
+			"to use it: %s. %s", s.KMSKeyARN, strings.Join(refused, ", "), docs))
+	case why != "":
+		// It can name the roles of a stack that exists, or have other conditions.
+		f.warnings = append(f.warnings, fmt.Sprintf("cannot check whether the policy of the key %s permits these to use it: "+
+			"%s. %s", s.KMSKeyARN, why, docs))
+	}
 }
 
 // readQuotas reads the account's quotas of API Gateway and Lambda in the region.
@@ -144,9 +201,9 @@ type store struct {
 	key string
 }
 
-// adopt checks a table or a bucket that the settings adopt. inUse means that
-// the deployed stack already uses it.
-func (f *found) adopt(ctx context.Context, a *account, name string, inUse bool,
+// adopt checks a table or a bucket that the settings adopt. own is the key of the
+// settings. inUse means that the deployed stack already uses it.
+func (f *found) adopt(ctx context.Context, a *account, name, own string, inUse bool,
 	check func(context.Context, aws.Config, string) (store, error),
 ) {
 	var got store
@@ -159,12 +216,15 @@ func (f *found) adopt(ctx context.Context, a *account, name string, inUse bool,
 		f.warnings = append(f.warnings, fmt.Sprintf("cannot check %s: %v", name, reason(err)))
 	case got.unfit != "":
 		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: %s", name, got.unfit))
-	case got.key != "" && (inUse || f.unread != nil):
-		f.warnings = append(f.warnings, fmt.Sprintf("cannot check %s: it is encrypted with your KMS key %s, "+
-			"whose policy must permit the stack's roles to use it", name, got.key))
-	case got.key != "":
+	case got.key == own:
+	case got.key == "":
+		f.warnings = append(f.warnings, fmt.Sprintf("%s is not encrypted with kmsKeyArn", name))
+	case inUse || f.unread != nil:
+		f.warnings = append(f.warnings, fmt.Sprintf("%s is encrypted with your KMS key %s, for which the stack's roles "+
+			"have no permission. Set kmsKeyArn to it", name, got.key))
+	default:
 		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: it is encrypted with your KMS key %s, "+
-			"for which the stack's roles have no permission. Use a key that AWS owns or manages", name, got.key))
+			"for which the stack's roles have no permission. Set kmsKeyArn to it", name, got.key))
 	}
 }
 
@@ -219,17 +279,13 @@ func openAccount(ctx context.Context, qualifier string, getenv func(string) stri
 		return nil, fmt.Errorf("the environment's AWS credentials are for account %s, "+
 			"but the deploy is to %s. %s", got, id, useEnvironment)
 	}
-	partition := "aws"
-	if who, err := arn.Parse(aws.ToString(caller.Arn)); err == nil {
-		partition = who.Partition
-	}
 	pathStyle, err := settings.PathStyle(getenv)
 	if err != nil {
 		return nil, err
 	}
 	return &account{
-		config: cfg,
-		lookup: fmt.Sprintf("arn:%s:iam::%s:role/cdk-%s-lookup-role-%s-%s", partition, id, qualifier, id, cfg.Region),
+		config: cfg, id: id,
+		lookup: fmt.Sprintf("arn:%s:iam::%s:role/cdk-%s-lookup-role-%s-%s", partition.Of(cfg.Region).ID, id, qualifier, id, cfg.Region),
 		s3:     func(o *s3.Options) { o.UsePathStyle = pathStyle },
 	}, nil
 }
@@ -349,7 +405,7 @@ func checkTable(ctx context.Context, cfg aws.Config, name string) (store, error)
 		return store{unfit: fmt.Sprintf("its key is %s, but the registry needs pk HASH S, sk RANGE S", got)}, nil
 	}
 	if sse := out.Table.SSEDescription; sse != nil && sse.KMSMasterKeyArn != nil {
-		return checkKey(ctx, cfg, *sse.KMSMasterKeyArn)
+		return keyOf(ctx, cfg, *sse.KMSMasterKeyArn)
 	}
 	return store{}, nil
 }
@@ -384,21 +440,18 @@ func (a *account) checkBucket(ctx context.Context, cfg aws.Config, name string) 
 	}
 	for _, rule := range encryption.ServerSideEncryptionConfiguration.Rules {
 		if by := rule.ApplyServerSideEncryptionByDefault; by != nil && by.KMSMasterKeyID != nil {
-			return checkKey(ctx, cfg, *by.KMSMasterKeyID)
+			return keyOf(ctx, cfg, *by.KMSMasterKeyID)
 		}
 	}
 	return store{}, nil
 }
 
-// checkKey returns the KMS key that encrypts a store, if it is a customer's.
-// AWS's own keys need no permission.
-func checkKey(ctx context.Context, cfg aws.Config, id string) (store, error) {
-	var out struct {
-		KeyMetadata struct{ Arn, KeyManager string }
-	}
-	err := signedcall.JSON(ctx, cfg, signedcall.KMS, "DescribeKey", map[string]string{"KeyId": id}, &out)
-	if err != nil || out.KeyMetadata.KeyManager == "AWS" {
+// keyOf returns the KMS key that encrypts a store, if it is a customer's. AWS's own
+// keys need no permission.
+func keyOf(ctx context.Context, cfg aws.Config, id string) (store, error) {
+	key, err := kmskey.Describe(ctx, cfg, id)
+	if err != nil || key.OfAWS {
 		return store{}, err
 	}
-	return store{key: out.KeyMetadata.Arn}, nil
+	return store{key: key.ARN}, nil
 }

@@ -37,6 +37,10 @@ type emulated struct {
 	// table and bucket are those of the stack larder. If empty, they are old-table
 	// and old-bucket.
 	table, bucket string
+	// keyState and keyPolicy are those of each key.
+	keyState, keyPolicy string
+	// key is that of the stack larder. It can be empty.
+	key string
 	// broken makes every request fail with fault, except GetCallerIdentity.
 	broken  bool
 	fault   string
@@ -114,9 +118,10 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		xml(200, "<DescribeStacksResponse><DescribeStacksResult><Stacks><member><StackName>larder</StackName>"+
 			"<StackStatus>%s</StackStatus><CreationTime>2026-01-01T00:00:00Z</CreationTime>"+
 			"<Outputs><member><OutputKey>TableName</OutputKey><OutputValue>%s</OutputValue></member><member>"+
-			"<OutputKey>BucketName</OutputKey><OutputValue>%s</OutputValue></member></Outputs></member>"+
+			"<OutputKey>BucketName</OutputKey><OutputValue>%s</OutputValue></member><member>"+
+			"<OutputKey>KmsKeyArn</OutputKey><OutputValue>%s</OutputValue></member></Outputs></member>"+
 			"</Stacks></DescribeStacksResult></DescribeStacksResponse>", e.status, cmp.Or(e.table, "old-table"),
-			cmp.Or(e.bucket, "old-bucket"))
+			cmp.Or(e.bucket, "old-bucket"), e.key)
 	case action == "ListStacks":
 		e.listStacks(form, xml)
 	case action == "GetTemplate":
@@ -133,7 +138,14 @@ func (e *emulated) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(in.KeyID, "aws") && !strings.Contains(in.KeyID, "yours") {
 			manager = "AWS"
 		}
-		_, _ = fmt.Fprintf(w, `{"KeyMetadata": {"KeyId": "k", "Arn": %q, "KeyManager": %q}}`, in.KeyID, manager)
+		if strings.Contains(in.KeyID, "absent") {
+			failed(400, "NotFoundException", "Key '"+in.KeyID+"' does not exist")
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"KeyMetadata": {"KeyId": "k", "Arn": %q, "KeyManager": %q, "KeyState": %q,
+			"KeyUsage": "ENCRYPT_DECRYPT", "KeySpec": "SYMMETRIC_DEFAULT"}}`, in.KeyID, manager, cmp.Or(e.keyState, "Enabled"))
+	case strings.HasSuffix(action, ".GetKeyPolicy"):
+		_ = json.NewEncoder(w).Encode(map[string]string{"Policy": e.keyPolicy})
 	case r.Method == http.MethodHead && strings.HasPrefix(r.URL.Path, "/absent"):
 		w.WriteHeader(404)
 	case r.Method == http.MethodHead && strings.HasPrefix(r.URL.Path, "/west"):
@@ -380,6 +392,75 @@ func TestLookUpEncrypted(t *testing.T) {
 		t.Errorf("of a stack with others: %+v", f)
 	}
 	record(t, texts, f)
+}
+
+// A key that cannot encrypt what the stack stores is rejected with the reason, before
+// CloudFormation or clients fail. What cannot be decided is a warning.
+func TestLookUpKey(t *testing.T) {
+	texts := golden.New(t)
+	const yours = "arn:aws:kms:eu-central-1:111122223333:key/yours"
+	const account = `{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:root"}, "Action": "kms:*",
+		"Resource": "*"}`
+	logs := func(arn string) string {
+		return `{"Effect": "Allow", "Principal": {"Service": "logs.eu-central-1.amazonaws.com"}, "Action": "kms:*",
+			"Resource": "*", "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": "` + arn + `"}}}`
+	}
+	all := logs("arn:aws:logs:eu-central-1:111122223333:log-group:*")
+	own := `{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:role/larder-modules"}, "Action": "kms:*",
+		"Resource": "*"}`
+	const deployed = `{"Resources": {}, "Outputs": {}}`
+	for name, test := range map[string]struct {
+		account           emulated
+		settings          Settings
+		statements        []string
+		refused, warnings int
+	}{
+		"good":           {statements: []string{account, all}},
+		"absent":         {settings: Settings{KMSKeyARN: yours + "-absent"}, refused: 1},
+		"disabled":       {account: emulated{keyState: "Disabled"}, refused: 1},
+		"no logs":        {statements: []string{account}, refused: 1},
+		"logs of others": {statements: []string{account, logs("arn:aws:logs:*:*:log-group:/other/*")}, refused: 1},
+		"logs with the prefix": {settings: Settings{KMSKeyARN: yours, LogGroupPrefix: "/acme/"},
+			statements: []string{account, logs("arn:aws:logs:*:*:log-group:/acme/*")}},
+		"no alarms":        {settings: Settings{KMSKeyARN: yours, Alarms: true}, statements: []string{account, all}, refused: 1},
+		"no IAM":           {statements: []string{all}, refused: 1},
+		"only its roles":   {statements: []string{own, all}, refused: 1},
+		"a denied policy":  {account: emulated{denied: []string{"TrentService.GetKeyPolicy"}, noRole: true}, warnings: 1},
+		"a policy by role": {account: emulated{denied: []string{"TrentService.GetKeyPolicy"}}, statements: []string{account, all}},
+		"its roles, and a stack with the key": {
+			account:    emulated{status: "UPDATE_COMPLETE", template: deployed, key: yours},
+			statements: []string{own, all}, warnings: 1,
+		},
+		"its roles, and a stack without a key": {
+			account: emulated{status: "UPDATE_COMPLETE", template: deployed}, statements: []string{own, all}, refused: 1,
+		},
+		"adopted stores with the key": {
+			settings:   Settings{KMSKeyARN: yours, TableName: "secret-table", BucketName: "secret-bucket"},
+			statements: []string{account, all},
+		},
+		"adopted stores without it": {
+			settings:   Settings{KMSKeyARN: yours, TableName: "good-table", BucketName: "managed-bucket"},
+			statements: []string{account, all}, warnings: 2,
+		},
+		"adopted stores with another": {
+			settings:   Settings{KMSKeyARN: yours + "-too", TableName: "secret-table", BucketName: "secret-bucket"},
+			statements: []string{account, all}, refused: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.account.keyPolicy = `{"Statement": [` + strings.Join(test.statements, ",") + `]}`
+			s := test.settings
+			s.StackName, s.NamesStack, s.KMSKeyARN = "larder", true, cmp.Or(s.KMSKeyARN, yours)
+			f := lookUpIn(t, &test.account, s, nil)
+			if len(f.refused) != test.refused {
+				t.Errorf("refused: %q", f.refused)
+			}
+			if len(f.warnings) != test.warnings {
+				t.Errorf("warnings: %q", f.warnings)
+			}
+			record(t, texts, f)
+		})
+	}
 }
 
 // A table or a bucket that the stack cannot use is rejected with the reason.

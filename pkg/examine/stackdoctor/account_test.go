@@ -45,7 +45,7 @@ func (a *account) Do(r *http.Request) (*http.Response, error) {
 		if isXML {
 			result, err = a.query(action, form)
 		} else {
-			result, err = a.json(action, r.URL)
+			result, err = a.json(action, r.URL, body)
 		}
 	}
 	failed, isFailure := errors.AsType[smithy.APIError](err)
@@ -136,9 +136,18 @@ func (a *account) resources(after string) any {
 }
 
 // json returns the result of an operation of another API.
-func (a *account) json(action string, u *url.URL) (any, error) {
+func (a *account) json(action string, u *url.URL, body []byte) (any, error) {
 	path := strings.Split(u.EscapedPath(), "/")
 	switch action {
+	case "DescribeKey", "GetKeyPolicy":
+		var in struct{ KeyID string }
+		if err := json.Unmarshal(body, &in); err != nil {
+			return nil, err
+		}
+		if a.keys[in.KeyID] == nil {
+			return nil, apiError("NotFoundException", "Key "+in.KeyID+" does not exist")
+		}
+		return object{"KeyMetadata": a.keys[in.KeyID], "Policy": a.keyPolicy}, nil
 	case "GetFunctionConfiguration":
 		if f := a.functions[path[3]]; f != nil {
 			return f, nil

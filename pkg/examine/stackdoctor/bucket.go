@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/larder-registry/larder/pkg/cloud/resourcepolicy"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -42,6 +43,16 @@ func (e *examination) bucket(ctx context.Context) {
 	e.encryption(ctx, name)
 }
 
+// The conditions of the statements that every registry's bucket needs. A PUT
+// without If-None-Match could replace an object.
+var (
+	putOnce = []resourcepolicy.Condition{
+		{Operator: "Null", Key: "s3:if-none-match", Value: "true"},
+		{Operator: "Bool", Key: "s3:ObjectCreationOperation", Value: "true"},
+	}
+	tlsOnly = resourcepolicy.Condition{Operator: "Bool", Key: "aws:SecureTransport", Value: "false"}
+)
+
 func (e *examination) bucketPolicy(ctx context.Context, bucket string) {
 	c := call{"bucket policy", "s3:GetBucketPolicy", bucket}
 	out, err := e.Services.Buckets.GetBucketPolicy(ctx, &s3.GetBucketPolicyInput{Bucket: &bucket})
@@ -54,16 +65,16 @@ func (e *examination) bucketPolicy(ctx context.Context, bucket string) {
 	default:
 		text = aws.ToString(out.Policy)
 	}
-	p, err := parsePolicy(text)
+	p, err := resourcepolicy.Parse(text)
 	if err != nil {
 		e.wrong(c.step, c.String(), "it is not valid: "+err.Error(), seeRestore)
 		return
 	}
 	var problems []string
-	if !p.denies("s3:PutObject", bucket, putOnce...) {
+	if !p.Denies("s3:PutObject", bucket, putOnce...) {
 		problems = append(problems, "archives can be replaced")
 	}
-	if !p.denies("s3:GetObject", bucket, tlsOnly) || !p.denies("s3:PutObject", bucket, tlsOnly) {
+	if !p.Denies("s3:GetObject", bucket, tlsOnly) || !p.Denies("s3:PutObject", bucket, tlsOnly) {
 		problems = append(problems, "requests do not need TLS")
 	}
 	if len(problems) > 0 {
@@ -221,20 +232,29 @@ func (e *examination) encryption(ctx context.Context, bucket string) {
 		return
 	}
 	var key string
+	var cheap bool // whether S3 sends few requests to KMS
 	if err == nil && out.ServerSideEncryptionConfiguration != nil {
 		for _, r := range out.ServerSideEncryptionConfiguration.Rules {
 			if d := r.ApplyServerSideEncryptionByDefault; d != nil {
 				key = aws.ToString(d.KMSMasterKeyID)
 			}
+			cheap = cheap || aws.ToBool(r.BucketKeyEnabled)
 		}
 	}
-	if key != "" && !strings.HasSuffix(key, "alias/aws/s3") {
-		e.warn(c.step, c.String(),
-			"new objects are encrypted with the key "+key+
-				", so requests fail if the key's policy does not allow the stack's roles",
-			"allow the functions' roles and the operators kms:Decrypt and kms:GenerateDataKey in the key's policy; "+
-				"or encrypt the bucket with S3's own keys (SSE-S3), and copy the objects that use the key")
+	if strings.HasSuffix(key, "alias/aws/s3") {
+		key = "" // AWS manages it
+	}
+	if !e.encryptedWith(ctx, c, key, "encrypt the bucket with S3's own keys (SSE-S3), and copy the objects that use the key",
+		"set the default encryption of the bucket to SSE-KMS with a bucket key, and the key ") {
 		return
 	}
-	e.ok(c.step, "it needs no permission for a key")
+	switch {
+	case e.outputs[settings.OutputKey] == "":
+		e.ok(c.step, "it needs no permission for a key")
+	case !cheap:
+		e.warn(c.step, c.String(), "without a bucket key, each download needs a request to KMS, which costs $3 per million",
+			"turn on the bucket key in the bucket's default encryption")
+	default:
+		e.ok(c.step, "new objects are encrypted with the stack's key")
+	}
 }

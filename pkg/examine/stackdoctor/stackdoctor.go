@@ -105,6 +105,7 @@ func (e *examination) examine(ctx context.Context) error {
 	e.table(ctx)
 	e.bucket(ctx)
 	e.readTemplate(ctx)
+	e.key(ctx)
 	e.functions(ctx)
 	e.api(ctx)
 	e.accountLimits(ctx)

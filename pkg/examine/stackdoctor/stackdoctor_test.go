@@ -40,6 +40,9 @@ type account struct {
 	public    *s3types.PublicAccessBlockConfiguration
 	rules     []s3types.LifecycleRule
 	key       string // of the bucket's encryption
+	bucketKey bool
+	keys      map[string]object // by id, ARN or alias
+	keyPolicy string
 	functions map[string]*signedcall.Function
 	template  map[string]any // the resources by logical ID
 	names     map[string]string
@@ -78,6 +81,27 @@ const goodPolicy = `{"Version": "2012-10-17", "Statement": [
 	 "Null": {"s3:if-none-match": "true"}},
 		"Effect": "Deny", "Principal": {"AWS": "*"}, "Resource": "arn:aws:s3:::larder-bucket/*"}
 ]}`
+
+const (
+	ownKey   = "arn:aws:kms:eu-central-1:000000000000:key/own"
+	otherKey = "arn:aws:kms:eu-central-1:000000000000:key/other"
+	ofAWS    = "arn:aws:kms:eu-central-1:000000000000:key/of-aws"
+
+	goodKeyPolicy = `{"Statement": [
+		{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::000000000000:root"}, "Action": "kms:*", "Resource": "*"},
+		{"Effect": "Allow", "Principal": {"Service": ["logs.eu-central-1.amazonaws.com", "cloudwatch.amazonaws.com"]},
+			"Action": "kms:GenerateDataKey*", "Resource": "*"}]}`
+)
+
+func tableWith(key string) func(*account) {
+	return func(a *account) { a.table.SSEDescription = &tabletypes.SSEDescription{KMSMasterKeyArn: &key} }
+}
+
+// encrypted gives the stack a key of its own.
+func encrypted(a *account) {
+	tableWith(ownKey)(a)
+	a.key, a.bucketKey, a.stack.Outputs[settings.OutputKey] = ownKey, true, ownKey
+}
 
 const accessRules = `{"issuers":[{"issuer":"https://id.example.com","audiences":["c"],` +
 	`"rules":[{"claims":{"team":"*"},"scopes":["read:**"]}]}],` +
@@ -149,6 +173,12 @@ func healthy() *account {
 			SubjectAlternativeNames: []string{"example.com", "*.example.com"},
 		},
 		fails: make(map[string]error),
+		keys: map[string]object{
+			ownKey: {"Arn": ownKey, "KeyManager": "CUSTOMER", "KeyState": "Enabled", "KeyUsage": "ENCRYPT_DECRYPT",
+				"KeySpec": "SYMMETRIC_DEFAULT"},
+			otherKey: {"Arn": otherKey, "KeyManager": "CUSTOMER"}, ofAWS: {"Arn": ofAWS, "KeyManager": "AWS"},
+		},
+		keyPolicy: goodKeyPolicy,
 	}
 	a.deploy(accessRules)
 	for _, name := range []string{"larder-slow", "larder-gateway-5xx"} {
@@ -266,6 +296,7 @@ func (a *account) GetBucketEncryption(context.Context, *s3.GetBucketEncryptionIn
 			SSEAlgorithm:   s3types.ServerSideEncryptionAwsKms,
 			KMSMasterKeyID: &a.key,
 		}
+		rule.BucketKeyEnabled = &a.bucketKey
 	}
 	return &s3.GetBucketEncryptionOutput{
 		ServerSideEncryptionConfiguration: &s3types.ServerSideEncryptionConfiguration{
@@ -398,9 +429,67 @@ func TestFaults(t *testing.T) {
 		"a table without its key": {
 			func(a *account) { a.table.TableStatus = tabletypes.TableStatusInaccessibleEncryptionCredentials }, "wrong table",
 		},
-		"a table with a key": {func(a *account) {
-			a.table.SSEDescription = &tabletypes.SSEDescription{KMSMasterKeyArn: aws.String("arn:key")}
+		"a table with another key":  {tableWith(otherKey), "wrong table"},
+		"a table with a key of AWS": {tableWith(ofAWS), ""},
+		"a table with a key that may not be read": {func(a *account) {
+			tableWith(otherKey)(a)
+			a.fails["kms:DescribeKey"] = apiError("AccessDeniedException", "not authorized")
 		}, "warning table"},
+		"a table with a key that cannot be read": {func(a *account) {
+			tableWith(otherKey)(a)
+			a.fails["kms:DescribeKey"] = apiError("ThrottlingException", "Rate exceeded")
+		}, "unknown table"},
+		"a stack with a key": {encrypted, ""},
+		"a table without the stack's key": {func(a *account) {
+			encrypted(a)
+			a.table.SSEDescription = nil
+		}, "warning table"},
+		"a table with another key than the stack's": {func(a *account) {
+			encrypted(a)
+			tableWith(otherKey)(a)
+		}, "wrong table"},
+		"a bucket without the stack's key": {func(a *account) {
+			encrypted(a)
+			a.key = ""
+		}, "warning bucket encryption"},
+		"a bucket with the stack's key by its alias": {func(a *account) {
+			encrypted(a)
+			a.key, a.keys["alias/larder"] = "alias/larder", a.keys[ownKey]
+		}, ""},
+		"a bucket without a bucket key": {func(a *account) {
+			encrypted(a)
+			a.bucketKey = false
+		}, "warning bucket encryption"},
+		"a key that will be deleted": {func(a *account) {
+			encrypted(a)
+			a.keys[ownKey]["KeyState"] = "PendingDeletion"
+		}, "wrong key"},
+		"a key that was deleted": {func(a *account) {
+			encrypted(a)
+			delete(a.keys, ownKey)
+		}, "wrong key"},
+		"a key whose policy does not let IAM decide": {func(a *account) {
+			encrypted(a)
+			a.keyPolicy = strings.Replace(goodKeyPolicy, ":root", ":user/ada", 1)
+		}, "wrong key"},
+		"a key that denies a role": {func(a *account) {
+			encrypted(a)
+			a.keyPolicy = strings.Replace(goodKeyPolicy, `[`, `[{"Effect": "Deny", "Principal": {"AWS":
+				"arn:aws:iam::000000000000:role/larder-modules-1-role"}, "Action": "kms:Decrypt", "Resource": "*"}, `, 1)
+		}, "wrong key"},
+		"a key without logs": {func(a *account) {
+			encrypted(a)
+			a.keyPolicy = strings.Replace(goodKeyPolicy, `"logs.`, `"events.`, 1)
+		}, "wrong key"},
+		"a key with a condition": {func(a *account) {
+			encrypted(a)
+			a.keyPolicy = strings.Replace(goodKeyPolicy, `"kms:*"`,
+				`"kms:*", "Condition": {"StringEquals": {"aws:PrincipalOrgID": "o-1"}}`, 1)
+		}, "unknown key"},
+		"a key whose policy may not be read": {func(a *account) {
+			encrypted(a)
+			a.fails["kms:GetKeyPolicy"] = apiError("AccessDeniedException", "not authorized")
+		}, "unknown key"},
 		"no deletion protection": {
 			func(a *account) { a.table.DeletionProtectionEnabled = aws.Bool(false) }, "wrong table deletion protection",
 		},
@@ -467,8 +556,9 @@ func TestFaults(t *testing.T) {
 				Transitions: []s3types.Transition{{StorageClass: s3types.TransitionStorageClassDeepArchive, Days: aws.Int32(90)}},
 			})
 		}, "wrong bucket lifecycle"},
-		"a bucket with a key": {func(a *account) { a.key = "arn:key" }, "warning bucket encryption"},
-		"no function":         {func(a *account) { delete(a.functions, "larder-modules-1") }, "wrong function modules"},
+		"a bucket with another key":  {func(a *account) { a.key = otherKey }, "wrong bucket encryption"},
+		"a bucket with a key of AWS": {func(a *account) { a.key = ofAWS }, ""},
+		"no function":                {func(a *account) { delete(a.functions, "larder-modules-1") }, "wrong function modules"},
 		"a function that failed": {modules(func(f *signedcall.Function) {
 			f.State, f.StateReason = "Failed", "the image is gone"
 		}), "wrong function modules"},

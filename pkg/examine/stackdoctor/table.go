@@ -30,14 +30,15 @@ func (e *examination) table(ctx context.Context) {
 	case err != nil:
 		e.failed(c, err)
 	default:
-		e.describedTable(c, described.Table)
+		e.describedTable(ctx, c, described.Table)
 	}
 	e.timeToLive(ctx, name)
 	e.recovery(ctx, name)
 }
 
-func (e *examination) describedTable(c call, t *types.TableDescription) {
+func (e *examination) describedTable(ctx context.Context, c call, t *types.TableDescription) {
 	keys := keysOf(t)
+	encrypt := "aws dynamodb update-table --table-name " + aws.ToString(t.TableName) + " --sse-specification "
 	key := ""
 	if t.SSEDescription != nil {
 		key = aws.ToString(t.SSEDescription.KMSMasterKeyArn)
@@ -57,12 +58,8 @@ func (e *examination) describedTable(c call, t *types.TableDescription) {
 		e.wrong("table", c.String(),
 			fmt.Sprintf("the status of %s is %s", aws.ToString(t.TableName), t.TableStatus),
 			"make it usable again; the DynamoDB console shows the reason")
-	case key != "":
-		e.warn("table", c.String(),
-			aws.ToString(t.TableName)+" is encrypted with the key "+key+
-				", so requests fail if the key's policy does not allow the stack's roles",
-			"allow the functions' roles and the operators kms:Decrypt in the key's policy, or use DynamoDB's own "+
-				"key: aws dynamodb update-table --table-name "+aws.ToString(t.TableName)+" --sse-specification Enabled=false")
+	case !e.encryptedWith(ctx, c, key, "use DynamoDB's own key: "+encrypt+"Enabled=false",
+		encrypt+"Enabled=true,SSEType=KMS,KMSMasterKeyId="):
 	default:
 		e.ok("table", aws.ToString(t.TableName)+" is active")
 	}

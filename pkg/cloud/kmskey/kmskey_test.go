@@ -1,0 +1,141 @@
+package kmskey_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/larder-registry/larder/internal/testkit/awstest"
+	"github.com/larder-registry/larder/pkg/cloud/kmskey"
+	"github.com/larder-registry/larder/pkg/cloud/resourcepolicy"
+)
+
+const (
+	iamDecides = `{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111122223333:root"},"Action":"kms:*","Resource":"*"}`
+	logs       = `{"Effect":"Allow","Principal":{"Service":"logs.eu-central-1.amazonaws.com"},
+		"Action":["kms:Decrypt","kms:GenerateDataKey*"],"Resource":"*","Condition":{"ArnLike":{
+		"kms:EncryptionContext:aws:logs:arn":"arn:aws:logs:eu-central-1:111122223333:log-group:*"}}}`
+	alarms = `{"Effect":"Allow","Principal":{"Service":["cloudwatch.amazonaws.com"]},
+		"Action":["kms:Decrypt","kms:GenerateDataKey*"],"Resource":"*",
+		"Condition":{"StringEquals":{"aws:SourceAccount":"111122223333"}}}`
+)
+
+// The policy of a key permits what a registry needs, or it is named for whom it
+// does not.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	const reader, writer = "arn:aws:iam::111122223333:role/acme/larder-modules", "arn:aws:iam::111122223333:role/larder-publish"
+	roles := []kmskey.Role{{ARN: reader}, {ARN: writer, Writes: true}}
+	const noRoles, noLogs, noAlarms = "the roles of the functions", "CloudWatch Logs", "alarms of CloudWatch"
+	named := func(actions string, principals ...string) string {
+		return fmt.Sprintf(`{"Effect":"Allow","Principal":{"AWS":["%s"]},"Action":[%s],"Resource":"*"}`,
+			strings.Join(principals, `","`), actions)
+	}
+	under := func(effect, conditions string) string {
+		return `{"Effect":"` + effect + `","Principal":"*","Action":["kms:Decrypt","kms:GenerateDataKey"],"Resource":"*",
+			"Condition":{` + conditions + `}}`
+	}
+	for name, test := range map[string]struct {
+		statements         []string
+		roles              []kmskey.Role
+		refused, undecided []string
+	}{
+		"everything":      {statements: []string{iamDecides, logs, alarms}},
+		"nothing":         {refused: []string{noRoles, noLogs, noAlarms}},
+		"only IAM":        {statements: []string{iamDecides}, refused: []string{noLogs, noAlarms}},
+		"the account":     {statements: []string{named(`"kms:*"`, "111122223333"), logs, alarms}},
+		"another account": {statements: []string{named(`"kms:*"`, "444455556666"), logs, alarms}, refused: []string{noRoles}},
+		"only decrypting": {
+			statements: []string{named(`"kms:Decrypt"`, "111122223333"), logs, alarms}, roles: roles,
+			refused: []string{"the role larder-publish"},
+		},
+		"its roles": {
+			statements: []string{named(`"kms:Decrypt"`, reader), named(`"KMS:decrypt","kms:GenerateDataKey"`, writer), logs, alarms},
+			roles:      roles,
+		},
+		"one of its roles": {
+			statements: []string{named(`"kms:*"`, writer), logs, alarms}, roles: roles,
+			refused: []string{"the role larder-modules"},
+		},
+		"through other services": {
+			statements: []string{under("Allow", `"StringEquals":{"kms:ViaService":"ec2.eu-central-1.amazonaws.com"}`), logs, alarms},
+			refused:    []string{noRoles},
+		},
+		"through these services": {
+			statements: []string{under("Allow", `"StringLike":{"kms:ViaService":["s3.*.amazonaws.com","dynamodb.*.amazonaws.com"]},
+				"StringEquals":{"kms:CallerAccount":"111122223333"}`), logs, alarms},
+		},
+		"roles by pattern": {
+			statements: []string{under("Allow", `"ArnLike":{"aws:PrincipalArn":"arn:aws:iam::111122223333:role/*larder-*"}`), logs, alarms},
+			roles:      roles,
+		},
+		"roles by pattern, before they exist": {
+			statements: []string{under("Allow", `"ArnLike":{"aws:PrincipalArn":"arn:aws:iam::111122223333:role/larder-*"}`), logs, alarms},
+			undecided:  []string{noRoles},
+		},
+		"an organisation": {
+			statements: []string{under("Allow", `"StringEquals":{"aws:PrincipalOrgID":"o-1"}`), logs, alarms}, undecided: []string{noRoles},
+		},
+		"denied to all but others": {
+			statements: []string{iamDecides, logs, alarms, `{"Effect":"Deny","NotPrincipal":{"AWS":"x"},"Action":"kms:*","Resource":"*"}`},
+			undecided:  []string{noRoles, noLogs, noAlarms},
+		},
+		"denied through S3": {
+			statements: []string{iamDecides, logs, alarms, under("Deny", `"StringEquals":{"kms:ViaService":"s3.eu-central-1.amazonaws.com"}`)},
+			refused:    []string{noRoles}, undecided: []string{noLogs, noAlarms},
+		},
+		"logs of others": {
+			statements: []string{iamDecides, strings.Replace(logs, "log-group:*", "log-group:/other/*", 1), alarms},
+			refused:    []string{noLogs},
+		},
+		"not understood": {
+			statements: []string{`{"Effect":"Allow","Principal":{"AWS":"111122223333"},"Action":{"x":1},"Resource":"*"}`, logs, alarms},
+			undecided:  []string{noRoles, noLogs, noAlarms},
+		},
+	} {
+		policy, err := resourcepolicy.Parse(`{"Version":"2012-10-17","Statement":[` + strings.Join(test.statements, ",") + `]}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		use := kmskey.Use{
+			Account: "111122223333", Region: "eu-central-1", Roles: test.roles, Alarms: true,
+			LogGroup: "arn:aws:logs:eu-central-1:111122223333:log-group:larder-modules",
+		}
+		refused, undecided := use.Refused(policy)
+		if diff := cmp.Diff(test.refused, refused); diff != "" {
+			t.Errorf("%s, refused: %s", name, diff)
+		}
+		if diff := cmp.Diff(test.undecided, undecided); diff != "" {
+			t.Errorf("%s, undecided: %s", name, diff)
+		}
+	}
+}
+
+// A key is described, with the reason why it cannot encrypt.
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	for metadata, want := range map[string]string{
+		`"KeyState":"Enabled","KeyUsage":"ENCRYPT_DECRYPT","KeySpec":"SYMMETRIC_DEFAULT"`:         "",
+		`"KeyState":"PendingDeletion","KeyUsage":"ENCRYPT_DECRYPT","KeySpec":"SYMMETRIC_DEFAULT"`: "its state is PendingDeletion",
+		`"KeyState":"Enabled","KeyUsage":"SIGN_VERIFY","KeySpec":"RSA_2048"`: "it is a key for SIGN_VERIFY with the spec RSA_2048, " +
+			"and not a symmetric one for encryption",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if r.Header.Get("X-Amz-Target") != "TrentService.DescribeKey" || string(body) != `{"KeyId":"alias/a"}` {
+				t.Errorf("%s %s", r.Header.Get("X-Amz-Target"), body)
+			}
+			_, _ = fmt.Fprintf(w, `{"KeyMetadata":{"Arn":"arn:key","KeyManager":"CUSTOMER",%s}}`, metadata)
+		}))
+		key, err := kmskey.Describe(t.Context(), awstest.Config(server.URL), "alias/a")
+		server.Close()
+		if err != nil || key.ARN != "arn:key" || key.OfAWS || key.Unusable() != want {
+			t.Errorf("%s: %+v, %q, %v", metadata, key, key.Unusable(), err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package stackdoctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/cloud/kmskey"
+	"github.com/larder-registry/larder/pkg/settings"
+)
+
+// writers are the functions that write objects.
+var writers = []string{"publish", "pull"}
+
+// encryptedWith examines the key that encrypts a store, by its id, ARN or alias. It
+// is empty if AWS owns the key. The stack's roles may use only the stack's own key.
+// encryptedWith reports whether the store can be used, and then adds no step. aws
+// and own are the commands that encrypt the store with a key of AWS and with a key.
+func (e *examination) encryptedWith(ctx context.Context, c call, id, aws, own string) bool {
+	stacks := e.outputs[settings.OutputKey]
+	if id == stacks {
+		return true
+	}
+	if id != "" {
+		switch key, err := kmskey.Describe(ctx, e.Services.Config, id); {
+		case err != nil && denied.MatchString(code(err)):
+			e.warn(c.step, c.String(), fmt.Sprintf("it is encrypted with the key %s, and these credentials may not read it. "+
+				"Unless AWS manages the key, requests fail", id), "attach the policy in the stack's output "+
+				settings.OutputOperatorPolicy+", from this release; if the key is yours, set kmsKeyArn to its ARN, and deploy")
+			return false
+		case err != nil:
+			e.failed(c, err)
+			return false
+		case key.ARN == stacks:
+			return true
+		case !key.OfAWS:
+			e.wrong(c.step, c.String(), fmt.Sprintf("it is encrypted with the key %s, for which the functions have no "+
+				"permission, so requests fail", key.ARN), "set kmsKeyArn to that ARN, and deploy; or "+aws)
+			return false
+		}
+	}
+	if stacks != "" {
+		e.warn(c.step, c.String(), "it is not encrypted with the stack's key "+stacks,
+			own+stacks)
+		return false
+	}
+	return true
+}
+
+// key examines the stack's own key: its state, and whether its policy permits what
+// the registry needs.
+func (e *examination) key(ctx context.Context) {
+	arn := e.outputs[settings.OutputKey]
+	if arn == "" {
+		return
+	}
+	c := call{"key", "kms:DescribeKey", arn}
+	key, err := kmskey.Describe(ctx, e.Services.Config, arn)
+	if code(err) == "NotFoundException" {
+		e.wrong(c.step, c.String(), "the key "+arn+" does not exist, so nothing that it encrypts can be read",
+			"a deleted key cannot be restored: see docs/verify-and-restore.md")
+		return
+	}
+	if err != nil {
+		e.failed(c, err)
+		return
+	}
+	if why := key.Unusable(); why != "" {
+		e.wrong(c.step, c.String(), "requests fail, because the key "+arn+" cannot be used: "+why,
+			"aws kms cancel-key-deletion --key-id "+arn+" if it will be deleted; aws kms enable-key --key-id "+arn)
+		return
+	}
+	c.action = "kms:GetKeyPolicy"
+	policy, err := kmskey.Policy(ctx, e.Services.Config, arn)
+	if err != nil {
+		e.failed(c, err)
+		return
+	}
+	refused, undecided := e.use().Refused(policy)
+	switch {
+	case len(refused) > 0:
+		e.wrong(c.step, c.String(), fmt.Sprintf("the policy of the key %s does not permit these to use it, so their "+
+			"requests fail: %s", arn, strings.Join(refused, ", ")), "add the statements of docs/deploy-aws.md to it: aws kms put-key-policy")
+	case len(undecided) > 0:
+		e.unknown(c.step, c.String(), fmt.Sprintf("cannot check key: its policy has conditions that decide whether it permits %s",
+			strings.Join(undecided, ", ")), "read the policy: aws kms get-key-policy --key-id "+arn+" --output text")
+	default:
+		e.ok(c.step, "it is enabled, and its policy permits what the registry needs")
+	}
+}
+
+// use returns how the stack uses its key.
+func (e *examination) use() kmskey.Use {
+	use := kmskey.Use{Account: e.arn.AccountID, Region: e.Region, Alarms: e.outputs[settings.OutputAlarms] != ""}
+	logs := e.arn
+	group, _, _ := strings.Cut(e.outputs[settings.OutputRequestLogs], ",")
+	logs.Service, logs.Resource = "logs", "log-group:"+group
+	use.LogGroup = logs.String()
+	if e.template == nil {
+		return use
+	}
+	for function := range strings.SplitSeq(e.outputs[settings.OutputFunctions], ",") {
+		name, physical, _ := strings.Cut(function, "=")
+		f, _ := e.template.function(physical)
+		if arn, ok := e.template.text(f.at("Role")); ok && arn != "" && name != "discovery" {
+			use.Roles = append(use.Roles, kmskey.Role{ARN: arn, Writes: slices.Contains(writers, name)})
+		}
+	}
+	return use
+}
