@@ -146,8 +146,8 @@ var onlyLinks = []struct {
 	{
 		[]string{"github.com/aws"},
 		[]string{
-			"pkg/catalog/dynamodb", "pkg/objects/presign", "pkg/objects/s3", "pkg/cloud/signedcall", "pkg/usage/insights",
-			"pkg/examine/stackdoctor", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder/", "infra",
+			"pkg/catalog/dynamodb", "pkg/objects/presign", "pkg/objects/s3", "pkg/cloud/signedcall", "pkg/cloud/kmskey",
+			"pkg/usage/insights", "pkg/examine/stackdoctor", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder/", "infra",
 		},
 	},
 	{
