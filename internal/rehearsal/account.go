@@ -50,7 +50,8 @@ type Account struct {
 	// them at once.
 	Unconfirmed bool
 
-	server *http.Server
+	server     *http.Server
+	encryption encryption
 	// tags reads the tags of an object from the emulator, without permission
 	// checks. It returns nil if the object does not exist.
 	tags func(ctx context.Context, bucket, key string) (map[string]string, error)
@@ -93,7 +94,7 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	a := &Account{URL: "http://localhost:" + port, ID: id, Region: region, tags: tagsIn(emulator),
-		roles: make(map[string]namedRole)}
+		encryption: encryptionIn(emulator, region), roles: make(map[string]namedRole)}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(response *http.Response) error {
@@ -179,6 +180,18 @@ func (a *Account) Judge(accessKey string, c iam.Call) error {
 	return err
 }
 
+// Expect calls do, and returns the requests that were denied meanwhile. They do not
+// count as denied.
+func (a *Account) Expect(do func() error) (denied []string, err error) {
+	before := len(a.Denied())
+	err = do()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	denied = slices.Clone(a.denied[before:])
+	a.denied = a.denied[:before]
+	return denied, err
+}
+
 // Denied returns the denied requests, each with the caller's name.
 func (a *Account) Denied() []string {
 	a.mu.Lock()
@@ -220,9 +233,18 @@ func (a *Account) judge(r *http.Request) (who string, err error) {
 	}
 	calls, err := a.calls(service, r)
 	for _, c := range calls {
-		err = errors.Join(err, caller.judge(c))
+		err = errors.Join(err, caller.judge(c), a.judgeKey(r.Context(), caller, c))
 	}
 	return caller.name, err
+}
+
+// judgeKey returns an error if a store may not use its key for a call of a caller.
+func (a *Account) judgeKey(ctx context.Context, caller namedRole, c iam.Call) error {
+	calls, err := a.encryption.calls(ctx, c)
+	for _, c := range calls {
+		err = errors.Join(err, caller.judge(c), a.encryption.permits(ctx, c))
+	}
+	return err
 }
 
 // signer returns the access key and the service of a request's signature.
@@ -249,6 +271,8 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		return a.lambdaCalls(r)
 	case "acm":
 		return a.certificateCalls(r)
+	case "kms":
+		return a.keyCalls(r)
 	case "apigateway":
 		if r.Method == http.MethodGet {
 			return []iam.Call{{Action: "apigateway:GET",
@@ -316,6 +340,27 @@ func (a *Account) certificateCalls(r *http.Request) ([]iam.Call, error) {
 		return nil, err
 	}
 	return []iam.Call{{Action: "acm:DescribeCertificate", Resource: in.CertificateArn}}, nil
+}
+
+// keyCalls returns the permission to read a key. KMS checks the policy of the key
+// too.
+func (a *Account) keyCalls(r *http.Request) ([]iam.Call, error) {
+	body, err := drain(r)
+	if err != nil {
+		return nil, err
+	}
+	_, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	if action != "DescribeKey" && action != "GetKeyPolicy" {
+		return nil, fmt.Errorf("a call of KMS that the rehearsal does not know: %s", action)
+	}
+	var in struct {
+		KeyID string `json:"KeyId"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, err
+	}
+	c := iam.Call{Action: "kms:" + action, Resource: in.KeyID}
+	return []iam.Call{c}, a.encryption.permits(r.Context(), c)
 }
 
 // logsCalls returns a permission for each log group of a query. Requests that

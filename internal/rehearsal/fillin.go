@@ -18,8 +18,8 @@ import (
 )
 
 // fillIn sets the properties of resources that moto's CloudFormation ignores.
-// For a bucket, these are versioning, the public access block, lifecycle rules
-// and the policy. For a table, they are expiry and recovery. It also subscribes
+// For a bucket, these are versioning, the public access block, lifecycle rules,
+// the bucket key and the policy. For a table, they are expiry and recovery. It also subscribes
 // to topics.
 func (d *deployment) fillIn(ctx context.Context) error {
 	described, err := signedcall.DescribeStack(ctx, d.Account, StackName)
@@ -80,10 +80,17 @@ func (d *deployment) fillInBucket(ctx context.Context, name string, properties m
 	var versions s3types.VersioningConfiguration
 	var public s3types.PublicAccessBlockConfiguration
 	var lifecycle struct{ Rules []lifecycleRule }
+	var encryption struct {
+		ServerSideEncryptionConfiguration []struct {
+			BucketKeyEnabled              *bool
+			ServerSideEncryptionByDefault s3types.ServerSideEncryptionByDefault
+		}
+	}
 	for property, into := range map[string]any{
 		"VersioningConfiguration":        &versions,
 		"PublicAccessBlockConfiguration": &public,
 		"LifecycleConfiguration":         &lifecycle,
+		"BucketEncryption":               &encryption,
 	} {
 		if err := decode(properties[property], into); err != nil {
 			return fmt.Errorf("%s: %w", property, err)
@@ -99,6 +106,16 @@ func (d *deployment) fillInBucket(ctx context.Context, name string, properties m
 		ctx,
 		&s3.PutPublicAccessBlockInput{Bucket: &name, PublicAccessBlockConfiguration: &public},
 	); err != nil {
+		return err
+	}
+	by := new(s3types.ServerSideEncryptionConfiguration)
+	for _, rule := range encryption.ServerSideEncryptionConfiguration {
+		by.Rules = append(by.Rules, s3types.ServerSideEncryptionRule{
+			BucketKeyEnabled: rule.BucketKeyEnabled, ApplyServerSideEncryptionByDefault: &rule.ServerSideEncryptionByDefault,
+		})
+	}
+	if _, err := client.PutBucketEncryption(ctx,
+		&s3.PutBucketEncryptionInput{Bucket: &name, ServerSideEncryptionConfiguration: by}); err != nil {
 		return err
 	}
 	var rules []s3types.LifecycleRule

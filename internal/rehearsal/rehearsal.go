@@ -269,6 +269,9 @@ type deployment struct {
 	adopted map[string]any
 	// extra are settings of one deploy.
 	extra map[string]any
+	// key is the ARN of the key that the stack uses in an emulator. It is empty in
+	// AWS, where a key costs money.
+	key string
 	// policies are the policies of buckets, by bucket name. See
 	// [Account.BucketPolicies].
 	policies map[string]string
@@ -324,6 +327,15 @@ func (d *deployment) build(ctx context.Context) error {
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 	if err := d.bootstrap(ctx); err != nil {
 		return nil, err
+	}
+	if d.Endpoint != "" {
+		id, err := d.caller(ctx)
+		if err == nil {
+			d.key, err = d.createKey(ctx, id)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	var older *Stack
 	if d.Older != "" {
@@ -481,7 +493,7 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	maps.Copy(own, d.adopted)
 	maps.Copy(own, d.extra)
 	if d.Endpoint != "" {
-		own["alarmEmail"] = alarmEmail
+		own["alarmEmail"], own["kmsKeyArn"] = alarmEmail, d.key
 	}
 	if d.ci != nil {
 		access, err := trusting(d.ci.URL, d.namespace)
@@ -647,6 +659,17 @@ func (d *deployment) open(
 		return larder(ctx, o.operator, "doctor", "--json", "--stack", StackName)
 	}
 	if running != nil {
+		registry.WithoutKey = func(ctx context.Context, do func() error) ([]string, error) {
+			set := func(iamDecides bool) error {
+				return d.setKeyPolicy(ctx, d.key, keyPolicy(stack.Account, stack.Region, iamDecides))
+			}
+			return running.Account.Expect(func() error {
+				if err := set(false); err != nil {
+					return err
+				}
+				return errors.Join(do(), set(true))
+			})
+		}
 		registry.Interrupt = func(ctx context.Context, args ...string) error {
 			env := append(slices.Clone(env), variables(o.operator)...)
 			return running.interrupt(

@@ -354,7 +354,7 @@ func copyBucket(ctx context.Context, buckets *s3.Client, from, to string) error 
 	return nil
 }
 
-// copySettings copies the lifecycle rules and the policy of a bucket. It also
+// copySettings copies the lifecycle rules, the key and the policy of a bucket. It also
 // blocks public access, like AWS does for each new bucket.
 func (d *deployment) copySettings(ctx context.Context, buckets *s3.Client, from, to string) error {
 	rules, err := buckets.GetBucketLifecycleConfiguration(ctx,
@@ -364,6 +364,15 @@ func (d *deployment) copySettings(ctx context.Context, buckets *s3.Client, from,
 	}
 	if _, err := buckets.PutBucketLifecycleConfiguration(ctx, &s3.PutBucketLifecycleConfigurationInput{
 		Bucket: &to, LifecycleConfiguration: &s3types.BucketLifecycleConfiguration{Rules: rules.Rules},
+	}); err != nil {
+		return err
+	}
+	encryption, err := buckets.GetBucketEncryption(ctx, &s3.GetBucketEncryptionInput{Bucket: &from})
+	if err != nil {
+		return err
+	}
+	if _, err := buckets.PutBucketEncryption(ctx, &s3.PutBucketEncryptionInput{
+		Bucket: &to, ServerSideEncryptionConfiguration: encryption.ServerSideEncryptionConfiguration,
 	}); err != nil {
 		return err
 	}

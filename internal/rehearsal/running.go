@@ -307,8 +307,16 @@ func (r *Running) Unneeded() error {
 			continue
 		}
 		// Lambda itself needs this permission when a request fails.
-		if err := r.roles[name].Judge(iam.Call{Action: "sqs:SendMessage", Resource: f.Failures}); err != nil {
-			wrong = append(wrong, fmt.Sprintf("function %s: %v", name, err))
+		calls := []iam.Call{{Action: "sqs:SendMessage", Resource: f.Failures}}
+		if key := r.stack.Outputs[settings.OutputKey]; key != "" {
+			through := map[string][]string{"kms:ViaService": {"sqs." + r.stack.Region + ".amazonaws.com"}}
+			calls = append(calls, iam.Call{Action: "kms:Decrypt", Resource: key, Keys: through},
+				iam.Call{Action: "kms:GenerateDataKey", Resource: key, Keys: through})
+		}
+		for _, c := range calls {
+			if err := r.roles[name].Judge(c); err != nil {
+				wrong = append(wrong, fmt.Sprintf("function %s: %v", name, err))
+			}
 		}
 	}
 	wrong = append(wrong, r.Account.Unused()...)

@@ -52,6 +52,7 @@ func Scenarios() []Scenario {
 		{"the pages: log in, read, log out", pagesScenario},
 		{"withdrawing: count downloads, withdraw, no more downloads", withdrawScenario},
 		{"the operator: verify, audit, doctor --stack", operatorScenario},
+		{"a key that may not be used: doctor --stack", keyScenario},
 	}
 }
 
@@ -75,6 +76,9 @@ type Registry struct {
 	// Examine runs `larder doctor --stack` as the operator, and returns its
 	// JSON output.
 	Examine func(ctx context.Context) (string, error)
+	// WithoutKey calls do while no role may use the key of the stack, and returns
+	// the requests that were denied meanwhile. It is nil in AWS.
+	WithoutKey func(ctx context.Context, do func() error) (denied []string, err error)
 	// Interrupt runs the command line as the operator. It interrupts the
 	// program while it waits for a query of logs, which the program must stop.
 	// It is nil in AWS.

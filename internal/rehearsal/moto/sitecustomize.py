@@ -1,12 +1,13 @@
 # Python imports this file when moto_server starts. It lets moto update a managed
 # policy, as CloudFormation does. Without it, moto loses a policy that changes.
 # It also gives functions the architecture and the storage of their template,
-# which moto ignores. It lets moto delete a stack whose bucket is deleted already,
+# which moto ignores, and tables their key. It lets moto delete a stack whose bucket is deleted already,
 # since AWS retains the bucket.
 import json
 
 try:
     from moto.awslambda.models import LambdaFunction
+    from moto.dynamodb.models.table import RestoredTable, Table
     from moto.iam.models import ManagedPolicy, iam_backends
     from moto.s3.exceptions import MissingBucket
     from moto.s3.models import FakeBucket
@@ -34,6 +35,24 @@ else:
         return function
 
     LambdaFunction.create_from_cloudformation_json = classmethod(create_function)
+
+    create_table = Table.create_from_cloudformation_json
+
+    def create_encrypted(cls, resource_name, cloudformation_json, *args, **kwargs):
+        table = create_table(resource_name, cloudformation_json, *args, **kwargs)
+        if table.sse_specification:
+            table.sse_specification["Enabled"] = table.sse_specification["SSEEnabled"]
+        return table
+
+    Table.create_from_cloudformation_json = classmethod(create_encrypted)
+
+    restore = RestoredTable.__init__
+
+    def restore_encrypted(self, name, account_id, region, backup):
+        restore(self, name, account_id, region, backup)
+        self.sse_specification = backup.table.sse_specification
+
+    RestoredTable.__init__ = restore_encrypted
 
     delete = FakeBucket.delete_from_cloudformation_json
 
