@@ -151,7 +151,7 @@ func (f *found) checkKey(ctx context.Context, a *account, s Settings) {
 	refused, undecided := kmskey.Use{
 		Account: a.id, Region: a.config.Region, Alarms: s.Alarms && s.AlarmTopicARN == "", LogGroup: logs.String(),
 	}.Refused(policy)
-	const docs = "docs/deploy-aws.md has the statements that the policy of a key needs"
+	const docs = "docs/encryption.md has the statements that the policy of a key needs"
 	switch why := strings.Join(append(refused, undecided...), ", "); {
 	case len(refused) > 0 && f.unread == nil && (f.stack == nil || f.stack.Outputs[settings.OutputKey] != s.KMSKeyARN):
 		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: kmsKeyArn: the policy of the key %s does not permit these "+

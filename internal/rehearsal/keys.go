@@ -18,7 +18,7 @@ import (
 )
 
 // keyPolicy returns the policy of a key that a registry needs, as
-// docs/deploy-aws.md has it. Without IAM, it permits no principal of the account.
+// docs/encryption.md has it. Without IAM, it permits no principal of the account.
 func keyPolicy(account, region string, iamDecides bool) string {
 	action := "kms:*"
 	if !iamDecides {
@@ -55,8 +55,8 @@ func (r *Rehearsal) setKeyPolicy(ctx context.Context, arn, policy string) error 
 		map[string]string{"KeyId": arn, "PolicyName": "default", "Policy": policy}, nil)
 }
 
-// encryption decides about the KMS keys of an emulator's stores as KMS does: the
-// policy of a key must let the account's own policies decide, and the caller's must
+// encryption decides about the KMS keys of an emulator's stores as KMS does. The
+// policy of a key must let the account's own policies decide. Then the caller's must
 // permit the request.
 type encryption struct {
 	config aws.Config // of the emulator

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -113,6 +114,28 @@ func TestRefused(t *testing.T) {
 		if diff := cmp.Diff(test.undecided, undecided); diff != "" {
 			t.Errorf("%s, undecided: %s", name, diff)
 		}
+	}
+}
+
+// The policy of the docs permits everything.
+func TestDocumentedPolicy(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/encryption.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```json")
+	text, _, _ := strings.Cut(rest, "```")
+	policy, err := resourcepolicy.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	use := kmskey.Use{
+		Account: "111122223333", Region: "eu-central-1", Alarms: true,
+		LogGroup: "arn:aws:logs:eu-central-1:111122223333:log-group:/acme/larder/modules",
+	}
+	if refused, undecided := use.Refused(policy); len(refused)+len(undecided) > 0 {
+		t.Errorf("refused %q, undecided %q", refused, undecided)
 	}
 }
 

@@ -81,7 +81,7 @@ func (e *examination) key(ctx context.Context) {
 	switch {
 	case len(refused) > 0:
 		e.wrong(c.step, c.String(), fmt.Sprintf("the policy of the key %s does not permit these to use it, so their "+
-			"requests fail: %s", arn, strings.Join(refused, ", ")), "add the statements of docs/deploy-aws.md to it: aws kms put-key-policy")
+			"requests fail: %s", arn, strings.Join(refused, ", ")), "add the statements of docs/encryption.md to it: aws kms put-key-policy")
 	case len(undecided) > 0:
 		e.unknown(c.step, c.String(), fmt.Sprintf("cannot check key: its policy has conditions that decide whether it permits %s",
 			strings.Join(undecided, ", ")), "read the policy: aws kms get-key-policy --key-id "+arn+" --output text")
