@@ -70,7 +70,7 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	account.Admit(o.withdraw.AccessKeyID, "the withdraw policy", withdraw, operator)
 	r.Origin = StartOrigin()
 	r.api = lambda.StartAPI(ctx, lambda.APIOptions{
-		Functions: r.invoked(s, dir), Permit: r.permit, RetryWait: time.Millisecond,
+		Region: s.Region, Functions: r.invoked(s, dir), Permit: r.permit, RetryWait: time.Millisecond,
 	})
 	for _, name := range slices.Sorted(maps.Keys(s.Functions)) {
 		f := s.Functions[name]
@@ -113,6 +113,9 @@ func (r *Running) environment(name string, f *StackFunction) map[string]string {
 // trust the origin, and share no temporary folder.
 func (r *Running) invoked(s *Stack, dir string) map[string]lambda.Deployed {
 	f := s.Functions[pullName]
+	if f == nil { // a read-only copy
+		return nil
+	}
 	r.logGroups[pullName] = f.LogGroup
 	r.metrics[pullName] = settings.MetricsNamespace(func(name string) string { return f.Environment[name] })
 	started := 0

@@ -2,6 +2,7 @@ package lambda
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,8 @@ type API struct {
 
 // APIOptions are the options of [StartAPI].
 type APIOptions struct {
+	// Region is the region of requests. If empty, it is that of package awstest.
+	Region string
 	// Functions are the functions, by name.
 	Functions map[string]Deployed
 	// Permit returns an error if the principal with an access key must not invoke
@@ -172,7 +175,7 @@ func (a *API) invoke(w http.ResponseWriter, r *http.Request) error {
 			fmt.Sprintf("Request must be smaller than %d bytes for the InvokeFunction operation", limit)}
 	}
 	name := functionName(r.PathValue("name"))
-	accessKey, err := checkSignature(r, payload)
+	accessKey, err := checkSignature(r, payload, cmp.Or(a.options.Region, awstest.Region))
 	if err != nil {
 		return err
 	}

@@ -18,10 +18,10 @@ var authorization = regexp.MustCompile(
 	`^AWS4-HMAC-SHA256 Credential=([A-Z0-9]+)/\d{8}/([a-z0-9-]+)/([a-z0-9]+)/aws4_request, ` +
 		`SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$`)
 
-// checkSignature returns the access key that signed a request for Lambda. If it
-// is that of package awstest, it also checks the signature itself. The secrets of
+// checkSignature returns the access key that signed a request for Lambda in a
+// region. If it is that of package awstest, it also checks the signature itself. The secrets of
 // other keys are not known here.
-func checkSignature(r *http.Request, payload []byte) (accessKey string, err error) {
+func checkSignature(r *http.Request, payload []byte, region string) (accessKey string, err error) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
 		return "", apiError{http.StatusForbidden, "MissingAuthenticationTokenException", "Missing Authentication Token"}
@@ -30,15 +30,15 @@ func checkSignature(r *http.Request, payload []byte) (accessKey string, err erro
 	if parts == nil {
 		return "", apiError{http.StatusForbidden, "IncompleteSignatureException", "The Authorization header is not valid."}
 	}
-	accessKey, region, service := parts[1], parts[2], parts[3]
-	if region != awstest.Region || service != "lambda" {
+	accessKey = parts[1]
+	if parts[2] != region || parts[3] != "lambda" {
 		return "", apiError{http.StatusForbidden, "InvalidSignatureException",
-			"Credential should be scoped to region " + awstest.Region + " and service lambda."}
+			"Credential should be scoped to region " + region + " and service lambda."}
 	}
 	if accessKey != awstest.AccessKey {
 		return accessKey, nil
 	}
-	again, err := sign(r, payload, strings.Split(parts[4], ";"))
+	again, err := sign(r, payload, region, strings.Split(parts[4], ";"))
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +51,7 @@ func checkSignature(r *http.Request, payload []byte) (accessKey string, err erro
 
 // sign returns the Authorization header of a request whose given headers are
 // signed.
-func sign(r *http.Request, payload []byte, headers []string) (string, error) {
+func sign(r *http.Request, payload []byte, region string, headers []string) (string, error) {
 	date := r.Header.Get("X-Amz-Date")
 	at, err := time.Parse("20060102T150405Z", date)
 	if err != nil {
@@ -72,7 +72,7 @@ func sign(r *http.Request, payload []byte, headers []string) (string, error) {
 	digest := sha256.Sum256(payload)
 	credentials := aws.Credentials{AccessKeyID: awstest.AccessKey, SecretAccessKey: awstest.SecretKey}
 	if err := v4.NewSigner().SignHTTP(r.Context(), credentials, signed, hex.EncodeToString(digest[:]), "lambda",
-		awstest.Region, at); err != nil {
+		region, at); err != nil {
 		return "", err
 	}
 	return signed.Header.Get("Authorization"), nil
