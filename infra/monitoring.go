@@ -154,7 +154,7 @@ func (st *stack) newTopic() awssns.ITopic {
 
 func (m monitoring) alarms() []alarm {
 	var serving, readers []string
-	for _, f := range functions() {
+	for _, f := range m.settings.functions() {
 		// A copy that fails because of its origin is an error of its function,
 		// since Lambda then tries again. Other errors of that function become 5xx
 		// responses of the mirror.
@@ -200,14 +200,15 @@ func (m monitoring) alarms() []alarm {
 			meaning: fmt.Sprintf("The last signing key of a namespace expires in less than %d days, or has expired. "+
 				"Nobody can publish there after that.", keyNotice),
 		},
-		{
+	}
+	if m.functions[pullName] != nil {
+		alarms = append(alarms, alarm{
 			name: "copies-fail", metric: m.ofPull("AsyncEventsDropped", "Sum"), threshold: 1, periods: 1,
 			meaning: "The mirror failed three times to copy a version of a provider, or to check for new versions.",
-		},
-		{
+		}, alarm{
 			name: "copies-wait", metric: m.ofPull("AsyncEventAge", "Maximum"), threshold: waiting, periods: 1,
 			meaning: fmt.Sprintf("A version of a provider waited %d minutes or more to be copied.", waiting/60_000),
-		},
+		})
 	}
 	if m.refused != nil {
 		alarms = append(alarms, alarm{
@@ -272,7 +273,7 @@ func (m monitoring) ofTable(name string) awscloudwatch.IMetric {
 // total returns the sum of a Lambda metric over all functions.
 func (m monitoring) total(name string, period awscdk.Duration) awscloudwatch.IMetric {
 	var names []string
-	for _, f := range functions() {
+	for _, f := range m.settings.functions() {
 		names = append(names, f.name)
 	}
 	return m.ofFunctions("SUM", name, "Sum", period, names)
@@ -368,15 +369,17 @@ func (m monitoring) newDashboard(alarms []interfacesawscloudwatch.IAlarmRef) {
 			graph("Table: units and throttles",
 				m.ofTable("ConsumedReadCapacityUnits"), m.ofTable("ConsumedWriteCapacityUnits"),
 				m.ofTable("ReadThrottleEvents"), m.ofTable("WriteThrottleEvents")),
-		}, {
+		},
+	}
+	if m.functions[pullName] != nil {
+		rows = append(rows, &[]awscloudwatch.IWidget{
 			graph("Mirror: versions to copy, failures and bounds", m.ofPull("AsyncEventsReceived", "Sum"),
 				m.ofPull("AsyncEventsDropped", "Sum"), plain(metrics.MirrorBounds, "Sum")),
 			graph("Mirror: oldest version to copy, milliseconds", m.ofPull("AsyncEventAge", "Maximum")),
 			graph("Mirror: checks of origins, and failures", m.ofPull("Invocations", "Sum"), m.ofPull("Errors", "Sum")),
-		}, {
-			m.limitGraph(width, height),
-		},
+		})
 	}
+	rows = append(rows, &[]awscloudwatch.IWidget{m.limitGraph(width, height)})
 	if len(alarms) > 0 {
 		rows = append([]*[]awscloudwatch.IWidget{{awscloudwatch.NewAlarmStatusWidget(&awscloudwatch.AlarmStatusWidgetProps{
 			Title: jsii.String("Alarms"), Alarms: &alarms, Width: jsii.Number(3 * width), Height: jsii.Number(2),

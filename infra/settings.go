@@ -98,6 +98,9 @@ type Settings struct {
 	// TableName and BucketName are an existing table and bucket for the stack
 	// to adopt, such as restored ones. If empty, the stack creates new ones.
 	TableName, BucketName string
+	// ReadOnly makes the stack serve the table and the bucket that it adopts, and
+	// write nothing but sessions. It refuses to publish, and fetches no providers.
+	ReadOnly bool
 }
 
 var (
@@ -253,6 +256,8 @@ func (g *given) keys() []setting {
 			"An existing DynamoDB table to use instead of a new one."),
 		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have",
 			"An existing S3 bucket to use instead of a new one."),
+		{key: "readOnly", into: &g.ReadOnly,
+			about: "The stack only reads its table and its bucket, which are copies of another stack's."},
 		{key: "$schema", into: &g.schema, about: "The schema with which an editor validates this file."},
 	}
 }
@@ -329,6 +334,9 @@ func (p *parser) together(g *given, region string) {
 	s.HostedZoneID = strings.TrimPrefix(s.HostedZoneID, "/hostedzone/")
 	p.access(g)
 	p.monitoring(g, region)
+	if s.ReadOnly && (s.TableName == "" || s.BucketName == "") {
+		p.fail("readOnly", "a read-only copy needs tableName and bucketName")
+	}
 	p.tags(s)
 	p.elsewhere("kmsKeyArn", "key", s.KMSKeyARN, region)
 	zone := s.HostedZoneID + s.HostedZoneName

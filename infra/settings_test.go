@@ -47,6 +47,7 @@ func TestSettingsFile(t *testing.T) {
 		"a scope":           {strings.Replace(issuer, "read:**", "write:**", 1), "2:51"},
 		"no rules":          {strings.Replace(issuer, `"read:**"`, "", 1), "2:50"},
 		"the first of two":  {"{\"memory\": 1,\n\"alarms\": 1}", "1:12"},
+		"a copy of nothing": {`{"tableName": "abc", "readOnly": true}`, "1:34"},
 		"two that disagree": {"{\n\"alarms\": true,\n\"metrics\": false}", "3:12"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -118,6 +118,28 @@ func functions() []function {
 	}
 }
 
+// functions returns the functions of a stack with these settings. A read-only
+// stack has none that fetches providers, and its function publish only reads the
+// callers' tokens, and then refuses.
+func (s Settings) functions() []function {
+	all := functions()
+	if !s.ReadOnly {
+		return all
+	}
+	all = slices.DeleteFunc(all, func(f function) bool { return f.pulls })
+	for i := range all {
+		f := &all[i]
+		switch {
+		case f.invokesPull:
+			f.invokesPull = false
+			f.partitions = slices.DeleteFunc(f.partitions, func(p string) bool { return p == policyItem })
+		case f.publishes:
+			f.publishes, f.partitions = false, []string{"tokens"}
+		}
+	}
+	return all
+}
+
 // stack is the registry while it is built.
 type stack struct {
 	awscdk.Stack // the scope of all resources
@@ -197,9 +219,13 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	}
 	st.table = st.newTable()
 	st.bucket = st.newBucket()
-	st.failures = st.newPullFailures()
+	if !s.ReadOnly {
+		st.failures = st.newPullFailures()
+	}
 	st.newEndpoints(api)
-	st.newPullEvents()
+	if !s.ReadOnly {
+		st.newPullEvents()
+	}
 	st.newMonitoring(api)
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
 	st.output(settings.OutputBucket, st.bucket.BucketName(), "The S3 bucket")
@@ -228,7 +254,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 // the deployed resources.
 func (st *stack) describeItself() {
 	var names, digests []*string
-	for _, f := range functions() {
+	for _, f := range st.settings.functions() {
 		names = append(
 			names,
 			awscdk.Fn_Join(jsii.String("="), &[]*string{jsii.String(f.name), st.functions[f.name].FunctionName()}),
@@ -250,6 +276,9 @@ func (st *stack) describeItself() {
 	if st.settings.Alarms {
 		st.output(settings.OutputAlarms, jsii.String(strings.Join(st.alarms, ",")), "The names of the alarms")
 		st.output(settings.OutputAlarmTopic, st.topic.TopicArn(), "The SNS topic that alarms go to")
+	}
+	if st.settings.ReadOnly {
+		st.output(settings.OutputReadOnly, jsii.String("true"), "Nothing can be published to this registry")
 	}
 	if st.settings.DomainName != "" {
 		st.output(settings.OutputCertificate, &st.settings.CertificateARN, "The certificate of the registry's domain")
@@ -485,12 +514,15 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
 		storage = awscdk.Size_Mebibytes(jsii.Number(settings.PullStorageMiB))
 		reserved = concurrency(st.settings.PullConcurrency)
-	case f.objects != "":
-		statements = append(statements,
-			allow("ReadItems", jsii.Strings("dynamodb:GetItem"), []*string{st.table.TableArn()},
-				onPartitions(f.partitions...)),
-			allow("SignObjects", jsii.Strings("s3:GetObject"), []*string{st.bucket.ArnForObjects(&f.objects)}, nil))
-		services := []string{"dynamodb", "s3"}
+	case f.partitions != nil:
+		statements = append(statements, allow("ReadItems", jsii.Strings("dynamodb:GetItem"),
+			[]*string{st.table.TableArn()}, onPartitions(f.partitions...)))
+		services := []string{"dynamodb"}
+		if f.objects != "" {
+			services = append(services, "s3")
+			statements = append(statements, allow("SignObjects", jsii.Strings("s3:GetObject"),
+				[]*string{st.bucket.ArnForObjects(&f.objects)}, nil))
+		}
 		if f.queried != nil {
 			statements = append(statements, allow("QueryItems", jsii.Strings("dynamodb:Query"),
 				[]*string{st.table.TableArn()}, onPartitions(f.queried...)))
@@ -518,7 +550,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			// The garbage collector then runs early enough for a large catalog,
 			// which the function caches.
 			variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
-		} else {
+		} else if f.objects != "" {
 			st.requests = append(st.requests, logs)
 		}
 	case f.login:
@@ -659,6 +691,7 @@ func (st *stack) variables() map[string]string {
 	return settings.Settings{
 		Table: *st.table.TableName(), Bucket: *st.bucket.BucketName(),
 		PresignLifetime: st.settings.PresignLifetime, Access: st.access, IPv6: st.settings.IPv6,
+		ReadOnly: st.settings.ReadOnly,
 	}.Environment()
 }
 
@@ -781,7 +814,7 @@ func deny(sid string, actions *[]*string, resources []*string, conditions map[st
 func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 	routes := make(map[string]awscdk.CfnResource) // by route key
 	var last awscdk.CfnResource
-	for _, f := range functions() {
+	for _, f := range st.settings.functions() {
 		made := st.newFunction(f)
 		if f.pulls {
 			continue
@@ -954,10 +987,15 @@ func (st *stack) newLogPolicy() {
 // counting downloads and inspecting the stack with AWS credentials. It allows
 // deleting only tokens and keys, and the bucket's policy prevents overwriting
 // archives. IAM cannot require that an item is new. The publisher's own
-// conditions protect the records of versions.
+// conditions protect the records of versions. In a read-only stack it allows no
+// change.
 func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPolicy {
 	stackARN := awscdk.Fn_Sub(jsii.String(
 		"arn:${AWS::Partition}:cloudformation:${AWS::Region}:${AWS::AccountId}:stack/"+st.settings.StackName+"/*"), nil)
+	withKey := encrypting
+	if st.settings.ReadOnly {
+		withKey = decrypting
+	}
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("OperatorPolicy"), &awsiam.ManagedPolicyProps{
 		Path: optional(st.settings.RolePath),
 		// CloudFormation replaces a policy whose description changes.
@@ -966,16 +1004,7 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 			// With a long name, the policy has no room for more statements.
 			allow("ReadStack", jsii.Strings("cloudformation:DescribeStacks", "cloudformation:GetTemplate",
 				"cloudformation:ListStackResources"), []*string{stackARN}, nil),
-			allow("ReadAndWriteCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem",
-				"dynamodb:ConditionCheckItem"),
-				[]*string{st.table.TableArn()},
-				onPartitions("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens",
-					"audit/*", policyItem)),
-			allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), []*string{st.table.TableArn()},
-				onPartitions("tokens", "keys/*")),
-			allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"),
-				[]*string{st.bucket.ArnForObjects(jsii.String("modules/*")),
-					st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}, nil),
+		}, st.operating(), []awsiam.PolicyStatement{
 			// Without s3:ListBucket, S3 answers a request for a missing object
 			// with 403 instead of 404.
 			allow("ListArchives", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
@@ -987,8 +1016,30 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 			allow("ReadQueryResultsAndLimits", jsii.Strings("logs:GetQueryResults", "logs:StopQuery",
 				"lambda:GetAccountSettings"), []*string{jsii.String("*")}, nil),
 			st.inspecting(api),
-		}, st.useKey(encrypting, "dynamodb", "s3"))),
+		}, st.useKey(withKey, "dynamodb", "s3"))),
 	})
+}
+
+// operating returns the permissions to read and change the registry. In a
+// read-only stack they allow no change.
+func (st *stack) operating() []awsiam.PolicyStatement {
+	table := []*string{st.table.TableArn()}
+	archives := []*string{st.bucket.ArnForObjects(jsii.String("modules/*")),
+		st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}
+	items := onPartitions("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens",
+		"audit/*", policyItem)
+	if st.settings.ReadOnly {
+		return []awsiam.PolicyStatement{
+			allow("ReadCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query"), table, items),
+			allow("ReadArchives", jsii.Strings("s3:GetObject"), archives, nil),
+		}
+	}
+	return []awsiam.PolicyStatement{
+		allow("ReadAndWriteCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem",
+			"dynamodb:ConditionCheckItem"), table, items),
+		allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), table, onPartitions("tokens", "keys/*")),
+		allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), archives, nil),
+	}
 }
 
 // inspecting returns the permission for `larder doctor --stack`. It is one
@@ -1002,7 +1053,7 @@ func (st *stack) inspecting(api awsapigatewayv2.HttpApi) awsiam.PolicyStatement 
 		"apigateway:GET",
 	}
 	resources := []*string{st.table.TableArn(), st.bucket.BucketArn()}
-	for _, f := range functions() {
+	for _, f := range st.settings.functions() {
 		resources = append(resources, st.functions[f.name].FunctionArn())
 	}
 	for _, document := range []string{"/apis/" + *api.ApiId() + "/*", "/account"} {

@@ -1019,8 +1019,30 @@ func TestIdleCostsNothing(t *testing.T) {
 // All statements that grant, deny or limit are as reviewed, with their
 // resources, principals and conditions. Review each change of the golden file.
 func TestPolicies(t *testing.T) {
-	tm := synth(t, defaults(t))
-	granting := make(map[string]any)
+	adopting := []string{"tableName", "larder-table", "bucketName", "larder-bucket"}
+	adopted, copied := synth(t, defaults(t, adopting...)).granting(),
+		synth(t, defaults(t, append(adopting, "readOnly", "true")...)).granting()
+	// The file of a read-only copy has only the differences.
+	for id, r := range adopted {
+		if _, there := copied[id]; !there {
+			copied[id] = resource{Type: "none"}
+		} else if text(copied[id]) == text(r) {
+			delete(copied, id)
+		}
+	}
+	for file, granting := range map[string]map[string]resource{
+		"policies.golden.json": synth(t, defaults(t)).granting(), "policies.readonly.golden.json": copied,
+	} {
+		got, err := json.MarshalIndent(granting, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Equal(t, filepath.Join("testdata", file), append(got, '\n'))
+	}
+}
+
+func (tm template) granting() map[string]resource {
+	granting := make(map[string]resource)
 	for id, r := range tm.Resources {
 		switch r.Type {
 		case "AWS::IAM::Role", "AWS::IAM::ManagedPolicy", "AWS::IAM::Policy", "AWS::S3::BucketPolicy",
@@ -1028,12 +1050,57 @@ func TestPolicies(t *testing.T) {
 			granting[id] = r
 		}
 	}
-	got, err := json.MarshalIndent(granting, "", "  ")
-	if err != nil {
-		t.Fatal(err)
+	return granting
+}
+
+// A read-only copy has no function that fetches providers, and neither its
+// functions nor its operators may write anything but sessions.
+func TestReadOnly(t *testing.T) {
+	tm := synth(t, defaults(t, "tableName", "larder-table", "bucketName", "larder-bucket", "readOnly", "true",
+		"alarms", "true", "dashboard", "true"))
+	for _, kind := range []string{"AWS::Lambda::EventInvokeConfig", "AWS::Events::Rule", "AWS::SQS::Queue"} {
+		if n := len(tm.all(kind)); n != 0 {
+			t.Errorf("%d of %s", n, kind)
+		}
 	}
-	got = append(got, '\n')
-	golden.Equal(t, "testdata/policies.golden.json", got)
+	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents", "s3:GetObject"}
+	roles := rolesByFunction(t, tm)
+	if got := slices.Sorted(maps.Keys(roles)); slices.Contains(got, pullName) || len(got) != len(functions())-1 {
+		t.Errorf("it has the functions %q", got)
+	}
+	for name, role := range roles {
+		for _, s := range ofRole(t, role) {
+			for _, action := range list(s.Action) {
+				if !slices.Contains(reads, action) && (name != "web" || s.Sid != "WriteSessions") {
+					t.Errorf("%s may %s", name, action)
+				}
+			}
+		}
+	}
+	for _, r := range tm.all("AWS::IAM::ManagedPolicy") {
+		for _, s := range statements(t, r.at("PolicyDocument")) {
+			for _, action := range list(s.Action) {
+				removes := s.Sid == "RemoveArchives" && action == "s3:DeleteObjectVersion" // of the withdraw policy
+				for _, verb := range []string{"Put", "Delete", "Update"} {
+					if strings.Contains(action, ":"+verb) && !removes {
+						t.Errorf("%s allows %s", r.at("Description"), action)
+					}
+				}
+			}
+		}
+	}
+	for _, f := range tm.all("AWS::Lambda::Function") {
+		variables, _ := f.at("Environment.Variables").(map[string]any)
+		if _, invokes := variables["LARDER_PULL_FUNCTION"]; invokes {
+			t.Errorf("%s invokes a function", f.at("Description"))
+		}
+		if f.at("Description") == "Larder: publish" && variables["LARDER_READ_ONLY"] != "true" {
+			t.Errorf("the environment of publish is %v", variables)
+		}
+	}
+	if got := tm.Outputs[settings.OutputReadOnly].Value; got != "true" {
+		t.Errorf("the output %s is %v", settings.OutputReadOnly, got)
+	}
 }
 
 func TestOperatorPolicy(t *testing.T) {

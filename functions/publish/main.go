@@ -16,6 +16,9 @@ import (
 func main() {
 	inspection.RunIfChild()
 	deployed.ServePublish(publishapi.Routes(), func(r *deployed.Registry, limits settings.PublishLimits) http.Handler {
+		if r.ReadOnly {
+			return publishapi.ReadOnly()
+		}
 		maxMemory := min(inspection.DefaultMaxMemory, lambdahttp.Memory()/2)
 		inspector := inspection.Process{MaxMemory: maxMemory, Log: lambdahttp.NewLogger()}
 		archives := s3.New(r.Bucket.Config, r.Bucket.Name, s3.Options{

@@ -45,6 +45,8 @@ type Registry struct {
 	Bucket Bucket
 	// Login configures how people log in. It may be nil.
 	Login *openid.Login
+	// ReadOnly reports whether the registry refuses to publish.
+	ReadOnly bool
 
 	parameters aws.Config
 	pull       *Invoker
@@ -180,7 +182,7 @@ func open(getenv func(string) string, client aws.HTTPClient) (*Registry, error) 
 	published := catalog.New(dynamodb.New(at("DYNAMODB", role, getenv), s.Table))
 	return &Registry{
 		Catalog: published, Archives: archives, Access: access.New(rules, published), Metrics: counted, Bucket: bucket,
-		Login: rules.Login, parameters: at("SSM", role, getenv),
+		Login: rules.Login, ReadOnly: s.ReadOnly, parameters: at("SSM", role, getenv),
 		pull: newInvoker(at("LAMBDA", role, getenv), settings.PullFunction(getenv)),
 	}, nil
 }

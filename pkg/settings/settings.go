@@ -20,6 +20,7 @@ const (
 	accessRules   = "LARDER_ACCESS"
 	ipv6Name      = "LARDER_IPV6"
 	loginName     = "LARDER_LOGIN"
+	readOnlyName  = "LARDER_READ_ONLY"
 	metricsName   = "LARDER_METRICS"
 
 	publishFileBytes   = "LARDER_PUBLISH_FILE_BYTES"
@@ -60,6 +61,9 @@ const (
 	OutputFunctionCode = "FunctionDigests"
 	// OutputAlarms has the names of the alarms, joined by commas.
 	OutputAlarms = "AlarmNames"
+	// OutputReadOnly is "true" if the stack's table and bucket are copies, to which
+	// nobody may write. Otherwise there is no such output.
+	OutputReadOnly = "ReadOnly"
 	// OutputCertificate is the ARN of the certificate of the registry's domain.
 	OutputCertificate = "CertificateArn"
 	// OutputTarget is the host that the record of the registry's domain points to.
@@ -88,6 +92,8 @@ type Settings struct {
 	PathStyle bool
 	// IPv6 uses the hosts of S3 that have IPv6 addresses too.
 	IPv6 bool
+	// ReadOnly makes the registry refuse to publish.
+	ReadOnly bool
 }
 
 // The bounds of PresignLifetime. An init must be able to reuse its first URL
@@ -117,6 +123,9 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 		errs = append(errs, err)
 	}
 	if s.IPv6, err = boolean(getenv, ipv6Name); err != nil {
+		errs = append(errs, err)
+	}
+	if s.ReadOnly, err = boolean(getenv, readOnlyName); err != nil {
 		errs = append(errs, err)
 	}
 	return s, errors.Join(errs...)
@@ -228,6 +237,9 @@ func (s Settings) Environment() map[string]string {
 	}
 	if s.IPv6 {
 		env[ipv6Name] = "true"
+	}
+	if s.ReadOnly {
+		env[readOnlyName] = "true"
 	}
 	return env
 }

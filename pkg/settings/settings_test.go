@@ -12,7 +12,7 @@ func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, want := range []settings.Settings{
 		{Table: "t", Bucket: "b", PresignLifetime: time.Hour, Access: "{}"},
-		{Table: "t", Bucket: "b", PresignLifetime: time.Minute, Access: `{"public":["**"]}`, PathStyle: true},
+		{Table: "t", Bucket: "b", PresignLifetime: time.Minute, Access: `{"public":["**"]}`, PathStyle: true, ReadOnly: true},
 		{Table: "t", Bucket: "b", PresignLifetime: time.Hour, Access: "{}", IPv6: true},
 	} {
 		env := want.Environment()
@@ -76,6 +76,7 @@ func TestWrong(t *testing.T) {
 	good := settings.Settings{Table: "t", Bucket: "b", PresignLifetime: time.Hour}.Environment()
 	for name, values := range map[string][]string{
 		"LARDER_TABLE": {""}, "LARDER_BUCKET": {""}, "LARDER_S3_PATH_STYLE": {"yes", "1"},
+		"LARDER_READ_ONLY":       {"yes", "1"},
 		"LARDER_PRESIGN_SECONDS": {"", "x", "0", "59", "-1", "43201", "3600s", "99999999999999999999"},
 	} {
 		for _, value := range values {

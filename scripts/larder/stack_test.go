@@ -70,6 +70,17 @@ func account(t *testing.T, outputs map[string]string) string {
 	return server.URL
 }
 
+// outputs returns the outputs of the stack larder, and more.
+func outputs(more map[string]string) map[string]string {
+	all := map[string]string{
+		"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com",
+		"RequestLogs": "modules-log", "RequestLogDays": "30",
+		"WithdrawPolicyArn": "arn:aws:iam::000000000000:policy/withdraw",
+	}
+	maps.Copy(all, more)
+	return all
+}
+
 // onAccount starts emulators of AWS services. It returns the environment in
 // which stack:larder uses them. The stack has no bucket. downloads are lines of
 // its request log.
@@ -84,11 +95,7 @@ func onAccount(t *testing.T, downloads ...string) map[string]string {
 		Lines: func(group string) ([]string, bool) { return downloads, group == "modules-log" },
 	})
 	t.Cleanup(insights.Close)
-	cloud := account(t, map[string]string{
-		"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com",
-		"RequestLogs": "modules-log", "RequestLogDays": "30",
-		"WithdrawPolicyArn": "arn:aws:iam::000000000000:policy/withdraw",
-	})
+	cloud := account(t, outputs(nil))
 	return map[string]string{
 		"AWS_ACCESS_KEY_ID": awstest.AccessKey, "AWS_SECRET_ACCESS_KEY": awstest.SecretKey, "AWS_REGION": awstest.Region,
 		"AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1", "AWS_ENDPOINT_URL": cloud,
@@ -146,6 +153,8 @@ func TestStack(t *testing.T) {
 	writeFiles(t, dir, withOutput("x"))
 	publish := []string{"publish", "module", dir, "acme/vpc/aws", "v1.0.0", "--store", "stack:larder"}
 	list := []string{"list", "--store", "stack:larder"}
+	readOnly := map[string]string{"AWS_ENDPOINT_URL": account(t, outputs(map[string]string{"ReadOnly": "true"}))}
+	const refused = "this registry is a read-only copy\nName the stack that it copies"
 	for _, test := range []struct {
 		name string
 		env  map[string]string // beside that of the stack
@@ -169,6 +178,10 @@ func TestStack(t *testing.T) {
 			"a newer release", map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": newerTable(t)},
 			append(publish, "--dry-run"), "schema version 2", failure.ExitFailed,
 		},
+		{"a read-only copy", readOnly, list, "acme/vpc/aws", 0},
+		{"publish to it", readOnly, append(publish[:4:4], "v1.1.0", "--store", "stack:larder"), refused, failure.ExitFailed},
+		{"write nothing but an item", readOnly, []string{"token", "create", "--name", "ci", "--scope", "read:**", "--store",
+			"stack:larder"}, refused, failure.ExitFailed},
 		{"no region", map[string]string{"AWS_REGION": ""}, list, "AWS_REGION", failure.ExitUsage},
 		{
 			"no credentials", map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, list,

@@ -113,6 +113,21 @@ func New(
 	return httpapi.Mux(newHandler(published, stored, readable, inspector, limits).endpoints()...)
 }
 
+// ReadOnly returns a handler that refuses all requests, for a registry that is a
+// read-only copy of another one.
+func ReadOnly() http.Handler {
+	endpoints := (&handler{}).endpoints()
+	for i := range endpoints {
+		endpoints[i].Serve = refuse
+	}
+	return httpapi.Mux(endpoints...)
+}
+
+func refuse(http.ResponseWriter, *http.Request) error {
+	const text = "this registry is a read-only copy"
+	return errs.WithHint(httpapi.Explain(errs.ErrForbidden, text), "Publish to the registry that it copies.")
+}
+
 type handler struct {
 	catalog   *catalog.Catalog
 	objects   Objects

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -487,6 +488,22 @@ func TestScopes(t *testing.T) {
 		t, acme, http.MethodGet, protocol.PublishPath+module1+"/uploads", nil,
 	); a.status != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", a.status)
+	}
+}
+
+// A read-only copy refuses every request, and names the reason.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	const want = `{"errors":["this registry is a read-only copy"],"code":"forbidden",` +
+		`"hint":"Publish to the registry that it copies."}`
+	handler := publishapi.ReadOnly()
+	for _, route := range publishapi.Routes() {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), route.Method,
+			strings.NewReplacer("{", "", "}", "").Replace(route.Path), nil))
+		if got := strings.TrimSpace(w.Body.String()); w.Code != http.StatusForbidden || got != want {
+			t.Errorf("%s %s: %d %s", route.Method, route.Path, w.Code, got)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
+	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
@@ -35,11 +36,16 @@ func openStack(ctx context.Context, name string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	published := catalog.New(dynamodb.New(configuration, outputs[settings.OutputTable]))
+	var table catalog.Table = dynamodb.New(configuration, outputs[settings.OutputTable])
+	archives := s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle})
+	var stored objects.Store = archives
+	if outputs[settings.OutputReadOnly] == "true" {
+		table, stored = readOnlyTable{table}, readOnlyObjects{stored}
+	}
+	published := catalog.New(table)
 	if err := published.CheckSchema(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
 	}
-	archives := s3.New(configuration, outputs[settings.OutputBucket], s3.Options{PathStyle: pathStyle})
 	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
 	if err != nil {
 		return nil, fmt.Errorf("cannot open stack %s: its output %s is %q, not a number", name,
@@ -51,7 +57,7 @@ func openStack(ctx context.Context, name string) (*Store, error) {
 	return &Store{
 		Host:           host,
 		Catalog:        published,
-		Objects:        archives,
+		Objects:        stored,
 		Remover:        archives,
 		Downloads:      insights.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...),
 		WithdrawPolicy: outputs[settings.OutputWithdrawPolicy],
