@@ -103,11 +103,7 @@ func pagesScenario(ctx context.Context, r *Registry) error {
 			return err
 		}
 	}
-	login := url.Values{"token": {token}, "next": {"/"}}
-	if page, err = b.send(ctx, http.MethodPost, "/login", login, "", http.StatusSeeOther); err != nil {
-		return err
-	}
-	if err := page.leadsTo("/"); err != nil {
+	if err := b.logIn(ctx, token); err != nil {
 		return err
 	}
 	for name, value := range b.cookies {
@@ -119,6 +115,16 @@ func pagesScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	return b.logOut(ctx)
+}
+
+// logIn logs in with a token, and goes to the home page.
+func (b *browser) logIn(ctx context.Context, token string) error {
+	login := url.Values{"token": {token}, "next": {"/"}}
+	page, err := b.send(ctx, http.MethodPost, "/login", login, "", http.StatusSeeOther)
+	if err != nil {
+		return err
+	}
+	return page.leadsTo("/")
 }
 
 // readPages requests each page in both forms, and the files of the home page.

@@ -53,11 +53,15 @@ type publisher struct {
 }
 
 func (r *Registry) newPublisher(ctx context.Context, name, scope string) (publisher, error) {
-	p := publisher{Registry: r}
-	var err error
-	if p.token, err = r.newToken(ctx, name, scope); err != nil {
-		return p, err
+	token, err := r.newToken(ctx, name, scope)
+	if err != nil {
+		return publisher{}, err
 	}
+	return r.publisher(token)
+}
+
+func (r *Registry) publisher(token string) (publisher, error) {
+	p := publisher{Registry: r, token: token}
 	home, err := os.MkdirTemp(r.Scratch, "publisher")
 	if err != nil {
 		return p, err

@@ -49,8 +49,8 @@ type Rehearsal struct {
 	// Older is a commit to deploy first. The checkout is then deployed over it.
 	// If empty, only the checkout is deployed.
 	Older string
-	// Restore fills, loses and restores the registry before the scenarios. It
-	// works only in an emulator.
+	// Restore fills, loses and restores the registry before the scenarios, and
+	// continues with a copy in another region. It works only in an emulator.
 	Restore bool
 	// Account is the account to deploy to. Endpoint is the URL of its emulator,
 	// or empty for AWS.
@@ -161,6 +161,9 @@ func (r *Rehearsal) run(ctx context.Context, begun time.Time) error {
 	}
 	if r.Restore {
 		if stack, err = d.restore(ctx, stack); err != nil {
+			return err
+		}
+		if d, stack, err = d.loseRegion(ctx, stack); err != nil {
 			return err
 		}
 	}

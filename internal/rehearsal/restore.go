@@ -97,7 +97,7 @@ func (d *deployment) loseRecord(ctx context.Context, stack *Stack) (*Stack, erro
 	if err != nil {
 		return nil, err
 	}
-	return d.adopting(ctx, settings.OutputTable)
+	return d.adopting(ctx)
 }
 
 // loseBucket copies the bucket, loses all its objects and the stack, and
@@ -113,22 +113,7 @@ func (d *deployment) loseBucket(ctx context.Context, stack *Stack) (*Stack, erro
 	err = d.steps(running, []task{
 		{"the restored table: verify", func() error { return reserved.verify(ctx, true) }},
 		{"copying the bucket, and losing its objects", func() error {
-			made := &s3.CreateBucketInput{Bucket: aws.String(restoredName)}
-			if region := d.Account.Region; region != "us-east-1" {
-				made.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{
-					LocationConstraint: s3types.BucketLocationConstraint(region),
-				}
-			}
-			if _, err := buckets.CreateBucket(ctx, made); err != nil {
-				return err
-			}
-			if err := d.enableVersions(ctx, restoredName); err != nil {
-				return err
-			}
-			if err := copyBucket(ctx, buckets, bucket, restoredName); err != nil {
-				return err
-			}
-			if err := d.copySettings(ctx, buckets, bucket, restoredName); err != nil {
+			if err := d.copyBucket(ctx, bucket, restoredName); err != nil {
 				return err
 			}
 			if err := emptyBucket(ctx, buckets, bucket); err != nil {
@@ -150,7 +135,7 @@ func (d *deployment) loseBucket(ctx context.Context, stack *Stack) (*Stack, erro
 	if err != nil {
 		return nil, err
 	}
-	return d.adopting(ctx, settings.OutputTable, settings.OutputBucket)
+	return d.adopting(ctx)
 }
 
 // task is a named step.
@@ -169,16 +154,16 @@ func (d *deployment) steps(running *Running, tasks []task) error {
 	return running.Wrong()
 }
 
-// adopting returns the deployed stack. It returns an error unless these outputs
-// name restored resources.
-func (d *deployment) adopting(ctx context.Context, outputs ...string) (*Stack, error) {
+// adopting returns the deployed stack. It returns an error unless its outputs name
+// the adopted resources.
+func (d *deployment) adopting(ctx context.Context) (*Stack, error) {
 	stack, err := Inspect(ctx, d.Account, StackName)
 	if err != nil {
 		return nil, err
 	}
-	for _, output := range outputs {
-		if stack.Outputs[output] != restoredName {
-			return nil, fmt.Errorf("the stack's %s is %s, want the restored one", output, stack.Outputs[output])
+	for output, setting := range map[string]string{settings.OutputTable: "tableName", settings.OutputBucket: "bucketName"} {
+		if want, adopted := d.adopted[setting]; adopted && stack.Outputs[output] != want {
+			return nil, fmt.Errorf("the stack's %s is %s, want %s", output, stack.Outputs[output], want)
 		}
 	}
 	return stack, nil
@@ -336,8 +321,29 @@ func (d *deployment) undelete(ctx context.Context, r *Registry, bucket string) e
 	return r.verify(ctx, true)
 }
 
-// copyBucket copies all objects with their tags, like `aws s3 sync`.
-func copyBucket(ctx context.Context, buckets *s3.Client, from, to string) error {
+// copyBucket copies a bucket with its settings to a new one.
+func (d *deployment) copyBucket(ctx context.Context, from, to string) error {
+	buckets := d.buckets()
+	made := &s3.CreateBucketInput{Bucket: &to}
+	if region := d.Account.Region; region != "us-east-1" {
+		made.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{
+			LocationConstraint: s3types.BucketLocationConstraint(region),
+		}
+	}
+	if _, err := buckets.CreateBucket(ctx, made); err != nil {
+		return err
+	}
+	if err := d.enableVersions(ctx, to); err != nil {
+		return err
+	}
+	if err := copyObjects(ctx, buckets, from, to); err != nil {
+		return err
+	}
+	return d.copySettings(ctx, buckets, from, to)
+}
+
+// copyObjects copies all objects with their tags, like `aws s3 sync`.
+func copyObjects(ctx context.Context, buckets *s3.Client, from, to string) error {
 	for pages := s3.NewListObjectsV2Paginator(buckets, &s3.ListObjectsV2Input{Bucket: &from}); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -406,6 +412,11 @@ func restoreTable(ctx context.Context, tables *dynamodb.Client, backup *string) 
 		timeout); err != nil {
 		return err
 	}
+	return protectTable(ctx, tables, name)
+}
+
+// protectTable sets the settings that neither a backup nor a copy contains.
+func protectTable(ctx context.Context, tables *dynamodb.Client, name *string) error {
 	if _, err := tables.UpdateContinuousBackups(ctx, &dynamodb.UpdateContinuousBackupsInput{
 		TableName: name,
 		PointInTimeRecoverySpecification: &dynamodbtypes.PointInTimeRecoverySpecification{
