@@ -1057,13 +1057,15 @@ func (tm template) granting() map[string]resource {
 // functions nor its operators may write anything but sessions.
 func TestReadOnly(t *testing.T) {
 	tm := synth(t, defaults(t, "tableName", "larder-table", "bucketName", "larder-bucket", "readOnly", "true",
-		"alarms", "true", "dashboard", "true"))
+		"alarms", "true", "dashboard", "true",
+		"kmsKeyArn", "arn:aws:kms:eu-central-1:000000000000:key/00000000-0000-0000-0000-000000000000"))
 	for _, kind := range []string{"AWS::Lambda::EventInvokeConfig", "AWS::Events::Rule", "AWS::SQS::Queue"} {
 		if n := len(tm.all(kind)); n != 0 {
 			t.Errorf("%d of %s", n, kind)
 		}
 	}
-	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents", "s3:GetObject"}
+	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "kms:Decrypt", "logs:CreateLogStream", "logs:PutLogEvents",
+		"s3:GetObject"}
 	roles := rolesByFunction(t, tm)
 	if got := slices.Sorted(maps.Keys(roles)); slices.Contains(got, pullName) || len(got) != len(functions())-1 {
 		t.Errorf("it has the functions %q", got)
@@ -1081,7 +1083,7 @@ func TestReadOnly(t *testing.T) {
 		for _, s := range statements(t, r.at("PolicyDocument")) {
 			for _, action := range list(s.Action) {
 				removes := s.Sid == "RemoveArchives" && action == "s3:DeleteObjectVersion" // of the withdraw policy
-				for _, verb := range []string{"Put", "Delete", "Update"} {
+				for _, verb := range []string{"Put", "Delete", "Update", "Generate"} {
 					if strings.Contains(action, ":"+verb) && !removes {
 						t.Errorf("%s allows %s", r.at("Description"), action)
 					}
