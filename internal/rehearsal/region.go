@@ -29,6 +29,10 @@ func (d *deployment) loseRegion(ctx context.Context, stack *Stack) (*deployment,
 		there = d.in("us-east-2")
 	}
 	there.adopted = map[string]any{"tableName": restoredName, "bucketName": copiedName, "readOnly": true}
+	var err error
+	if there.key, err = there.createKey(ctx, stack.Account); err != nil {
+		return nil, nil, err
+	}
 	token, err := d.replicate(ctx, stack, there)
 	if err != nil {
 		return nil, nil, err
@@ -110,6 +114,9 @@ func (d *deployment) copyTable(ctx context.Context, there *deployment) error {
 	if _, err := to.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName: name, KeySchema: described.Table.KeySchema, AttributeDefinitions: described.Table.AttributeDefinitions,
 		BillingMode: dynamodbtypes.BillingModePayPerRequest,
+		SSESpecification: &dynamodbtypes.SSESpecification{
+			Enabled: aws.Bool(true), SSEType: dynamodbtypes.SSETypeKms, KMSMasterKeyId: &there.key,
+		},
 	}); err != nil {
 		return err
 	}

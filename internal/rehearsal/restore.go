@@ -377,6 +377,9 @@ func (d *deployment) copySettings(ctx context.Context, buckets *s3.Client, from,
 	if err != nil {
 		return err
 	}
+	for _, rule := range encryption.ServerSideEncryptionConfiguration.Rules {
+		rule.ApplyServerSideEncryptionByDefault.KMSMasterKeyID = &d.key
+	}
 	if _, err := buckets.PutBucketEncryption(ctx, &s3.PutBucketEncryptionInput{
 		Bucket: &to, ServerSideEncryptionConfiguration: encryption.ServerSideEncryptionConfiguration,
 	}); err != nil {
