@@ -42,6 +42,7 @@ var ErrDenied = errors.New("not allowed")
 // several goroutines.
 type Role struct {
 	statements []statement
+	boundary   *Role
 
 	mu   sync.Mutex
 	used map[part]bool
@@ -56,11 +57,12 @@ type part struct {
 }
 
 type statement struct {
-	Sid       string
-	Effect    string
-	Action    list
-	Resource  list
-	Condition map[string]map[string]list
+	Sid         string
+	Effect      string
+	Action      list
+	Resource    list
+	NotResource list
+	Condition   map[string]map[string]list
 }
 
 // list is a JSON string or a list of strings.
@@ -105,10 +107,10 @@ func (s statement) check() error {
 	if s.Effect != "Allow" && s.Effect != "Deny" {
 		return fmt.Errorf("its effect %q is not supported", s.Effect)
 	}
-	if len(s.Action) == 0 || len(s.Resource) == 0 {
+	if len(s.Action) == 0 || (len(s.Resource) == 0) == (len(s.NotResource) == 0) {
 		return errors.New("the action or the resource is missing")
 	}
-	for _, pattern := range slices.Concat(s.Action, s.Resource) {
+	for _, pattern := range slices.Concat(s.Action, s.Resource, s.NotResource) {
 		if strings.Contains(pattern, "${") {
 			return fmt.Errorf("the variable in %s is not supported", pattern)
 		}
@@ -134,6 +136,10 @@ var operators = map[string]func(want, got list) (matched list, holds bool){
 			return nil, false
 		}
 		return got, true
+	},
+	// A key without a value equals nothing.
+	"StringNotEquals": func(want, got list) (list, bool) {
+		return want, len(got) == 0 || len(got) == 1 && !slices.Contains(want, got[0])
 	},
 	"StringLike": func(want, got list) (list, bool) {
 		if len(got) != 1 {
@@ -162,6 +168,10 @@ var operators = map[string]func(want, got list) (matched list, holds bool){
 	},
 }
 
+// Bound sets the permissions boundary of the role: a call must also be allowed
+// by the boundary's statements. Call it before the first call of Judge.
+func (r *Role) Bound(boundary *Role) { r.boundary = boundary }
+
 // Judge returns nil if the statements allow a call, and [ErrDenied] otherwise.
 // It records the parts of statements that allowed the call, and of those that
 // could have denied it, as used.
@@ -187,6 +197,11 @@ func (r *Role) Judge(c Call) error {
 	}
 	if !allowed {
 		return fmt.Errorf("%s: %w: no statement allows it", c, ErrDenied)
+	}
+	if r.boundary != nil {
+		if err := r.boundary.Judge(c); err != nil {
+			return fmt.Errorf("permissions boundary: %w", err)
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,6 +233,9 @@ func (s statement) applies(index int, c Call) (parts []part, applies bool) {
 // names returns the actions and resources that match a call, if both do.
 func (s statement) names(index int, c Call) (parts []part) {
 	actions, resources := matching(s.Action, c.Action), matching(s.Resource, c.Resource)
+	if s.NotResource != nil && len(matching(s.NotResource, c.Resource)) == 0 {
+		resources = s.NotResource
+	}
 	if len(actions) == 0 || len(resources) == 0 {
 		return nil
 	}
@@ -256,7 +274,7 @@ func (r *Role) Unused() []string {
 	defer r.mu.Unlock()
 	var unused []string
 	for i, s := range r.statements {
-		of := map[string]list{"action": s.Action, "resource": s.Resource}
+		of := map[string]list{"action": s.Action, "resource": slices.Concat(s.Resource, s.NotResource)}
 		for _, conditions := range s.Condition {
 			for key, values := range conditions {
 				if s.Effect == "Deny" {

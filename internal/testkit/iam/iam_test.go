@@ -25,6 +25,54 @@ const document = `{"Version": "2012-10-17", "Statement": [
 	{"Effect": "Deny", "Action": "*", "Resource": "arn:aws:s3:::b/modules/secret?"}
 ]}`
 
+// limits has the elements of the CDK's policies and of a pipeline's.
+const limits = `{"Version": "2012-10-17", "Statement": [
+	{"Effect": "Allow", "Action": "cloudformation:*", "Resource": "*"},
+	{"Effect": "Deny", "Action": "cloudformation:UpdateStack", "NotResource": "arn:s:stack/larder/*"},
+	{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*", "Condition": {"StringNotEquals":
+	{"s3:ResourceAccount": "1"}}}
+]}`
+
+// Deny statements can exclude resources, and conditions values. A boundary limits
+// what a role may do, and allows nothing itself.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	within := func(boundary string) *iam.Role {
+		role, err := iam.NewRole(limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if boundary != "" {
+			bound, err := iam.NewRole(boundary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			role.Bound(bound)
+		}
+		return role
+	}
+	const read = `{"Statement": [{"Effect": "Allow", "Action": ["cloudformation:Describe*", "s3:PutObject"], "Resource": "*"}]}`
+	for _, test := range []struct {
+		boundary string
+		call     iam.Call
+		allowed  bool
+	}{
+		{"", call("cloudformation:UpdateStack", "arn:s:stack/larder/1"), true},
+		{"", call("cloudformation:UpdateStack", "arn:s:stack/other/1"), false},
+		{"", call("cloudformation:DescribeStacks", "arn:s:stack/other/1"), true},
+		{"", call("s3:GetObject", "arn:o", "s3:ResourceAccount", "2"), true},
+		{"", call("s3:GetObject", "arn:o", "s3:ResourceAccount", "1"), false},
+		{"", call("s3:GetObject", "arn:o"), true},
+		{read, call("cloudformation:DescribeStacks", "arn:s:stack/larder/1"), true},
+		{read, call("cloudformation:UpdateStack", "arn:s:stack/larder/1"), false},
+		{read, call("s3:PutObject", "arn:o"), false},
+	} {
+		if err := within(test.boundary).Judge(test.call); (err == nil) != test.allowed {
+			t.Errorf("%s within %q: %v, and should be allowed: %v", test.call, test.boundary, err, test.allowed)
+		}
+	}
+}
+
 func call(action, resource string, keys ...string) iam.Call {
 	c := iam.Call{Action: action, Resource: resource}
 	if len(keys) > 0 {
@@ -147,6 +195,8 @@ func TestNewRoleRefuses(t *testing.T) {
 			"${aws:username}/*"]}}}`,
 		`{"Effect": "Permit", "Action": "*", "Resource": "*"}`,
 		`{"Effect": "Allow", "Action": [], "Resource": "*"}`,
+		`{"Effect": "Allow", "Action": "*"}`,
+		`{"Effect": "Allow", "Action": "*", "Resource": "a", "NotResource": "b"}`,
 		`{"Effect": "Allow", "Action": {"a": 1}, "Resource": "*"}`,
 		`]`,
 	} {
