@@ -49,6 +49,9 @@ type Account struct {
 	// Unconfirmed lists subscribers as not yet confirmed. The emulator confirms
 	// them at once.
 	Unconfirmed bool
+	// Assumable are the roles that principals with the permission can assume, by
+	// name. If not nil, the account is for the CDK.
+	Assumable map[string]*iam.Role
 
 	server     *http.Server
 	encryption encryption
@@ -99,6 +102,9 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(response *http.Response) error {
 			a.hideMissing(response)
+			if err := a.admitSession(response); err != nil {
+				return err
+			}
 			if a.API != nil {
 				if err := a.API.addTo(response); err != nil {
 					return err
@@ -231,7 +237,11 @@ func (a *Account) judge(r *http.Request) (who string, err error) {
 	if !known {
 		return "unknown caller", fmt.Errorf("unknown access key %s", key)
 	}
-	calls, err := a.calls(service, r)
+	needed := a.calls
+	if a.Assumable != nil {
+		needed = a.pipelineCalls
+	}
+	calls, err := needed(service, r)
 	for _, c := range calls {
 		err = errors.Join(err, caller.judge(c), a.judgeKey(r.Context(), caller, c))
 	}

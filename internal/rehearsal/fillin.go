@@ -37,11 +37,11 @@ func (d *deployment) fillIn(ctx context.Context) error {
 	for logical, r := range t.Resources {
 		switch r.Type {
 		case "AWS::S3::Bucket":
-			err = d.fillInBucket(ctx, t.physical[logical], r.Properties)
+			err = d.fillInBucket(ctx, t.Physical[logical], r.Properties)
 		case "AWS::S3::BucketPolicy":
 			err = d.fillInBucketPolicy(t, r.Properties)
 		case "AWS::DynamoDB::Table":
-			err = d.fillInTable(ctx, t.physical[logical], r.Properties)
+			err = d.fillInTable(ctx, t.Physical[logical], r.Properties)
 		case "AWS::SNS::Subscription":
 			err = d.fillInSubscription(ctx, t, r.Properties)
 		}
@@ -151,7 +151,7 @@ func (d *deployment) fillInBucketPolicy(t template, properties map[string]any) e
 	if err != nil {
 		return err
 	}
-	d.policies[fmt.Sprint(t.resolve(properties["Bucket"]))] = document
+	d.policies[fmt.Sprint(t.Resolve(properties["Bucket"]))] = document
 	return nil
 }
 
@@ -187,7 +187,7 @@ func (d *deployment) fillInTable(ctx context.Context, name string, properties ma
 
 func (d *deployment) fillInSubscription(ctx context.Context, t template, properties map[string]any) error {
 	var s struct{ TopicArn, Protocol, Endpoint string }
-	if err := decode(t.resolve(properties), &s); err != nil {
+	if err := decode(t.Resolve(properties), &s); err != nil {
 		return err
 	}
 	return signedcall.Query(ctx, d.Account, signedcall.SNS, "Subscribe", url.Values{

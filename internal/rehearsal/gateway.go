@@ -40,11 +40,11 @@ func (t template) api() (*API, error) {
 	for logical, r := range t.Resources {
 		switch r.Type {
 		case apiType:
-			a.Logical, a.ID = logical, t.physical[logical]
+			a.Logical, a.ID = logical, t.Physical[logical]
 		case "AWS::ApiGatewayV2::Integration":
-			a.Integrations[t.physical[logical]] = fmt.Sprint(t.resolve(r.Properties["IntegrationUri"]))
+			a.Integrations[t.Physical[logical]] = fmt.Sprint(t.Resolve(r.Properties["IntegrationUri"]))
 		case "AWS::ApiGatewayV2::Route":
-			a.Routes[fmt.Sprint(r.Properties["RouteKey"])] = fmt.Sprint(t.resolve(r.Properties["Target"]))
+			a.Routes[fmt.Sprint(r.Properties["RouteKey"])] = fmt.Sprint(t.Resolve(r.Properties["Target"]))
 		case "AWS::ApiGatewayV2::Stage":
 			for property, into := range map[string]any{
 				"DefaultRouteSettings": &a.Stage.DefaultRouteSettings, "RouteSettings": &a.Stage.RouteSettings,

@@ -47,21 +47,8 @@ func (r *Rehearsal) assume(ctx context.Context, stack *Stack) (o operators, err 
 func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, policies ...string) (aws.Credentials,
 	error) {
 	client := iam.NewFromConfig(r.Account)
-	arns := "arn:" + partition.Of(r.Account.Region).ID + ":iam::" + account + ":"
-	trust := `{"Version":"2012-10-17","Statement":[{
-		"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"` + arns + `root"}
-	}]}`
-	_, err := client.CreateRole(
-		ctx,
-		&iam.CreateRoleInput{
-			RoleName:                 &name,
-			AssumeRolePolicyDocument: &trust,
-			Description:              aws.String("For a rehearsal of " + StackName),
-		},
-	)
-	var exists *iamtypes.EntityAlreadyExistsException
-	if err != nil && !errors.As(err, &exists) { // left by a killed rehearsal
-		return aws.Credentials{}, fmt.Errorf("cannot create role %s: %w", name, err)
+	if err := r.createRole(ctx, account, name); err != nil {
+		return aws.Credentials{}, err
 	}
 	for _, policy := range policies {
 		// moto loses the ARN of a policy when an update of the stack changes
@@ -77,21 +64,7 @@ func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, polici
 			return aws.Credentials{}, fmt.Errorf("cannot attach policy %[2]s to role %[1]s: %[3]w", name, policy, err)
 		}
 	}
-	var c aws.Credentials
-	err = untilAllowed(ctx, func() error {
-		out, err := sts.NewFromConfig(r.Account).AssumeRole(ctx, &sts.AssumeRoleInput{
-			RoleArn: aws.String(arns + "role/" + name), RoleSessionName: aws.String("rehearsal"),
-		})
-		if err != nil {
-			return err
-		}
-		c = aws.Credentials{
-			AccessKeyID:     *out.Credentials.AccessKeyId,
-			SecretAccessKey: *out.Credentials.SecretAccessKey,
-			SessionToken:    *out.Credentials.SessionToken,
-		}
-		return nil
-	})
+	c, err := r.sessionOf(ctx, account, name)
 	if err == nil {
 		as := r.Account.Copy()
 		as.Credentials = credentials.StaticCredentialsProvider{Value: c}
@@ -104,6 +77,51 @@ func (r *Rehearsal) assumeRole(ctx context.Context, account, name string, polici
 		return aws.Credentials{}, fmt.Errorf("cannot assume role %s: %w", name, err)
 	}
 	return c, nil
+}
+
+// arns returns the beginning of the ARNs of IAM in the account.
+func (r *Rehearsal) arns(account string) string {
+	return "arn:" + partition.Of(r.Account.Region).ID + ":iam::" + account + ":"
+}
+
+// createRole creates a role that administrators of the account may assume, unless
+// a killed rehearsal has left it.
+func (r *Rehearsal) createRole(ctx context.Context, account, name string) error {
+	trust := `{"Version":"2012-10-17","Statement":[{
+		"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"` + r.arns(account) + `root"}
+	}]}`
+	_, err := iam.NewFromConfig(r.Account).CreateRole(
+		ctx,
+		&iam.CreateRoleInput{
+			RoleName:                 &name,
+			AssumeRolePolicyDocument: &trust,
+			Description:              aws.String("For a rehearsal of " + StackName),
+		},
+	)
+	var exists *iamtypes.EntityAlreadyExistsException
+	if err != nil && !errors.As(err, &exists) {
+		return fmt.Errorf("cannot create role %s: %w", name, err)
+	}
+	return nil
+}
+
+// sessionOf assumes a role.
+func (r *Rehearsal) sessionOf(ctx context.Context, account, name string) (c aws.Credentials, err error) {
+	err = untilAllowed(ctx, func() error {
+		out, err := sts.NewFromConfig(r.Account).AssumeRole(ctx, &sts.AssumeRoleInput{
+			RoleArn: aws.String(r.arns(account) + "role/" + name), RoleSessionName: aws.String("rehearsal"),
+		})
+		if err != nil {
+			return err
+		}
+		c = aws.Credentials{
+			AccessKeyID:     *out.Credentials.AccessKeyId,
+			SecretAccessKey: *out.Credentials.SecretAccessKey,
+			SessionToken:    *out.Credentials.SessionToken,
+		}
+		return nil
+	})
+	return c, err
 }
 
 var accessDenied = regexp.MustCompile(`^AccessDenied|^InvalidClientTokenId$`)

@@ -152,6 +152,11 @@ func (r *Rehearsal) run(ctx context.Context, begun time.Time) error {
 	if err := d.build(ctx); err != nil {
 		return err
 	}
+	defer func() {
+		if d.pipeline != nil {
+			d.pipeline.account.Close()
+		}
+	}()
 	stack, err := d.deploy(ctx)
 	if err != nil {
 		return err
@@ -278,6 +283,8 @@ type deployment struct {
 	// policies are the policies of buckets, by bucket name. See
 	// [Account.BucketPolicies].
 	policies map[string]string
+	// pipeline deploys the checkout. It is nil in AWS.
+	pipeline *pipeline
 }
 
 // command returns a command that uses the account, with a working directory and
@@ -425,7 +432,11 @@ func (d *deployment) deployOlder(ctx context.Context) (stack *Stack, err error) 
 			return err
 		}
 		app := cdkApp{folder: d.scratch, command: fmt.Sprintf("go run -C %q .", infra)}
-		if err := d.cdkDeploy(ctx, app); err != nil {
+		var more []string
+		if d.pipeline != nil { // it may not have the setting yet
+			more = []string{"-c", "@aws-cdk/core:bootstrapQualifier=" + qualifier}
+		}
+		if err := d.cdkDeploy(ctx, app, more...); err != nil {
 			return err
 		}
 		if stack, err = Inspect(ctx, d.Account, StackName); err != nil {
@@ -455,8 +466,15 @@ func (d *deployment) pathStyle() []string {
 	return []string{"LARDER_S3_PATH_STYLE=true"}
 }
 
-// bootstrap prepares the account for the CDK, if necessary.
+// bootstrap prepares the account for the CDK, if necessary. In an emulator, it
+// also prepares the pipeline that deploys then.
 func (d *deployment) bootstrap(ctx context.Context) error {
+	if d.Endpoint != "" {
+		return d.step("creating the policies of a company, and cdk bootstrap with them", func() (err error) {
+			d.pipeline, err = d.preparePipeline(ctx)
+			return err
+		})
+	}
 	const toolkit = "CDKToolkit"
 	_, err := signedcall.DescribeStack(ctx, d.Account, toolkit)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
@@ -475,15 +493,21 @@ func (d *deployment) bootstrap(ctx context.Context) error {
 	})
 }
 
-// bootstrapVersion sets the parameter that has the name of the bootstrap
+// bootstrapVersion returns the parameter that has the name of the bootstrap
 // version. moto answers an update that relies on its default with 500.
-const bootstrapVersion = "BootstrapVersion=/cdk-bootstrap/hnb659fds/version"
+func bootstrapVersion(qualifier string) string {
+	return "BootstrapVersion=/cdk-bootstrap/" + qualifier + "/version"
+}
 
 func (d *deployment) cdkDeploy(ctx context.Context, app cdkApp, more ...string) error {
 	args := append([]string{"deploy", "--require-approval", "never"}, more...)
+	of := "hnb659fds"
+	if d.pipeline != nil {
+		of = qualifier
+	}
 	if d.Endpoint != "" {
 		// moto creates no outputs if a stack is created from a change set.
-		args = append(args, "--method", "direct", "--parameters", bootstrapVersion)
+		args = append(args, "--method", "direct", "--parameters", bootstrapVersion(of))
 	}
 	return d.cdk(ctx, app, args...)
 }
@@ -493,6 +517,9 @@ func (d *deployment) cdkDeploy(ctx context.Context, app cdkApp, more ...string) 
 func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) error {
 	// With all resources that `larder doctor --stack` can inspect.
 	own := d.settings(map[string]any{"alarms": true, "dashboard": true})
+	if d.pipeline != nil {
+		maps.Copy(own, d.pipeline.settings)
+	}
 	maps.Copy(own, d.adopted)
 	maps.Copy(own, d.extra)
 	if d.Endpoint != "" {
@@ -513,8 +540,19 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	if len(allowDrop) > 0 {
 		more = []string{"-c", "allow-drop=" + strings.Join(allowDrop, ",")}
 	}
+	if d.pipeline != nil {
+		app.env = d.pipeline.env
+	}
 	if err := d.cdkDeploy(ctx, app, more...); err != nil || d.Endpoint == "" {
+		if d.pipeline != nil {
+			err = fmt.Errorf("%w\ndenied: %s", err, strings.Join(d.pipeline.account.Denied(), "\ndenied: "))
+		}
 		return err
+	}
+	if d.pipeline != nil {
+		if err := d.judgeExecution(ctx); err != nil {
+			return err
+		}
 	}
 	return d.fillIn(ctx)
 }
@@ -530,9 +568,11 @@ func (d *deployment) settings(more map[string]any) map[string]any {
 }
 
 // cdkApp is the CDK app of a checkout. folder is the working directory of cdk
-// commands. command runs the app; if empty, cdk.json has the command.
+// commands. command runs the app; if empty, cdk.json has the command. env are
+// further variables of the commands.
 type cdkApp struct {
 	folder, command string
+	env             []string
 }
 
 func (d *deployment) source(own map[string]any) (cdkApp, error) {
@@ -587,6 +627,7 @@ func (d *deployment) cdk(ctx context.Context, app cdkApp, args ...string) error 
 		// visible here.
 		env = append(env, "CDK_VALIDATION=false")
 	}
+	env = append(env, app.env...)
 	_, err := d.run(ctx, app.folder, env, filepath.Join(d.Checkout, "infra", "node_modules", ".bin", "cdk"), args...)
 	return err
 }

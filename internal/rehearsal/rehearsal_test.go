@@ -17,6 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/cloudformation"
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/programs"
@@ -65,8 +66,8 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 	if err := d.build(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Without the app, which the CDK would run only for the account and the
-	// region.
+	// The test of dropped settings needs the CDK's own qualifier. Without the app,
+	// which the CDK would run only for the account and the region.
 	id, err := d.caller(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +76,9 @@ func deployForTest(t *testing.T) (*deployment, *Stack) {
 		t.Fatal(err)
 	}
 	stack, err := d.deploy(t.Context())
+	if d.pipeline != nil {
+		t.Cleanup(d.pipeline.account.Close)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +256,7 @@ var lateFaults = map[string]fault{
 	},
 	"unneeded permission of the operator": {
 		replaced(ofOperator, `"dynamodb:DescribeTable"`, `"dynamodb:DescribeTable","dynamodb:ListTables"`),
-		"the operator's policy: statement InspectTable: no call needs action dynamodb:ListTables",
+		"the operator's policy: statement Inspect: no call needs action dynamodb:ListTables",
 	},
 	"unneeded permission of the withdrawer": {
 		replaced(ofWithdrawer, `"s3:DeleteObjectVersion"`, `["s3:DeleteObjectVersion","s3:GetObjectVersion"]`),
@@ -368,7 +372,8 @@ func TestTemplate(t *testing.T) {
 			t.Error(routes, err)
 		}
 	}
-	tm := template{account: "1", region: "r", physical: map[string]string{"T": "table", "B": "bucket"}}
+	tm := template{cloudformation.Template{Account: "1", Region: "r",
+		Physical: map[string]string{"T": "table", "B": "bucket"}}}
 	if err := json.Unmarshal([]byte(`{"Resources": {"T": {"Type": "AWS::DynamoDB::Table"}, "B": {"Type":
 		"AWS::S3::Bucket"}}}`), &tm); err != nil {
 		t.Fatal(err)
@@ -384,7 +389,7 @@ func TestTemplate(t *testing.T) {
 		if err := json.Unmarshal([]byte(value), &v); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := json.Marshal(tm.resolve(v)); err != nil || string(got) != want {
+		if got, err := json.Marshal(tm.Resolve(v)); err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v", value, got, err)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 )
 
 // restoredName is the name of the restored table and of the restored bucket.
-const restoredName = "larder-restored"
+const restoredName = StackName + "-restored"
 
 // restore fills the deployed registry, and loses the content of its table and
 // then of its bucket. The stack then adopts restored ones, as described in

@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/larder-registry/larder/internal/testkit/cloudformation"
 	"github.com/larder-registry/larder/internal/testkit/cloudwatch"
 	"github.com/larder-registry/larder/internal/testkit/iam"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
@@ -58,8 +59,10 @@ type StackFunction struct {
 	Name string
 	// Environment has the variables that the stack sets.
 	Environment map[string]string
-	// Policies are the documents of its role.
+	// Policies are the documents of its role, and Boundary is the one that bounds
+	// them. It is empty if there is none.
 	Policies []string
+	Boundary string
 	// LogGroup is the ARN of its log group.
 	LogGroup string
 	// Timeout and MemoryMiB are its limits.
@@ -76,13 +79,7 @@ type StackFunction struct {
 // template is a deployed CloudFormation template. It has the resources that an
 // emulator without API Gateway cannot describe.
 type template struct {
-	Resources map[string]struct {
-		Type       string
-		Properties map[string]any
-	}
-
-	account, region string
-	physical        map[string]string // physical IDs by logical ID
+	cloudformation.Template
 }
 
 // Inspect reads a deployed stack. It returns an error if there is none.
@@ -125,7 +122,7 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 		}
 		for output, document := range map[string]*string{settings.OutputOperatorPolicy: &s.OperatorPolicy,
 			settings.OutputWithdrawPolicy: &s.WithdrawPolicy} {
-			if t.physical[logical] != s.Outputs[output] {
+			if t.Physical[logical] != s.Outputs[output] {
 				continue
 			}
 			if *document, err = t.document(r.Properties["PolicyDocument"]); err != nil {
@@ -141,13 +138,13 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 
 // readTemplate reads the template and the physical IDs of a deployed stack.
 func readTemplate(ctx context.Context, account aws.Config, name string, id arn.ARN) (template, error) {
-	t := template{account: id.AccountID, region: id.Region, physical: make(map[string]string)}
+	t := template{cloudformation.Template{Account: id.AccountID, Region: id.Region, Physical: make(map[string]string)}}
 	resources, err := signedcall.ListStackResources(ctx, account, name)
 	if err != nil {
 		return template{}, err
 	}
 	for _, r := range resources {
-		t.physical[r.Logical] = r.Physical
+		t.Physical[r.Logical] = r.Physical
 	}
 	text, err := signedcall.GetTemplate(ctx, account, name)
 	if err != nil {
@@ -157,8 +154,8 @@ func readTemplate(ctx context.Context, account aws.Config, name string, id arn.A
 		return template{}, fmt.Errorf("cannot read the template of stack %s: %w", name, err)
 	}
 	for logical, r := range t.Resources {
-		if t.physical[logical] == "" && strings.HasPrefix(r.Type, "AWS::ApiGatewayV2::") { // moto creates none
-			t.physical[logical] = strings.ToLower(logical)
+		if t.Physical[logical] == "" && strings.HasPrefix(r.Type, "AWS::ApiGatewayV2::") { // moto creates none
+			t.Physical[logical] = strings.ToLower(logical)
 		}
 	}
 	return t, nil
@@ -186,11 +183,11 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 	if properties["Runtime"] != "provided.al2023" || properties["Handler"] != "bootstrap" {
 		return nil, fmt.Errorf("its runtime is %v with handler %v", properties["Runtime"], properties["Handler"])
 	}
-	deployed, err := signedcall.GetFunctionConfiguration(ctx, account, t.physical[logical])
+	deployed, err := signedcall.GetFunctionConfiguration(ctx, account, t.Physical[logical])
 	if err != nil {
 		return nil, err
 	}
-	f := &StackFunction{Name: t.physical[logical], Timeout: time.Duration(deployed.Timeout) * time.Second,
+	f := &StackFunction{Name: t.Physical[logical], Timeout: time.Duration(deployed.Timeout) * time.Second,
 		MemoryMiB: deployed.MemorySize}
 	if deployed.Environment != nil {
 		f.Environment = deployed.Environment.Variables
@@ -209,15 +206,20 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 		}
 		f.Policies = append(f.Policies, document)
 	}
+	if boundary, ok := t.Resolve(role["PermissionsBoundary"]).(string); ok {
+		if f.Boundary, err = managedPolicy(ctx, account, boundary); err != nil {
+			return nil, err
+		}
+	}
 	logging, _ := properties["LoggingConfig"].(map[string]any)
-	f.LogGroup = "arn:aws:logs:" + t.region + ":" + t.account + ":log-group:" +
-		fmt.Sprint(t.resolve(logging["LogGroup"]))
+	f.LogGroup = "arn:aws:logs:" + t.Region + ":" + t.Account + ":log-group:" +
+		fmt.Sprint(t.Resolve(logging["LogGroup"]))
 
 	if err := t.events(logical, f); err != nil {
 		return nil, err
 	}
 
-	code, _ := t.resolve(properties["Code"]).(map[string]any)
+	code, _ := t.Resolve(properties["Code"]).(map[string]any)
 	client := s3.NewFromConfig(account, func(o *s3.Options) { o.UsePathStyle = true })
 	object, err := client.GetObject(ctx,
 		&s3.GetObjectInput{Bucket: aws.String(fmt.Sprint(code["S3Bucket"])),
@@ -242,7 +244,7 @@ func (t template) events(function string, f *StackFunction) error {
 		switch r.Type {
 		case "AWS::Lambda::EventInvokeConfig":
 			if reference(r.Properties["FunctionName"]) == function {
-				f.Failures = t.arn(reference(r.Properties["DestinationConfig"]))
+				f.Failures = t.ARN(reference(r.Properties["DestinationConfig"]))
 			}
 		case "AWS::Events::Rule":
 			targets, _ := r.Properties["Targets"].([]any)
@@ -274,8 +276,8 @@ func (t template) scheduled(function, rule string) bool {
 
 func (t template) alarm(logical string) cloudwatch.Alarm {
 	p := t.Resources[logical].Properties
-	a := cloudwatch.Alarm{Name: fmt.Sprint(t.resolve(p["AlarmName"])), Enabled: p["ActionsEnabled"] != false}
-	actions, _ := t.resolve(p["AlarmActions"]).([]any)
+	a := cloudwatch.Alarm{Name: fmt.Sprint(t.Resolve(p["AlarmName"])), Enabled: p["ActionsEnabled"] != false}
+	actions, _ := t.Resolve(p["AlarmActions"]).([]any)
 	for _, action := range actions {
 		a.Actions = append(a.Actions, fmt.Sprint(action))
 	}
@@ -283,73 +285,8 @@ func (t template) alarm(logical string) cloudwatch.Alarm {
 }
 
 func (t template) document(value any) (string, error) {
-	text, err := json.Marshal(t.resolve(value))
+	text, err := json.Marshal(t.Resolve(value))
 	return string(text), err
-}
-
-// variable matches a variable of Fn::Sub.
-var variable = regexp.MustCompile(`\$\{([A-Za-z0-9:.]+)\}`)
-
-// resolve replaces the references in a template's value with the resources'
-// names.
-func (t template) resolve(value any) any {
-	switch v := value.(type) {
-	case []any:
-		out := make([]any, len(v))
-		for i, part := range v {
-			out[i] = t.resolve(part)
-		}
-		return out
-	case map[string]any:
-		if name, ok := v["Ref"].(string); ok {
-			return t.name(name)
-		}
-		if text, ok := v["Fn::Sub"].(string); ok {
-			return variable.ReplaceAllStringFunc(text, func(s string) string { return t.name(s[2 : len(s)-1]) })
-		}
-		if join, ok := v["Fn::Join"].([]any); ok && len(join) == 2 {
-			var parts []string
-			list, _ := t.resolve(join[1]).([]any)
-			for _, part := range list {
-				parts = append(parts, fmt.Sprint(part))
-			}
-			return strings.Join(parts, fmt.Sprint(join[0]))
-		}
-		if get, ok := v["Fn::GetAtt"].([]any); ok && len(get) == 2 && get[1] == "Arn" {
-			return t.arn(fmt.Sprint(get[0]))
-		}
-		out := make(map[string]any, len(v))
-		for key, part := range v {
-			out[key] = t.resolve(part)
-		}
-		return out
-	}
-	return value
-}
-
-func (t template) name(ref string) string {
-	if pseudo, ok := map[string]string{"AWS::AccountId": t.account, "AWS::Region": t.region, "AWS::Partition": "aws",
-		"AWS::URLSuffix": "amazonaws.com"}[ref]; ok {
-		return pseudo
-	}
-	return t.physical[ref]
-}
-
-func (t template) arn(ref string) string {
-	local := t.region + ":" + t.account + ":"
-	switch t.Resources[ref].Type {
-	case "AWS::DynamoDB::Table":
-		return "arn:aws:dynamodb:" + local + "table/" + t.physical[ref]
-	case "AWS::S3::Bucket":
-		return "arn:aws:s3:::" + t.physical[ref]
-	case "AWS::Logs::LogGroup":
-		return "arn:aws:logs:" + local + "log-group:" + t.physical[ref] + ":*"
-	case "AWS::Lambda::Function":
-		return "arn:aws:lambda:" + local + "function:" + t.physical[ref]
-	case "AWS::SQS::Queue": // its physical ID is a URL
-		return "arn:aws:sqs:" + local + t.physical[ref][strings.LastIndex(t.physical[ref], "/")+1:]
-	}
-	return "arn of " + ref // it matches nothing
 }
 
 // Unpack writes the function's binary to a folder and returns its path. It
@@ -448,7 +385,7 @@ func (t template) invocable(function, routeKey string) bool {
 			r.Properties["Principal"] != "apigateway.amazonaws.com" {
 			continue
 		}
-		source := fmt.Sprint(t.resolve(r.Properties["SourceArn"]))
+		source := fmt.Sprint(t.Resolve(r.Properties["SourceArn"]))
 		if strings.HasSuffix(source, "/*/*"+path) || path != "" && strings.HasSuffix(source, "/*/*/*") {
 			return true
 		}
@@ -464,6 +401,14 @@ func (s *Stack) Roles() (functions map[string]*iam.Role, operator, withdraw *iam
 		if functions[name], err = iam.NewRole(f.Policies...); err != nil {
 			return nil, nil, nil, fmt.Errorf("cannot read the role of function %s: %w", name, err)
 		}
+		if f.Boundary == "" {
+			continue
+		}
+		boundary, err := iam.NewRole(f.Boundary)
+		if err != nil {
+			return nil, nil, nil, fmt.Errorf("cannot read the boundary of function %s: %w", name, err)
+		}
+		functions[name].Bound(boundary)
 	}
 	if operator, err = iam.NewRole(s.OperatorPolicy); err != nil {
 		return nil, nil, nil, fmt.Errorf("cannot read the operator's policy: %w", err)
@@ -494,7 +439,7 @@ func (s *Stack) Changes(other *Stack) []string {
 		if o := other.Functions[name]; o == nil || f.LogGroup != o.LogGroup || f.Timeout != o.Timeout ||
 			f.MemoryMiB != o.MemoryMiB || f.Failures != o.Failures || f.Nightly != o.Nightly ||
 			!bytes.Equal(f.Code, o.Code) || !maps.Equal(f.Environment, o.Environment) ||
-			!slices.Equal(f.Policies, o.Policies) {
+			!slices.Equal(f.Policies, o.Policies) || f.Boundary != o.Boundary {
 			changes = append(changes, "function "+name+" has changed")
 		}
 	}

@@ -1,14 +1,15 @@
 # Python imports this file when moto_server starts. It lets moto update a managed
 # policy, as CloudFormation does. Without it, moto loses a policy that changes.
 # It also gives functions the architecture and the storage of their template,
-# which moto ignores, and tables their key. It lets moto delete a stack whose bucket is deleted already,
-# since AWS retains the bucket.
+# which moto ignores, and tables their key. It lets moto delete a stack whose bucket
+# is deleted already, since AWS retains the bucket. It stores the policies that a
+# template gives a role as JSON, as the API returns them.
 import json
 
 try:
     from moto.awslambda.models import LambdaFunction
     from moto.dynamodb.models.table import RestoredTable, Table
-    from moto.iam.models import ManagedPolicy, iam_backends
+    from moto.iam.models import ManagedPolicy, Role, iam_backends
     from moto.s3.exceptions import MissingBucket
     from moto.s3.models import FakeBucket
     from moto.utilities.utils import get_partition
@@ -63,3 +64,12 @@ else:
             pass
 
     FakeBucket.delete_from_cloudformation_json = classmethod(delete_bucket)
+
+    put_policy = Role.put_policy
+
+    def put_policy_as_json(self, name, document):
+        if not isinstance(document, str):
+            document = json.dumps(document, default=str)
+        put_policy(self, name, document)
+
+    Role.put_policy = put_policy_as_json
