@@ -129,6 +129,7 @@ func (d *deployment) policyValues(id string) (string, error) {
 	for name, value := range map[string]string{
 		"ACCOUNT": id, "REGION": d.Account.Region, "STACK": StackName, "BUCKET": StackName, "QUALIFIER": qualifier,
 		"BOUNDARY": boundaryName, "PATH": strings.TrimPrefix(d.companyPath(), "/"), "LOGS": d.companyPath(),
+		"KEY": d.key[strings.LastIndex(d.key, "/")+1:],
 	} {
 		line := regexp.MustCompile(`(?m)^s\|` + name + `\|.*\|g$`)
 		if !line.Match(text) {
@@ -207,7 +208,7 @@ var managedPolicies = map[string][]string{
 		"cloudformation:List*", "cloudformation:ValidateTemplate"], "Resource": "*"}]}`},
 	"lookup": {`{"Statement": [{"Effect": "Allow", "Action": ["cloudformation:Describe*", "cloudformation:Get*",
 		"cloudformation:List*", "apigateway:GET", "lambda:GetAccountSettings", "dynamodb:DescribeTable", "s3:ListBucket",
-		"s3:GetEncryptionConfiguration", "kms:DescribeKey"], "Resource": "*"}]}`},
+		"s3:GetEncryptionConfiguration", "kms:DescribeKey", "kms:GetKeyPolicy"], "Resource": "*"}]}`},
 	"file-publishing": nil,
 }
 

@@ -335,9 +335,6 @@ func (d *deployment) build(ctx context.Context) error {
 }
 
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
-	if err := d.bootstrap(ctx); err != nil {
-		return nil, err
-	}
 	if d.Endpoint != "" {
 		id, err := d.caller(ctx)
 		if err == nil {
@@ -346,6 +343,9 @@ func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if err := d.bootstrap(ctx); err != nil {
+		return nil, err
 	}
 	var older *Stack
 	if d.Older != "" {
