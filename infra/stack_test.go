@@ -989,30 +989,43 @@ func TestPullEvents(t *testing.T) {
 }
 
 // A stack with the default settings has only resources that cost nothing while
-// nobody uses the registry, apart from the storage.
+// nobody uses the registry, apart from the storage. So has one with the options that
+// are free of charge.
 func TestIdleCostsNothing(t *testing.T) {
-	tm := synth(t, defaults(t))
 	free := []string{
 		"AWS::ApiGatewayV2::Api", "AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route", "AWS::ApiGatewayV2::Stage",
 		"AWS::DynamoDB::Table", "AWS::Events::Rule", "AWS::IAM::ManagedPolicy", "AWS::IAM::Role",
 		"AWS::Lambda::EventInvokeConfig", "AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Logs::LogGroup",
 		"AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::SQS::Queue", "AWS::SQS::QueuePolicy",
 	}
-	for id, r := range tm.Resources {
-		if !slices.Contains(free, r.Type) {
-			t.Errorf("%s is a resource of type %s", id, r.Type)
-		}
-		for _, costs := range []string{
-			"VpcConfig", "SnapStart", "ProvisionedThroughput", "KmsMasterKeyId", "KmsKeyId", "SSESpecification",
-			"ProvisionedConcurrencyConfig",
-		} {
-			if value := r.at(costs); value != nil {
-				t.Errorf("%s has %s: %v", id, costs, value)
+	options := company()
+	for _, costs := range []string{"kmsKeyArn", "hostedZoneId", "hostedZoneName", "alarms", "dashboard", "cognito"} {
+		delete(options, costs)
+	}
+	for name, test := range map[string]struct {
+		given map[string]any
+		more  []string
+	}{
+		"default": {map[string]any{}, nil},
+		"options": {options, []string{"AWS::ApiGatewayV2::DomainName", "AWS::ApiGatewayV2::ApiMapping", "AWS::Logs::ResourcePolicy"}},
+	} {
+		tm := synthWith(t, test.given)
+		for id, r := range tm.Resources {
+			if !slices.Contains(free, r.Type) && !slices.Contains(test.more, r.Type) {
+				t.Errorf("%s: %s is a resource of type %s", name, id, r.Type)
+			}
+			for _, costs := range []string{
+				"VpcConfig", "SnapStart", "ProvisionedThroughput", "KmsMasterKeyId", "KmsKeyId", "SSESpecification",
+				"ProvisionedConcurrencyConfig",
+			} {
+				if value := r.at(costs); value != nil {
+					t.Errorf("%s: %s has %s: %v", name, id, costs, value)
+				}
 			}
 		}
-	}
-	if got := tm.one(t, "AWS::DynamoDB::Table").at("BillingMode"); got != "PAY_PER_REQUEST" {
-		t.Errorf("the table's billing mode is %v", got)
+		if got := tm.one(t, "AWS::DynamoDB::Table").at("BillingMode"); got != "PAY_PER_REQUEST" {
+			t.Errorf("%s: the table's billing mode is %v", name, got)
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (e *examination) key(ctx context.Context) {
 
 // use returns how the stack uses its key.
 func (e *examination) use() kmskey.Use {
-	use := kmskey.Use{Account: e.arn.AccountID, Region: e.Region, Alarms: e.outputs[settings.OutputAlarms] != ""}
+	use := kmskey.Use{Account: e.arn.AccountID, Region: e.Region}
 	logs := e.arn
 	group, _, _ := strings.Cut(e.outputs[settings.OutputRequestLogs], ",")
 	logs.Service, logs.Resource = "logs", "log-group:"+group
@@ -100,6 +100,7 @@ func (e *examination) use() kmskey.Use {
 	if e.template == nil {
 		return use
 	}
+	use.Alarms = len(e.template.all("AWS::SNS::Topic")) > 0 // not an owner's topic
 	for function := range strings.SplitSeq(e.outputs[settings.OutputFunctions], ",") {
 		name, physical, _ := strings.Cut(function, "=")
 		f, _ := e.template.function(physical)

@@ -477,6 +477,15 @@ func TestFaults(t *testing.T) {
 			a.keyPolicy = strings.Replace(goodKeyPolicy, `[`, `[{"Effect": "Deny", "Principal": {"AWS":
 				"arn:aws:iam::000000000000:role/larder-modules-1-role"}, "Action": "kms:Decrypt", "Resource": "*"}, `, 1)
 		}, "wrong key"},
+		"a key without alarms": {func(a *account) {
+			encrypted(a)
+			a.template["Alarms0"] = object{"Type": "AWS::SNS::Topic"}
+			a.keyPolicy = strings.Replace(goodKeyPolicy, `"cloudwatch.`, `"events.`, 1)
+		}, "wrong key"},
+		"a key without alarms, which go to an owner's topic": {func(a *account) {
+			encrypted(a)
+			a.keyPolicy = strings.Replace(goodKeyPolicy, `"cloudwatch.`, `"events.`, 1)
+		}, ""},
 		"a key without logs": {func(a *account) {
 			encrypted(a)
 			a.keyPolicy = strings.Replace(goodKeyPolicy, `"logs.`, `"events.`, 1)
