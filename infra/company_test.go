@@ -175,6 +175,9 @@ func TestLogGroupPrefix(t *testing.T) {
 			t.Errorf("the policy has no %s: %s", part, document)
 		}
 	}
+	if on := list(tm.one(t, "AWS::ApiGatewayV2::Stage").DependsOn); !slices.Contains(on, "GatewayLogPolicy") {
+		t.Errorf("the stage waits only for %q", on)
+	}
 	for id, r := range tm.all("AWS::Logs::LogGroup") {
 		if r.UpdateReplacePolicy != "Retain" || r.DeletionPolicy != "Delete" {
 			t.Errorf("%s: on replacement %s, on deletion %s", id, r.UpdateReplacePolicy, r.DeletionPolicy)
@@ -230,6 +233,9 @@ func TestKey(t *testing.T) {
 	for kind, property := range map[string]string{
 		"AWS::Logs::LogGroup": "KmsKeyId", "AWS::SNS::Topic": "KmsMasterKeyId", "AWS::SQS::Queue": "KmsMasterKeyId",
 	} {
+		if len(tm.all(kind)) == 0 {
+			t.Errorf("there is no %s", kind)
+		}
 		for id, r := range tm.all(kind) {
 			if got := r.at(property); got != key {
 				t.Errorf("the key of %s is %v", id, got)

@@ -81,11 +81,14 @@ func deployable(t *testing.T, given map[string]any) cloudformation.Template {
 	return tm
 }
 
+// deploymentPolicies are the policies of CloudFormation's role, with all options.
+var deploymentPolicies = []string{"deployment", "deployment-options", "deployment-domain", "deployment-users"}
+
 // CloudFormation can deploy all resources with the deployment policies, and needs
 // all that they allow. Without options, the first policy is enough.
 func TestDeploymentPolicies(t *testing.T) {
 	core := policyRole(t, companyValues, "deployment")
-	both := policyRole(t, companyValues, "deployment", "deployment-options")
+	both := policyRole(t, companyValues, deploymentPolicies...)
 	plain := maps.Clone(company())
 	for _, key := range []string{"tags", "logGroupPrefix", "kmsKeyArn", "ipv6", "alarms", "dashboard", "cognito",
 		"domainName", "hostedZoneName", "hostedZoneId", "certificateArn"} {
@@ -131,15 +134,15 @@ func TestDeploymentPolicies(t *testing.T) {
 	}
 }
 
-// A pipeline cannot use the deployment policies to get more permissions, to lose
-// the registry's data, or to read it.
+// A pipeline cannot use the deployment policies directly to get more permissions,
+// to delete stored data, or to read it.
 func TestDeploymentPoliciesDeny(t *testing.T) {
 	const (
 		iamARN      = "arn:aws:iam::111122223333:"
 		boundaryARN = iamARN + "policy/boundary-of-larder"
 		table       = "arn:aws:dynamodb:eu-central-1:111122223333:table/larder-Table"
 	)
-	role := policyRole(t, map[string]string{"ZONE": "Z0123456789"}, "deployment", "deployment-options")
+	role := policyRole(t, map[string]string{"ZONE": "Z0123456789"}, deploymentPolicies...)
 	bounded := map[string][]string{"iam:PermissionsBoundary": {boundaryARN}}
 	other := map[string][]string{"iam:PermissionsBoundary": {"arn:aws:iam::aws:policy/AdministratorAccess"}}
 	for _, c := range []iam.Call{
@@ -184,6 +187,11 @@ func TestPipelinePolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lookup, err := iam.NewRole(policyDocument(t, "lookup-role", nil),
+		`{"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
 	const roles, stacks = "arn:aws:iam::111122223333:role/", "arn:aws:cloudformation:eu-central-1:111122223333:stack/"
 	for _, test := range []struct {
 		role    *iam.Role
@@ -198,6 +206,13 @@ func TestPipelinePolicies(t *testing.T) {
 		{deploy, iam.Call{Action: "cloudformation:UpdateStack", Resource: stacks + "larder-2/0123"}, false},
 		{deploy, iam.Call{Action: "cloudformation:ExecuteChangeSet", Resource: stacks + "CDKToolkit/0123"}, false},
 		{deploy, iam.Call{Action: "cloudformation:DescribeStacks", Resource: stacks + "CDKToolkit/0123"}, true},
+		{lookup, iam.Call{Action: "s3:GetObject", Resource: "arn:aws:s3:::larder-bucket/modules/acme"}, false},
+		{lookup, iam.Call{Action: "dynamodb:Query", Resource: "arn:aws:dynamodb:eu-central-1:111122223333:table/larder-Table"},
+			false},
+		{lookup, iam.Call{Action: "ssm:GetParameter", Resource: "arn:aws:ssm:eu-central-1:111122223333:parameter/larder/web"}, false},
+		{lookup, iam.Call{Action: "ssm:GetParameter",
+			Resource: "arn:aws:ssm:eu-central-1:111122223333:parameter/cdk-bootstrap/larder/version"}, true},
+		{lookup, iam.Call{Action: "cloudformation:GetTemplate", Resource: stacks + "larder/0123"}, true},
 	} {
 		if err := test.role.Judge(test.call); (err == nil) != test.allowed {
 			t.Errorf("%s: %v, and should be allowed: %v", test.call, err, test.allowed)

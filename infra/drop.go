@@ -62,7 +62,7 @@ func (d *deployed) drops(s Settings, m made) []drop {
 	var all []drop
 	if domain := d.domain(); domain != "" && domain != s.DomainName {
 		all = append(all, drop{"domain", "the domain " + domain})
-	} else if d.hasRecord() && s.HostedZoneID == "" {
+	} else if zone := d.zone(); zone != "" && zone != s.HostedZoneID {
 		all = append(all, drop{"record", "the DNS record of " + domain})
 	}
 	if key := d.Outputs[settings.OutputKey]; key != "" && key != s.KMSKeyARN {
@@ -99,14 +99,15 @@ func (d *deployed) domain() string {
 	return ""
 }
 
-// hasRecord reports whether a stack has a DNS record for its domain.
-func (d *deployed) hasRecord() bool {
+// zone returns the id of the hosted zone with the DNS record of a stack's domain. It
+// is empty if there is none.
+func (d *deployed) zone() string {
 	for _, r := range d.Resources {
 		if r.Type == "AWS::Route53::RecordSet" {
-			return true
+			return templateText(r.Properties["HostedZoneId"])
 		}
 	}
-	return false
+	return ""
 }
 
 // pool returns the logical ID of a stack's user pool.

@@ -113,6 +113,8 @@ func TestDrops(t *testing.T) {
 			delete(s, "hostedZoneId")
 			delete(s, "hostedZoneName")
 		}), []string{"record: the DNS record of registry.example.com"}},
+		"another zone": {full, all(func(s map[string]any) { s["hostedZoneId"] = "Z1" }),
+			[]string{"record: the DNS record of registry.example.com"}},
 		"no key": {encrypted, none,
 			[]string{"key: the permission for the key " + key + ", which encrypts stored objects"}},
 		"another key": {encrypted, map[string]any{"kmsKeyArn": key + "0"},

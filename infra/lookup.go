@@ -141,26 +141,42 @@ func (f *found) checkKey(ctx context.Context, a *account, s Settings) {
 		f.warnings = append(f.warnings, fmt.Sprintf("cannot check the key %s: %v", s.KMSKeyARN, reason(err)))
 		return
 	}
-	logs := arn.ARN{
-		Partition: partition.Of(a.config.Region).ID, Service: "logs", Region: a.config.Region, AccountID: a.id,
-		Resource: "log-group:" + s.LogGroupPrefix + s.StackName + "/modules",
-	}
-	if s.LogGroupPrefix == "" {
-		logs.Resource = "log-group:" + s.StackName + "-moduleslogs" // CloudFormation appends to it
-	}
-	refused, undecided := kmskey.Use{
-		Account: a.id, Region: a.config.Region, Alarms: s.Alarms && s.AlarmTopicARN == "", LogGroup: logs.String(),
-	}.Refused(policy)
+	refused, undecided := a.use(s).Refused(policy)
 	const docs = "docs/encryption.md has the statements that the policy of a key needs"
 	switch why := strings.Join(append(refused, undecided...), ", "); {
-	case len(refused) > 0 && f.unread == nil && (f.stack == nil || f.stack.Outputs[settings.OutputKey] != s.KMSKeyARN):
+	case len(refused) > 0 && f.unread == nil && f.stack == nil:
 		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: kmsKeyArn: the policy of the key %s does not permit these "+
 			"to use it: %s. %s", s.KMSKeyARN, strings.Join(refused, ", "), docs))
 	case why != "":
 		// It can name the roles of a stack that exists, or have other conditions.
-		f.warnings = append(f.warnings, fmt.Sprintf("cannot check whether the policy of the key %s permits these to use it: "+
-			"%s. %s", s.KMSKeyARN, why, docs))
+		f.warnings = append(f.warnings, fmt.Sprintf("the policy of the key %s may not permit these to use it: %s. %s",
+			s.KMSKeyARN, why, docs))
 	}
+}
+
+// use returns how a stack with these settings will use its key.
+func (a *account) use(s Settings) kmskey.Use {
+	use := kmskey.Use{
+		Key: s.KMSKeyARN, Account: a.id, Region: a.config.Region, Alarms: s.Alarms && s.AlarmTopicARN == "",
+	}
+	if s.TableName == "" {
+		use.Deployer = strings.ReplaceAll(a.lookup, "-lookup-role-", "-cfn-exec-role-")
+	}
+	groups := []string{s.LogGroupPrefix + s.StackName + "/modules", s.LogGroupPrefix + s.StackName + "/gateway"}
+	if s.LogGroupPrefix == "" {
+		// CloudFormation appends to the first one.
+		groups = []string{s.StackName + "-moduleslogs", accessLogs + s.StackName}
+	}
+	if !s.AccessLog {
+		groups = groups[:1]
+	}
+	for _, group := range groups {
+		use.LogGroups = append(use.LogGroups, arn.ARN{
+			Partition: partition.Of(use.Region).ID, Service: "logs", Region: use.Region, AccountID: a.id,
+			Resource: "log-group:" + group,
+		}.String())
+	}
+	return use
 }
 
 // readQuotas reads the account's quotas of API Gateway and Lambda in the region.

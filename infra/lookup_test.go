@@ -432,8 +432,10 @@ func TestLookUpKey(t *testing.T) {
 			statements: []string{own, all}, warnings: 1,
 		},
 		"its roles, and a stack without a key": {
-			account: emulated{status: "UPDATE_COMPLETE", template: deployed}, statements: []string{own, all}, refused: 1,
+			account: emulated{status: "UPDATE_COMPLETE", template: deployed}, statements: []string{own, all}, warnings: 1,
 		},
+		"no grants": {statements: []string{strings.Replace(account, `"kms:*"`, `["kms:Decrypt", "kms:GenerateDataKey"]`, 1), all},
+			refused: 1},
 		"adopted stores with the key": {
 			settings:   Settings{KMSKeyARN: yours, TableName: "secret-table", BucketName: "secret-bucket"},
 			statements: []string{account, all},

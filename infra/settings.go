@@ -114,9 +114,9 @@ var (
 	boundaryARN      = regexp.MustCompile(`^arn:(` + anyPartition() + `):iam::(\d{12}|aws):policy/[A-Za-z0-9+=,.@_/-]{1,640}$`)
 	keyARN           = regexp.MustCompile(`^arn:(` + anyPartition() + `):kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]{1,64}$`)
 	pathPattern      = regexp.MustCompile(`^/([A-Za-z0-9+=,.@_-]{1,64}/){1,7}$`)
-	logsPattern      = regexp.MustCompile(`^(/|[B-Zb-z0-9_.#-])[A-Za-z0-9_.#/-]{0,63}$`)
+	logsPattern      = regexp.MustCompile(`^[A-Za-z0-9_.#/-]{1,64}$`)
 	qualifierPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,10}$`)
-	tagPattern       = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+@-]*$`)
+	tagPattern       = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+@-]+$`)
 	zonePattern      = regexp.MustCompile(`^(/hostedzone/)?Z[A-Z0-9]{1,31}$`)
 	stackPattern     = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 	tablePattern     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
@@ -190,7 +190,8 @@ func (g *given) keys() []setting {
 			"The ARN of the domain's certificate, in the stack's region."),
 		text("hostedZoneId", &g.HostedZoneID, zonePattern,
 			"the id of a Route 53 hosted zone, such as Z0123456789ABCDEFGHIJ",
-			"The id of the hosted zone in Route 53 for the domain's record, without which you create it. A zone costs $0.50 a month."),
+			"The id of the hosted zone in Route 53 in which the stack creates the domain's record. Without it, you create "+
+				"the record. A zone costs $0.50 a month."),
 		text("hostedZoneName", &g.HostedZoneName, writtenDomain,
 			"the name of the hosted zone, such as example.com", "The name of the hosted zone. It needs hostedZoneId too."),
 		{key: "ipv6", into: &g.IPv6,
@@ -339,6 +340,9 @@ func (p *parser) together(g *given, region string) {
 	}
 	p.tags(s)
 	p.elsewhere("kmsKeyArn", "key", s.KMSKeyARN, region)
+	if strings.HasPrefix(s.LogGroupPrefix, "aws/") {
+		p.fail("logGroupPrefix", "%q begins with aws/, which only AWS may use", s.LogGroupPrefix)
+	}
 	zone := s.HostedZoneID + s.HostedZoneName
 	for _, needed := range []struct{ key, value, with, why string }{
 		{"certificateArn", s.CertificateARN, s.DomainName + zone, "a domain needs domainName and certificateArn together"},
@@ -384,14 +388,14 @@ func (p *parser) tags(s *Settings) {
 		value, path := s.Tags[key], []any{key}
 		lower := strings.ToLower(key)
 		switch {
-		case key == "" || utf8.RuneCountInString(key) > maxTagKey || !tagPattern.MatchString(key):
+		case utf8.RuneCountInString(key) > maxTagKey || !tagPattern.MatchString(key):
 			p.failAt("tags", path, "%q is not a key of 1 to %d letters, digits, spaces and _.:/=+-@", key, maxTagKey)
 		case strings.HasPrefix(lower, "aws:"):
 			p.failAt("tags", path, "%q begins with aws:, which only AWS may use", key)
 		case seen[lower] != "":
 			p.failAt("tags", path, "%q and %q differ only in case, which IAM refuses", seen[lower], key)
 		case utf8.RuneCountInString(value) > maxTagValue || !tagPattern.MatchString(value):
-			p.failAt("tags", path, "the value %q of %s is not at most %d letters, digits, spaces and _.:/=+-@",
+			p.failAt("tags", path, "the value %q of %s is not 1 to %d letters, digits, spaces and _.:/=+-@",
 				value, key, maxTagValue)
 		}
 		seen[lower] = key

@@ -451,6 +451,10 @@ func (st *stack) clientLogin() string {
 	return string(text)
 }
 
+// accessLogs begins the name of the gateway's log group, unless the settings have a
+// prefix. Log groups with this beginning need no resource policy.
+const accessLogs = "/aws/vendedlogs/apigateway/"
+
 // newLogGroup creates a log group that is deleted with the stack. It has the name
 // of what logs below the settings' prefix, and otherwise the usual name. If that is
 // empty, CloudFormation generates one. The ARN of the group ends in ":*", as IAM
@@ -467,7 +471,7 @@ func (st *stack) newLogGroup(id, of, usual string) awslogs.LogGroup {
 	group := awslogs.NewLogGroup(st.Stack, &id, props)
 	if resource, ok := group.Node().DefaultChild().(awslogs.CfnLogGroup); ok {
 		resource.SetRetentionInDays(jsii.Number(float64(st.settings.LogRetentionDays)))
-		// Another prefix makes another group. The old one stays until its logs expire.
+		// Another prefix makes another group. The old one stays, so that no log is lost.
 		resource.CfnOptions().SetUpdateReplacePolicy(awscdk.CfnDeletionPolicy_RETAIN)
 	}
 	return group
@@ -733,10 +737,10 @@ func (st *stack) useKey(actions []string, services ...string) []awsiam.PolicySta
 	}
 	var through []*string
 	for _, service := range services {
-		through = append(through, awscdk.Fn_Sub(jsii.String(service+".${AWS::Region}.${AWS::URLSuffix}"), nil))
+		through = append(through, awscdk.Fn_Sub(jsii.String(service+".${AWS::Region}.*"), nil))
 	}
 	return []awsiam.PolicyStatement{allow("UseKey", jsii.Strings(actions...), []*string{st.key.KeyArn()},
-		map[string]any{"StringEquals": map[string]any{"kms:ViaService": through}})}
+		map[string]any{"StringLike": map[string]any{"kms:ViaService": through}})}
 }
 
 // publishing returns the permissions of the publish function, for publishers
@@ -845,13 +849,14 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 		},
 		RouteSettings: limits,
 	}
+	var policy awscdk.CfnResource
 	if st.settings.AccessLog {
 		// For log groups with other names, the gateway needs a resource policy.
 		// It is shared by all such groups of an account, and limited to 5,120
 		// characters.
-		st.accessLog = st.newLogGroup("access-logs", "gateway", "/aws/vendedlogs/apigateway/"+st.settings.StackName)
+		st.accessLog = st.newLogGroup("access-logs", "gateway", accessLogs+st.settings.StackName)
 		if st.settings.LogGroupPrefix != "" {
-			st.newLogPolicy()
+			policy = st.newLogPolicy()
 		}
 		props.AccessLogSettings = &awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
 			DestinationArn: st.accessLog.LogGroupArn(),
@@ -859,6 +864,9 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 		}
 	}
 	stage := awsapigatewayv2.NewCfnStage(st.Stack, jsii.String("Stage"), props)
+	if policy != nil {
+		stage.AddResourceDependency(policy, nil)
+	}
 	// API Gateway rejects settings of a route that does not exist.
 	for _, key := range slices.Sorted(maps.Keys(limits)) {
 		stage.AddResourceDependency(routes[key], nil)
@@ -965,10 +973,11 @@ func (st *stack) addresses() awsapigatewayv2.IpAddressType {
 }
 
 // newLogPolicy lets the gateway log to a group whose name does not begin with
-// /aws/vendedlogs/. An account can have ten such policies in a region.
+// /aws/vendedlogs/. Otherwise the gateway would extend a policy that it shares with
+// others. An account can have ten such policies in a region.
 //
 // Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AWS-logs-and-resource-policy.html.
-func (st *stack) newLogPolicy() {
+func (st *stack) newLogPolicy() awscdk.CfnResource {
 	document := awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &[]awsiam.PolicyStatement{
 		awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 			Sid:        jsii.String("GatewayLogs"),
@@ -978,7 +987,7 @@ func (st *stack) newLogPolicy() {
 			Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": *st.Account()}},
 		}),
 	}})
-	awslogs.NewCfnResourcePolicy(st.Stack, jsii.String("GatewayLogPolicy"), &awslogs.CfnResourcePolicyProps{
+	return awslogs.NewCfnResourcePolicy(st.Stack, jsii.String("GatewayLogPolicy"), &awslogs.CfnResourcePolicyProps{
 		PolicyName: &st.settings.StackName, PolicyDocument: st.ToJsonString(document, nil),
 	})
 }
@@ -1015,8 +1024,7 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 			// IAM has no resource type for a query, or for an account.
 			allow("ReadQueryResultsAndLimits", jsii.Strings("logs:GetQueryResults", "logs:StopQuery",
 				"lambda:GetAccountSettings"), []*string{jsii.String("*")}, nil),
-			st.inspecting(api),
-		}, st.useKey(withKey, "dynamodb", "s3"))),
+		}, st.inspecting(api), st.useKey(withKey, "dynamodb", "s3"))),
 	})
 }
 
@@ -1042,9 +1050,10 @@ func (st *stack) operating() []awsiam.PolicyStatement {
 	}
 }
 
-// inspecting returns the permission for `larder doctor --stack`. It is one
-// statement, to save room. Each action is possible on one kind of these resources.
-func (st *stack) inspecting(api awsapigatewayv2.HttpApi) awsiam.PolicyStatement {
+// inspecting returns the permissions for `larder doctor --stack`. They are one
+// statement, to save room. Each action is possible on one kind of its resources. An
+// adopted store can have any key.
+func (st *stack) inspecting(api awsapigatewayv2.HttpApi) []awsiam.PolicyStatement {
 	actions := []string{
 		"dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:DescribeContinuousBackups",
 		"s3:GetBucketPolicy", "s3:GetBucketPublicAccessBlock", "s3:GetLifecycleConfiguration", "s3:GetBucketVersioning",
@@ -1062,13 +1071,6 @@ func (st *stack) inspecting(api awsapigatewayv2.HttpApi) awsiam.PolicyStatement 
 			ArnFormat: awscdk.ArnFormat_NO_RESOURCE_NAME,
 		}))
 	}
-	if st.settings.TableName != "" || st.settings.BucketName != "" {
-		// It can have any key.
-		actions = append(actions, "kms:DescribeKey")
-		resources = append(resources, st.FormatArn(&awscdk.ArnComponents{
-			Service: jsii.String("kms"), Resource: jsii.String("key"), ResourceName: jsii.String("*"),
-		}))
-	}
 	if st.key != nil {
 		actions = append(actions, "kms:DescribeKey", "kms:GetKeyPolicy")
 		resources = append(resources, st.key.KeyArn())
@@ -1084,7 +1086,14 @@ func (st *stack) inspecting(api awsapigatewayv2.HttpApi) awsiam.PolicyStatement 
 		resources = append(resources, &st.settings.CertificateARN)
 	}
 	slices.Sort(actions)
-	return allow("Inspect", jsii.Strings(slices.Compact(actions)...), resources, nil)
+	statements := []awsiam.PolicyStatement{allow("Inspect", jsii.Strings(actions...), resources, nil)}
+	if st.settings.TableName != "" || st.settings.BucketName != "" {
+		any := st.FormatArn(&awscdk.ArnComponents{
+			Service: jsii.String("kms"), Resource: jsii.String("key"), ResourceName: jsii.String("*"),
+		})
+		statements = append(statements, allow("InspectKeyOfAdopted", jsii.Strings("kms:DescribeKey"), []*string{any}, nil))
+	}
+	return statements
 }
 
 // newWithdrawPolicy creates the policy with the permissions that withdrawing a

@@ -1195,7 +1195,7 @@ func TestOperatorInspects(t *testing.T) {
 		maps.Copy(want, test.want)
 		got := make(map[string]int)
 		for _, s := range managedPolicy(t, "OperatorPolicy", test.context...) {
-			if s.Sid != "Inspect" {
+			if !strings.HasPrefix(s.Sid, "Inspect") {
 				continue
 			}
 			for _, r := range list(s.Resource) {
@@ -1207,8 +1207,11 @@ func TestOperatorInspects(t *testing.T) {
 					t.Errorf("%v: an operator may inspect %s", test.context, r)
 				}
 			}
-			if n := len(list(s.Action)); n != 11+len(slices.Collect(maps.Keys(test.want)))+map[bool]int{true: 1}[slices.Contains(test.context, key)] {
-				t.Errorf("%v: %d actions %v", test.context, n, s.Action)
+			for _, action := range list(s.Action) {
+				service, _, _ := strings.Cut(action, ":")
+				if _, has := want[service]; !has {
+					t.Errorf("%v: an operator may use %s", test.context, action)
+				}
 			}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -1951,12 +1954,14 @@ func TestSettings(t *testing.T) {
 		"a tag without a key":    {map[string]any{"tags": map[string]any{"": "y"}}, "tags"},
 		"tags that IAM refuses":  {map[string]any{"tags": map[string]any{"Owner": "a", "owner": "b"}}, "tags"},
 		"a long tag":             {map[string]any{"tags": map[string]any{"owner": strings.Repeat("a", 257)}}, "tags"},
+		"an empty tag":           {map[string]any{"tags": map[string]any{"owner": ""}}, "tags"},
 		"a tag with a comma":     {map[string]any{"tags": map[string]any{"owner": "a,b"}}, "tags"},
 		"a number as a tag":      {map[string]any{"tags": map[string]any{"owner": 1}}, "tags"},
 		"many tags":              {map[string]any{"tags": tags(41)}, "tags"},
 		"permissionsBoundary":    {map[string]any{"permissionsBoundary": "boundary"}, "permissionsBoundary"},
 		"rolePath":               {map[string]any{"rolePath": "/platform"}, "rolePath"},
 		"logGroupPrefix":         {map[string]any{"logGroupPrefix": "aws/x"}, "logGroupPrefix"},
+		"a prefix with a space":  {map[string]any{"logGroupPrefix": "a b"}, "logGroupPrefix"},
 		"bootstrapQualifier":     {map[string]any{"bootstrapQualifier": "elevenchars"}, "bootstrapQualifier"},
 		"an alias of a key":      {map[string]any{"kmsKeyArn": "arn:aws:kms:eu-central-1:000000000000:alias/a"}, "kmsKeyArn"},
 		"a key elsewhere":        {map[string]any{"kmsKeyArn": "arn:aws:kms:us-east-1:000000000000:key/a"}, "kmsKeyArn"},

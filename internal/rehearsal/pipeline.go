@@ -37,6 +37,7 @@ const (
 // files, and their names in the account.
 var deploymentPolicies = map[string]string{
 	"deployment": "deployment-of-" + StackName, "deployment-options": "deployment-options-of-" + StackName,
+	"deployment-domain": "deployment-domain-of-" + StackName, "deployment-users": "deployment-users-of-" + StackName,
 }
 
 // pipeline deploys like a CI job that may only assume the CDK's roles.
@@ -90,8 +91,10 @@ func (d *deployment) preparePipeline(ctx context.Context) (*pipeline, error) {
 		"--toolkit-stack-name", toolkit, "--cloudformation-execution-policies", strings.Join(execution, ",")); err != nil {
 		return nil, err
 	}
-	deployRole := "cdk-" + qualifier + "-deploy-role-" + id + "-" + d.Account.Region
-	for role, file := range map[string]string{deployRole: "deploy-role", pipelineRole: "pipeline"} {
+	of := func(kind string) string { return "cdk-" + qualifier + "-" + kind + "-" + id + "-" + d.Account.Region }
+	for role, file := range map[string]string{
+		of("deploy-role"): "deploy-role", of("lookup-role"): "lookup-role", pipelineRole: "pipeline",
+	} {
 		if role == pipelineRole {
 			if err := d.createRole(ctx, id, role); err != nil {
 				return nil, err

@@ -48,8 +48,11 @@ var bounded = map[string]string{"iam:PermissionsBoundary": "{PermissionsBoundary
 //   - The gateway also checks the permissions for logging, and creates its
 //     service-linked role with a first domain.
 //   - CloudFormation reads the version of the bootstrap as the execution role.
+//   - The key of a table needs what DynamoDB requires of who creates it.
 //
 // Sources: https://docs.aws.amazon.com/cloudformation-cli/latest/userguide/resource-type-schema.html,
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html,
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/iam-access-control-overview-cwl.html,
 // https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging.html.
 var rows = []row{
 	{kind: "Lambda::Function", on: function + "{Name}", actions: "lambda:CreateFunction lambda:GetFunction " +
@@ -89,8 +92,9 @@ var rows = []row{
 	{kind: "DynamoDB::Table", when: "SSESpecification", on: "{SSESpecification.KMSMasterKeyId}",
 		actions: "kms:DescribeKey"},
 	{kind: "DynamoDB::Table", when: "SSESpecification", on: "{SSESpecification.KMSMasterKeyId}",
-		actions: "kms:CreateGrant kms:Decrypt kms:Encrypt kms:RevokeGrant",
-		keys:    map[string]string{"kms:ViaService": "dynamodb.{Region}.amazonaws.com"}},
+		actions: "kms:CreateGrant kms:Decrypt kms:Encrypt kms:GenerateDataKey kms:ReEncryptFrom kms:ReEncryptTo " +
+			"kms:RevokeGrant",
+		keys: map[string]string{"kms:ViaService": "dynamodb.{Region}.amazonaws.com"}},
 	{kind: "S3::Bucket", on: "s3:::{Name}", actions: "s3:CreateBucket s3:ListBucket s3:PutBucketVersioning " +
 		"s3:PutBucketPublicAccessBlock s3:PutBucketOwnershipControls s3:PutEncryptionConfiguration " +
 		"s3:PutLifecycleConfiguration s3:PutBucketTagging s3:TagResource s3:UntagResource s3:ListTagsForResource " +
@@ -104,18 +108,19 @@ var rows = []row{
 	{kind: "S3::BucketPolicy", on: "s3:::{Bucket}", actions: "s3:GetBucketPolicy s3:PutBucketPolicy"},
 	{kind: "S3::BucketPolicy", when: deleted, on: "s3:::{Bucket}", actions: "s3:DeleteBucketPolicy"},
 
-	{kind: "Logs::LogGroup", on: group + "{Name}", actions: "logs:CreateLogGroup logs:PutRetentionPolicy " +
-		"logs:GetDataProtectionPolicy logs:DescribeIndexPolicies logs:TagResource logs:UntagResource " +
-		"logs:ListTagsForResource"},
+	// IAM evaluates these with the ARN that ends in ":*", but for tags without it.
+	{kind: "Logs::LogGroup", on: group + "{Name}:*", actions: "logs:CreateLogGroup logs:PutRetentionPolicy " +
+		"logs:GetDataProtectionPolicy logs:DescribeIndexPolicies"},
+	{kind: "Logs::LogGroup", on: group + "{Name}", actions: "logs:TagResource logs:UntagResource logs:ListTagsForResource"},
 	{kind: "Logs::LogGroup", on: "*", actions: "logs:DescribeLogGroups logs:DescribeResourcePolicies"},
-	{kind: "Logs::LogGroup", when: deleted, on: group + "{Name}", actions: "logs:DeleteLogGroup"},
-	{kind: "Logs::LogGroup", when: "KmsKeyId", on: group + "{Name}",
+	{kind: "Logs::LogGroup", when: deleted, on: group + "{Name}:*", actions: "logs:DeleteLogGroup"},
+	{kind: "Logs::LogGroup", when: "KmsKeyId", on: group + "{Name}:*",
 		actions: "logs:AssociateKmsKey logs:DisassociateKmsKey"},
 	{kind: "Logs::ResourcePolicy", on: "*",
 		actions: "logs:PutResourcePolicy logs:DescribeResourcePolicies logs:DeleteResourcePolicy"},
-	{kind: "Logs::MetricFilter", on: group + "{LogGroupName}",
+	{kind: "Logs::MetricFilter", on: group + "{LogGroupName}:*",
 		actions: "logs:PutMetricFilter logs:DescribeMetricFilters"},
-	{kind: "Logs::MetricFilter", when: deleted, on: group + "{LogGroupName}", actions: "logs:DeleteMetricFilter"},
+	{kind: "Logs::MetricFilter", when: deleted, on: group + "{LogGroupName}:*", actions: "logs:DeleteMetricFilter"},
 
 	{kind: "ApiGatewayV2::Api", on: apis, actions: "apigateway:POST"},
 	{kind: "ApiGatewayV2::Api", on: apis + "/{Name}", actions: change},

@@ -7,6 +7,7 @@ package kmskey
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -23,8 +24,10 @@ type Key struct {
 	ARN string
 	// OfAWS means that AWS manages it, so that no principal needs a permission.
 	OfAWS bool
+	// State is its state in KMS, such as Enabled or PendingDeletion.
+	State string
 
-	state, usage, spec string
+	usage, spec string
 }
 
 // Describe reads a key by its id, ARN or alias. It needs kms:DescribeKey.
@@ -55,8 +58,8 @@ func Policy(ctx context.Context, config aws.Config, arn string) (resourcepolicy.
 // Unusable returns why nobody can use a key to encrypt, or "".
 func (k Key) Unusable() string {
 	switch {
-	case k.state != "Enabled":
-		return "its state is " + k.state
+	case k.State != "Enabled":
+		return "its state is " + k.State
 	case k.usage != "ENCRYPT_DECRYPT" || k.spec != "SYMMETRIC_DEFAULT":
 		return fmt.Sprintf("it is a key for %s with the spec %s, and not a symmetric one for encryption", k.usage, k.spec)
 	}
@@ -65,13 +68,16 @@ func (k Key) Unusable() string {
 
 // Use is how a registry uses a key.
 type Use struct {
-	// Account and Region are those of the registry.
-	Account, Region string
+	// Key is the ARN of the key. Account and Region are those of the registry.
+	Key, Account, Region string
 	// Roles are the roles of its functions. They can be missing for a stack that
 	// does not exist yet.
 	Roles []Role
-	// LogGroup is the ARN of one of its log groups.
-	LogGroup string
+	// Deployer is the ARN of the role that creates the table. It is empty if no
+	// table is created.
+	Deployer string
+	// LogGroups are the ARNs of its log groups.
+	LogGroups []string
 	// Alarms means that CloudWatch publishes to a topic with the key.
 	Alarms bool
 }
@@ -82,64 +88,106 @@ type Role struct {
 	Writes bool
 }
 
-// Refused returns for whom the policy of a key does not permit a use, and for whom
-// that cannot be decided.
+// need is an action that someone needs, by a request of a service.
+type need struct{ service, action string }
+
+// What each use needs.
+//
+// Sources: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html,
+// https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html,
+// https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html.
+var (
+	reading  = []need{{"dynamodb", "kms:Decrypt"}, {"s3", "kms:Decrypt"}}
+	writing  = append(reading[:2:2], need{"s3", "kms:GenerateDataKey"})
+	creating = []need{
+		{"dynamodb", "kms:CreateGrant"}, {"dynamodb", "kms:Encrypt"}, {"dynamodb", "kms:Decrypt"},
+		{"dynamodb", "kms:GenerateDataKey"}, {"", "kms:DescribeKey"},
+	}
+	logging = []need{
+		{"", "kms:Encrypt"}, {"", "kms:Decrypt"}, {"", "kms:ReEncryptFrom"}, {"", "kms:GenerateDataKey"},
+		{"", "kms:DescribeKey"},
+	}
+	alarming = []need{{"", "kms:Decrypt"}, {"", "kms:GenerateDataKey"}}
+)
+
+// Refused returns the users that the policy of a key refuses, and those for which
+// conditions decide that cannot be evaluated here.
 func (u Use) Refused(p resourcepolicy.Policy) (refused, undecided []string) {
-	where := partition.Of(u.Region)
-	root := awsarn.ARN{Partition: where.ID, Service: "iam", AccountID: u.Account, Resource: "root"}.String()
-	judge := func(whom string, answers ...resourcepolicy.Answer) {
-		worst := resourcepolicy.Yes
-		for _, a := range answers {
-			if a == resourcepolicy.No || worst == resourcepolicy.Yes {
-				worst = a
-			}
-		}
-		switch worst {
+	add := func(whom string, answer resourcepolicy.Answer) {
+		switch answer {
 		case resourcepolicy.No:
 			refused = append(refused, whom)
 		case resourcepolicy.Unknown:
 			undecided = append(undecided, whom)
 		}
 	}
-	through := func(service string) string { return partition.Host(service, u.Region) }
-	answers := func(role Role) []resourcepolicy.Answer {
-		var answers []resourcepolicy.Answer
-		needs := []struct{ action, service string }{{"kms:Decrypt", "dynamodb"}, {"kms:Decrypt", "s3"}}
-		if role.Writes {
-			needs = append(needs, struct{ action, service string }{"kms:GenerateDataKey", "s3"})
-		}
-		for _, need := range needs {
-			r := resourcepolicy.Request{
-				Action: need.action, Principals: []string{u.Account, root},
-				Keys: map[string]string{
-					"kms:ViaService": through(need.service), "kms:CallerAccount": u.Account, "aws:PrincipalAccount": u.Account,
-				},
-			}
-			if role.ARN != "" {
-				r.Principals = append(r.Principals, role.ARN)
-				r.Keys["aws:PrincipalArn"] = role.ARN
-			}
-			answers = append(answers, p.Permits(r))
-		}
-		return answers
-	}
 	if len(u.Roles) == 0 {
-		judge("the roles of the functions", answers(Role{Writes: true})...)
+		add("the roles of the functions", u.role(p, "", writing))
 	}
 	for _, role := range u.Roles {
-		judge("the role "+role.ARN[strings.LastIndex(role.ARN, "/")+1:], answers(role)...)
+		needs := reading
+		if role.Writes {
+			needs = writing
+		}
+		add("the role "+role.ARN[strings.LastIndex(role.ARN, "/")+1:], u.role(p, role.ARN, needs))
 	}
-	judge("CloudWatch Logs", p.Permits(resourcepolicy.Request{
-		Action: "kms:GenerateDataKey", Service: through("logs"),
-		Keys: map[string]string{
-			"kms:EncryptionContext:aws:logs:arn": u.LogGroup, "aws:SourceArn": u.LogGroup, "aws:SourceAccount": u.Account,
-		},
-	}))
+	if u.Deployer != "" {
+		add("the deploy of the table", u.role(p, u.Deployer, creating))
+	}
+	logs := resourcepolicy.Yes
+	for _, group := range u.LogGroups {
+		keys := map[string]string{"kms:EncryptionContext:aws:logs:arn": group, "aws:SourceArn": group}
+		answer := u.service(p, partition.Host("logs", u.Region), keys, logging)
+		if answer == resourcepolicy.No && u.service(p, "logs.amazonaws.com", keys, logging) == resourcepolicy.Yes {
+			answer = resourcepolicy.Unknown // AWS documents only the name with the region
+		}
+		logs = min(logs, answer)
+	}
+	add("CloudWatch Logs", logs)
 	if u.Alarms {
-		judge("alarms of CloudWatch", p.Permits(resourcepolicy.Request{
-			Action: "kms:GenerateDataKey", Service: "cloudwatch.amazonaws.com",
-			Keys: map[string]string{"aws:SourceAccount": u.Account},
-		}))
+		add("alarms of CloudWatch", u.service(p, "cloudwatch.amazonaws.com", nil, alarming))
 	}
 	return refused, undecided
+}
+
+// role returns whether a role of the account can do all that it needs, as far as the
+// policy decides. The ARN of the role can be empty.
+func (u Use) role(p resourcepolicy.Policy, arn string, needs []need) resourcepolicy.Answer {
+	root := awsarn.ARN{
+		Partition: partition.Of(u.Region).ID, Service: "iam", AccountID: u.Account, Resource: "root",
+	}.String()
+	worst := resourcepolicy.Yes
+	for _, n := range needs {
+		r := resourcepolicy.Request{
+			Action: n.action, Resource: u.Key, Principals: []string{u.Account, root},
+			Keys: map[string]string{
+				"kms:CallerAccount": u.Account, "aws:PrincipalAccount": u.Account, "aws:SecureTransport": "true",
+				"aws:PrincipalIsAWSService": "false", "kms:GrantIsForAWSResource": "true",
+			},
+		}
+		if n.service != "" {
+			r.Keys["kms:ViaService"] = partition.Host(n.service, u.Region)
+		}
+		if arn != "" {
+			r.Principals = append(r.Principals, arn)
+			r.Keys["aws:PrincipalArn"] = arn
+		}
+		worst = min(worst, p.Permits(r))
+	}
+	return worst
+}
+
+// service returns whether a service can do all that it needs.
+func (u Use) service(p resourcepolicy.Policy, host string, keys map[string]string, needs []need) resourcepolicy.Answer {
+	worst := resourcepolicy.Yes
+	for _, n := range needs {
+		r := resourcepolicy.Request{
+			Action: n.action, Resource: u.Key, Service: host, Keys: map[string]string{
+				"aws:SourceAccount": u.Account, "aws:SecureTransport": "true", "aws:PrincipalIsAWSService": "true",
+			},
+		}
+		maps.Copy(r.Keys, keys)
+		worst = min(worst, p.Permits(r))
+	}
+	return worst
 }

@@ -19,7 +19,8 @@ import (
 const (
 	iamDecides = `{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::111122223333:root"},"Action":"kms:*","Resource":"*"}`
 	logs       = `{"Effect":"Allow","Principal":{"Service":"logs.eu-central-1.amazonaws.com"},
-		"Action":["kms:Decrypt","kms:GenerateDataKey*"],"Resource":"*","Condition":{"ArnLike":{
+		"Action":["kms:Encrypt","kms:Decrypt","kms:ReEncrypt*","kms:GenerateDataKey*","kms:DescribeKey"],
+		"Resource":"*","Condition":{"ArnLike":{
 		"kms:EncryptionContext:aws:logs:arn":"arn:aws:logs:eu-central-1:111122223333:log-group:*"}}}`
 	alarms = `{"Effect":"Allow","Principal":{"Service":["cloudwatch.amazonaws.com"]},
 		"Action":["kms:Decrypt","kms:GenerateDataKey*"],"Resource":"*",
@@ -30,6 +31,8 @@ const (
 // does not.
 func TestRefused(t *testing.T) {
 	t.Parallel()
+	const key = "arn:aws:kms:eu-central-1:111122223333:key/own"
+	const deployer = "arn:aws:iam::111122223333:role/cdk-larder-cfn-exec-role"
 	const reader, writer = "arn:aws:iam::111122223333:role/acme/larder-modules", "arn:aws:iam::111122223333:role/larder-publish"
 	roles := []kmskey.Role{{ARN: reader}, {ARN: writer, Writes: true}}
 	const noRoles, noLogs, noAlarms = "the roles of the functions", "CloudWatch Logs", "alarms of CloudWatch"
@@ -44,6 +47,7 @@ func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		statements         []string
 		roles              []kmskey.Role
+		deployer           string
 		refused, undecided []string
 	}{
 		"everything":      {statements: []string{iamDecides, logs, alarms}},
@@ -86,6 +90,50 @@ func TestRefused(t *testing.T) {
 			statements: []string{iamDecides, logs, alarms, `{"Effect":"Deny","NotPrincipal":{"AWS":"x"},"Action":"kms:*","Resource":"*"}`},
 			undecided:  []string{noRoles, noLogs, noAlarms},
 		},
+		"denied to other accounts": {
+			statements: []string{iamDecides, logs, alarms,
+				`{"Effect":"Deny","Principal":"*","Action":"kms:*","Resource":"*","Condition":{"StringNotEquals":{
+				"aws:PrincipalAccount":"111122223333"},"Bool":{"aws:PrincipalIsAWSService":"false"}}}`},
+			undecided: nil,
+		},
+		"denied without TLS": {
+			statements: []string{iamDecides, logs, alarms, under("Deny", `"Bool":{"aws:SecureTransport":"false"}`)},
+		},
+		"denied with a variable": {
+			statements: []string{iamDecides, logs, alarms, under("Deny", `"StringEquals":{"aws:PrincipalAccount":"${aws:SourceAccount}"}`)},
+			undecided:  []string{noRoles, noLogs, noAlarms},
+		},
+		"denied for another key": {
+			statements: []string{iamDecides, logs, alarms,
+				`{"Effect":"Deny","Principal":"*","Action":"kms:*","Resource":"arn:aws:kms:eu-central-1:111122223333:key/other"}`},
+		},
+		"all but an action, denied": {
+			statements: []string{iamDecides, logs, alarms, `{"Effect":"Deny","Principal":"*","NotAction":"kms:*","Resource":"*"}`},
+		},
+		"nothing, and a Deny that cannot be decided": {
+			statements: []string{under("Deny", `"StringEquals":{"aws:PrincipalOrgID":"o-1"}`)},
+			refused:    []string{noRoles, noLogs, noAlarms},
+		},
+		"alarms that cannot decrypt": {
+			statements: []string{iamDecides, logs, strings.Replace(alarms, `"kms:Decrypt",`, "", 1)}, refused: []string{noAlarms},
+		},
+		"logs of the functions only": {
+			statements: []string{iamDecides, strings.Replace(logs, "log-group:*", "log-group:larder-*", 1), alarms},
+			refused:    []string{noLogs},
+		},
+		"logs by the name without a region": {
+			statements: []string{iamDecides, strings.Replace(logs, "logs.eu-central-1.", "logs.", 1), alarms},
+			undecided:  []string{noLogs},
+		},
+		"a deploy": {statements: []string{iamDecides, logs, alarms}, deployer: deployer},
+		"a deploy without grants": {
+			statements: []string{named(`"kms:Decrypt","kms:GenerateDataKey"`, "111122223333"), logs, alarms}, deployer: deployer,
+			refused: []string{"the deploy of the table"},
+		},
+		"a deploy by its role": {
+			statements: []string{named(`"kms:Decrypt","kms:GenerateDataKey"`, "111122223333"), named(`"kms:*"`, deployer), logs,
+				alarms}, deployer: deployer,
+		},
 		"denied through S3": {
 			statements: []string{iamDecides, logs, alarms, under("Deny", `"StringEquals":{"kms:ViaService":"s3.eu-central-1.amazonaws.com"}`)},
 			refused:    []string{noRoles}, undecided: []string{noLogs, noAlarms},
@@ -105,7 +153,8 @@ func TestRefused(t *testing.T) {
 		}
 		use := kmskey.Use{
 			Account: "111122223333", Region: "eu-central-1", Roles: test.roles, Alarms: true,
-			LogGroup: "arn:aws:logs:eu-central-1:111122223333:log-group:larder-modules",
+			Key: key, Deployer: test.deployer, LogGroups: []string{"arn:aws:logs:eu-central-1:111122223333:log-group:larder-modules",
+				"arn:aws:logs:eu-central-1:111122223333:log-group:/aws/vendedlogs/apigateway/larder"},
 		}
 		refused, undecided := use.Refused(policy)
 		if diff := cmp.Diff(test.refused, refused); diff != "" {
@@ -131,8 +180,8 @@ func TestDocumentedPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	use := kmskey.Use{
-		Account: "111122223333", Region: "eu-central-1", Alarms: true,
-		LogGroup: "arn:aws:logs:eu-central-1:111122223333:log-group:/acme/larder/modules",
+		Account: "111122223333", Region: "eu-central-1", Alarms: true, Deployer: "arn:aws:iam::111122223333:role/cdk",
+		LogGroups: []string{"arn:aws:logs:eu-central-1:111122223333:log-group:/acme/larder/modules"},
 	}
 	if refused, undecided := use.Refused(policy); len(refused)+len(undecided) > 0 {
 		t.Errorf("refused %q, undecided %q", refused, undecided)

@@ -21,10 +21,11 @@ type Policy struct {
 }
 
 type statement struct {
-	Effect                             string
-	Principal, NotPrincipal, NotAction json.RawMessage
-	Action, Resource                   list
-	Condition                          map[string]map[string]list
+	Effect                  string
+	Principal, NotPrincipal json.RawMessage
+	Action, NotAction       list
+	Resource, NotResource   list
+	Condition               map[string]map[string]list
 }
 
 // list is one or more values. A number or boolean is stored as its JSON text,
@@ -103,7 +104,12 @@ func (s statement) everyone() bool {
 
 // acts reports whether a statement names an action.
 func (s statement) acts(action string) bool {
-	return slices.ContainsFunc(s.Action, func(a string) bool { return matches(strings.ToLower(a), strings.ToLower(action)) })
+	return containsAction(s.Action, action)
+}
+
+// containsAction reports whether a pattern of a list matches an action, in any case.
+func containsAction(patterns list, action string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(strings.ToLower(p), strings.ToLower(action)) })
 }
 
 // only reports whether a statement has no other conditions than these.
@@ -122,8 +128,8 @@ func (s statement) only(under []Condition) bool {
 
 // Request is a request for a key, in IAM's terms.
 type Request struct {
-	// Action is an action such as kms:Decrypt.
-	Action string
+	// Action is an action such as kms:Decrypt, and Resource the ARN of the key.
+	Action, Resource string
 	// Principals are the values by which a policy can name an AWS principal: its
 	// account, in both forms, and its ARN. Service is the host of a service that
 	// sends the request for itself.
@@ -141,25 +147,25 @@ type Answer int
 // of that account's principals.
 const (
 	No Answer = iota
-	Yes
 	Unknown
+	Yes
 )
 
 // Permits returns whether the policy of a key permits a request.
 func (p Policy) Permits(r Request) Answer {
-	allowed, open := No, p.unread // open means that a statement can deny the request
+	allowed, denied := No, No
 	for _, s := range p.statements {
 		applies := s.applies(r)
-		switch {
-		case s.Effect == "Deny" && applies == Yes:
-			return No
-		case s.Effect == "Deny":
-			open = open || applies == Unknown
-		case allowed != Yes && applies != No:
-			allowed = applies
+		if s.Effect == "Deny" {
+			denied = max(denied, applies)
+		} else {
+			allowed = max(allowed, applies)
 		}
 	}
-	if open {
+	switch {
+	case denied == Yes:
+		return No
+	case p.unread, denied == Unknown && allowed != No:
 		return Unknown
 	}
 	return allowed
@@ -167,13 +173,18 @@ func (p Policy) Permits(r Request) Answer {
 
 // applies returns whether a statement is about a request.
 func (s statement) applies(r Request) Answer {
-	if s.NotPrincipal != nil || s.NotAction != nil {
-		return Unknown
+	acts := containsAction(s.Action, r.Action) || s.NotAction != nil && !containsAction(s.NotAction, r.Action)
+	of := func(patterns list) bool {
+		return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, r.Resource) })
 	}
-	if !s.acts(r.Action) || !s.names(r) {
+	about := of(s.Resource) || s.NotResource != nil && !of(s.NotResource)
+	if !acts || !about || s.NotPrincipal == nil && !s.names(r) {
 		return No
 	}
 	answer := Yes
+	if s.NotPrincipal != nil {
+		answer = Unknown
+	}
 	for operator, keys := range s.Condition {
 		for key, want := range keys {
 			switch met(operator, key, want, r.Keys) {
@@ -196,7 +207,7 @@ func (s statement) names(r Request) bool {
 	if json.Unmarshal(s.Principal, &named) != nil {
 		return false
 	}
-	return slices.Contains(named["Service"], r.Service) ||
+	return r.Service != "" && slices.Contains(named["Service"], r.Service) ||
 		slices.ContainsFunc(r.Principals, func(principal string) bool { return slices.Contains(named["AWS"], principal) })
 }
 
@@ -208,24 +219,32 @@ func met(operator, key string, want list, keys map[string]string) Answer {
 			got, known = value, true
 		}
 	}
-	if !known {
+	variable := slices.ContainsFunc(want, func(value string) bool { return strings.Contains(value, "${") })
+	if !known || variable {
 		return Unknown
 	}
-	var equal func(want string) bool
-	switch strings.TrimSuffix(operator, "IfExists") {
-	case "StringEquals":
-		equal = func(want string) bool { return want == got }
-	case "StringEqualsIgnoreCase":
-		equal = func(want string) bool { return strings.EqualFold(want, got) }
-	case "StringLike", "ArnLike", "ArnEquals":
-		equal = func(want string) bool { return matches(want, got) }
-	default:
+	equal := map[string]func(want string) bool{
+		"StringEquals":           func(want string) bool { return want == got },
+		"StringEqualsIgnoreCase": func(want string) bool { return strings.EqualFold(want, got) },
+		"Bool":                   func(want string) bool { return strings.EqualFold(want, got) },
+		"StringLike":             func(want string) bool { return matches(want, got) },
+		"ArnLike":                func(want string) bool { return matches(want, got) },
+		"ArnEquals":              func(want string) bool { return matches(want, got) },
+	}
+	operator = strings.TrimSuffix(operator, "IfExists")
+	compare, plain := equal[operator]
+	negated := false
+	if !plain {
+		// StringNotEquals is the negation of StringEquals.
+		compare, negated = equal[strings.Replace(operator, "Not", "", 1)]
+	}
+	if compare == nil {
 		return Unknown
 	}
-	if slices.ContainsFunc(want, equal) {
-		return Yes
+	if slices.ContainsFunc(want, compare) == negated {
+		return No
 	}
-	return No
+	return Yes
 }
 
 // matches reports whether a value matches a pattern, in which * is any text and ?

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
+
 	"github.com/larder-registry/larder/pkg/cloud/kmskey"
 	"github.com/larder-registry/larder/pkg/settings"
 )
@@ -15,8 +17,8 @@ var writers = []string{"publish", "pull"}
 
 // encryptedWith examines the key that encrypts a store, by its id, ARN or alias. It
 // is empty if AWS owns the key. The stack's roles may use only the stack's own key.
-// encryptedWith reports whether the store can be used, and then adds no step. aws
-// and own are the commands that encrypt the store with a key of AWS and with a key.
+// encryptedWith returns true if it added no step. aws and own are the commands that
+// encrypt the store with a key of AWS and with a key.
 func (e *examination) encryptedWith(ctx context.Context, c call, id, aws, own string) bool {
 	stacks := e.outputs[settings.OutputKey]
 	if id == stacks {
@@ -59,7 +61,7 @@ func (e *examination) key(ctx context.Context) {
 	key, err := kmskey.Describe(ctx, e.Services.Config, arn)
 	if code(err) == "NotFoundException" {
 		e.wrong(c.step, c.String(), "the key "+arn+" does not exist, so nothing that it encrypts can be read",
-			"a deleted key cannot be restored: see docs/verify-and-restore.md")
+			"a deleted key cannot be restored; restore a copy that another key encrypts: see docs/verify-and-restore.md")
 		return
 	}
 	if err != nil {
@@ -68,7 +70,16 @@ func (e *examination) key(ctx context.Context) {
 	}
 	if why := key.Unusable(); why != "" {
 		e.wrong(c.step, c.String(), "requests fail, because the key "+arn+" cannot be used: "+why,
-			"aws kms cancel-key-deletion --key-id "+arn+" if it will be deleted; aws kms enable-key --key-id "+arn)
+			revive(key))
+		return
+	}
+	if awsarn.IsARN(arn) && strings.Split(arn, ":")[4] != e.arn.AccountID {
+		e.skip(c.step, "the key belongs to another account, and only that account can read its policy")
+		return
+	}
+	if e.template == nil {
+		e.unknown(c.step, c.String(), "cannot check key: its policy must permit roles that are in the template",
+			"see the step template")
 		return
 	}
 	c.action = "kms:GetKeyPolicy"
@@ -77,11 +88,11 @@ func (e *examination) key(ctx context.Context) {
 		e.failed(c, err)
 		return
 	}
-	refused, undecided := e.use().Refused(policy)
+	refused, undecided := e.use(arn).Refused(policy)
 	switch {
 	case len(refused) > 0:
 		e.wrong(c.step, c.String(), fmt.Sprintf("the policy of the key %s does not permit these to use it, so their "+
-			"requests fail: %s", arn, strings.Join(refused, ", ")), "add the statements of docs/encryption.md to it: aws kms put-key-policy")
+			"requests fail: %s", arn, strings.Join(refused, ", ")), "add the statements of docs/encryption.md to it, and remove what denies them: aws kms put-key-policy")
 	case len(undecided) > 0:
 		e.unknown(c.step, c.String(), fmt.Sprintf("cannot check key: its policy has conditions that decide whether it permits %s",
 			strings.Join(undecided, ", ")), "read the policy: aws kms get-key-policy --key-id "+arn+" --output text")
@@ -90,22 +101,35 @@ func (e *examination) key(ctx context.Context) {
 	}
 }
 
-// use returns how the stack uses its key.
-func (e *examination) use() kmskey.Use {
-	use := kmskey.Use{Account: e.arn.AccountID, Region: e.Region}
-	logs := e.arn
-	group, _, _ := strings.Cut(e.outputs[settings.OutputRequestLogs], ",")
-	logs.Service, logs.Resource = "logs", "log-group:"+group
-	use.LogGroup = logs.String()
-	if e.template == nil {
-		return use
+// revive returns how to make a key usable.
+func revive(key kmskey.Key) string {
+	enable := "aws kms enable-key --key-id " + key.ARN
+	switch key.State {
+	case "Disabled":
+		return enable
+	case "PendingDeletion":
+		return "aws kms cancel-key-deletion --key-id " + key.ARN + "; then " + enable
 	}
-	use.Alarms = len(e.template.all("AWS::SNS::Topic")) > 0 // not an owner's topic
+	return "read what is wrong with it: aws kms describe-key --key-id " + key.ARN
+}
+
+// use returns how the stack uses its key. It needs the template.
+func (e *examination) use(key string) kmskey.Use {
+	use := kmskey.Use{
+		Key: key, Account: e.arn.AccountID, Region: e.Region,
+		Alarms: len(e.template.all("AWS::SNS::Topic")) > 0, // not an owner's topic
+	}
+	for logical := range e.template.all("AWS::Logs::LogGroup") {
+		group := e.arn
+		group.Service, group.Resource = "logs", "log-group:"+e.template.names[logical]
+		use.LogGroups = append(use.LogGroups, group.String())
+	}
 	for function := range strings.SplitSeq(e.outputs[settings.OutputFunctions], ",") {
 		name, physical, _ := strings.Cut(function, "=")
 		f, _ := e.template.function(physical)
+		writes := slices.Contains(writers, name) && e.outputs[settings.OutputReadOnly] == ""
 		if arn, ok := e.template.text(f.at("Role")); ok && arn != "" && name != "discovery" {
-			use.Roles = append(use.Roles, kmskey.Role{ARN: arn, Writes: slices.Contains(writers, name)})
+			use.Roles = append(use.Roles, kmskey.Role{ARN: arn, Writes: writes})
 		}
 	}
 	return use

@@ -90,7 +90,8 @@ const (
 	goodKeyPolicy = `{"Statement": [
 		{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::000000000000:root"}, "Action": "kms:*", "Resource": "*"},
 		{"Effect": "Allow", "Principal": {"Service": ["logs.eu-central-1.amazonaws.com", "cloudwatch.amazonaws.com"]},
-			"Action": "kms:GenerateDataKey*", "Resource": "*"}]}`
+			"Action": ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
+			"Resource": "*"}]}`
 )
 
 func tableWith(key string) func(*account) {
@@ -464,6 +465,19 @@ func TestFaults(t *testing.T) {
 			encrypted(a)
 			a.keys[ownKey]["KeyState"] = "PendingDeletion"
 		}, "wrong key"},
+		"a key that is off": {func(a *account) {
+			encrypted(a)
+			a.keys[ownKey]["KeyState"] = "Disabled"
+		}, "wrong key"},
+		"a key of another account": {func(a *account) {
+			const theirs = "arn:aws:kms:eu-central-1:111111111111:key/theirs"
+			encrypted(a)
+			a.keys[theirs] = a.keys[ownKey]
+			a.keys[theirs]["Arn"] = theirs
+			a.key, a.stack.Outputs[settings.OutputKey] = theirs, theirs
+			tableWith(theirs)(a)
+			a.keyPolicy = "{}"
+		}, ""},
 		"a key that was deleted": {func(a *account) {
 			encrypted(a)
 			delete(a.keys, ownKey)
@@ -477,6 +491,10 @@ func TestFaults(t *testing.T) {
 			a.keyPolicy = strings.Replace(goodKeyPolicy, `[`, `[{"Effect": "Deny", "Principal": {"AWS":
 				"arn:aws:iam::000000000000:role/larder-modules-1-role"}, "Action": "kms:Decrypt", "Resource": "*"}, `, 1)
 		}, "wrong key"},
+		"a key without the template": {func(a *account) {
+			encrypted(a)
+			a.fails["cloudformation:GetTemplate"] = apiError("AccessDenied", "not authorized")
+		}, "unknown template, unknown key"},
 		"a key without alarms": {func(a *account) {
 			encrypted(a)
 			a.template["Alarms0"] = object{"Type": "AWS::SNS::Topic"}

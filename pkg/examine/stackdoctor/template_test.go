@@ -76,7 +76,7 @@ func (a *account) deploy(accessRules string) {
 		}
 		a.names[name+"0"], a.names[name+"role0"], a.names[name+"logs0"] = physical, physical+"-role", physical+"-logs"
 		a.template[name+"0"] = object{"Type": "AWS::Lambda::Function", "Properties": properties}
-		a.template[name+"role0"] = object{"Type": "AWS::IAM::Role"}
+		a.template[name+"role0"], a.template[name+"logs0"] = object{"Type": "AWS::IAM::Role"}, object{"Type": "AWS::Logs::LogGroup"}
 		a.functions[physical] = &signedcall.Function{
 			CodeSha256:       digest,
 			State:            "Active",

@@ -71,7 +71,7 @@ var (
 func New(config aws.Config, bucket string, options Options) *Store {
 	client := s3.NewFromConfig(config, func(o *s3.Options) {
 		o.UsePathStyle = options.PathStyle
-		if options.DualStack {
+		if options.DualStack && o.BaseEndpoint == nil {
 			o.EndpointOptions.UseDualStackEndpoint = aws.DualStackEndpointStateEnabled
 		}
 		// The requests set checksums explicitly. Users of presigned URLs would have to

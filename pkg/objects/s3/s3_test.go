@@ -193,6 +193,27 @@ func TestSignedEndpoint(t *testing.T) {
 	}
 }
 
+// With dual stack, URLs to GET and to PUT name the host with IPv6 addresses, unless
+// there is an endpoint.
+func TestDualStack(t *testing.T) {
+	t.Parallel()
+	const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	for want, config := range map[string]aws.Config{
+		"https://bucket.s3.dualstack.eu-central-1.amazonaws.com/": onAWS(),
+		"http://127.0.0.1:1/bucket/":                              awstest.Config("http://127.0.0.1:1"),
+	} {
+		store := s3.New(config, "bucket", s3.Options{DualStack: true, PathStyle: config.BaseEndpoint != nil})
+		get, err := store.SignGet(t.Context(), signedKey)
+		if err != nil || !strings.HasPrefix(get, want) {
+			t.Errorf("%s, %v", get, err)
+		}
+		put, err := store.SignPut(t.Context(), signedKey, objects.Digest{SHA256: sum, Size: 4})
+		if err != nil || !strings.HasPrefix(put.URL, want) {
+			t.Errorf("%s, %v", put.URL, err)
+		}
+	}
+}
+
 // TestSignedUpload checks that a URL to PUT is for exactly one request, and
 // expires after an hour. All headers are signed, and none is in the query,
 // where S3 would ignore it.
