@@ -301,8 +301,9 @@ func openAccount(ctx context.Context, qualifier string, getenv func(string) stri
 	}
 	return &account{
 		config: cfg, id: id,
-		lookup: fmt.Sprintf("arn:%s:iam::%s:role/cdk-%s-lookup-role-%s-%s", partition.Of(cfg.Region).ID, id, qualifier, id, cfg.Region),
-		s3:     func(o *s3.Options) { o.UsePathStyle = pathStyle },
+		lookup: fmt.Sprintf("arn:%s:iam::%s:role/cdk-%s-lookup-role-%s-%s", partition.Of(cfg.Region).ID, id, qualifier,
+			id, cfg.Region),
+		s3: func(o *s3.Options) { o.UsePathStyle = pathStyle },
 	}, nil
 }
 

@@ -111,7 +111,8 @@ var (
 	topicARN       = regexp.MustCompile(`^arn:(` + anyPartition() + `):sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}$`)
 	emailPattern   = regexp.MustCompile(`^[A-Za-z0-9.!#$%&'*+/=?^_{|}~-]{1,64}@` +
 		`([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
-	boundaryARN      = regexp.MustCompile(`^arn:(` + anyPartition() + `):iam::(\d{12}|aws):policy/[A-Za-z0-9+=,.@_/-]{1,640}$`)
+	boundaryARN = regexp.MustCompile(`^arn:(` + anyPartition() + `):iam::(\d{12}|aws):` +
+		`policy/[A-Za-z0-9+=,.@_/-]{1,640}$`)
 	keyARN           = regexp.MustCompile(`^arn:(` + anyPartition() + `):kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]{1,64}$`)
 	pathPattern      = regexp.MustCompile(`^/([A-Za-z0-9+=,.@_-]{1,64}/){1,7}$`)
 	logsPattern      = regexp.MustCompile(`^[A-Za-z0-9_.#/-]{1,64}$`)
@@ -252,7 +253,8 @@ func (g *given) keys() []setting {
 			"The qualifier of the CDK bootstrap that deploys the stack. It costs nothing."),
 		text("kmsKeyArn", &g.KMSKeyARN, keyARN,
 			"the ARN of a KMS key, such as arn:aws:kms:eu-central-1:111122223333:key/01234567-89ab-cdef-0123-456789abcdef",
-			"The ARN of your KMS key for the table, the bucket, logs, alarms and failures. A key costs $1 a month, and requests $3 per million."),
+			"The ARN of your KMS key for the table, the bucket, logs, alarms and failures. A key costs $1 a month, and "+
+				"requests $3 per million."),
 		text("tableName", &g.TableName, tablePattern, "a name that a DynamoDB table can have",
 			"An existing DynamoDB table to use instead of a new one."),
 		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have",

@@ -713,9 +713,11 @@ func (st *stack) clientSecret() []awsiam.PolicyStatement {
 	if login == nil || login.Web == nil || login.Web.SecretParameter == "" {
 		return nil
 	}
-	return []awsiam.PolicyStatement{allow("ReadClientSecret", jsii.Strings("ssm:GetParameter"),
-		[]*string{awscdk.Fn_Sub(jsii.String(
-			"arn:${AWS::Partition}:ssm:${AWS::Region}:${AWS::AccountId}:parameter"+string(login.Web.SecretParameter)), nil)}, nil)}
+	parameter := awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:ssm:${AWS::Region}:${AWS::AccountId}:parameter"+
+		string(login.Web.SecretParameter)), nil)
+	return []awsiam.PolicyStatement{
+		allow("ReadClientSecret", jsii.Strings("ssm:GetParameter"), []*string{parameter}, nil),
+	}
 }
 
 // The actions with the key that reading and writing need. S3 and SQS also decrypt

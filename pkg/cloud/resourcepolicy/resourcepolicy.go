@@ -109,7 +109,9 @@ func (s statement) acts(action string) bool {
 
 // containsAction reports whether a pattern of a list matches an action, in any case.
 func containsAction(patterns list, action string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(strings.ToLower(p), strings.ToLower(action)) })
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return matches(strings.ToLower(p), strings.ToLower(action))
+	})
 }
 
 // only reports whether a statement has no other conditions than these.

@@ -244,7 +244,8 @@ func (e *examination) encryption(ctx context.Context, bucket string) {
 	if strings.HasSuffix(key, "alias/aws/s3") {
 		key = "" // AWS manages it
 	}
-	if !e.encryptedWith(ctx, c, key, "encrypt the bucket with S3's own keys (SSE-S3), and copy the objects that use the key",
+	if !e.encryptedWith(ctx, c, key,
+		"encrypt the bucket with S3's own keys (SSE-S3), and copy the objects that use the key",
 		"set the default encryption of the bucket to SSE-KMS with a bucket key, and the key ") {
 		return
 	}
