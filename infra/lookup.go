@@ -83,6 +83,10 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		}
 		return f
 	}
+	if boundary := strings.Split(s.PermissionsBoundary, ":"); len(boundary) > 4 && boundary[4] != "aws" && boundary[4] != a.id {
+		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: permissionsBoundary: the policy is in account %s, but the "+
+			"stack is in %s", boundary[4], a.id))
+	}
 	err = a.read(ctx, func(config aws.Config) (err error) {
 		f.stack, err = stackOf(ctx, config, s.StackName)
 		return err
@@ -141,14 +145,16 @@ func (f *found) checkKey(ctx context.Context, a *account, s Settings) {
 		f.warnings = append(f.warnings, fmt.Sprintf("cannot check the key %s: %v", s.KMSKeyARN, reason(err)))
 		return
 	}
-	refused, undecided := a.use(s).Refused(policy)
+	use := a.use(s)
+	use.Existing = f.stack != nil || f.unread != nil
+	refused, undecided := use.Refused(policy)
 	const docs = "docs/encryption.md has the statements that the policy of a key needs"
-	switch why := strings.Join(append(refused, undecided...), ", "); {
-	case len(refused) > 0 && f.unread == nil && f.stack == nil:
+	switch why := strings.Join(undecided, ", "); {
+	case len(refused) > 0:
 		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: kmsKeyArn: the policy of the key %s does not permit these "+
 			"to use it: %s. %s", s.KMSKeyARN, strings.Join(refused, ", "), docs))
 	case why != "":
-		// It can name the roles of a stack that exists, or have other conditions.
+		// It can name roles of a stack that exists, or have other conditions.
 		f.warnings = append(f.warnings, fmt.Sprintf("the policy of the key %s may not permit these to use it: %s. %s",
 			s.KMSKeyARN, why, docs))
 	}
@@ -234,7 +240,11 @@ func (f *found) adopt(ctx context.Context, a *account, name, own string, inUse b
 		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: %s", name, got.unfit))
 	case got.key == own:
 	case got.key == "":
-		f.warnings = append(f.warnings, fmt.Sprintf("%s is not encrypted with kmsKeyArn", name))
+		f.warnings = append(f.warnings, fmt.Sprintf("a key of AWS encrypts %s, and not kmsKeyArn. That works. "+
+			"To change it, set its encryption to that key", name))
+	case own != "" && !inUse && f.unread == nil:
+		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: it is encrypted with your KMS key %s, but kmsKeyArn is %s. "+
+			"All stores of a stack need one key", name, got.key, own))
 	case inUse || f.unread != nil:
 		f.warnings = append(f.warnings, fmt.Sprintf("%s is encrypted with your KMS key %s, for which the stack's roles "+
 			"have no permission. Set kmsKeyArn to it", name, got.key))

@@ -422,8 +422,16 @@ func TestLookUpKey(t *testing.T) {
 		"logs of others": {statements: []string{account, logs("arn:aws:logs:*:*:log-group:/other/*")}, refused: 1},
 		"logs with the prefix": {settings: Settings{KMSKeyARN: yours, LogGroupPrefix: "/acme/"},
 			statements: []string{account, logs("arn:aws:logs:*:*:log-group:/acme/*")}},
-		"no alarms":        {settings: Settings{KMSKeyARN: yours, Alarms: true}, statements: []string{account, all}, refused: 1},
-		"no IAM":           {statements: []string{all}, refused: 1},
+		"no alarms": {settings: Settings{KMSKeyARN: yours, Alarms: true}, statements: []string{account, all}, refused: 1},
+		"no IAM":    {statements: []string{all}, refused: 1},
+		"another account's boundary": {
+			settings:   Settings{KMSKeyARN: yours, PermissionsBoundary: "arn:aws:iam::444455556666:policy/boundary"},
+			statements: []string{account, all}, refused: 1,
+		},
+		"no logs, and a stack with the key": {
+			account:    emulated{status: "UPDATE_COMPLETE", template: deployed, key: yours},
+			statements: []string{account}, refused: 1,
+		},
 		"only its roles":   {statements: []string{own, all}, refused: 1},
 		"a denied policy":  {account: emulated{denied: []string{"TrentService.GetKeyPolicy"}, noRole: true}, warnings: 1},
 		"a policy by role": {account: emulated{denied: []string{"TrentService.GetKeyPolicy"}}, statements: []string{account, all}},

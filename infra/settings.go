@@ -114,7 +114,7 @@ var (
 	boundaryARN = regexp.MustCompile(`^arn:(` + anyPartition() + `):iam::(\d{12}|aws):` +
 		`policy/[A-Za-z0-9+=,.@_/-]{1,640}$`)
 	keyARN           = regexp.MustCompile(`^arn:(` + anyPartition() + `):kms:[a-z0-9-]+:\d{12}:key/[A-Za-z0-9-]{1,64}$`)
-	pathPattern      = regexp.MustCompile(`^/([A-Za-z0-9+=,.@_-]{1,64}/){1,7}$`)
+	pathPattern      = regexp.MustCompile(`^/([A-Za-z0-9+=,.@_-]{1,64}/){0,7}$`)
 	logsPattern      = regexp.MustCompile(`^[A-Za-z0-9_.#/-]{1,64}$`)
 	qualifierPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,10}$`)
 	tagPattern       = regexp.MustCompile(`^[\p{L}\p{Z}\p{N}_.:/=+@-]+$`)
@@ -243,7 +243,7 @@ func (g *given) keys() []setting {
 		text("permissionsBoundary", &g.PermissionsBoundary, boundaryARN,
 			"the ARN of a managed policy, such as arn:aws:iam::111122223333:policy/boundary",
 			"The ARN of a policy that bounds all roles. It costs nothing."),
-		text("rolePath", &g.RolePath, pathPattern, "a path, such as /platform/",
+		text("rolePath", &g.RolePath, pathPattern, "a path that begins and ends with /, such as /platform/",
 			"The path of all roles and policies in IAM. It costs nothing."),
 		text("logGroupPrefix", &g.LogGroupPrefix, logsPattern,
 			"the beginning of a log group's name, such as /platform/",
@@ -252,9 +252,10 @@ func (g *given) keys() []setting {
 			"the qualifier of a CDK bootstrap, of at most 10 letters, digits, hyphens and underscores",
 			"The qualifier of the CDK bootstrap that deploys the stack. It costs nothing."),
 		text("kmsKeyArn", &g.KMSKeyARN, keyARN,
-			"the ARN of a KMS key, such as arn:aws:kms:eu-central-1:111122223333:key/01234567-89ab-cdef-0123-456789abcdef",
+			"the ARN of a KMS key, as aws kms describe-key prints it, such as "+
+				"arn:aws:kms:eu-central-1:111122223333:key/01234567-89ab-cdef-0123-456789abcdef",
 			"The ARN of your KMS key for the table, the bucket, logs, alarms and failures. A key costs $1 a month, and "+
-				"requests $3 per million."),
+				"requests to KMS $3 per million."),
 		text("tableName", &g.TableName, tablePattern, "a name that a DynamoDB table can have",
 			"An existing DynamoDB table to use instead of a new one."),
 		text("bucketName", &g.BucketName, bucketPattern, "a name that an S3 bucket can have",

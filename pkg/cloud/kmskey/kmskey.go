@@ -73,6 +73,9 @@ type Use struct {
 	// Roles are the roles of its functions. They can be missing for a stack that
 	// does not exist yet.
 	Roles []Role
+	// Existing means that the roles exist, so that the policy can name roles which
+	// are not given here.
+	Existing bool
 	// Deployer is the ARN of the role that creates the table. It is empty if no
 	// table is created.
 	Deployer string
@@ -122,7 +125,7 @@ func (u Use) Refused(p resourcepolicy.Policy) (refused, undecided []string) {
 		}
 	}
 	if len(u.Roles) == 0 {
-		add("the roles of the functions", u.role(p, "", writing))
+		add("the roles of the functions", u.orNamed(u.role(p, "", writing)))
 	}
 	for _, role := range u.Roles {
 		needs := reading
@@ -132,7 +135,7 @@ func (u Use) Refused(p resourcepolicy.Policy) (refused, undecided []string) {
 		add("the role "+role.ARN[strings.LastIndex(role.ARN, "/")+1:], u.role(p, role.ARN, needs))
 	}
 	if u.Deployer != "" {
-		add("the deploy of the table", u.role(p, u.Deployer, creating))
+		add("the deploy of the table", u.orNamed(u.role(p, u.Deployer, creating)))
 	}
 	logs := resourcepolicy.Yes
 	for _, group := range u.LogGroups {
@@ -148,6 +151,14 @@ func (u Use) Refused(p resourcepolicy.Policy) (refused, undecided []string) {
 		add("alarms of CloudWatch", u.service(p, "cloudwatch.amazonaws.com", nil, alarming))
 	}
 	return refused, undecided
+}
+
+// orNamed returns Unknown for No if the policy can name other roles.
+func (u Use) orNamed(answer resourcepolicy.Answer) resourcepolicy.Answer {
+	if u.Existing {
+		return max(answer, resourcepolicy.Unknown)
+	}
+	return answer
 }
 
 // role returns whether a role of the account can do all that it needs, as far as the

@@ -36,6 +36,10 @@ func (e *examination) encryptedWith(ctx context.Context, c call, id, aws, own st
 			return false
 		case key.ARN == stacks:
 			return true
+		case !key.OfAWS && stacks != "":
+			e.wrong(c.step, c.String(), fmt.Sprintf("it is encrypted with the key %s, but the functions may use only the "+
+				"stack's key %s, so requests fail", key.ARN, stacks), own+stacks)
+			return false
 		case !key.OfAWS:
 			e.wrong(c.step, c.String(), fmt.Sprintf("it is encrypted with the key %s, for which the functions have no "+
 				"permission, so requests fail", key.ARN), "set kmsKeyArn to that ARN, and deploy; or "+aws)
