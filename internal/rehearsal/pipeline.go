@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/xml"
@@ -132,7 +133,7 @@ func (d *deployment) policyValues(id string) (string, error) {
 	for name, value := range map[string]string{
 		"ACCOUNT": id, "REGION": d.Account.Region, "STACK": StackName, "BUCKET": StackName, "QUALIFIER": qualifier,
 		"BOUNDARY": boundaryName, "PATH": strings.TrimPrefix(d.companyPath(), "/"), "LOGS": d.companyPath(),
-		"KEY": d.key[strings.LastIndex(d.key, "/")+1:],
+		"KEY": cmp.Or(d.key[strings.LastIndex(d.key, "/")+1:], "none"),
 	} {
 		line := regexp.MustCompile(`(?m)^s\|` + name + `\|.*\|g$`)
 		if !line.Match(text) {

@@ -335,7 +335,7 @@ func (d *deployment) build(ctx context.Context) error {
 }
 
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
-	if d.Endpoint != "" {
+	if d.Endpoint != "" && d.Older == "" { // moto cannot encrypt a table that exists
 		id, err := d.caller(ctx)
 		if err == nil {
 			d.key, err = d.createKey(ctx, id)
@@ -523,7 +523,10 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	maps.Copy(own, d.adopted)
 	maps.Copy(own, d.extra)
 	if d.Endpoint != "" {
-		own["alarmEmail"], own["kmsKeyArn"] = alarmEmail, d.key
+		own["alarmEmail"] = alarmEmail
+		if d.key != "" {
+			own["kmsKeyArn"] = d.key
+		}
 	}
 	if d.ci != nil {
 		access, err := trusting(d.ci.URL, d.namespace)
@@ -702,7 +705,7 @@ func (d *deployment) open(
 	registry.Examine = func(ctx context.Context) (string, error) {
 		return larder(ctx, o.operator, "doctor", "--json", "--stack", StackName)
 	}
-	if running != nil {
+	if running != nil && d.key != "" {
 		registry.WithoutKey = func(ctx context.Context, do func() error) ([]string, error) {
 			set := func(iamDecides bool) error {
 				return d.setKeyPolicy(ctx, d.key, keyPolicy(stack.Account, stack.Region, iamDecides))
@@ -714,6 +717,8 @@ func (d *deployment) open(
 				return errors.Join(do(), set(true))
 			})
 		}
+	}
+	if running != nil {
 		registry.Interrupt = func(ctx context.Context, args ...string) error {
 			env := append(slices.Clone(env), variables(o.operator)...)
 			return running.interrupt(
