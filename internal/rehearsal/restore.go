@@ -377,8 +377,13 @@ func (d *deployment) copySettings(ctx context.Context, buckets *s3.Client, from,
 	if err != nil {
 		return err
 	}
-	for _, rule := range encryption.ServerSideEncryptionConfiguration.Rules {
-		rule.ApplyServerSideEncryptionByDefault.KMSMasterKeyID = &d.key
+	if d.key != "" { // that of another region
+		encryption.ServerSideEncryptionConfiguration.Rules = []s3types.ServerSideEncryptionRule{{
+			BucketKeyEnabled: aws.Bool(true),
+			ApplyServerSideEncryptionByDefault: &s3types.ServerSideEncryptionByDefault{
+				SSEAlgorithm: s3types.ServerSideEncryptionAwsKms, KMSMasterKeyID: &d.key,
+			},
+		}}
 	}
 	if _, err := buckets.PutBucketEncryption(ctx, &s3.PutBucketEncryptionInput{
 		Bucket: &to, ServerSideEncryptionConfiguration: encryption.ServerSideEncryptionConfiguration,

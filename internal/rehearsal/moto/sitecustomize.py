@@ -1,5 +1,6 @@
 # Python imports this file when moto_server starts. It lets moto update a managed
-# policy, as CloudFormation does. Without it, moto loses a policy that changes.
+# policy and a log group, as CloudFormation does. Without it, moto loses a policy that
+# changes, and rejects an update of a log group.
 # It also gives functions the architecture and the storage of their template,
 # which moto ignores, and tables their key. It lets moto delete a stack whose bucket
 # is deleted already, since AWS retains the bucket. It stores the policies that a
@@ -10,6 +11,7 @@ try:
     from moto.awslambda.models import LambdaFunction
     from moto.dynamodb.models.table import RestoredTable, Table
     from moto.iam.models import ManagedPolicy, Role, iam_backends
+    from moto.logs.models import LogGroup
     from moto.s3.exceptions import MissingBucket
     from moto.s3.models import FakeBucket
     from moto.utilities.utils import get_partition
@@ -24,6 +26,14 @@ else:
         return original_resource
 
     ManagedPolicy.update_from_cloudformation_json = classmethod(update)
+
+    def update_group(cls, original_resource, new_resource_name, cloudformation_json, account_id, region_name):
+        properties = cloudformation_json["Properties"]
+        original_resource.retention_in_days = properties.get("RetentionInDays")
+        original_resource.kms_key_id = properties.get("KmsKeyId")
+        return original_resource
+
+    LogGroup.update_from_cloudformation_json = classmethod(update_group)
 
     create = LambdaFunction.create_from_cloudformation_json
 
