@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -17,40 +19,44 @@ import (
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 )
 
-// keyPolicy returns the policy of a key that a registry needs, as
-// docs/encryption.md has it. Without IAM, it permits no principal of the account.
-func keyPolicy(account, region string, iamDecides bool) string {
-	action := "kms:*"
-	if !iamDecides {
-		action = "kms:PutKeyPolicy"
+// keyPolicy returns the policy of docs/encryption.md for the account. Without IAM, it
+// permits no principal of the account to use the key.
+func (r *Rehearsal) keyPolicy(account string, iamDecides bool) (string, error) {
+	page, err := os.ReadFile(filepath.Join(r.Checkout, "docs", "encryption.md"))
+	if err != nil {
+		return "", err
 	}
-	return fmt.Sprintf(`{"Version": "2012-10-17", "Statement": [
-		{"Sid": "PoliciesOfIAM", "Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::%[1]s:root"},
-			"Action": "%[3]s", "Resource": "*"},
-		{"Sid": "Logs", "Effect": "Allow", "Principal": {"Service": "logs.%[2]s.amazonaws.com"},
-			"Action": ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"],
-			"Resource": "*", "Condition": {"ArnLike": {
-				"kms:EncryptionContext:aws:logs:arn": "arn:aws:logs:%[2]s:%[1]s:log-group:*"}}},
-		{"Sid": "Alarms", "Effect": "Allow", "Principal": {"Service": "cloudwatch.amazonaws.com"},
-			"Action": ["kms:Decrypt", "kms:GenerateDataKey*"], "Resource": "*",
-			"Condition": {"StringEquals": {"aws:SourceAccount": "%[1]s"}}}
-	]}`, account, region, action)
+	_, rest, _ := strings.Cut(string(page), "```json")
+	policy, _, _ := strings.Cut(rest, "```")
+	policy = strings.NewReplacer("111122223333", account, "eu-central-1", r.Account.Region).Replace(policy)
+	if !iamDecides {
+		policy = strings.Replace(policy, `"kms:*"`, `"kms:PutKeyPolicy"`, 1)
+	}
+	return policy, nil
 }
 
 // createKey creates a key with the policy that a registry needs, and returns its
 // ARN.
 func (r *Rehearsal) createKey(ctx context.Context, account string) (string, error) {
+	policy, err := r.keyPolicy(account, true)
+	if err != nil {
+		return "", err
+	}
 	var out struct{ KeyMetadata struct{ Arn string } }
-	err := signedcall.JSON(ctx, r.Account, signedcall.KMS, "CreateKey",
+	err = signedcall.JSON(ctx, r.Account, signedcall.KMS, "CreateKey",
 		map[string]string{
 			"Description": StackName, "KeyUsage": "ENCRYPT_DECRYPT", // which moto does not set
-			"Policy": keyPolicy(account, r.Account.Region, true),
+			"Policy": policy,
 		}, &out)
 	return out.KeyMetadata.Arn, err
 }
 
-// setKeyPolicy replaces the policy of a key.
-func (r *Rehearsal) setKeyPolicy(ctx context.Context, arn, policy string) error {
+// setKeyPolicy replaces the policy of a key by that of [Rehearsal.keyPolicy].
+func (r *Rehearsal) setKeyPolicy(ctx context.Context, arn, account string, iamDecides bool) error {
+	policy, err := r.keyPolicy(account, iamDecides)
+	if err != nil {
+		return err
+	}
 	return signedcall.JSON(ctx, r.Account, signedcall.KMS, "PutKeyPolicy",
 		map[string]string{"KeyId": arn, "PolicyName": "default", "Policy": policy}, nil)
 }

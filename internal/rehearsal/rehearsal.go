@@ -707,9 +707,7 @@ func (d *deployment) open(
 	}
 	if running != nil && d.key != "" {
 		registry.WithoutKey = func(ctx context.Context, do func() error) ([]string, error) {
-			set := func(iamDecides bool) error {
-				return d.setKeyPolicy(ctx, d.key, keyPolicy(stack.Account, stack.Region, iamDecides))
-			}
+			set := func(iamDecides bool) error { return d.setKeyPolicy(ctx, d.key, stack.Account, iamDecides) }
 			return running.Account.Expect(func() error {
 				if err := set(false); err != nil {
 					return err
