@@ -167,37 +167,38 @@ func (u Use) role(p resourcepolicy.Policy, arn string, needs []need) resourcepol
 	root := awsarn.ARN{
 		Partition: partition.Of(u.Region).ID, Service: "iam", AccountID: u.Account, Resource: "root",
 	}.String()
+	r := resourcepolicy.Request{
+		Principals: []string{u.Account, root},
+		Keys: map[string]string{
+			"kms:CallerAccount": u.Account, "aws:PrincipalAccount": u.Account,
+			"aws:PrincipalIsAWSService": "false", "kms:GrantIsForAWSResource": "true",
+		},
+	}
+	if arn != "" {
+		r.Principals = append(r.Principals, arn)
+		r.Keys["aws:PrincipalArn"] = arn
+	}
+	return u.permits(p, r, needs)
+}
+
+// service returns whether a service can do all that it needs. more are condition
+// keys of its requests.
+func (u Use) service(p resourcepolicy.Policy, host string, more map[string]string, needs []need) resourcepolicy.Answer {
+	keys := map[string]string{"aws:SourceAccount": u.Account, "aws:PrincipalIsAWSService": "true"}
+	maps.Copy(keys, more)
+	return u.permits(p, resourcepolicy.Request{Service: host, Keys: keys}, needs)
+}
+
+// permits returns the worst answer to a request with each of the needs.
+func (u Use) permits(p resourcepolicy.Policy, r resourcepolicy.Request, needs []need) resourcepolicy.Answer {
 	worst := resourcepolicy.Yes
+	r.Resource, r.Keys["aws:SecureTransport"] = u.Key, "true"
 	for _, n := range needs {
-		r := resourcepolicy.Request{
-			Action: n.action, Resource: u.Key, Principals: []string{u.Account, root},
-			Keys: map[string]string{
-				"kms:CallerAccount": u.Account, "aws:PrincipalAccount": u.Account, "aws:SecureTransport": "true",
-				"aws:PrincipalIsAWSService": "false", "kms:GrantIsForAWSResource": "true",
-			},
-		}
+		delete(r.Keys, "kms:ViaService")
 		if n.service != "" {
 			r.Keys["kms:ViaService"] = partition.Host(n.service, u.Region)
 		}
-		if arn != "" {
-			r.Principals = append(r.Principals, arn)
-			r.Keys["aws:PrincipalArn"] = arn
-		}
-		worst = min(worst, p.Permits(r))
-	}
-	return worst
-}
-
-// service returns whether a service can do all that it needs.
-func (u Use) service(p resourcepolicy.Policy, host string, keys map[string]string, needs []need) resourcepolicy.Answer {
-	worst := resourcepolicy.Yes
-	for _, n := range needs {
-		r := resourcepolicy.Request{
-			Action: n.action, Resource: u.Key, Service: host, Keys: map[string]string{
-				"aws:SourceAccount": u.Account, "aws:SecureTransport": "true", "aws:PrincipalIsAWSService": "true",
-			},
-		}
-		maps.Copy(r.Keys, keys)
+		r.Action = n.action
 		worst = min(worst, p.Permits(r))
 	}
 	return worst

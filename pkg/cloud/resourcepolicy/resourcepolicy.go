@@ -89,7 +89,7 @@ func (p Policy) Denies(action, bucket string, under ...Condition) bool {
 		objects := slices.ContainsFunc(s.Resource, func(r string) bool {
 			return r == "*" || strings.HasSuffix(r, ":::"+bucket+"/*")
 		})
-		return s.Effect == "Deny" && s.everyone() && s.acts(action) && objects && s.only(under)
+		return s.Effect == "Deny" && s.everyone() && containsAction(s.Action, action) && objects && s.only(under)
 	})
 }
 
@@ -100,11 +100,6 @@ func (s statement) everyone() bool {
 	}
 	var named map[string]list
 	return json.Unmarshal(s.Principal, &named) == nil && slices.Contains(named["AWS"], "*")
-}
-
-// acts reports whether a statement names an action.
-func (s statement) acts(action string) bool {
-	return containsAction(s.Action, action)
 }
 
 // containsAction reports whether a pattern of a list matches an action, in any case.

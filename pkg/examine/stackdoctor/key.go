@@ -3,7 +3,6 @@ package stackdoctor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
@@ -11,9 +10,6 @@ import (
 	"github.com/larder-registry/larder/pkg/cloud/kmskey"
 	"github.com/larder-registry/larder/pkg/settings"
 )
-
-// writers are the functions that write objects.
-var writers = []string{"publish", "pull"}
 
 // encryptedWith examines the key that encrypts a store, by its id, ARN or alias. It
 // is empty if AWS owns the key. The stack's roles may use only the stack's own key.
@@ -47,8 +43,7 @@ func (e *examination) encryptedWith(ctx context.Context, c call, id, aws, own st
 		}
 	}
 	if stacks != "" {
-		e.warn(c.step, c.String(), "it is not encrypted with the stack's key "+stacks,
-			own+stacks)
+		e.warn(c.step, c.String(), "it is not encrypted with the stack's key "+stacks, own+stacks)
 		return false
 	}
 	return true
@@ -73,11 +68,10 @@ func (e *examination) key(ctx context.Context) {
 		return
 	}
 	if why := key.Unusable(); why != "" {
-		e.wrong(c.step, c.String(), "requests fail, because the key "+arn+" cannot be used: "+why,
-			revive(key))
+		e.wrong(c.step, c.String(), "requests fail, because the key "+arn+" cannot be used: "+why, revive(key))
 		return
 	}
-	if awsarn.IsARN(arn) && strings.Split(arn, ":")[4] != e.arn.AccountID {
+	if of, err := awsarn.Parse(arn); err == nil && of.AccountID != e.arn.AccountID {
 		e.skip(c.step, "the key belongs to another account, and only that account can read its policy")
 		return
 	}
@@ -96,7 +90,8 @@ func (e *examination) key(ctx context.Context) {
 	switch {
 	case len(refused) > 0:
 		e.wrong(c.step, c.String(), fmt.Sprintf("the policy of the key %s does not permit these to use it, so their "+
-			"requests fail: %s", arn, strings.Join(refused, ", ")), "add the statements of docs/encryption.md to it, and remove what denies them: aws kms put-key-policy")
+			"requests fail: %s", arn, strings.Join(refused, ", ")),
+			"add the statements of docs/encryption.md to it, and remove what denies them: aws kms put-key-policy")
 	case len(undecided) > 0:
 		e.unknown(c.step, c.String(), fmt.Sprintf("cannot check key: its policy has conditions that decide whether it permits %s",
 			strings.Join(undecided, ", ")), "read the policy: aws kms get-key-policy --key-id "+arn+" --output text")
@@ -129,11 +124,17 @@ func (e *examination) use(key string) kmskey.Use {
 		use.LogGroups = append(use.LogGroups, group.String())
 	}
 	for function := range strings.SplitSeq(e.outputs[settings.OutputFunctions], ",") {
-		name, physical, _ := strings.Cut(function, "=")
+		_, physical, _ := strings.Cut(function, "=")
 		f, _ := e.template.function(physical)
-		writes := slices.Contains(writers, name) && e.outputs[settings.OutputReadOnly] == ""
-		if arn, ok := e.template.text(f.at("Role")); ok && arn != "" && name != "discovery" {
-			use.Roles = append(use.Roles, kmskey.Role{ARN: arn, Writes: writes})
+		arn, _ := e.template.text(f.at("Role"))
+		attribute, _ := f.at("Role", "Fn::GetAtt").([]any) // of the role's logical ID
+		if arn == "" || len(attribute) == 0 {
+			continue
+		}
+		// The role's own permissions show what the function needs.
+		policies := fmt.Sprint(e.template.Resources[fmt.Sprint(attribute[0])].at("Policies"))
+		if strings.Contains(policies, "kms:Decrypt") {
+			use.Roles = append(use.Roles, kmskey.Role{ARN: arn, Writes: strings.Contains(policies, "kms:GenerateDataKey")})
 		}
 	}
 	return use

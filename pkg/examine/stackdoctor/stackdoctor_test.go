@@ -486,6 +486,10 @@ func TestFaults(t *testing.T) {
 			encrypted(a)
 			a.keyPolicy = strings.Replace(goodKeyPolicy, ":root", ":user/ada", 1)
 		}, "wrong key"},
+		"a key with which nobody may encrypt": {func(a *account) {
+			encrypted(a)
+			a.keyPolicy = strings.Replace(goodKeyPolicy, `"kms:*"`, `"kms:Decrypt"`, 1)
+		}, "wrong key"},
 		"a key that denies a role": {func(a *account) {
 			encrypted(a)
 			a.keyPolicy = strings.Replace(goodKeyPolicy, `[`, `[{"Effect": "Deny", "Principal": {"AWS":

@@ -76,7 +76,15 @@ func (a *account) deploy(accessRules string) {
 		}
 		a.names[name+"0"], a.names[name+"role0"], a.names[name+"logs0"] = physical, physical+"-role", physical+"-logs"
 		a.template[name+"0"] = object{"Type": "AWS::Lambda::Function", "Properties": properties}
-		a.template[name+"role0"], a.template[name+"logs0"] = object{"Type": "AWS::IAM::Role"}, object{"Type": "AWS::Logs::LogGroup"}
+		role := object{"Type": "AWS::IAM::Role"}
+		switch name {
+		case "discovery": // uses no key
+		case "publish", "pull":
+			role["Properties"] = object{"Policies": []any{object{"Action": []any{"kms:Decrypt", "kms:GenerateDataKey"}}}}
+		default:
+			role["Properties"] = object{"Policies": []any{object{"Action": "kms:Decrypt"}}}
+		}
+		a.template[name+"role0"], a.template[name+"logs0"] = role, object{"Type": "AWS::Logs::LogGroup"}
 		a.functions[physical] = &signedcall.Function{
 			CodeSha256:       digest,
 			State:            "Active",
