@@ -58,10 +58,15 @@ var errNoCredentials = errors.New("there are no AWS credentials")
 type account struct {
 	config aws.Config
 	id     string
-	// lookup is the role with which the CDK itself reads an account. It is used
-	// if the environment's credentials are not permitted to read.
-	lookup string
-	s3     func(*s3.Options)
+	// qualifier is that of the CDK bootstrap.
+	qualifier string
+	s3        func(*s3.Options)
+}
+
+// role returns the ARN of one of the roles of the CDK, such as lookup.
+func (a *account) role(kind string) string {
+	return fmt.Sprintf("arn:%s:iam::%s:role/cdk-%s-%s-role-%s-%s", partition.Of(a.config.Region).ID, a.id, a.qualifier,
+		kind, a.id, a.config.Region)
 }
 
 // lookUp reads the deployed stack in the account that the CDK deploys to. It
@@ -83,9 +88,10 @@ func lookUp(ctx context.Context, s Settings, qualifier string, getenv func(strin
 		}
 		return f
 	}
-	if boundary := strings.Split(s.PermissionsBoundary, ":"); len(boundary) > 4 && boundary[4] != "aws" && boundary[4] != a.id {
+	boundary, _ := arn.Parse(s.PermissionsBoundary) // it may be empty
+	if of := boundary.AccountID; of != "" && of != "aws" && of != a.id {
 		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: permissionsBoundary: the policy is in account %s, but the "+
-			"stack is in %s", boundary[4], a.id))
+			"stack is in %s", of, a.id))
 	}
 	err = a.read(ctx, func(config aws.Config) (err error) {
 		f.stack, err = stackOf(ctx, config, s.StackName)
@@ -149,14 +155,14 @@ func (f *found) checkKey(ctx context.Context, a *account, s Settings) {
 	use.Existing = f.stack != nil || f.unread != nil
 	refused, undecided := use.Refused(policy)
 	const docs = "docs/encryption.md has the statements that the policy of a key needs"
-	switch why := strings.Join(undecided, ", "); {
+	switch {
 	case len(refused) > 0:
 		f.refused = append(f.refused, fmt.Sprintf("cannot deploy: kmsKeyArn: the policy of the key %s does not permit these "+
 			"to use it: %s. %s", s.KMSKeyARN, strings.Join(refused, ", "), docs))
-	case why != "":
+	case len(undecided) > 0:
 		// It can name roles of a stack that exists, or have other conditions.
 		f.warnings = append(f.warnings, fmt.Sprintf("the policy of the key %s may not permit these to use it: %s. %s",
-			s.KMSKeyARN, why, docs))
+			s.KMSKeyARN, strings.Join(undecided, ", "), docs))
 	}
 }
 
@@ -166,7 +172,7 @@ func (a *account) use(s Settings) kmskey.Use {
 		Key: s.KMSKeyARN, Account: a.id, Region: a.config.Region, Alarms: s.Alarms && s.AlarmTopicARN == "",
 	}
 	if s.TableName == "" {
-		use.Deployer = strings.ReplaceAll(a.lookup, "-lookup-role-", "-cfn-exec-role-")
+		use.Deployer = a.role("cfn-exec")
 	}
 	groups := []string{s.LogGroupPrefix + s.StackName + "/modules", s.LogGroupPrefix + s.StackName + "/gateway"}
 	if s.LogGroupPrefix == "" {
@@ -229,6 +235,10 @@ func (f *found) adopt(ctx context.Context, a *account, name, own string, inUse b
 	check func(context.Context, aws.Config, string) (store, error),
 ) {
 	var got store
+	why := "for which the stack's roles have no permission. Set kmsKeyArn to it"
+	if own != "" {
+		why = fmt.Sprintf("but kmsKeyArn is %s. All stores of a stack need one key", own)
+	}
 	err := a.read(ctx, func(config aws.Config) (err error) {
 		got, err = check(ctx, config, name)
 		return err
@@ -242,15 +252,11 @@ func (f *found) adopt(ctx context.Context, a *account, name, own string, inUse b
 	case got.key == "":
 		f.warnings = append(f.warnings, fmt.Sprintf("a key of AWS encrypts %s, and not kmsKeyArn. That works. "+
 			"To change it, set its encryption to that key", name))
-	case own != "" && !inUse && f.unread == nil:
-		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: it is encrypted with your KMS key %s, but kmsKeyArn is %s. "+
-			"All stores of a stack need one key", name, got.key, own))
 	case inUse || f.unread != nil:
-		f.warnings = append(f.warnings, fmt.Sprintf("%s is encrypted with your KMS key %s, for which the stack's roles "+
-			"have no permission. Set kmsKeyArn to it", name, got.key))
+		f.warnings = append(f.warnings, fmt.Sprintf("%s is encrypted with your KMS key %s, %s", name, got.key, why))
 	default:
-		f.refused = append(f.refused, fmt.Sprintf("cannot adopt %s: it is encrypted with your KMS key %s, "+
-			"for which the stack's roles have no permission. Set kmsKeyArn to it", name, got.key))
+		f.refused = append(f.refused,
+			fmt.Sprintf("cannot adopt %s: it is encrypted with your KMS key %s, %s", name, got.key, why))
 	}
 }
 
@@ -310,10 +316,7 @@ func openAccount(ctx context.Context, qualifier string, getenv func(string) stri
 		return nil, err
 	}
 	return &account{
-		config: cfg, id: id,
-		lookup: fmt.Sprintf("arn:%s:iam::%s:role/cdk-%s-lookup-role-%s-%s", partition.Of(cfg.Region).ID, id, qualifier,
-			id, cfg.Region),
-		s3: func(o *s3.Options) { o.UsePathStyle = pathStyle },
+		config: cfg, id: id, qualifier: qualifier, s3: func(o *s3.Options) { o.UsePathStyle = pathStyle },
 	}, nil
 }
 
@@ -326,7 +329,7 @@ func (a *account) read(ctx context.Context, do func(aws.Config) error) error {
 		return err
 	}
 	assumed := a.config.Copy()
-	provider := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(a.config), a.lookup)
+	provider := stscreds.NewAssumeRoleProvider(sts.NewFromConfig(a.config), a.role("lookup"))
 	assumed.Credentials = aws.NewCredentialsCache(provider)
 	if _, failed := assumed.Credentials.Retrieve(ctx); failed != nil {
 		return err

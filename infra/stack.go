@@ -464,11 +464,9 @@ func (st *stack) newLogGroup(id, of, usual string) awslogs.LogGroup {
 	if prefix := st.settings.LogGroupPrefix; prefix != "" {
 		name = prefix + st.settings.StackName + "/" + of
 	}
-	props := &awslogs.LogGroupProps{LogGroupName: optional(name), RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
-	if st.key != nil {
-		props.EncryptionKey = st.key
-	}
-	group := awslogs.NewLogGroup(st.Stack, &id, props)
+	group := awslogs.NewLogGroup(st.Stack, &id, &awslogs.LogGroupProps{
+		LogGroupName: optional(name), EncryptionKey: st.key, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+	})
 	if resource, ok := group.Node().DefaultChild().(awslogs.CfnLogGroup); ok {
 		resource.SetRetentionInDays(jsii.Number(float64(st.settings.LogRetentionDays)))
 		// Another prefix makes another group. The old one stays, so that no log is lost.
@@ -853,9 +851,6 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 	}
 	var policy awscdk.CfnResource
 	if st.settings.AccessLog {
-		// For log groups with other names, the gateway needs a resource policy.
-		// It is shared by all such groups of an account, and limited to 5,120
-		// characters.
 		st.accessLog = st.newLogGroup("access-logs", "gateway", accessLogs+st.settings.StackName)
 		if st.settings.LogGroupPrefix != "" {
 			policy = st.newLogPolicy()
@@ -975,8 +970,9 @@ func (st *stack) addresses() awsapigatewayv2.IpAddressType {
 }
 
 // newLogPolicy lets the gateway log to a group whose name does not begin with
-// /aws/vendedlogs/. Otherwise the gateway would extend a policy that it shares with
-// others. An account can have ten such policies in a region.
+// accessLogs. Otherwise the gateway would extend a policy that all such groups of the
+// account share, and that has at most 5,120 characters. An account can have ten
+// policies in a region.
 //
 // Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AWS-logs-and-resource-policy.html.
 func (st *stack) newLogPolicy() awscdk.CfnResource {
@@ -1090,10 +1086,10 @@ func (st *stack) inspecting(api awsapigatewayv2.HttpApi) []awsiam.PolicyStatemen
 	slices.Sort(actions)
 	statements := []awsiam.PolicyStatement{allow("Inspect", jsii.Strings(actions...), resources, nil)}
 	if st.settings.TableName != "" || st.settings.BucketName != "" {
-		any := st.FormatArn(&awscdk.ArnComponents{
+		keys := st.FormatArn(&awscdk.ArnComponents{
 			Service: jsii.String("kms"), Resource: jsii.String("key"), ResourceName: jsii.String("*"),
 		})
-		statements = append(statements, allow("InspectKeyOfAdopted", jsii.Strings("kms:DescribeKey"), []*string{any}, nil))
+		statements = append(statements, allow("InspectKeyOfAdopted", jsii.Strings("kms:DescribeKey"), []*string{keys}, nil))
 	}
 	return statements
 }
