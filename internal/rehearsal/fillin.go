@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	tabletypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -19,18 +18,10 @@ import (
 
 // fillIn sets the properties of resources that moto's CloudFormation ignores.
 // For a bucket, these are versioning, the public access block, lifecycle rules,
-// the bucket key and the policy. For a table, they are expiry and recovery. It also subscribes
-// to topics.
+// the bucket key and the policy. For a table, they are expiry and recovery. It also
+// subscribes to topics.
 func (d *deployment) fillIn(ctx context.Context) error {
-	described, err := signedcall.DescribeStack(ctx, d.Account, StackName)
-	if err != nil {
-		return fmt.Errorf("cannot read stack %s after its deploy: %w", StackName, err)
-	}
-	id, err := arn.Parse(described.ID)
-	if err != nil {
-		return err
-	}
-	t, err := readTemplate(ctx, d.Account, StackName, id)
+	t, err := d.template(ctx)
 	if err != nil {
 		return err
 	}

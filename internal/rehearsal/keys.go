@@ -66,13 +66,12 @@ func (r *Rehearsal) setKeyPolicy(ctx context.Context, arn, account string, iamDe
 // permit the request.
 type encryption struct {
 	config aws.Config // of the emulator
-	region string
 }
 
 func encryptionIn(emulator, region string) encryption {
 	config := awstest.Config(emulator)
 	config.Region = region
-	return encryption{config, region}
+	return encryption{config}
 }
 
 // calls returns what a store needs to do with its key for a call, on behalf of the
@@ -83,34 +82,24 @@ func encryptionIn(emulator, region string) encryption {
 func (e encryption) calls(ctx context.Context, c iam.Call) ([]iam.Call, error) {
 	service, action, _ := strings.Cut(c.Action, ":")
 	var key string
-	var actions []string
 	var err error
 	switch {
-	case action == "GetObject":
-		actions = []string{"kms:Decrypt"}
-	case action == "PutObject":
-		actions = []string{"kms:GenerateDataKey"}
-	case service == "dynamodb" && len(c.Keys["dynamodb:LeadingKeys"]) > 0:
-		actions = []string{"kms:Decrypt"}
-	default:
-		return nil, nil
-	}
-	if service == "s3" {
+	case action == "GetObject" || action == "PutObject":
 		bucket, _, _ := strings.Cut(strings.TrimPrefix(c.Resource, "arn:aws:s3:::"), "/")
 		key, err = e.ofBucket(ctx, bucket)
-	} else {
+	case service == "dynamodb" && len(c.Keys["dynamodb:LeadingKeys"]) > 0:
 		key, err = e.ofTable(ctx, c.Resource[strings.LastIndex(c.Resource, "/")+1:])
 	}
 	if err != nil || key == "" {
 		return nil, err
 	}
-	var calls []iam.Call
-	for _, action := range actions {
-		calls = append(calls, iam.Call{Action: action, Resource: key, Keys: map[string][]string{
-			"kms:ViaService": {service + "." + e.region + ".amazonaws.com"},
-		}})
+	use := "kms:Decrypt"
+	if action == "PutObject" {
+		use = "kms:GenerateDataKey"
 	}
-	return calls, nil
+	return []iam.Call{{Action: use, Resource: key, Keys: map[string][]string{
+		"kms:ViaService": {service + "." + e.config.Region + ".amazonaws.com"},
+	}}}, nil
 }
 
 func (e encryption) ofBucket(ctx context.Context, bucket string) (string, error) {

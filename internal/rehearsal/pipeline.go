@@ -18,7 +18,6 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	awsiam "github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
@@ -77,13 +76,13 @@ func (d *deployment) preparePipeline(ctx context.Context) (*pipeline, error) {
 	client := awsiam.NewFromConfig(d.Account)
 	var execution []string
 	for file, name := range deploymentPolicies {
-		created, err := d.createPolicy(ctx, values, file, name)
+		created, err := d.createPolicy(ctx, id, values, file, name)
 		if err != nil {
 			return nil, err
 		}
 		execution = append(execution, created)
 	}
-	boundary, err := d.createPolicy(ctx, values, "boundary", boundaryName)
+	boundary, err := d.createPolicy(ctx, id, values, "boundary", boundaryName)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +91,8 @@ func (d *deployment) preparePipeline(ctx context.Context) (*pipeline, error) {
 		"--toolkit-stack-name", toolkit, "--cloudformation-execution-policies", strings.Join(execution, ",")); err != nil {
 		return nil, err
 	}
-	of := func(kind string) string { return "cdk-" + qualifier + "-" + kind + "-" + id + "-" + d.Account.Region }
 	for role, file := range map[string]string{
-		of("deploy-role"): "deploy-role", of("lookup-role"): "lookup-role", pipelineRole: "pipeline",
+		d.cdkRole("deploy", id): "deploy-role", d.cdkRole("lookup", id): "lookup-role", pipelineRole: "pipeline",
 	} {
 		if role == pipelineRole {
 			if err := d.createRole(ctx, id, role); err != nil {
@@ -113,7 +111,10 @@ func (d *deployment) preparePipeline(ctx context.Context) (*pipeline, error) {
 	p, err := d.startPipeline(ctx, id)
 	if err == nil {
 		p.settings = map[string]any{
-			"bootstrapQualifier": qualifier, "permissionsBoundary": boundary,
+			"bootstrapQualifier": qualifier, "permissionsBoundary": boundary, "alarmEmail": alarmEmail,
+		}
+		if d.key != "" {
+			p.settings["kmsKeyArn"] = d.key
 		}
 		if path := d.companyPath(); path != "" {
 			p.settings["rolePath"], p.settings["logGroupPrefix"] = path, path
@@ -121,6 +122,11 @@ func (d *deployment) preparePipeline(ctx context.Context) (*pipeline, error) {
 		}
 	}
 	return p, err
+}
+
+// cdkRole returns the name of one of the roles of the CDK, such as deploy.
+func (d *deployment) cdkRole(kind, id string) string {
+	return "cdk-" + qualifier + "-" + kind + "-role-" + id + "-" + d.Account.Region
 }
 
 // policyValues writes the values of the policies to a file, like an administrator
@@ -152,12 +158,8 @@ func (d *deployment) policy(ctx context.Context, values, name string) (string, e
 
 // createPolicy creates a managed policy, and returns its ARN. It replaces the one
 // of another rehearsal in the same emulator.
-func (d *deployment) createPolicy(ctx context.Context, values, file, name string) (string, error) {
+func (d *deployment) createPolicy(ctx context.Context, id, values, file, name string) (string, error) {
 	document, err := d.policy(ctx, values, file)
-	if err != nil {
-		return "", err
-	}
-	id, err := d.caller(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -194,7 +196,7 @@ func (d *deployment) startPipeline(ctx context.Context, id string) (*pipeline, e
 	}
 	p.account.Assumable = make(map[string]*iam.Role)
 	for kind, managed := range managedPolicies {
-		name := "cdk-" + qualifier + "-" + kind + "-role-" + id + "-" + d.Account.Region
+		name := d.cdkRole(kind, id)
 		if p.account.Assumable[name], err = d.roleOf(ctx, name, managed...); err != nil {
 			p.account.Close()
 			return nil, err
@@ -289,15 +291,7 @@ func managedPolicy(ctx context.Context, account aws.Config, policy string) (stri
 // judgeExecution returns an error if CloudFormation's role does not allow what
 // the deployed stack needs. The emulator does not evaluate that.
 func (d *deployment) judgeExecution(ctx context.Context) error {
-	described, err := signedcall.DescribeStack(ctx, d.Account, StackName)
-	if err != nil {
-		return err
-	}
-	id, err := arn.Parse(described.ID)
-	if err != nil {
-		return err
-	}
-	t, err := readTemplate(ctx, d.Account, StackName, id)
+	t, err := d.template(ctx)
 	if err != nil {
 		return err
 	}

@@ -522,12 +522,6 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	}
 	maps.Copy(own, d.adopted)
 	maps.Copy(own, d.extra)
-	if d.Endpoint != "" {
-		own["alarmEmail"] = alarmEmail
-		if d.key != "" {
-			own["kmsKeyArn"] = d.key
-		}
-	}
 	if d.ci != nil {
 		access, err := trusting(d.ci.URL, d.namespace)
 		if err != nil {
@@ -543,19 +537,15 @@ func (d *deployment) deploySource(ctx context.Context, allowDrop ...string) erro
 	if len(allowDrop) > 0 {
 		more = []string{"-c", "allow-drop=" + strings.Join(allowDrop, ",")}
 	}
-	if d.pipeline != nil {
-		app.env = d.pipeline.env
+	if d.pipeline == nil {
+		return d.cdkDeploy(ctx, app, more...)
 	}
-	if err := d.cdkDeploy(ctx, app, more...); err != nil || d.Endpoint == "" {
-		if d.pipeline != nil {
-			err = fmt.Errorf("%w\ndenied: %s", err, strings.Join(d.pipeline.account.Denied(), "\ndenied: "))
-		}
+	app.env = d.pipeline.env
+	if err := d.cdkDeploy(ctx, app, more...); err != nil {
+		return fmt.Errorf("%w\ndenied: %s", err, strings.Join(d.pipeline.account.Denied(), "\ndenied: "))
+	}
+	if err := d.judgeExecution(ctx); err != nil {
 		return err
-	}
-	if d.pipeline != nil {
-		if err := d.judgeExecution(ctx); err != nil {
-			return err
-		}
 	}
 	return d.fillIn(ctx)
 }

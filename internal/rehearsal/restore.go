@@ -360,8 +360,8 @@ func copyObjects(ctx context.Context, buckets *s3.Client, from, to string) error
 	return nil
 }
 
-// copySettings copies the lifecycle rules, the key and the policy of a bucket. It also
-// blocks public access, like AWS does for each new bucket.
+// copySettings copies the lifecycle rules, the key and the policy of a bucket. It
+// also blocks public access, like AWS does for each new bucket.
 func (d *deployment) copySettings(ctx context.Context, buckets *s3.Client, from, to string) error {
 	rules, err := buckets.GetBucketLifecycleConfiguration(ctx,
 		&s3.GetBucketLifecycleConfigurationInput{Bucket: &from})

@@ -67,7 +67,8 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	account.Insights = r.insights
 	account.Alarms, account.API = s.Alarms, s.API
 	account.Admit(o.operator.AccessKeyID, "the operator's policy", operator)
-	// An adopted table or bucket can have a key, but has none in the emulator.
+	// An adopted table or bucket can have another key than the stack's, but has none in
+	// the emulator.
 	_ = operator.Judge(iam.Call{Action: "kms:DescribeKey", Resource: account.ARN("kms", "key/0")})
 	account.Admit(o.withdraw.AccessKeyID, "the withdraw policy", withdraw, operator)
 	r.Origin = StartOrigin()

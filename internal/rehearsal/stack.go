@@ -136,6 +136,19 @@ func Inspect(ctx context.Context, account aws.Config, name string) (*Stack, erro
 	return s, t.routes(s.Routes)
 }
 
+// template reads the template of the deployed stack.
+func (d *deployment) template(ctx context.Context) (template, error) {
+	described, err := signedcall.DescribeStack(ctx, d.Account, StackName)
+	if err != nil {
+		return template{}, fmt.Errorf("cannot read stack %s after its deploy: %w", StackName, err)
+	}
+	id, err := arn.Parse(described.ID)
+	if err != nil {
+		return template{}, err
+	}
+	return readTemplate(ctx, d.Account, StackName, id)
+}
+
 // readTemplate reads the template and the physical IDs of a deployed stack.
 func readTemplate(ctx context.Context, account aws.Config, name string, id arn.ARN) (template, error) {
 	t := template{cloudformation.Template{Account: id.AccountID, Region: id.Region, Physical: make(map[string]string)}}
