@@ -138,6 +138,23 @@ func TestRefused(t *testing.T) {
 			statements: []string{iamDecides, logs, alarms, under("Deny", `"StringEquals":{"kms:ViaService":"s3.eu-central-1.amazonaws.com"}`)},
 			refused:    []string{noRoles}, undecided: []string{noLogs, noAlarms},
 		},
+		"logs by a pattern for an equal ARN": {
+			statements: []string{iamDecides, strings.Replace(logs, "ArnLike", "ArnEquals", 1), alarms},
+		},
+		"logs with patterns of actions": {
+			statements: []string{iamDecides, strings.Replace(strings.Replace(logs, `"kms:Decrypt"`, `"kms:Decrypt*"`, 1),
+				"kms:DescribeKey", "kms:Describe*", 1), alarms},
+		},
+		"deletion denied without MFA": {
+			statements: []string{iamDecides, logs, alarms, `{"Effect":"Deny","Principal":"*","Action":["kms:ScheduleKeyDeletion",
+				"kms:DisableKey"],"Resource":"*","Condition":{"BoolIfExists":{"aws:MultiFactorAuthPresent":"false"}}}`},
+			deployer: deployer,
+		},
+		"denied outside an organisation": {
+			statements: []string{iamDecides, logs, alarms, `{"Effect":"Deny","Principal":"*","Action":"kms:*","Resource":"*","Condition":{
+				"StringNotEqualsIfExists":{"aws:PrincipalOrgID":"o-1"},"BoolIfExists":{"aws:PrincipalIsAWSService":"false"}}}`},
+			undecided: []string{noRoles},
+		},
 		"logs of others": {
 			statements: []string{iamDecides, strings.Replace(logs, "log-group:*", "log-group:/other/*", 1), alarms},
 			refused:    []string{noLogs},
