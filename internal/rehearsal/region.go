@@ -17,28 +17,24 @@ import (
 // table has the table's name.
 const copiedName = restoredName + "-copy"
 
-// loseRegion makes a read-only copy of the restored registry in a second region.
-// It then loses the first region, and makes the copy a full registry, as described
-// in docs/second-region.md. It returns the deployment in the second region.
+// loseRegion makes a read-only copy of the restored registry in another region,
+// there. It then loses the first region, and makes the copy a full registry, as
+// described in docs/second-region.md. It returns the stack of that registry.
 //
 // moto replicates neither tables nor buckets, so the rehearsal copies what AWS
 // would replicate.
-func (d *deployment) loseRegion(ctx context.Context, stack *Stack) (*deployment, *Stack, error) {
-	there := d.in("us-west-2")
-	if d.Account.Region == there.Account.Region {
-		there = d.in("us-east-2")
-	}
+func (d *deployment) loseRegion(ctx context.Context, stack *Stack, there *deployment) (*Stack, error) {
 	there.adopted = map[string]any{"tableName": restoredName, "bucketName": copiedName, "readOnly": true}
 	var err error
 	if there.key, err = there.createKey(ctx, stack.Account); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	token, err := d.replicate(ctx, stack, there)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := there.bootstrap(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	err = d.step("cdk deploy of a read-only copy in "+there.Account.Region,
 		func() error { return there.deploySource(ctx) })
@@ -55,18 +51,22 @@ func (d *deployment) loseRegion(ctx context.Context, stack *Stack) (*deployment,
 		err = d.step("cdk deploy of a full registry from the copy", func() error { return there.deploySource(ctx) })
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	full, err := there.adopting(ctx)
-	return there, full, err
+	return there.adopting(ctx)
 }
 
-// in returns the deployment in another region of the account.
-func (d *deployment) in(region string) *deployment {
+// inAnotherRegion returns a deployment in another region of the account. It has no
+// pipeline yet.
+func (d *deployment) inAnotherRegion() *deployment {
+	region := "us-west-2"
+	if d.Account.Region == region {
+		region = "us-east-2"
+	}
 	rehearsal, there := *d.Rehearsal, *d
 	rehearsal.Account.Region = region
 	rehearsal.Env = append(slices.Clone(d.Env), "AWS_REGION="+region, "AWS_DEFAULT_REGION="+region)
-	there.Rehearsal = &rehearsal
+	there.Rehearsal, there.pipeline = &rehearsal, nil
 	return &there
 }
 

@@ -152,11 +152,7 @@ func (r *Rehearsal) run(ctx context.Context, begun time.Time) error {
 	if err := d.build(ctx); err != nil {
 		return err
 	}
-	defer func() {
-		if d.pipeline != nil {
-			d.pipeline.account.Close()
-		}
-	}()
+	defer d.stop()
 	stack, err := d.deploy(ctx)
 	if err != nil {
 		return err
@@ -168,9 +164,12 @@ func (r *Rehearsal) run(ctx context.Context, begun time.Time) error {
 		if stack, err = d.restore(ctx, stack); err != nil {
 			return err
 		}
-		if d, stack, err = d.loseRegion(ctx, stack); err != nil {
+		there := d.inAnotherRegion()
+		defer there.stop()
+		if stack, err = d.loseRegion(ctx, stack, there); err != nil {
 			return err
 		}
+		d = there
 	}
 	if err := d.use(ctx, stack); err != nil {
 		return err
@@ -332,6 +331,13 @@ func (d *deployment) build(ctx context.Context) error {
 		_, err := d.run(ctx, d.Checkout, nil, filepath.Join(d.Checkout, "scripts", "tools"), "cdk")
 		return err
 	})
+}
+
+// stop ends the proxy of the pipeline.
+func (d *deployment) stop() {
+	if d.pipeline != nil {
+		d.pipeline.account.Close()
+	}
 }
 
 func (d *deployment) deploy(ctx context.Context) (stack *Stack, err error) {
