@@ -75,7 +75,7 @@ func newPullOrigin(t *testing.T) *pullOrigin {
 			DownloadURL: prefix + pullPlatform.String() + ".zip", SHASumsURL: prefix + "SHA256SUMS",
 			SHASumsSignatureURL: prefix + "SHA256SUMS.sig",
 			SigningKeys: protocol.ProviderKeys{
-				GPGPublicKeys: []protocol.PublicKey{{ASCIIArmor: string(key.Public)}},
+				GPGPublicKeys: []registry.PublicKey{{ASCIIArmor: string(key.Public)}},
 			},
 		},
 	}

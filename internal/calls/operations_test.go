@@ -171,6 +171,7 @@ func (r *countedRegistry) reading(t *testing.T) []operation {
 		modulePath   = "/v1/modules/direct/vpc/aws"
 		providerPath = "/v1/providers/acme/note"
 		mirrorPath   = "/v1/mirror/registry.example.com/acme/note"
+		providersOf  = "/v1/providers-of/registry.example.com/acme/note"
 		forLinux     = "/download/linux/amd64"
 	)
 	guarded := access.New(access.Settings{}, r.catalog).RequireRead(ofModules)
@@ -195,6 +196,10 @@ func (r *countedRegistry) reading(t *testing.T) []operation {
 		{"mirror version", get(ofMirror, mirrorPath+"/1.0.0.json", http.StatusOK)},
 		// Without packages, clients continue with the origin.
 		{"mirror version, not found", get(ofMirror, mirrorPath+"/9.0.0.json", http.StatusOK)},
+		{"versions of another registry", get(ofMirror, providersOf+"/versions", http.StatusOK)},
+		{"versions of another registry, not found", get(ofMirror, providersOf+"s/versions", http.StatusNotFound)},
+		{"download of another registry", get(ofMirror, providersOf+"/1.0.0"+forLinux, http.StatusOK)},
+		{"download of another registry, not found", get(ofMirror, providersOf+"/9.0.0"+forLinux, http.StatusNotFound)},
 	}
 }
 

@@ -218,7 +218,7 @@ func startOrigin(t *testing.T, requests *counter, versions int) *httptest.Server
 			Filename: r.Name + "_" + platform.String() + ".zip", DownloadURL: files + r.Name + "_" + platform.String() + ".zip",
 			SHASum: providerfiles.Sum(zip), SHASumsURL: files + r.Name + "_SHA256SUMS",
 			SHASumsSignatureURL: files + r.Name + "_SHA256SUMS.sig",
-			SigningKeys:         protocol.ProviderKeys{GPGPublicKeys: []protocol.PublicKey{{ASCIIArmor: string(key.Public)}}},
+			SigningKeys:         protocol.ProviderKeys{GPGPublicKeys: []registry.PublicKey{{ASCIIArmor: string(key.Public)}}},
 		})
 	}
 	document(fmt.Sprintf("%s%s/versions", originServices, provider), listing)

@@ -75,6 +75,7 @@ func readListings(t *testing.T, read reader) {
 		acme         = "/v1/modules/acme"
 		providerPath = "/v1/providers/acme/note"
 		mirrorPath   = "/v1/mirror/registry.example.com/acme/note"
+		providersOf  = "/v1/providers-of/registry.example.com/acme/note"
 	)
 	for _, request := range []struct {
 		name, path string
@@ -89,6 +90,8 @@ func readListings(t *testing.T, read reader) {
 		{"download of a provider with 11 platforms", providerPath + "/5.9.9/download/linux/amd64", ofProviders()},
 		{"index of a mirrored provider, 500 versions", mirrorPath + "/index.json", ofMirror},
 		{"version of a mirrored provider with 14 platforms", mirrorPath + "/5.9.9.json", ofMirror},
+		{"versions of another registry, 500 for 14 platforms", providersOf + "/versions", ofMirror},
+		{"download of another registry with 14 platforms", providersOf + "/5.9.9/download/linux/amd64", ofMirror},
 	} {
 		read(request.name, r.dynamo, access.New(access.Settings{}, r.catalog).RequireRead(request.from), request.path, token)
 	}

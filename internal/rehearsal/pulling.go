@@ -107,7 +107,7 @@ func (o *Origin) download(w http.ResponseWriter, _ *http.Request) {
 		Protocols: []string{"6.0"}, OS: platform().OS, Arch: platform().Arch, Filename: name, SHASum: sum,
 		DownloadURL: "/files/" + name, SHASumsURL: "/files/" + prefix + "SHA256SUMS",
 		SHASumsSignatureURL: "/files/" + prefix + "SHA256SUMS.sig",
-		SigningKeys:         protocol.ProviderKeys{GPGPublicKeys: []protocol.PublicKey{{ASCIIArmor: o.public}}},
+		SigningKeys:         protocol.ProviderKeys{GPGPublicKeys: []registry.PublicKey{{ASCIIArmor: o.public}}},
 	})
 }
 

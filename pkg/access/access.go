@@ -158,6 +158,9 @@ var depths = map[string]int{"modules": 4, "providers": 3, "mirror": 4}
 // the complete path for unknown kinds.
 func resource(path string) []string {
 	segments := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")
+	if segments[0] == "providers-of" { // the same providers in another protocol
+		segments[0] = "mirror"
+	}
 	if depth := depths[segments[0]]; depth > 0 && len(segments) > depth {
 		segments = segments[:depth]
 	}

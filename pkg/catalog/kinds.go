@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,8 +41,6 @@ type kind[A registry.Address, R registry.Record] interface {
 	// addCopy returns a record with the address of a copy in another registry, and
 	// reports whether that is new.
 	addCopy(r R, target string) (R, bool)
-	// also returns the keys of the items that a version has beside its record.
-	also(A, registry.Version) []Key
 	// tombstone returns the record of a withdrawn version.
 	tombstone(registry.Version, registry.Withdrawal) R
 }
@@ -88,8 +87,6 @@ func (moduleKind) addCopy(r registry.ModuleVersion, target string) (registry.Mod
 	return r.AddCopy(target)
 }
 
-func (moduleKind) also(registry.Module, registry.Version) []Key { return nil }
-
 func (moduleKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ModuleVersion {
 	return registry.ModuleVersion{Version: v, Withdrawn: &w}
 }
@@ -125,8 +122,6 @@ func (providerKind) addCopy(r registry.ProviderVersion, target string) (registry
 	return r.AddCopy(target)
 }
 
-func (providerKind) also(registry.Provider, registry.Version) []Key { return nil }
-
 func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registry.ProviderVersion {
 	return registry.ProviderVersion{Version: v, Withdrawn: &w}
 }
@@ -158,10 +153,6 @@ func (mirrorKind) audit(*registry.AuditEntry, registry.MirrorVersion) {}
 
 func (mirrorKind) addCopy(r registry.MirrorVersion, _ string) (registry.MirrorVersion, bool) {
 	return r, false // others mirror it from its origin
-}
-
-func (mirrorKind) also(p registry.MirrorProvider, n registry.Version) []Key {
-	return []Key{sumsKeysKey(p.Path(), n)}
 }
 
 func (mirrorKind) tombstone(v registry.Version, w registry.Withdrawal) registry.MirrorVersion {
@@ -203,12 +194,19 @@ func (l *moduleListing) follow(entry registry.Summary)      { l.list.Source = en
 func (l *moduleListing) deprecated() string                 { return "" }
 func (l *moduleListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
 
-// mirrorListing is the listing of a mirrored provider. It contains only version
-// numbers.
-type mirrorListing struct{ list protocol.MirrorListing }
+// mirrorListing is the listing of a mirrored provider.
+type mirrorListing struct {
+	list protocol.MirrorListing
+	// provable has the platforms of the versions with SHA256SUMS.
+	provable map[registry.Version][]registry.Platform
+}
 
-func (l *mirrorListing) decode(d protocol.Document) (err error) {
-	l.list, err = protocol.Decode[protocol.MirrorListing](d)
+func (l *mirrorListing) decode(d protocol.Document) error {
+	index, err := protocol.Decode[protocol.MirrorIndex](d)
+	if err == nil {
+		l.list, err = index.Listing()
+	}
+	l.provable = index.Platforms()
 	return err
 }
 
@@ -218,12 +216,24 @@ func (l *mirrorListing) published() map[registry.Version]time.Time { return nil 
 func (l *mirrorListing) add(r registry.MirrorVersion) {
 	l.list = append(l.list, r.Version)
 	slices.SortFunc(l.list, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	if platforms := r.Provable(); len(platforms) > 0 {
+		if l.provable == nil {
+			l.provable = make(map[registry.Version][]registry.Platform)
+		}
+		l.provable[r.Version] = platforms
+	}
 }
 
-func (l *mirrorListing) drop(v registry.Version)            { l.list = slices.DeleteFunc(l.list, v.Same) }
-func (l *mirrorListing) follow(registry.Summary)            {}
-func (l *mirrorListing) deprecated() string                 { return "" }
-func (l *mirrorListing) encode() (protocol.Document, error) { return protocol.Compress(l.list) }
+func (l *mirrorListing) drop(v registry.Version) {
+	l.list = slices.DeleteFunc(l.list, v.Same)
+	maps.DeleteFunc(l.provable, func(n registry.Version, _ []registry.Platform) bool { return v.Same(n) })
+}
+
+func (l *mirrorListing) follow(registry.Summary) {}
+func (l *mirrorListing) deprecated() string      { return "" }
+func (l *mirrorListing) encode() (protocol.Document, error) {
+	return protocol.Compress(l.list.Index(l.provable))
+}
 
 // providerListing is the listing of a provider.
 type providerListing struct {

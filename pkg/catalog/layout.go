@@ -107,17 +107,6 @@ func loginsKey(of registry.Identity) Key {
 	return Key{sessions, "of/" + hex.EncodeToString(sum[:])}
 }
 
-// sumsKeysKey returns the key of the item with the signing keys that the origin of
-// a mirrored provider named for a version. It has lists of ASCII-armored keys, by
-// the SHA-256 of the SHA256SUMS. They are not in the record, which is read far more
-// often.
-func sumsKeysKey(path string, n registry.Version) Key {
-	n.Metadata = ""
-	return Key{path, sumsKeysPrefix + n.String()}
-}
-
-const sumsKeysPrefix = "keys/"
-
 // The partitions below begin with mirror/, because the function that fetches
 // providers may write only such partitions. No provider has the same partition.
 // Their items expire, but for those of providers that an origin has.

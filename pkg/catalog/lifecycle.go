@@ -184,7 +184,7 @@ func (c *Catalog) SetDocs(
 func (v versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w registry.Withdrawal, missing bool) (
 	recorded registry.Withdrawal, changed bool, err error,
 ) {
-	err = v.update(ctx, a, &n, v.kind.also(a, n), func(s *state[R]) (registry.AuditEntry, error) {
+	err = v.update(ctx, a, &n, nil, func(s *state[R]) (registry.AuditEntry, error) {
 		recorded, changed = w, false
 		found := missing || s.recordErr != nil || s.exists && s.record.Number() == n
 		for _, listed := range s.index.listing.versions() {
@@ -207,12 +207,6 @@ func (v versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w
 		}
 		changed = true
 		v.set(s, v.kind.tombstone(n, w))
-		for _, item := range s.also {
-			if item.Revision > 0 { // operators may not delete items of the mirror
-				item.Data, item.Expires = []byte("{}"), inWholeSeconds(w.At)
-				s.changes = append(s.changes, put(item))
-			}
-		}
 		return registry.AuditEntry{By: w.By, Action: registry.AuditWithdraw, Detail: w.Reason}, nil
 	})
 	if err != nil {

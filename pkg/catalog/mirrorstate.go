@@ -23,7 +23,9 @@ type MirrorState struct {
 	// Service is that of the host. If it has ended, it has no URL.
 	Service OriginService
 	// Listed and Withdrawn are the mirrored versions, and those that are withdrawn.
+	// Provable has the platforms of those with SHA256SUMS.
 	Listed, Withdrawn []registry.Version
+	Provable          map[registry.Version][]registry.Platform
 	// Version is what was found out about the version.
 	Version registry.PulledVersion
 
@@ -51,7 +53,6 @@ const (
 	stateRecord
 	stateVersion
 	stateBudget
-	stateKeys
 )
 
 // State reads the data about a provider and about its host, which need not be that of
@@ -66,12 +67,12 @@ func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host strin
 }
 
 // CopyState is [Mirror.State] for a copy of a version. It also reads the budget of the
-// day of now, for [MirrorState.Spend], and the stored keys, for [MirrorState.Add].
+// day of now, for [MirrorState.Spend].
 func (m Mirror) CopyState(ctx context.Context, p registry.MirrorProvider, host string, n registry.Version, now time.Time) (
 	*MirrorState, error,
 ) {
 	s := m.newState(p, host, &n, now)
-	s.keys = append(append(s.keys, budgetKey(s.day)), mirrorKind{}.also(p, n)...)
+	s.keys = append(s.keys, budgetKey(s.day))
 	return s, s.Reread(ctx)
 }
 
@@ -126,6 +127,7 @@ func (s *MirrorState) readContents(items []Item) error {
 	}
 	s.stored = &stored
 	s.Listed, s.Withdrawn = stored.index.listing.versions(), stored.index.summary.Withdrawn
+	s.Provable = stored.index.listing.(*mirrorListing).provable //nolint:forcetypeassert // of its kind
 	s.Service, s.Version, s.spent, s.badSpent = OriginService{}, registry.PulledVersion{}, registry.PullBudget{}, nil
 	if items[stateService].Revision > 0 && decode(items[stateService], &s.Service) != nil {
 		s.Service = OriginService{} // it is only a cache
@@ -141,7 +143,6 @@ func (s *MirrorState) readContents(items []Item) error {
 	if len(items) <= stateBudget {
 		return nil
 	}
-	stored.also = items[stateKeys:]
 	if items[stateBudget].Revision > 0 {
 		s.badSpent = decode(items[stateBudget], &s.spent)
 	}

@@ -233,12 +233,9 @@ func (v versions[A, R]) checkSigner(ctx context.Context, a A, s *state[R]) error
 	return nil
 }
 
-// OriginSums is a verified SHA256SUMS of an origin, with what it takes to verify it
-// again.
+// OriginSums is a verified SHA256SUMS of an origin.
 type OriginSums struct {
 	registry.MirrorSums
-	// Keys are the ASCII-armored signing keys that the origin named.
-	Keys []string
 	// Lists reports whether it has a file with a SHA-256.
 	Lists func(filename, sha256 string) bool
 }
@@ -255,13 +252,12 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 // changes nothing and returns [registry.ErrExists]. A platform that is stored
 // without a signature receives the one in record.
 //
-// If a package lacks sums, AddSigned adds it to the version, with its keys. For an
-// existing version, record can have no packages.
+// If a package lacks sums, AddSigned adds it to the version. For an existing version,
+// record can have no packages.
 func (m Mirror) AddSigned(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion,
 	sums *OriginSums, by string) (stored registry.MirrorVersion, changed bool, err error) {
 	v := mirrored(m.table)
-	also := v.kind.also(p, record.Version)
-	err = v.update(ctx, p, &record.Version, also, func(s *state[registry.MirrorVersion]) (
+	err = v.update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (
 		entry registry.AuditEntry, err error,
 	) {
 		stored, changed, entry, err = addTo(v, s, record, sums, by)
@@ -295,14 +291,8 @@ func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state
 		return stored, false, entry, errors.New("the version has no packages")
 	}
 	detail := differing(before, stored)
-	if sums != nil {
-		added, err := addSums(s, &stored, *sums)
-		if err != nil {
-			return stored, false, entry, err
-		}
-		if added {
-			detail, changed = strings.TrimSpace(detail+" "+registry.AuditedSums), true
-		}
+	if sums != nil && fits(stored, sums.MirrorSums) && stored.AddSums(sums.MirrorSums, sums.Lists) {
+		detail, changed = strings.TrimSpace(detail+" "+registry.AuditedSums), true
 	}
 	if !changed {
 		return stored, false, entry, nil
@@ -311,38 +301,19 @@ func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state
 	return stored, true, registry.AuditEntry{By: by, Action: registry.AuditMirror, Detail: detail}, nil
 }
 
-// maxSumsKeys is the maximum size of all signing keys of a version, in bytes of
-// JSON. It leaves room for the other parts of an item of DynamoDB. A SHA256SUMS
-// whose keys do not fit is not added.
+// maxSumsKeys is the maximum size of all signing keys of a version, in bytes. It
+// leaves room for the other parts of an item of DynamoDB. A SHA256SUMS whose keys do
+// not fit is not added.
 const maxSumsKeys = 300 << 10
 
-// addSums adds a SHA256SUMS to a record, and its keys to the item beside it, if
-// either lacks it. It reports whether it did.
-func addSums(s *state[registry.MirrorVersion], record *registry.MirrorVersion, sums OriginSums) (added bool, err error) {
-	var keys map[string][]string
-	if s.also[0].Revision == 0 || decode(s.also[0], &keys) != nil || keys == nil {
-		keys = make(map[string][]string)
-	}
-	digest := sums.Sums.SHA256
-	at := record.FindSums(digest)
-	same := at >= 0 && record.Sums[at] == sums.MirrorSums
-	if !same && !record.LacksSums(sums.MirrorSums, sums.Lists) {
-		return false, nil
-	}
-	var change *Change
-	if len(sums.Keys) > 0 && (len(keys[digest]) == 0 || at >= 0 && !record.Sums[at].Signed()) {
-		keys[digest] = sums.Keys
-		written, err := encode(s.also[0], keys)
-		if err != nil || len(written.Data) > maxSumsKeys {
-			return false, err
+func fits(record registry.MirrorVersion, more registry.MirrorSums) bool {
+	size := 0
+	for _, s := range append(slices.Clone(record.Sums), more) {
+		for _, key := range s.Keys {
+			size += len(key.KeyID) + len(key.ASCIIArmor) + len(key.TrustSignature)
 		}
-		change = &written
 	}
-	added = record.AddSums(sums.MirrorSums, sums.Lists)
-	if change != nil {
-		s.changes = append(s.changes, *change)
-	}
-	return added || change != nil, nil
+	return size <= maxSumsKeys
 }
 
 // differing returns the names of the platforms that are new or changed.
@@ -359,8 +330,13 @@ func differing(before, after registry.MirrorVersion) string {
 // merge returns a stored version with the additions of another record of it,
 // and reports whether there are any.
 func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, changed bool, err error) {
-	merged = registry.MirrorVersion{
-		Version: stored.Version, Packages: slices.Clone(stored.Packages), Sums: slices.Clone(stored.Sums),
+	merged = stored
+	merged.Packages, merged.Sums = slices.Clone(stored.Packages), slices.Clone(stored.Sums)
+	if len(merged.Protocols) == 0 {
+		merged.Protocols = more.Protocols
+	}
+	if len(merged.Offered) == 0 {
+		merged.Offered = more.Offered
 	}
 	for _, pkg := range more.Packages {
 		at := slices.IndexFunc(merged.Packages, func(s registry.MirrorPackage) bool { return s.Platform == pkg.Platform })
@@ -380,37 +356,11 @@ func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, 
 			changed = true
 		}
 	}
+	merged.Offered = slices.DeleteFunc(slices.Clone(merged.Offered), func(o registry.OfferedPackage) bool {
+		return merged.Has([]registry.Platform{o.Platform})
+	})
 	slices.SortFunc(merged.Packages, func(a, b registry.MirrorPackage) int {
 		return registry.ComparePlatforms(a.Platform, b.Platform)
 	})
 	return merged, changed, nil
-}
-
-// SumsKeys returns the signing keys that the origin named for a version, by the
-// SHA-256 of the SHA256SUMS that they signed. It may have none.
-func (m Mirror) SumsKeys(ctx context.Context, p registry.MirrorProvider, n registry.Version) (
-	keys map[string][]string, err error,
-) {
-	err = get(ctx, m.table, sumsKeysKey(p.Path(), n), &keys)
-	if errors.Is(err, registry.ErrNotFound) {
-		return nil, nil //nolint:nilnil // documented above
-	}
-	return keys, err
-}
-
-// KeyedSums returns the SHA-256 of each SHA256SUMS of a provider of which the signing
-// keys are stored.
-func (m Mirror) KeyedSums(ctx context.Context, p registry.MirrorProvider) (map[string]bool, error) {
-	found := make(map[string]bool)
-	for item, err := range query(ctx, m.table, Query{Partition: p.Path(), Prefix: sumsKeysPrefix}) {
-		if err != nil {
-			return nil, err
-		}
-		var keys map[string][]string
-		_ = decode(item, &keys) // keys that cannot be read count as missing
-		for digest, all := range keys {
-			found[digest] = found[digest] || len(all) > 0
-		}
-	}
-	return found, nil
 }

@@ -65,8 +65,8 @@ func encodeMirror(item Item, found registry.PulledProvider, o registry.MirrorOri
 			return item, err
 		}
 	}
-	if len(all.Origin)+len(all.Index)+len(all.Platforms) > MaxMirrorItem {
-		all.Index, all.Platforms, all.CheckedAt = nil, nil, time.Time{} // the next check finds them again
+	if len(all.Origin)+len(all.Index) > MaxMirrorItem {
+		all.Index, all.CheckedAt = nil, time.Time{} // the next check finds it again
 	}
 	item.Data, err = json.Marshal(all)
 	return item, err

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -199,11 +200,14 @@ type ProviderPackage struct {
 	// DownloadURL, SumsURL and SignatureURL are absolute, with https or http.
 	// Fetch them without a credential. They may contain a secret themselves.
 	DownloadURL, SumsURL, SignatureURL string
-	// Keys lists the keys that may have signed, each ASCII-armored.
-	Keys []string
+	// Keys lists the keys that may have signed.
+	Keys []registry.PublicKey
 	// Protocols lists the plugin protocols that the provider supports, for
 	// example 6.0.
 	Protocols []string
+	// Packages lists the packages for all platforms of the version, if the origin
+	// describes them. Their hashes are not verified.
+	Packages []registry.OfferedPackage
 }
 
 // ProviderPackage requests the package of one version for one platform. It
@@ -224,10 +228,12 @@ func (s *Service) ProviderPackage(
 		SumsURL      string   `json:"shasums_url"`
 		SignatureURL string   `json:"shasums_signature_url"`
 		SigningKeys  struct {
-			GPG []*struct {
-				ASCIIArmor string `json:"ascii_armor"`
-			} `json:"gpg_public_keys"`
+			GPG []*registry.PublicKey `json:"gpg_public_keys"`
 		} `json:"signing_keys"`
+		Packages map[string]struct {
+			Hashes []string `json:"hashes"`
+			Size   int64    `json:"package_size"`
+		} `json:"packages"`
 	}
 	path := p.String() + "/" + v.String() + "/download/" + platform.OS + "/" + platform.Arch
 	answered, err := s.getJSON(ctx, path, maxDescription, &body)
@@ -275,14 +281,38 @@ func (s *Service) ProviderPackage(
 	size := 0
 	for _, key := range body.SigningKeys.GPG {
 		if key != nil && strings.TrimSpace(key.ASCIIArmor) != "" {
-			found.Keys = append(found.Keys, key.ASCIIArmor)
-			size += len(key.ASCIIArmor)
+			found.Keys = append(found.Keys, *key)
+			size += len(key.KeyID) + len(key.ASCIIArmor) + len(key.TrustSignature)
 		}
 	}
 	if size > maxKeys {
 		return invalid("its signing keys have more than %d bytes", maxKeys)
 	}
+	for name, described := range body.Packages {
+		os, arch, _ := strings.Cut(name, "_")
+		p := registry.OfferedPackage{Platform: registry.Platform{OS: os, Arch: arch}, Size: described.Size}
+		for _, hash := range described.Hashes {
+			if h1, ok := strings.CutPrefix(hash, "h1:"); ok && isH1(h1) {
+				p.H1 = hash
+			} else if zip, ok := strings.CutPrefix(hash, "zh:"); ok {
+				p.SHA256 = zip
+			}
+		}
+		// The mirror can do without a package that is not described completely.
+		if _, err := registry.ParsePlatform(name); err == nil && p.H1 != "" && p.SHA256 != "" && p.Size > 0 {
+			found.Packages = append(found.Packages, p)
+		}
+	}
+	slices.SortFunc(found.Packages, func(a, b registry.OfferedPackage) int {
+		return registry.ComparePlatforms(a.Platform, b.Platform)
+	})
 	return found, nil
+}
+
+// isH1 reports whether a text is a SHA-256 in Base64.
+func isH1(text string) bool {
+	sum, err := base64.StdEncoding.DecodeString(text)
+	return err == nil && len(sum) == 32
 }
 
 // resolve makes a URL of a response absolute. The URL may be a secret, so

@@ -85,7 +85,7 @@ func TestProviderVersions(t *testing.T) {
 func TestProviderPackage(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
-	sum := strings.Repeat("0aF", 21) + "b"
+	sum, hash := strings.Repeat("0aF", 21)+"b", "h1:"+strings.Repeat("A", 43)+"="
 	whole := map[string]any{
 		"protocols": []string{"5.0", "6.0"}, "os": "linux", "arch": "amd64",
 		"filename":     "terraform-provider-random_1.0.0_linux_amd64.zip",
@@ -127,6 +127,14 @@ func TestProviderPackage(t *testing.T) {
 		"odd protocol":           {"protocols", []string{"v5"}, registry.ErrInvalid},
 		"no protocols":           {"protocols", nil, nil},
 		"no keys":                {"signing_keys", nil, nil},
+		"packages": {"packages", map[string]any{
+			"linux_amd64":   map[string]any{"hashes": []string{hash, "zh:" + sum, "h1:x", "h9:new"}, "package_size": 12},
+			"darwin_arm64":  map[string]any{"hashes": []string{hash, "zh:" + sum}, "package_size": 11},
+			"windows_amd64": map[string]any{"hashes": []string{"zh:" + sum}, "package_size": 12},
+			"windows_386":   map[string]any{"hashes": []string{hash, "zh:" + sum}},
+			"odd":           map[string]any{"hashes": []string{hash, "zh:" + sum}, "package_size": 12},
+		}, nil},
+		"packages of another type": {"packages", []string{"x"}, registry.ErrInvalid},
 		"keys that are large": {"signing_keys", map[string]any{"gpg_public_keys": slices.Repeat(
 			[]any{map[string]string{"ascii_armor": strings.Repeat("K", 64<<10)}}, 5)}, registry.ErrInvalid},
 		"URL long after its resolution": {"download_url", "/" + strings.Repeat("x", 8<<10-len("https://meta.example.com")),
@@ -164,13 +172,21 @@ func TestProviderPackage(t *testing.T) {
 				Filename: "terraform-provider-random_1.0.0_linux_amd64.zip", SHA256: strings.ToLower(sum),
 				DownloadURL:  "https://meta.example.com/deep/files/a.zip?X-Amz-Signature=1",
 				SumsURL:      "https://meta.example.com/SHA256SUMS",
-				SignatureURL: "http://cdn.example.com/s.sig", Keys: []string{"KEY"}, Protocols: []string{"5.0", "6.0"},
+				SignatureURL: "http://cdn.example.com/s.sig", Keys: []registry.PublicKey{{KeyID: "X", ASCIIArmor: "KEY"}}, Protocols: []string{"5.0", "6.0"},
 			}
 			switch test.field {
 			case "protocols":
 				want.Protocols = nil
 			case "signing_keys":
 				want.Keys = nil
+			case "packages": // those that are described completely
+				for _, p := range []registry.OfferedPackage{
+					{Platform: registry.Platform{OS: "darwin", Arch: "arm64"}, Size: 11},
+					{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Size: 12},
+				} {
+					p.H1, p.SHA256 = hash, sum
+					want.Packages = append(want.Packages, p)
+				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the package differs (-want +got):\n%s", diff)

@@ -1,13 +1,16 @@
-// Package mirror serves the provider network mirror protocol, which offers
-// providers of other registries from this one.
+// Package mirror offers providers of other registries from this one. It serves two
+// protocols. With the provider registry protocol, clients verify the signature of
+// the origin themselves. A host block of their configuration leads them here.
 //
-// Packages have absolute presigned URLs and both kinds of hashes. The mirror may
+// With the provider network mirror protocol, they verify hashes. Packages have absolute presigned URLs and both kinds of hashes. The mirror may
 // lack a provider, a version or a platform. The response then lets a client
 // continue with its next source, such as the origin registry. An error would end
 // the client's search.
 //
 // Source: the provider network mirror protocol,
-// https://opentofu.org/docs/internals/provider-network-mirror-protocol/.
+// https://opentofu.org/docs/internals/provider-network-mirror-protocol/, and the
+// provider registry protocol,
+// https://opentofu.org/docs/internals/provider-registry-protocol/.
 package mirror
 
 import (
@@ -15,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
@@ -23,9 +27,13 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Path is the path of the protocol. The url of a network_mirror block ends with
-// it.
+// Path is the path of the provider network mirror protocol. The url of a
+// network_mirror block ends with it.
 const Path = "/v1/mirror/"
+
+// ProvidersPath is the path of the provider registry protocol of other hosts. In a
+// host block, the hostname and a slash follow.
+const ProvidersPath = "/v1/providers-of/"
 
 // Versions reads mirrored versions. Both methods return registry.ErrNotFound if
 // there is none.
@@ -43,42 +51,41 @@ type Signer interface {
 	SignGet(ctx context.Context, key string) (string, error)
 }
 
-// Routes returns the protocol's routes: one pattern, whose document is
-// index.json or VERSION.json.
+// Routes returns the routes of both protocols.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New returns a handler that serves the protocol. If pulling is nil, it serves
+// New returns a handler that serves both protocols. If pulling is nil, it serves
 // only mirrored versions.
 func New(versions Versions, signer Signer, pulling *Pulling) http.Handler {
-	return httpapi.Mux((&handler{versions, signer, pulling}).endpoints()...)
+	return httpapi.Mux((&handler{versions, signer, pulling, newListings()}).endpoints()...)
 }
 
 type handler struct {
-	stored  Versions
-	signer  Signer
-	pulling *Pulling
+	stored   Versions
+	signer   Signer
+	pulling  *Pulling
+	listings *listings
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
-	return []httpapi.Endpoint{{
-		Route: httpapi.Route{
-			Method: http.MethodGet, Path: Path + "{hostname}/{namespace}/{type}/{document}",
-		}, Serve: h.document,
-	}}
+	get := func(path string, serve func(http.ResponseWriter, *http.Request) error) httpapi.Endpoint {
+		return httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: path}, Serve: serve}
+	}
+	const provider = "{hostname}/{namespace}/{type}/"
+	return []httpapi.Endpoint{
+		get(Path+provider+"{document}", h.document),
+		get(ProvidersPath+provider+"versions", h.versions),
+		get(ProvidersPath+provider+"{version}/download/{os}/{arch}", h.download),
+	}
 }
 
 func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("hostname") + "/" + r.PathValue("namespace") + "/" + r.PathValue("type")
-	document := r.PathValue("document")
+	name, document := nameOf(r), r.PathValue("document")
 	version, isJSON := strings.CutSuffix(document, ".json")
 	if !isJSON || version == "" {
 		return fmt.Errorf("mirrored provider %s: document %q: %w", name, document, registry.ErrNotFound)
 	}
-	p, err := registry.ParseMirrorProvider(name)
-	// Access control has checked the address exactly as it was sent.
-	if err == nil && p.String() != name {
-		err = fmt.Errorf("%w: clients request %s", registry.ErrInvalid, p)
-	}
+	p, err := address(name)
 	if document == "index.json" {
 		if err != nil {
 			// The cause is not wrapped: with a 404 the client continues.
@@ -99,6 +106,20 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	return h.packages(w, r, p, v)
+}
+
+// nameOf returns the address in the path of a request.
+func nameOf(r *http.Request) string {
+	return r.PathValue("hostname") + "/" + r.PathValue("namespace") + "/" + r.PathValue("type")
+}
+
+// address parses an address. Access control has checked it exactly as it was sent.
+func address(name string) (registry.MirrorProvider, error) {
+	p, err := registry.ParseMirrorProvider(name)
+	if err == nil && p.String() != name {
+		err = fmt.Errorf("%w: clients request %s", registry.ErrInvalid, p)
+	}
+	return p, err
 }
 
 // index serves "List Available Versions".
@@ -145,12 +166,12 @@ func (h *handler) listing(ctx context.Context, p registry.MirrorProvider) (proto
 func (h *handler) packages(
 	w http.ResponseWriter, r *http.Request, p registry.MirrorProvider, v registry.Version,
 ) error {
-	record, archives, err := h.find(r.Context(), p, v)
+	record, found, err := h.find(r.Context(), p, v, nil)
 	if err != nil {
 		return fmt.Errorf("mirrored provider %s %s: %w", p, v, err)
 	}
 	answer := protocol.MirrorPackages{Archives: make(map[string]protocol.MirrorArchive, len(record.Packages))}
-	for _, a := range archives {
+	for _, a := range found.Archives {
 		answer.Archives[a.String()] = protocol.MirrorArchive{URL: a.URL, Hashes: []string{"zh:" + a.SHA256}}
 	}
 	for _, pkg := range record.Packages {
@@ -167,27 +188,35 @@ func (h *handler) packages(
 	return nil
 }
 
-// find returns the record of a version, and packages that are not mirrored but
-// available at the origin. Both can be empty. A withdrawn version is never
-// fetched.
-func (h *handler) find(ctx context.Context, p registry.MirrorProvider, v registry.Version) (
-	record registry.MirrorVersion, archives []registry.PulledArchive, err error,
-) {
+// find returns the record of a version, and what was found out about packages that
+// are not mirrored. Both can be empty. A withdrawn version is never fetched. If
+// platform is not nil, only a package for it matters.
+func (h *handler) find(ctx context.Context, p registry.MirrorProvider, v registry.Version,
+	platform *registry.Platform) (record registry.MirrorVersion, found registry.PulledVersion, err error) {
 	begin := h.pulling.now()
 	record, err = h.stored.Get(ctx, p, v)
 	if errors.Is(err, registry.ErrWithdrawn) {
-		return record, nil, nil
+		return record, found, nil
 	}
 	missing := errors.Is(err, registry.ErrNotFound)
 	if err != nil && !missing {
-		return record, nil, err
+		return record, found, err
+	}
+	if platform != nil && record.Has([]registry.Platform{*platform}) {
+		return record, found, nil
 	}
 	rule, setAt, err := h.pulling.rule(ctx, p)
 	if err != nil && missing {
-		return record, nil, err
+		return record, found, err
+	}
+	if platform != nil && len(rule.Platforms) > 0 {
+		if !slices.Contains(rule.Platforms, *platform) {
+			return record, found, nil
+		}
+		rule.Platforms = []registry.Platform{*platform}
 	}
 	if rule.Pull == "" || !missing && record.Has(rule.Platforms) {
-		return record, nil, nil
+		return record, found, nil
 	}
 	return h.pulling.version(ctx, begin, p, v, rule, setAt, h.stored, record)
 }

@@ -115,11 +115,18 @@ func (p *Pulling) index(ctx context.Context, begin time.Time, address registry.M
 		return known.Index, nil, nil
 	case failed != nil:
 		return nil, unavailable(failed), nil
-	case known.Problem != "":
+	case known.Problem != "" && !known.IsTransient:
 		return nil, fmt.Errorf("%w: %s", registry.ErrNotFound, known.Problem), nil
 	}
-	return nil, fmt.Errorf("%w: %s", registry.ErrNotFound, noAnswer), nil
+	return nil, unansweredError{cmp.Or(known.Problem, noAnswer)}, nil
 }
+
+// unansweredError is [registry.ErrNotFound], because an origin did not answer. It has
+// the problem. Nobody can tell what the origin has.
+type unansweredError struct{ problem string }
+
+func (e unansweredError) Error() string { return registry.ErrNotFound.Error() + ": " + e.problem }
+func (e unansweredError) Unwrap() error { return registry.ErrNotFound }
 
 // noAnswer is the problem if an origin gives no answer in time.
 const noAnswer = "the origin did not answer in time"
@@ -188,56 +195,57 @@ func CallerID(name string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// version returns the packages of a version that the mirror lacks, as far as
-// they can be offered in time. stored is the record of a version of which the
-// mirror lacks some platforms, or empty. The record that version returns is the
-// one that is stored in the end.
+// version returns what was found out about a version that the mirror lacks, with
+// the packages that can be offered in time. stored is the record of a version of
+// which the mirror lacks some platforms, or empty. The record that version returns is
+// the one that is stored in the end. If there is neither a record nor a package, found
+// has the problem.
 func (p *Pulling) version(ctx context.Context, begin time.Time, address registry.MirrorProvider, n registry.Version,
 	rule registry.MirrorRule, setAt time.Time, versions Versions, stored registry.MirrorVersion) (
-	record registry.MirrorVersion, archives []registry.PulledArchive, err error,
+	record registry.MirrorVersion, found registry.PulledVersion, err error,
 ) {
+	none := registry.PulledVersion{}
 	found, ok, err := p.cachedVersion(ctx, address, n, setAt)
 	if err != nil {
-		return stored, nil, err
+		return stored, none, err
 	}
 	if !ok {
 		failed := p.locate(ctx, begin, address, n, setAt)
 		record, found, err = p.Pulled.Found(ctx, address, n)
 		if errors.Is(err, registry.ErrWithdrawn) {
-			return registry.MirrorVersion{}, nil, nil // meanwhile
+			return registry.MirrorVersion{}, none, nil // meanwhile
 		}
 		if err != nil {
-			return stored, nil, err
+			return stored, none, err
 		}
 		if len(record.Packages) > 0 {
 			stored = record
 		}
 		if len(record.Packages) > 0 && record.Has(rule.Platforms) {
-			return record, nil, nil // it was copied meanwhile
+			return record, none, nil // it was copied meanwhile
 		}
 		if ok = p.isCurrent(found, setAt); !ok {
-			found = registry.PulledVersion{}
+			found = none
 		}
 		requestlog.From(ctx).Err = failed
 		// If the copy has not started, there is nothing to wait for.
 		if failed != nil && found.Problem == "" && len(found.Archives) == 0 {
 			if len(stored.Packages) == 0 {
-				return stored, nil, failed
+				return stored, none, failed
 			}
-			return stored, nil, nil
+			return stored, none, nil
 		}
 		if !ok {
 			explain(ctx, address, n, noAnswer)
-			return stored, nil, nil
+			return stored, registry.PulledVersion{Problem: noAnswer, IsTransient: true}, nil
 		}
 	}
 	if rule.Pull == registry.PullOpen {
 		explain(ctx, address, n, found.Problem)
-		return stored, found.Archives, nil
+		return stored, found, nil
 	}
 	c := awaitedCopy{versions, address, n, rule, setAt, begin.Add(p.wait())}
-	record, err = p.waitForCopy(ctx, c, found, stored)
-	return record, nil, err
+	return p.waitForCopy(ctx, c, found, stored)
 }
 
 // locate makes the worker find out where a version is, and copy it.
@@ -271,39 +279,40 @@ type awaitedCopy struct {
 }
 
 // waitForCopy waits until a version is copied, until it turns out that it cannot
-// be, or until c.until. It returns the record that is stored then.
+// be, or until c.until. It returns the record that is stored then, and the problem.
 func (p *Pulling) waitForCopy(ctx context.Context, c awaitedCopy, found registry.PulledVersion,
-	stored registry.MirrorVersion) (registry.MirrorVersion, error) {
+	stored registry.MirrorVersion) (registry.MirrorVersion, registry.PulledVersion, error) {
+	none := registry.PulledVersion{}
 	for poll := firstPoll; ; poll = min(2*poll, maxPoll) {
 		record, err := c.versions.Get(ctx, c.address, c.version)
 		switch {
 		case errors.Is(err, registry.ErrWithdrawn):
-			return registry.MirrorVersion{}, nil
+			return registry.MirrorVersion{}, none, nil
 		case err != nil && !errors.Is(err, registry.ErrNotFound):
-			return stored, err
+			return stored, none, err
 		case err == nil && (len(stored.Packages) == 0 || record.Has(c.rule.Platforms)):
-			return record, nil
+			return record, none, nil
 		case err == nil:
 			stored = record
 		}
 		if found.Failed {
-			return stored, unavailable(errors.New(found.Problem))
+			return stored, none, unavailable(errors.New(found.Problem))
 		}
 		if found.Problem != "" {
 			explain(ctx, c.address, c.version, found.Problem)
-			return stored, nil
+			return stored, found, nil
 		}
 		if p.now().Add(poll).After(c.until) {
 			explain(ctx, c.address, c.version, admission.NotCopied)
-			return stored, nil
+			return stored, registry.PulledVersion{Problem: admission.NotCopied, IsTransient: true}, nil
 		}
 		select {
 		case <-ctx.Done():
-			return stored, ctx.Err()
+			return stored, none, ctx.Err()
 		case <-time.After(poll):
 		}
 		if found, _, err = p.cachedVersion(ctx, c.address, c.version, c.setAt); err != nil {
-			return stored, err
+			return stored, none, err
 		}
 	}
 }

@@ -172,8 +172,8 @@ func (p *puller) Start(_ context.Context, r protocol.PullRequest) error {
 	return p.start(r)
 }
 
-// request returns the status, a short form of the body, and the logged error.
-func (p *puller) request(t testing.TB, document string) (status int, body string, logged string) {
+// requestPath returns the status, the body, and the logged error.
+func (p *puller) requestPath(t testing.TB, path string) (status int, body string, logged string) {
 	t.Helper()
 	handler := httpapi.Wrap(slog.New(slog.DiscardHandler), mirror.New(p, p, &mirror.Pulling{
 		Pulled: p, Worker: p, Policies: admission.NewPolicies(p, p.now), Now: p.now, Wait: p.wait,
@@ -184,15 +184,22 @@ func (p *puller) request(t testing.TB, document string) (status int, body string
 		}
 	})
 	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, of+document, nil))
-	if w.Code != http.StatusOK {
-		return w.Code, "", logged
+	handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+	return w.Code, w.Body.String(), logged
+}
+
+// request returns the status, a short form of the body, and the logged error.
+func (p *puller) request(t testing.TB, document string) (status int, body string, logged string) {
+	t.Helper()
+	status, body, logged = p.requestPath(t, of+document)
+	if status != http.StatusOK {
+		return status, "", logged
 	}
 	var found struct {
 		Versions map[string]struct{}
 		Archives map[string]protocol.MirrorArchive
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &found); err != nil {
+	if err := json.Unmarshal([]byte(body), &found); err != nil {
 		t.Fatal(err)
 	}
 	var parts []string
@@ -207,7 +214,7 @@ func (p *puller) request(t testing.TB, document string) (status int, body string
 		parts = append(parts, fmt.Sprintf("%s from %s with %d hashes", platform, from, len(a.Hashes)))
 	}
 	slices.Sort(parts)
-	return w.Code, strings.Join(parts, ", "), logged
+	return status, strings.Join(parts, ", "), logged
 }
 
 // index returns an index.json with versions.

@@ -17,6 +17,15 @@ type (
 	// MirrorIndex is index.json, the response to "List Available Versions".
 	MirrorIndex struct {
 		Versions map[string]struct{} `json:"versions"`
+		// Provable are the versions that the provider registry protocol can offer too,
+		// because the SHA256SUMS of their origin is there. Clients ignore it.
+		Provable []ProvableVersions `json:"provable,omitempty"`
+	}
+	// ProvableVersions are versions with packages for the same platforms. There are no
+	// platforms if the origin does not list them.
+	ProvableVersions struct {
+		Platforms []registry.Platform `json:"platforms"`
+		Versions  []registry.Version  `json:"versions"`
 	}
 	// MirrorPackages is VERSION.json, the response to "List Available
 	// Installation Packages". Its keys are platforms.
@@ -35,28 +44,80 @@ type (
 type MirrorListing []registry.Version
 
 // MarshalJSON implements [json.Marshaler].
-func (l MirrorListing) MarshalJSON() ([]byte, error) {
-	out := MirrorIndex{make(map[string]struct{}, len(l))}
+func (l MirrorListing) MarshalJSON() ([]byte, error) { return json.Marshal(l.Index(nil)) }
+
+// Index returns index.json. provable has the platforms of those versions that the
+// provider registry protocol can offer.
+func (l MirrorListing) Index(provable map[registry.Version][]registry.Platform) MirrorIndex {
+	out := MirrorIndex{Versions: make(map[string]struct{}, len(l))}
+	same := make(map[string]int) // by the platforms
 	for _, v := range l {
 		out.Versions[v.String()] = struct{}{}
+		platforms, ok := provable[v]
+		if !ok {
+			continue
+		}
+		name := fmt.Sprint(platforms)
+		at, known := same[name]
+		if !known {
+			at = len(out.Provable)
+			same[name], out.Provable = at, append(out.Provable, ProvableVersions{Platforms: platforms})
+		}
+		out.Provable[at].Versions = append(out.Provable[at].Versions, v)
 	}
-	return json.Marshal(out)
+	return out
+}
+
+// Platforms returns the platforms of those versions that the provider registry
+// protocol can offer.
+func (i MirrorIndex) Platforms() map[registry.Version][]registry.Platform {
+	provable := make(map[registry.Version][]registry.Platform)
+	for _, same := range i.Provable {
+		for _, v := range same.Versions {
+			provable[v] = same.Platforms
+		}
+	}
+	return provable
+}
+
+// Providers returns the response of the provider registry protocol, with the newest
+// version first.
+func (i MirrorIndex) Providers() ProviderListing {
+	out := ProviderListing{Versions: []ListedProvider{}}
+	for v, platforms := range i.Platforms() {
+		if platforms == nil {
+			platforms = []registry.Platform{}
+		}
+		// The protocols of a version matter only with a package.
+		out.Versions = append(out.Versions, ListedProvider{Version: v, Protocols: []string{}, Platforms: platforms})
+	}
+	slices.SortFunc(out.Versions, func(a, b ListedProvider) int { return registry.CompareVersions(b.Version, a.Version) })
+	return out
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (l *MirrorListing) UnmarshalJSON(text []byte) error {
-	var in MirrorIndex
+	var in struct {
+		Versions map[string]struct{} `json:"versions"`
+	}
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
 	}
-	*l = make(MirrorListing, 0, len(in.Versions))
-	for s := range in.Versions {
+	all, err := MirrorIndex{Versions: in.Versions}.Listing()
+	*l = all
+	return err
+}
+
+// Listing returns the versions, the newest first.
+func (i MirrorIndex) Listing() (MirrorListing, error) {
+	all := make(MirrorListing, 0, len(i.Versions))
+	for s := range i.Versions {
 		v, err := registry.ParseVersion(s)
 		if err != nil {
-			return fmt.Errorf("index: %w", err)
+			return nil, fmt.Errorf("index: %w", err)
 		}
-		*l = append(*l, v)
+		all = append(all, v)
 	}
-	slices.SortFunc(*l, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	return nil
+	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
+	return all, nil
 }

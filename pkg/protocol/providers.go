@@ -104,16 +104,7 @@ type ProviderDownload struct {
 
 // ProviderKeys are the public keys that clients use to verify a signature.
 type ProviderKeys struct {
-	GPGPublicKeys []PublicKey `json:"gpg_public_keys"`
-}
-
-// PublicKey is one key of a namespace.
-type PublicKey struct {
-	KeyID      string `json:"key_id"`
-	ASCIIArmor string `json:"ascii_armor"`
-	// TrustSignature is always empty. Other values are for partners of
-	// HashiCorp.
-	TrustSignature string `json:"trust_signature"`
+	GPGPublicKeys []registry.PublicKey `json:"gpg_public_keys"`
 }
 
 // PackageHashes are the hashes of a package and its size in bytes.
@@ -138,9 +129,9 @@ func KeysFor(signer string, keys []registry.SigningKey, now time.Time) []registr
 
 // PublicKeys returns the result of [KeysFor] in the form of the protocol.
 func PublicKeys(signer string, keys []registry.SigningKey, now time.Time) ProviderKeys {
-	out := []PublicKey{} // null makes clients crash
+	out := []registry.PublicKey{} // null makes clients crash
 	for _, k := range KeysFor(signer, keys, now) {
-		out = append(out, PublicKey{KeyID: k.ID, ASCIIArmor: k.ASCIIArmor})
+		out = append(out, registry.PublicKey{KeyID: k.ID, ASCIIArmor: k.ASCIIArmor})
 	}
 	return ProviderKeys{out}
 }

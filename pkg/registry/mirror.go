@@ -112,8 +112,7 @@ type MirrorPackage struct {
 	MirroredBy Publisher `json:"mirrored_by"`
 }
 
-// MirrorSums is a SHA256SUMS of the origin, as the mirror has verified it. The
-// signing keys that the origin named with it are in an item of their own.
+// MirrorSums is a SHA256SUMS of the origin, as the mirror has verified it.
 type MirrorSums struct {
 	// Sums is the file, byte for byte. Signature is its detached signature. It is
 	// the zero value if the origin signs nothing.
@@ -121,6 +120,35 @@ type MirrorSums struct {
 	Signature StoredFile `json:"signature,omitzero"`
 	// SigningKey is the ID of the key that signed it.
 	SigningKey string `json:"signing_key,omitempty"`
+	// Keys are the keys that the origin named with it. Clients need them to verify the
+	// signature.
+	Keys []PublicKey `json:"keys,omitempty"`
+}
+
+// PublicKey is a signing key in the form of the provider registry protocol.
+type PublicKey struct {
+	KeyID      string `json:"key_id"`
+	ASCIIArmor string `json:"ascii_armor"`
+	// TrustSignature is a signature of HashiCorp over the key of one of its partners.
+	// Terraform rejects any other text.
+	TrustSignature string `json:"trust_signature"`
+}
+
+// Armored returns the ASCII armor of keys.
+func Armored(keys []PublicKey) []string {
+	all := make([]string, len(keys))
+	for i, k := range keys {
+		all[i] = k.ASCIIArmor
+	}
+	return all
+}
+
+// OfferedPackage is a package as its origin describes it to OpenTofu.
+type OfferedPackage struct {
+	Platform
+	H1     string `json:"h1"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
 }
 
 // MirrorVersion is the record of one mirrored version of a provider. It can
@@ -134,6 +162,12 @@ type MirrorVersion struct {
 	// several if the origin published platforms later. None is moved or removed
 	// until the version is withdrawn.
 	Sums []MirrorSums `json:"sums,omitempty"`
+	// Protocols are the plugin protocols that the version supports, as its origin
+	// claims. If empty, they are not known.
+	Protocols []string `json:"protocols,omitempty"`
+	// Offered are packages for other platforms, as the origin claims. A SHA256SUMS lists
+	// them. Clients write their hashes to lock files.
+	Offered []OfferedPackage `json:"offered,omitempty"`
 	// Withdrawn is set if the version was withdrawn. The record then has only
 	// the version and this field.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
@@ -146,10 +180,24 @@ func (v MirrorVersion) Has(platforms []Platform) bool {
 	})
 }
 
+// Provable returns the platforms of the packages that a stored SHA256SUMS lists,
+// with the keys of its signature. The provider registry protocol can offer these.
+func (v MirrorVersion) Provable() (platforms []Platform) {
+	for _, p := range v.Packages {
+		if p.Sums > 0 && (!v.Sums[p.Sums-1].Signed() || len(v.Sums[p.Sums-1].Keys) > 0) {
+			platforms = append(platforms, p.Platform)
+		}
+	}
+	return platforms
+}
+
 // LacksSums reports whether a package that lists includes has no SHA256SUMS, or
-// has one without a signature and s is signed. lists reports whether s includes a
-// file with a SHA-256.
+// has one without a signature and s is signed. It also does if the keys of s are
+// missing. lists reports whether s includes a file with a SHA-256.
 func (v MirrorVersion) LacksSums(s MirrorSums, lists func(filename, sha256 string) bool) bool {
+	if at := v.FindSums(s.Sums.SHA256); at >= 0 && v.Sums[at].lacksKeys(s) {
+		return true
+	}
 	return slices.ContainsFunc(v.Packages, func(p MirrorPackage) bool {
 		return (p.Sums == 0 || s.Signed() && !v.Sums[p.Sums-1].Signed()) && lists(p.Filename, p.SHA256)
 	})
@@ -170,6 +218,8 @@ func (v *MirrorVersion) AddSums(s MirrorSums, lists func(filename, sha256 string
 		at = len(v.Sums) - 1
 	case s.Signed() && !v.Sums[at].Signed():
 		v.Sums[at] = s
+	case v.Sums[at].lacksKeys(s):
+		v.Sums[at].Keys = s.Keys
 	}
 	for i, p := range v.Packages {
 		if v.prefers(s, p) && lists(p.Filename, p.SHA256) {
@@ -191,3 +241,12 @@ func (v MirrorVersion) prefers(s MirrorSums, p MirrorPackage) bool {
 
 // Signed reports whether there is a signature.
 func (s MirrorSums) Signed() bool { return s.Signature != StoredFile{} }
+
+// Same reports whether the files and the signer are the same.
+func (s MirrorSums) Same(other MirrorSums) bool {
+	return s.Sums == other.Sums && s.Signature == other.Signature && s.SigningKey == other.SigningKey
+}
+
+func (s MirrorSums) lacksKeys(other MirrorSums) bool {
+	return s.Same(other) && len(s.Keys) == 0 && len(other.Keys) > 0
+}

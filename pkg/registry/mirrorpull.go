@@ -25,9 +25,11 @@ type PulledProvider struct {
 	// Slow is set after the origin was too slow for a copy of a version.
 	Slow BackOff `json:"slow,omitzero"`
 	// Problem is why the latest check failed, for people. It is empty if it
-	// succeeded. The mirror does not check again before RetryAt.
-	Problem string    `json:"problem,omitempty"`
-	RetryAt time.Time `json:"retry_at,omitzero"`
+	// succeeded. The mirror does not check again before RetryAt. If the problem is
+	// transient, another check can succeed.
+	Problem     string    `json:"problem,omitempty"`
+	IsTransient bool      `json:"is_transient,omitempty"`
+	RetryAt     time.Time `json:"retry_at,omitzero"`
 	// Failing is the wait after failures of the origin. It ends with a success, and
 	// with a change of the policy or by an operator.
 	Failing BackOff `json:"failing,omitzero"`
@@ -35,9 +37,6 @@ type PulledProvider struct {
 	// that may be fetched. It is empty if no check has succeeded, or if the origin
 	// and the mirror lack the provider.
 	Index []byte `json:"index,omitempty"`
-	// Platforms are the compressed [OfferedPlatforms] of the versions in the index. It
-	// is empty if they are not known.
-	Platforms []byte `json:"platforms,omitempty"`
 	// Pending are versions that clients requested and the mirror lacks, the latest
 	// request first.
 	Pending []Version `json:"pending,omitempty"`
@@ -98,23 +97,6 @@ func (p PulledProvider) Forgotten(now time.Time) PulledProvider {
 
 // HasFindings reports whether a check has found anything, be it a problem.
 func (p PulledProvider) HasFindings() bool { return len(p.Index) > 0 || p.Problem != "" }
-
-// OfferedPlatforms are the platforms of versions at their origin. Most versions of
-// a provider have the same ones.
-type OfferedPlatforms []struct {
-	Platforms []Platform `json:"platforms"`
-	Versions  []Version  `json:"versions"`
-}
-
-// Of returns the platforms of a version, or nothing if they are not known.
-func (o OfferedPlatforms) Of(v Version) []Platform {
-	for _, same := range o {
-		if slices.Contains(same.Versions, v) {
-			return same.Platforms
-		}
-	}
-	return nil
-}
 
 // Lease is the exclusive right to do some work until a time. The zero value is
 // free.
@@ -194,17 +176,24 @@ type PulledVersion struct {
 	// origin.
 	Failed bool `json:"failed,omitempty"`
 	// Problem is why the mirror cannot offer the version, for people. It is empty
-	// if it can.
-	Problem string `json:"problem,omitempty"`
+	// if it can. If it is transient, another request can succeed soon.
+	Problem     string `json:"problem,omitempty"`
+	IsTransient bool   `json:"is_transient,omitempty"`
 	// Archives are the packages at the origin, verified with the signed
 	// SHA256SUMS. It is empty if clients must wait for the copy. URLs can be
 	// presigned, so they are secret.
 	Archives []PulledArchive `json:"archives,omitempty"`
 	// Sums, Signature and Keys are the SHA256SUMS with which the packages were
-	// verified, its signature, and the keys that the origin named.
-	Sums      []byte   `json:"sums,omitempty"`
-	Signature []byte   `json:"signature,omitempty"`
-	Keys      []string `json:"keys,omitempty"`
+	// verified, its signature, and the keys that the origin named. URLs can be secret,
+	// like those of Archives.
+	Sums         []byte      `json:"sums,omitempty"`
+	Signature    []byte      `json:"signature,omitempty"`
+	Keys         []PublicKey `json:"keys,omitempty"`
+	SumsURL      string      `json:"sums_url,omitempty"`
+	SignatureURL string      `json:"signature_url,omitempty"`
+	// Protocols and Offered are those of [MirrorVersion].
+	Protocols []string         `json:"protocols,omitempty"`
+	Offered   []OfferedPackage `json:"offered,omitempty"`
 }
 
 // PulledArchive is a package at its origin.

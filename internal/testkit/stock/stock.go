@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -178,11 +179,16 @@ func (f *Filler) Provider(t testing.TB, p registry.Provider, key string, version
 	f.put(t, "catalog/"+p.Namespace, p.Path(), registry.Summary{Address: p.String(), Latest: Version(versions)})
 }
 
-// Mirrored writes a mirrored provider, with the record of its newest version.
+// Mirrored writes a mirrored provider, with the record of its newest version. The
+// key of its origin has the size of a usual one.
 func (f *Filler) Mirrored(t testing.TB, p registry.MirrorProvider, versions, platforms int) {
 	t.Helper()
 	all := newest(versions)
-	f.putListing(t, p.Path(), protocol.MirrorListing(all))
+	provable := make(map[registry.Version][]registry.Platform)
+	for _, v := range all {
+		provable[v] = Platforms[:platforms]
+	}
+	f.putListing(t, p.Path(), protocol.MirrorListing(all).Index(provable))
 	record := registry.MirrorVersion{Version: all[0]}
 	for _, pkg := range packages(p.Path(), p.Type, all[0], platforms) {
 		record.Packages = append(record.Packages, registry.MirrorPackage{
@@ -192,6 +198,7 @@ func (f *Filler) Mirrored(t testing.TB, p registry.MirrorProvider, versions, pla
 	folder, sums := p.Path()+"/"+all[0].String(), "terraform-provider-"+p.Type+"_"+all[0].String()+"_SHA256SUMS"
 	record.Sums = []registry.MirrorSums{{
 		Sums: file(folder, sums), Signature: file(folder, sums+".sig"), SigningKey: "0C0AF313E5FD9F80",
+		Keys: []registry.PublicKey{{KeyID: "0C0AF313E5FD9F80", ASCIIArmor: strings.Repeat("a", 3200)}},
 	}}
 	f.put(t, p.Path(), "version/"+all[0].String(), record)
 }

@@ -192,44 +192,35 @@ func (r *run) mirroredSums(ctx context.Context, p registry.MirrorProvider, v reg
 		}
 	}
 	if s.Signed() {
-		more, err := r.mirroredSigner(ctx, p, v, s, sums, signature)
-		return append(found, more...), err
+		found = append(found, r.mirroredSigner(p, v, s, sums, signature)...)
 	}
 	return found, nil
 }
 
 // mirroredSigner verifies a signature with the keys that the origin named.
-func (r *run) mirroredSigner(ctx context.Context, p registry.MirrorProvider, v registry.MirrorVersion,
-	s registry.MirrorSums, sums, signature []byte) ([]Finding, error) {
-	const otherwise = "restore the items of the version (with this path, and version/VERSION or keys/VERSION without " +
-		"build metadata) from a backup of the table; if there is no backup, run `larder withdraw ADDRESS VERSION --reason WHY`"
+func (r *run) mirroredSigner(p registry.MirrorProvider, v registry.MirrorVersion, s registry.MirrorSums,
+	sums, signature []byte) []Finding {
+	const otherwise = "restore the item of the version (with this path, and version/VERSION without build metadata) " +
+		"from a backup of the table; if there is no backup, run `larder withdraw ADDRESS VERSION --reason WHY`"
 	f := Finding{Kind: Signature, Object: s.Signature.Object, Fix: otherwise}
-	keys, err := r.Catalog.Mirror.SumsKeys(ctx, p, v.Version)
-	if err != nil && !errors.Is(err, registry.ErrCorrupt) {
-		return nil, err
-	}
-	named := keys[s.Sums.SHA256]
-	if len(named) == 0 {
+	if len(s.Keys) == 0 {
 		f.Detail = "the signing keys that the origin named are missing"
-		if err != nil {
-			f.Detail = err.Error()
-		}
 		platform := "OS_ARCH"
 		if len(v.Packages) > 0 {
 			platform = v.Packages[0].String()
 		}
 		f.Fix = fmt.Sprintf("run `larder mirror add %s --version %s --platform %s`, which restores them from the origin; if "+
 			"the origin has another key now, ", p, v.Version, platform) + otherwise
-		return []Finding{f}, nil
+		return []Finding{f}
 	}
-	all, err := signing.VerifyOriginAll(named, sums, signature, r.Now())
+	all, err := signing.VerifyOriginAll(registry.Armored(s.Keys), sums, signature, r.Now())
 	switch {
 	case err != nil:
 		f.Detail = "clients reject it: " + err.Error()
 	case !slices.ContainsFunc(all, func(by signing.Signer) bool { return by.ID == s.SigningKey }):
 		f.Detail = "it was signed by key " + all[0].ID + ", but the record has key " + s.SigningKey
 	default:
-		return nil, nil
+		return nil
 	}
-	return []Finding{f}, nil
+	return []Finding{f}
 }

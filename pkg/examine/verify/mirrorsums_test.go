@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,9 +46,9 @@ func (d data) mirrorSigned(t *testing.T, v string) registry.MirrorVersion {
 	var sums publish.MirrorSums
 	sums.SumsData, sums.Sums = file("")
 	sums.SignatureData, sums.Signature = file(".sig")
-	sums.Keys = []string{string(key.Public)}
+	sums.Keys = []registry.PublicKey{{ASCIIArmor: string(key.Public)}}
 	sums.Lists = func(filename, sha256 string) bool { return signing.Lists(sums.SumsData, filename, sha256) }
-	by, err := signing.VerifyOrigin(sums.Keys, sums.SumsData, sums.SignatureData, time.Now())
+	by, err := signing.VerifyOrigin(registry.Armored(sums.Keys), sums.SumsData, sums.SignatureData, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,9 +77,6 @@ func TestMirroredSums(t *testing.T) {
 		change func([]byte) []byte) func(*testing.T, data, registry.MirrorVersion) {
 		return func(t *testing.T, d data, r registry.MirrorVersion) { d.object(t, of(r.Sums[0]).Object, change) }
 	}
-	item := func(change func([]byte) []byte) func(*testing.T, data, registry.MirrorVersion) {
-		return func(t *testing.T, d data, _ registry.MirrorVersion) { d.item(t, here, "keys/"+v, change) }
-	}
 	sums := func(s registry.MirrorSums) registry.StoredFile { return s.Sums }
 	signature := func(s registry.MirrorSums) registry.StoredFile { return s.Signature }
 	for name, test := range map[string]struct {
@@ -91,8 +88,8 @@ func TestMirroredSums(t *testing.T) {
 		"SHA256SUMS is changed": {object(sums, func(b []byte) []byte { return bytes.ToUpper(b) }), "sha256 " + here + " " + v},
 		"signature is missing":  {object(signature, nil), "version-without-object " + here + " " + v},
 		"signature is cut":      {object(signature, func(b []byte) []byte { return b[1:] }), "size " + here + " " + v},
-		"keys are missing":      {item(nil), "signature " + here + " " + v},
-		"keys cannot be read":   {item(with([]byte("["))), "signature " + here + " " + v},
+		"keys are missing": {edited(func(r *registry.MirrorVersion) { r.Sums[0].Keys = nil }),
+			"listing " + here + "; signature " + here + " " + v},
 		"package that it does not list": {edited(func(r *registry.MirrorVersion) { r.Packages[0].Filename = "other.zip" }),
 			"sums " + here + " " + v},
 		"other signer": {edited(func(r *registry.MirrorVersion) { r.Sums[0].SigningKey = "0C0AF313E5FD9F80" }),
@@ -102,17 +99,13 @@ func TestMirroredSums(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text, err := json.Marshal(map[string][]string{r.Sums[0].Sums.SHA256: {string(other.Public)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			d.item(t, here, "keys/"+v, with(text))
+			edited(func(r *registry.MirrorVersion) { r.Sums[0].Keys[0].ASCIIArmor = string(other.Public) })(t, d, r)
 		}, "signature " + here + " " + v},
 		"gone from the record": {func(t *testing.T, d data, r registry.MirrorVersion) {
 			d.item(t, here, "version/"+v, record(t, func(r *registry.MirrorVersion) { r.Sums, r.Packages[0].Sums = nil, 0 }))
 			d.object(t, r.Sums[0].Sums.Object, nil)
 			d.object(t, r.Sums[0].Signature.Object, nil)
-		}, "record " + here + " " + v},
+		}, "listing " + here + "; record " + here + " " + v},
 		"not used": {func(t *testing.T, d data, r registry.MirrorVersion) {
 			content := []byte("another")
 			digest := sha256.Sum256(content)
@@ -131,7 +124,7 @@ func TestMirroredSums(t *testing.T) {
 			report := d.verified(t)
 			want := []string{}
 			if test.want != "" {
-				want = append(want, test.want)
+				want = strings.Split(test.want, "; ")
 			}
 			if diff := cmp.Diff(want, summary(report)); diff != "" {
 				t.Fatalf("(-want +got):\n%s\n%+v", diff, report.Findings)

@@ -30,12 +30,8 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 	if err != nil {
 		return 0, err
 	}
-	keyed, err := d.keyedSums(ctx, records...)
-	if err != nil {
-		return 0, err
-	}
 	lacking := slices.DeleteFunc(slices.Clone(records), func(r registry.MirrorVersion) bool {
-		return len(lackingPackages(r, keyed)) == 0
+		return len(lackingPackages(r)) == 0
 	})
 	if len(lacking) == 0 {
 		return 0, nil
@@ -51,7 +47,7 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 	first := int(d.now.Unix() / day * maxFilled % int64(len(lacking)))
 	var failed []error
 	for _, record := range slices.Concat(lacking[first:], lacking[:first])[:min(maxFilled, len(lacking))] {
-		added, err := m.fillVersion(ctx, origin, d, w, record, lackingPackages(record, keyed), records)
+		added, err := m.fillVersion(ctx, origin, d, w, record, lackingPackages(record), records)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", record.Version, err))
 		}
@@ -63,14 +59,14 @@ func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, addre
 }
 
 // lackingPackages returns the packages of which no signed SHA256SUMS is stored, or not
-// its keys. keyed are those with keys.
-func lackingPackages(r registry.MirrorVersion, keyed map[string]bool) []registry.MirrorPackage {
+// its keys.
+func lackingPackages(r registry.MirrorVersion) []registry.MirrorPackage {
 	return slices.DeleteFunc(slices.Clone(r.Packages), func(p registry.MirrorPackage) bool {
 		if p.Sums == 0 {
 			return false
 		}
 		s := r.Sums[p.Sums-1]
-		return (!s.Signed() || keyed[s.Sums.SHA256]) && (s.Signed() || p.SigningKey != "")
+		return (!s.Signed() || len(s.Keys) > 0) && (s.Signed() || p.SigningKey != "")
 	})
 }
 
@@ -115,7 +111,7 @@ func (m *Mirror) fillFrom(ctx context.Context, origin *client.Service, d *decide
 			confirmed = append(confirmed, p)
 		}
 	}
-	sums, err := m.newSums(ctx, d, w.Address, *stored, nil, signed)
+	sums, err := m.newSums(ctx, w.Address, *stored, nil, signed)
 	if err != nil || sums == nil {
 		return signed.release, false, err
 	}

@@ -49,7 +49,7 @@ func TestFillSums(t *testing.T) {
 		requests int // if it is filled: a description, SHA256SUMS, its signature
 	}{
 		"stored without": {func(t *testing.T, p *pulled) { p.forgetSums(t) }, 1, "signed darwin_arm64 linux_amd64", nil, 3},
-		"keys lost":      {func(t *testing.T, p *pulled) { p.breakKeys(t, nil) }, 1, "signed darwin_arm64 linux_amd64", nil, 3},
+		"keys lost":      {func(t *testing.T, p *pulled) { p.forgetKeys(t) }, 1, "signed darwin_arm64 linux_amd64", nil, 3},
 		"stored with it": {nil, 0, "signed darwin_arm64 linux_amd64", nil, 0},
 		"the first platform is gone": {func(t *testing.T, p *pulled) {
 			p.forgetSums(t)

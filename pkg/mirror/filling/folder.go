@@ -340,7 +340,7 @@ func (m *Mirror) storeImport(ctx context.Context, d *importer, p folderProvider,
 			return record, err
 		}
 	}
-	sums, err := m.newSums(ctx, d.decider, p.address, record, added, signed)
+	sums, err := m.newSums(ctx, p.address, record, added, signed)
 	if err != nil || m.DryRun || len(packages)+len(confirmed) == 0 && sums == nil {
 		return record, err
 	}

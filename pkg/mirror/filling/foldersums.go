@@ -56,7 +56,7 @@ func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.Mi
 		removed = false
 		path := releasePath(dir, address, record.Version, n)
 		for _, f := range []struct{ path, text string }{
-			{path, string(r.sums)}, {path + signatureEnd, string(r.signature)}, {path + keysEnd, strings.Join(r.keys, "\n")},
+			{path, string(r.sums)}, {path + signatureEnd, string(r.signature)}, {path + keysEnd, strings.Join(registry.Armored(r.keys), "\n")},
 		} {
 			if f.text != "" {
 				err = writeFile(f.path, func(w io.Writer) error {
@@ -87,12 +87,11 @@ func (m *Mirror) usedReleases(ctx context.Context, address registry.MirrorProvid
 		}
 		r, err := m.readFiles(ctx, s)
 		if err == nil && s.Signed() {
-			var keys map[string][]string
-			if keys, err = m.Catalog.Mirror.SumsKeys(ctx, address, record.Version); err == nil && len(keys[s.Sums.SHA256]) == 0 {
+			if len(s.Keys) == 0 {
 				err = registry.Errorf(registry.ErrCorrupt, "the signing keys of its SHA256SUMS are missing")
 			}
-			for _, key := range keys[s.Sums.SHA256] {
-				r.keys = append(r.keys, strings.TrimSpace(key)+"\n")
+			for _, key := range s.Keys {
+				r.keys = append(r.keys, registry.PublicKey{ASCIIArmor: strings.TrimSpace(key.ASCIIArmor) + "\n"})
 			}
 		}
 		if err != nil {
@@ -192,10 +191,10 @@ func readRelease(path string) (r signedRelease, err error) {
 }
 
 // splitKeys returns the armored keys of a text. Clients read one key at a time.
-func splitKeys(text string) (keys []string) {
+func splitKeys(text string) (keys []registry.PublicKey) {
 	for i, block := range strings.Split(text, beginKey) {
 		if i > 0 {
-			keys = append(keys, strings.TrimSpace(beginKey+block)+"\n")
+			keys = append(keys, registry.PublicKey{ASCIIArmor: strings.TrimSpace(beginKey+block) + "\n"})
 		}
 	}
 	return keys
@@ -229,7 +228,7 @@ func (d *importer) verify(p folderProvider) (all []signature, err error) {
 	for i, release := range releases {
 		signed := signature{signers: d.signers, release: release}
 		if len(release.signature) > 0 {
-			by, err := signing.VerifyOriginAll(release.keys, release.sums, release.signature, d.now)
+			by, err := signing.VerifyOriginAll(registry.Armored(release.keys), release.sums, release.signature, d.now)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", filepath.Base(releasePath(p.dir, p.address, p.version, i+1)), err)
 			}

@@ -390,8 +390,7 @@ func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []
 	if len(platforms) == 0 {
 		platforms = slices.Clone(offered.Platforms)
 	}
-	slices.SortFunc(platforms, registry.ComparePlatforms)
-	platforms = slices.Compact(platforms)
+	platforms = sortedPlatforms(platforms)
 	if len(platforms) == 0 {
 		return nil, nil, registry.WithHint(
 			fmt.Errorf("%w platforms: the origin does not list its platforms", registry.ErrInvalid),
@@ -538,11 +537,14 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 			return result, nil, err
 		}
 	}
-	sums, err := m.newSums(ctx, d, w.Address, stored, added(missing), signed)
+	sums, err := m.newSums(ctx, w.Address, stored, added(missing), signed)
 	if err != nil {
 		return result, nil, err
 	}
-	record := registry.MirrorVersion{Version: v.Version, Packages: confirmed}
+	record := registry.MirrorVersion{
+		Version: v.Version, Packages: confirmed, Protocols: protocolsOf(offers),
+		Offered: signed.release.described(w.Address, v.Version, offers),
+	}
 	switch {
 	case len(missing) > 0:
 		stored, notes, err := m.fetch(ctx, d, w, record, missing, signed, sums)
@@ -597,6 +599,7 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 				platform: platform, stored: w.Address.Filename(v, platform), at: known.At, again: again,
 				ProviderPackage: client.ProviderPackage{
 					Filename: known.Filename, SHA256: known.SHA256, DownloadURL: known.URL, Keys: w.answer.Keys,
+					Protocols: w.answer.Protocols, Packages: w.answer.Offered,
 				},
 			}
 			continue
@@ -674,6 +677,17 @@ func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored r
 	return missing, confirmed, nil
 }
 
+// protocolsOf returns the protocols of a version. Origins name the same ones for all
+// its packages.
+func protocolsOf(offers []offer) []string {
+	for _, o := range offers {
+		if len(o.Protocols) > 0 {
+			return o.Protocols
+		}
+	}
+	return nil
+}
+
 // checkProtocols checks that clients support one of a provider's protocols. It
 // accepts an empty list.
 func checkProtocols(protocols []string) error {
@@ -704,7 +718,8 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 	}
 	var all []signing.Signer
 	if len(signed.release.keys) > 0 {
-		if all, err = signing.VerifyOriginAll(signed.release.keys, signed.release.sums, signed.release.signature, d.now); err != nil {
+		keys := registry.Armored(signed.release.keys)
+		if all, err = signing.VerifyOriginAll(keys, signed.release.sums, signed.release.signature, d.now); err != nil {
 			return signer, signed, err
 		}
 	}
@@ -757,7 +772,7 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 // fetchSums downloads SHA256SUMS and its signature, unless they are known.
 func (m *Mirror) fetchSums(ctx context.Context, w Wanted, offers []offer, signed *signature) error {
 	if w.answer != nil {
-		signed.release = signedRelease{w.answer.Sums, w.answer.Signature, w.answer.Keys}
+		signed.release = signedRelease{sums: w.answer.Sums, signature: w.answer.Signature, keys: w.answer.Keys}
 		return nil
 	}
 	// Prefer an offer with keys.
@@ -772,7 +787,7 @@ func (m *Mirror) fetchSums(ctx context.Context, w Wanted, offers []offer, signed
 			sums, detached, err = m.downloadSums(ctx, first)
 		}
 	}
-	signed.release = signedRelease{sums, detached, first.Keys}
+	signed.release = signedRelease{sums: sums, signature: detached, keys: first.Keys, from: first}
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/publish/rules"
@@ -35,8 +36,8 @@ type decider struct {
 	seen   map[registry.Version]registry.SeenVersion
 	// mirrored are the mirrored versions.
 	mirrored []registry.Version
-	// keyed is the result of keyedSums, or nil.
-	keyed map[string]bool
+	// state is that of a [Pull], or nil.
+	state *catalog.MirrorState
 	// found gets the changes of the record, if the caller of a [Pull] stores them.
 	found *findings
 	// admitting is the reason for which an operator admits the version admitted.

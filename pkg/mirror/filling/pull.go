@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -119,8 +120,9 @@ type Listing struct {
 	// Versions are the mirrored ones, and those that may be mirrored now, the newest
 	// first. There may be none.
 	Versions []registry.Version
-	// Platforms are those of the versions that the origin has.
-	Platforms registry.OfferedPlatforms
+	// Provable has the platforms of those that clients can verify themselves: all
+	// but mirrored ones without SHA256SUMS.
+	Provable map[registry.Version][]registry.Platform
 }
 
 // List requests the versions of a provider at its origin. If the origin is the cause
@@ -138,7 +140,7 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 	}
 	offered, date, failed := origin.ProviderVersions(ctx, address.Provider)
 	if errors.Is(failed, registry.ErrNotFound) || failed == nil && len(offered) == 0 && p.State.Origin.IsEmpty() {
-		return Listing{Versions: p.State.Listed}, nil // an origin can have none for any name
+		return d.offerable(nil), nil // an origin can have none for any name
 	}
 	if failed != nil {
 		return Listing{}, originError{failed}
@@ -156,50 +158,40 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 	if err := d.recordLearned(ctx); err != nil {
 		return Listing{}, err
 	}
-	return Listing{d.offerable(offered, p.State.Listed, p.State.Withdrawn), platformsOf(offered)}, nil
-}
-
-// platformsOf returns the platforms of the versions that an origin offers.
-func platformsOf(offered []client.ProviderVersion) (all registry.OfferedPlatforms) {
-	same := make(map[string]int) // by the platforms
-	for _, v := range offered {
-		platforms := slices.Clone(v.Platforms)
-		slices.SortFunc(platforms, registry.ComparePlatforms)
-		name := list(platforms)
-		at, known := same[name]
-		if !known {
-			at = len(all)
-			same[name] = at
-			all = slices.Grow(all, 1)[:at+1]
-			all[at].Platforms = platforms
-		}
-		all[at].Versions = append(all[at].Versions, v.Version)
-	}
-	return all
+	return d.offerable(offered), nil
 }
 
 // LastVersions returns the versions that clients can get if the origin gives no
 // answer. They are the mirrored ones, and those of last that may be mirrored now.
-// last is an earlier result of [Pull.List].
+// last is the index of an earlier result of [Pull.List].
 func (p Pull) LastVersions(policy *registry.MirrorPolicy, address registry.MirrorProvider,
-	last []registry.Version) ([]registry.Version, error) {
+	last protocol.MirrorIndex) (Listing, error) {
 	_, d, _, err := p.prepare(policy, address)
 	if err != nil {
-		return nil, err
+		return Listing{}, err
 	}
-	offered := make([]client.ProviderVersion, len(last))
-	for i, v := range last {
-		offered[i].Version = v
+	versions, err := last.Listing()
+	if err != nil {
+		return d.offerable(nil), nil //nolint:nilerr // the index is only a cache
 	}
-	return d.offerable(offered, p.State.Listed, p.State.Withdrawn), nil
+	platforms := last.Platforms()
+	offered := make([]client.ProviderVersion, len(versions))
+	for i, v := range versions {
+		offered[i] = client.ProviderVersion{Version: v, Platforms: platforms[v]}
+	}
+	return d.offerable(offered), nil
 }
 
 // offerable returns the stored versions, and those that the origin offers and
 // that may be mirrored now.
-func (d *decider) offerable(offered []client.ProviderVersion, stored, withdrawn []registry.Version) []registry.Version {
-	all := slices.Clone(stored)
-	taken := make(map[registry.Version]bool, len(stored)+len(withdrawn))
-	for _, v := range append(slices.Clone(stored), withdrawn...) {
+func (d *decider) offerable(offered []client.ProviderVersion) Listing {
+	all := slices.Clone(d.state.Listed)
+	provable := maps.Clone(d.state.Provable)
+	if provable == nil {
+		provable = make(map[registry.Version][]registry.Platform)
+	}
+	taken := make(map[registry.Version]bool, len(all)+len(d.state.Withdrawn))
+	for _, v := range append(slices.Clone(all), d.state.Withdrawn...) {
 		taken[v.Comparable()] = true
 	}
 	for _, r := range d.origin.Refused {
@@ -208,13 +200,31 @@ func (d *decider) offerable(offered []client.ProviderVersion, stored, withdrawn 
 		}
 	}
 	for _, v := range offered {
+		// A request adds the platforms of the policy to a mirrored version.
+		if stored, ok := d.state.Provable[v.Version]; ok && len(d.rule.Platforms) > 0 {
+			provable[v.Version] = sortedPlatforms(slices.Concat(stored, d.platformsOf(v)))
+		}
 		if !taken[v.Version.Comparable()] && d.ready(v.Version) == nil {
 			taken[v.Version.Comparable()] = true
 			all = append(all, v.Version)
+			provable[v.Version] = d.platformsOf(v)
 		}
 	}
 	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	return all
+	return Listing{all, provable}
+}
+
+// platformsOf returns the platforms of a version at its origin that may be mirrored,
+// sorted. There are none if the origin lists none.
+func (d *decider) platformsOf(v client.ProviderVersion) []registry.Platform {
+	return sortedPlatforms(slices.DeleteFunc(slices.Clone(v.Platforms), func(p registry.Platform) bool {
+		return len(d.rule.Platforms) > 0 && !slices.Contains(d.rule.Platforms, p)
+	}))
+}
+
+func sortedPlatforms(platforms []registry.Platform) []registry.Platform {
+	slices.SortFunc(platforms, registry.ComparePlatforms)
+	return slices.Compact(platforms)
 }
 
 // Offer returns the packages of a version at its origin, for the platforms of
@@ -272,7 +282,12 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 			return registry.PulledVersion{}, err
 		}
 	}
-	answer.Sums, answer.Signature, answer.Keys = signed.release.sums, signed.release.signature, signed.release.keys
+	r := signed.release
+	answer.Sums, answer.Signature, answer.Keys = r.sums, r.signature, r.keys
+	if m.Client.CheckURL(r.from.SumsURL) == nil && m.Client.CheckURL(r.from.SignatureURL) == nil {
+		answer.SumsURL, answer.SignatureURL = r.from.SumsURL, r.from.SignatureURL
+	}
+	answer.Protocols, answer.Offered = protocolsOf(offers), r.described(address, v, offers)
 	return answer, nil
 }
 
@@ -286,8 +301,8 @@ func (p Pull) platforms(ctx context.Context, policy *registry.MirrorPolicy, orig
 	if !p.State.Pulled.Current(p.Mirror.now(), policy.SetAt) {
 		return p.platformsNow(ctx, origin, w, v)
 	}
-	if all, err := protocol.Decode[registry.OfferedPlatforms](p.State.Pulled.Platforms); err == nil {
-		if found := all.Of(v); len(found) > 0 {
+	if last, err := protocol.Decode[protocol.MirrorIndex](p.State.Pulled.Index); err == nil {
+		if found := last.Platforms()[v]; len(found) > 0 {
 			return found, nil
 		}
 	}
@@ -302,15 +317,23 @@ func (p Pull) platformsNow(ctx context.Context, origin *client.Service, w Wanted
 	if err != nil {
 		return nil, originError{err}
 	}
-	return platformsOf(offered).Of(v), nil
+	at := slices.IndexFunc(offered, func(o client.ProviderVersion) bool { return o.Version == v })
+	if at < 0 {
+		return nil, nil
+	}
+	return offered[at].Platforms, nil
 }
 
-// LastUse returns until when URLs can be given out that their origin gave out at a
-// time, and zero if none of them ends. They can be given out for some time from
-// then on, but not after a visible end.
-func LastUse(archives []registry.PulledArchive, at time.Time, some time.Duration) (end time.Time) {
-	for _, a := range archives {
-		if last := lastUse(a.URL, at, some); !last.IsZero() && (end.IsZero() || last.Before(end)) {
+// LastUse returns until when the URLs of an answer can be given out that their origin
+// gave out at a time, and zero if none of them ends. They can be given out for some
+// time from then on, but not after a visible end.
+func LastUse(answer registry.PulledVersion, at time.Time, some time.Duration) (end time.Time) {
+	urls := []string{answer.SumsURL, answer.SignatureURL}
+	for _, a := range answer.Archives {
+		urls = append(urls, a.URL)
+	}
+	for _, u := range urls {
+		if last := lastUse(u, at, some); !last.IsZero() && (end.IsZero() || last.Before(end)) {
 			end = last
 		}
 	}
@@ -455,7 +478,7 @@ func (p Pull) prepare(policy *registry.MirrorPolicy, address registry.MirrorProv
 		return nil, nil, Wanted{}, err
 	}
 	d.set(p.State.Origin)
-	d.found, d.mirrored = p.found, p.State.Listed
+	d.found, d.mirrored, d.state = p.found, p.State.Listed, p.State
 	if d.rule.Pull == "" {
 		return nil, nil, Wanted{}, fmt.Errorf("%w: the mirror policy does not let clients fetch %s",
 			registry.ErrNotAdmitted, address)

@@ -562,8 +562,9 @@ func TestPullRecall(t *testing.T) {
 			}
 			p.set(discovery, page{status: http.StatusServiceUnavailable})
 			var got []registry.Version
-			if err := p.run(t, nil, func(from filling.Pull) (err error) {
-				got, err = from.LastVersions(p.policy, inventory, last)
+			if err := p.run(t, nil, func(from filling.Pull) error {
+				listing, err := from.LastVersions(p.policy, inventory, protocol.MirrorListing(last).Index(nil))
+				got = listing.Versions
 				return err
 			}); err != nil {
 				t.Fatal(err)

@@ -20,8 +20,28 @@ type signedRelease struct {
 	sums []byte
 	// signature is empty, and there are no keys, if the origin signs nothing.
 	signature []byte
-	// keys are the armored keys that the origin names.
-	keys []string
+	// keys are those that the origin names.
+	keys []registry.PublicKey
+	// from is the package with which the origin named it. It has no URLs if that was
+	// earlier.
+	from offer
+}
+
+// described returns the packages of a version that the origin has described, as far as
+// the SHA256SUMS lists them.
+func (r signedRelease) described(address registry.MirrorProvider, v registry.Version,
+	offers []offer) (packages []registry.OfferedPackage) {
+	for _, o := range offers {
+		for _, p := range o.Packages {
+			if r.lists(address.Filename(v, p.Platform), p.SHA256) {
+				packages = append(packages, p)
+			}
+		}
+		if len(packages) > 0 {
+			break // the others describe the same packages
+		}
+	}
+	return packages
 }
 
 // agrees returns [registry.ErrExists] if a SHA256SUMS lists one of the packages of a
@@ -54,10 +74,9 @@ func added(missing []offer) (packages []registry.MirrorPackage) {
 	return packages
 }
 
-// newSums returns the SHA256SUMS of a version as the mirror should store it, or a
-// stored one of which it lost the keys. It returns nil if its key is not trusted, or
-// if the stored record needs nothing of it. more are the packages that the version
-// gets.
+// newSums returns the SHA256SUMS of a version as the mirror should store it. It
+// returns nil if its key is not trusted, or if the stored record needs nothing of it.
+// more are the packages that the version gets.
 //
 // The stored SHA256SUMS of a version is not replaced, because it verifies the
 // stored packages. Another one is only stored for packages that have none. Otherwise an
@@ -66,7 +85,7 @@ func added(missing []offer) (packages []registry.MirrorPackage) {
 // these in an exported folder. For packages that the version gets, that is
 // [registry.ErrExists]. For the same reason, a stored SHA256SUMS must not contradict
 // these, as [listing] reports.
-func (m *Mirror) newSums(ctx context.Context, d *decider, address registry.MirrorProvider, stored registry.MirrorVersion,
+func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
 	more []registry.MirrorPackage, signed signature) (*publish.MirrorSums, error) {
 	if err := m.checkListed(ctx, stored, more, signed); err != nil {
 		return nil, err
@@ -88,12 +107,12 @@ func (m *Mirror) newSums(ctx context.Context, d *decider, address registry.Mirro
 		}
 		return nil, err
 	}
-	if at := stored.FindSums(sums.Sums.SHA256); at >= 0 && stored.Sums[at] == sums.MirrorSums {
+	if at := stored.FindSums(sums.Sums.SHA256); at >= 0 && stored.Sums[at].Same(sums.MirrorSums) {
 		if lost, err := m.lostFiles(ctx, sums); err != nil || lost {
 			return sums, err
 		}
 	}
-	return m.lostKeys(ctx, d, address, stored, signed.release.keys)
+	return nil, nil //nolint:nilnil // documented above
 }
 
 // checkListed checks packages that a version gets with [listing], as an import of the
@@ -143,57 +162,6 @@ func (m *Mirror) lostFiles(ctx context.Context, sums *publish.MirrorSums) (bool,
 	return false, nil
 }
 
-// lostKeys returns a stored SHA256SUMS whose keys were lost, with keys that verify its
-// signature. It returns nil if there is none.
-func (m *Mirror) lostKeys(ctx context.Context, d *decider, address registry.MirrorProvider,
-	stored registry.MirrorVersion, keys []string) (*publish.MirrorSums, error) {
-	if len(keys) == 0 {
-		return nil, nil //nolint:nilnil // documented above
-	}
-	keyed, err := d.keyedSums(ctx, stored)
-	if err != nil || len(unkeyed(stored, keyed)) == 0 {
-		return nil, err
-	}
-	have, err := m.Catalog.Mirror.SumsKeys(ctx, address, stored.Version)
-	if err != nil && !errors.Is(err, registry.ErrCorrupt) {
-		return nil, err
-	}
-	for _, s := range unkeyed(stored, keyed) {
-		if len(have[s.Sums.SHA256]) > 0 {
-			continue // this run has restored them
-		}
-		r, err := m.readFiles(ctx, s)
-		if err == nil {
-			_, err = signing.VerifyOriginAll(keys, r.sums, r.signature, m.now())
-		}
-		if err == nil {
-			return &publish.MirrorSums{OriginSums: catalog.OriginSums{MirrorSums: s, Keys: keys, Lists: r.lists}}, nil
-		}
-		if !errors.Is(err, registry.ErrCorrupt) && !errors.Is(err, registry.ErrInvalid) {
-			return nil, err
-		}
-	}
-	return nil, nil //nolint:nilnil // documented above
-}
-
-// keyedSums is [catalog.Mirror.KeyedSums], read once in a run, and not before a record
-// has a signed SHA256SUMS. Keys that the run stores later are missing in it.
-func (d *decider) keyedSums(ctx context.Context, records ...registry.MirrorVersion) (keyed map[string]bool, err error) {
-	if d.keyed == nil && slices.ContainsFunc(records, func(r registry.MirrorVersion) bool {
-		return slices.ContainsFunc(r.Sums, registry.MirrorSums.Signed)
-	}) {
-		d.keyed, err = d.m.Catalog.Mirror.KeyedSums(ctx, d.address)
-	}
-	return d.keyed, err
-}
-
-// unkeyed returns each signed SHA256SUMS of a version of which keyed lacks the keys.
-func unkeyed(stored registry.MirrorVersion, keyed map[string]bool) []registry.MirrorSums {
-	return slices.DeleteFunc(slices.Clone(stored.Sums), func(s registry.MirrorSums) bool {
-		return !s.Signed() || keyed[s.Sums.SHA256]
-	})
-}
-
 // signatureEnd is the end of the name of the signature of a SHA256SUMS.
 const signatureEnd = ".sig"
 
@@ -214,7 +182,7 @@ func (r signedRelease) place(address registry.MirrorProvider, stored registry.Mi
 	}
 	placed := &publish.MirrorSums{
 		OriginSums: catalog.OriginSums{
-			MirrorSums: registry.MirrorSums{Sums: file(r.sums, name), SigningKey: signer}, Keys: r.keys, Lists: r.lists,
+			MirrorSums: registry.MirrorSums{Sums: file(r.sums, name), SigningKey: signer, Keys: r.keys}, Lists: r.lists,
 		},
 		SumsData: r.sums,
 	}
@@ -222,8 +190,8 @@ func (r signedRelease) place(address registry.MirrorProvider, stored registry.Mi
 		placed.Signature, placed.SignatureData = file(r.signature, name+signatureEnd), r.signature
 	}
 	if at := stored.FindSums(placed.Sums.SHA256); at >= 0 && stored.Sums[at].Signed() &&
-		stored.Sums[at] != placed.MirrorSums {
-		placed.MirrorSums, placed.Keys, placed.SignatureData = stored.Sums[at], nil, nil
+		!stored.Sums[at].Same(placed.MirrorSums) {
+		placed.MirrorSums, placed.SignatureData = stored.Sums[at], nil
 	}
 	return placed
 }

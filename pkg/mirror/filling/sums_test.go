@@ -23,15 +23,11 @@ func (s *store) sums(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := catalog.New(s.table).Mirror.SumsKeys(t.Context(), inventory, v.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []string
 	for i, of := range v.Sums {
 		text, parts := s.read(t, of.Sums), []string{"unsigned"}
 		if of.Signed() {
-			signer, err := signing.VerifyOrigin(keys[of.Sums.SHA256], text, s.read(t, of.Signature), time.Now())
+			signer, err := signing.VerifyOrigin(registry.Armored(of.Keys), text, s.read(t, of.Signature), time.Now())
 			if err != nil || signer.ID != of.SigningKey {
 				t.Errorf("SHA256SUMS %d is signed by %q, want %q: %v", i+1, signer.ID, of.SigningKey, err)
 			}
@@ -63,6 +59,27 @@ func (s *store) read(t testing.TB, f registry.StoredFile) []byte {
 // forgetSums makes version 1.0.0 one that was mirrored without a SHA256SUMS.
 func (s *store) forgetSums(t testing.TB) {
 	t.Helper()
+	s.editRecord(t, func(v *registry.MirrorVersion) {
+		v.Sums = nil
+		for i := range v.Packages {
+			v.Packages[i].Sums = 0
+		}
+	})
+}
+
+// forgetKeys removes the signing keys of version 1.0.0.
+func (s *store) forgetKeys(t testing.TB) {
+	t.Helper()
+	s.editRecord(t, func(v *registry.MirrorVersion) {
+		for i := range v.Sums {
+			v.Sums[i].Keys = nil
+		}
+	})
+}
+
+// editRecord changes the record of version 1.0.0.
+func (s *store) editRecord(t testing.TB, change func(*registry.MirrorVersion)) {
+	t.Helper()
 	k := catalog.Key{Partition: inventory.Path(), Sort: "version/1.0.0"}
 	item, err := s.table.Get(t.Context(), k)
 	if err != nil {
@@ -72,26 +89,10 @@ func (s *store) forgetSums(t testing.TB) {
 	if err := json.Unmarshal(item.Data, &v); err != nil {
 		t.Fatal(err)
 	}
-	v.Sums = nil
-	for i := range v.Packages {
-		v.Packages[i].Sums = 0
-	}
+	change(&v)
 	data, err := json.Marshal(v)
 	if err == nil {
 		err = s.table.Write(t.Context(), catalog.Change{Key: k, Revision: item.Revision, Data: data})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// breakKeys replaces the item with the signing keys of version 1.0.0, or removes it.
-func (s *store) breakKeys(t testing.TB, data []byte) {
-	t.Helper()
-	k := catalog.Key{Partition: inventory.Path(), Sort: "keys/1.0.0"}
-	item, err := s.table.Get(t.Context(), k)
-	if err == nil {
-		err = s.table.Write(t.Context(), catalog.Change{Key: k, Revision: item.Revision, Data: data, Delete: data == nil})
 	}
 	if err != nil {
 		t.Fatal(err)

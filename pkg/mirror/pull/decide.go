@@ -50,7 +50,7 @@ type outcome struct {
 
 // afterFailure decides what a failure of a copy changes.
 func afterFailure(s *catalog.MirrorState, mode registry.PullMode, policySetAt, now time.Time, failed error) outcome {
-	answer := registry.PulledVersion{PolicySetAt: policySetAt, Problem: problem(failed)}
+	answer := registry.PulledVersion{PolicySetAt: policySetAt, Problem: problem(failed), IsTransient: !isFinal(failed)}
 	o := outcome{isRefused: errors.Is(failed, registry.ErrNotAdmitted)}
 	lasts := registry.PullRetry
 	switch {
@@ -76,9 +76,9 @@ func afterFailure(s *catalog.MirrorState, mode registry.PullMode, policySetAt, n
 	// failure ends that: the policy or the signature does not allow the version.
 	if found := s.Version; mode == registry.PullOpen && found.Current(now, policySetAt) && !isFinal(failed) && !answer.Failed {
 		var until time.Time
-		if until, isShort = offerUntil(found.Archives, now, time.Unix(0, 0), 0); until.After(now) {
-			answer.Archives, o.until = found.Archives, until
-			answer.Sums, answer.Signature, answer.Keys = found.Sums, found.Signature, found.Keys
+		if until, isShort = offerUntil(found, now, time.Unix(0, 0), 0); until.After(now) {
+			found.Problem, found.IsTransient, found.Failed = answer.Problem, answer.IsTransient, answer.Failed
+			answer, o.until = found, until
 		}
 	}
 	isShort = isShort || len(answer.Archives) == 0

@@ -8,6 +8,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -55,7 +56,7 @@ func (w *Worker) Once(ctx context.Context, p registry.MirrorProvider, isDone fun
 
 // IndexOf returns the index.json of versions.
 func IndexOf(versions []registry.Version) (protocol.Document, error) {
-	return indexOf(versions, maxIndex)
+	return indexOf(filling.Listing{Versions: versions}, maxIndex)
 }
 
 // WithClientAsIs makes the worker use its client as it is, for origins without a

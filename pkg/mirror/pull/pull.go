@@ -175,8 +175,6 @@ const (
 	// maxIndex is the maximum size of the compressed versions of a provider, in
 	// bytes. It leaves room for the other parts of an item of DynamoDB.
 	maxIndex = 200 << 10
-	// maxPlatforms is that of the compressed platforms of all versions, in bytes.
-	maxPlatforms = 32 << 10
 	// maxAnswer is the maximum size of the compressed answer for a version with its
 	// SHA256SUMS, its signature and keys, in bytes. A larger one is stored without them.
 	maxAnswer = 300 << 10
@@ -287,10 +285,9 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		if err := errors.Join(end(), from.Settle()); err != nil {
 			return err
 		}
-		versions := listing.Versions
 		if failed != nil {
 			var err error
-			if versions, err = w.lastVersions(from, policy, p); err != nil {
+			if listing, err = w.lastVersions(from, policy, p); err != nil {
 				return err
 			}
 		}
@@ -305,74 +302,60 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		if found.Changes != changes {
 			found.PolicySetAt = time.Time{}
 		}
-		if err := setIndex(found, s.Origin, versions); err != nil {
+		if err := setIndex(found, s.Origin, listing); err != nil {
 			return err
 		}
 		if unknown && found.Index != nil {
 			w.lookups.hit(ctx)
 			unknown = false
 		}
-		found.Problem, found.RetryAt = "", time.Time{}
+		found.Problem, found.IsTransient, found.RetryAt = "", false, time.Time{}
 		if failed != nil {
 			countFailure(&found.Failing, policy.SetAt, begin, now, failed)
-			found.Problem, found.RetryAt = problem(failed), retryAt(found.Failing, now)
+			found.Problem, found.IsTransient, found.RetryAt = problem(failed), !isFinal(failed), retryAt(found.Failing, now)
 			return nil //nolint:nilerr // the problem has it
 		}
 		found.Failing = registry.BackOff{}
 		found.CheckedAt = now
 		if found.Index == nil {
-			found.CheckedAt, found.Platforms = time.Time{}, nil
+			found.CheckedAt = time.Time{}
 			found.Problem, found.RetryAt = "the origin has no version that may be mirrored", now.Add(registry.PullRetry)
-			return nil
 		}
-		var err error
-		found.Platforms, err = encodePlatforms(listing.Platforms)
-		return err
+		return nil
 	})
 }
 
 // lastVersions returns the last known versions of a provider, without those that
 // clients may not get any more.
 func (w *Worker) lastVersions(from filling.Pull, policy *registry.MirrorPolicy, p registry.MirrorProvider) (
-	[]registry.Version, error,
+	filling.Listing, error,
 ) {
 	if len(from.State.Pulled.Index) == 0 {
-		return nil, nil
+		return filling.Listing{}, nil
 	}
-	last, err := protocol.Decode[protocol.MirrorListing](from.State.Pulled.Index)
+	index, err := protocol.Decode[protocol.MirrorIndex](from.State.Pulled.Index)
 	if err != nil {
-		return nil, nil //nolint:nilerr // the index is only a cache
+		return filling.Listing{}, nil //nolint:nilerr // the index is only a cache
 	}
-	return from.LastVersions(policy, p, last)
+	return from.LastVersions(policy, p, index)
 }
 
 // setIndex sets the index of a provider. If the versions are too many for its item,
 // it has the newest ones.
-func setIndex(found *registry.PulledProvider, o registry.MirrorOrigin, versions []registry.Version) (err error) {
+func setIndex(found *registry.PulledProvider, o registry.MirrorOrigin, listing filling.Listing) (err error) {
 	known, err := protocol.Compress(o)
 	if err != nil {
 		return err
 	}
-	found.Index, err = indexOf(versions, min(maxIndex, catalog.MaxMirrorItem-maxPlatforms-len(known)))
+	found.Index, err = indexOf(listing, min(maxIndex, catalog.MaxMirrorItem-len(known)))
 	return err
 }
 
-// encodePlatforms returns the platforms as an item has them, or nothing if they are
-// too many. They are then requested again.
-func encodePlatforms(all registry.OfferedPlatforms) ([]byte, error) {
-	data, err := protocol.Compress(all)
-	if err != nil || len(data) > maxPlatforms {
-		return nil, err
-	}
-	return data, nil
-}
-
-// indexOf returns the index.json of versions, which are the newest first. It is
-// nil if there are none. If it would have more than most bytes, it has the newest
-// versions.
-func indexOf(versions []registry.Version, most int) (protocol.Document, error) {
-	for ; len(versions) > 0; versions = versions[:len(versions)/2] {
-		index, err := protocol.Compress(protocol.MirrorListing(versions))
+// indexOf returns the index.json of a listing. It is nil if there are no versions. If
+// it would have more than most bytes, it has the newest versions.
+func indexOf(listing filling.Listing, most int) (protocol.Document, error) {
+	for versions := listing.Versions; len(versions) > 0; versions = versions[:len(versions)/2] {
+		index, err := protocol.Compress(protocol.MirrorListing(versions).Index(listing.Provable))
 		if err != nil || len(index) <= most {
 			return index, err
 		}
@@ -426,11 +409,11 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 	until, isShort := w.options.Now().Add(offerTime), false
 	switch {
 	case failed != nil:
-		answer.Problem, until = problem(failed), now.Add(registry.PullRetry)
+		answer.Problem, answer.IsTransient, until = problem(failed), !isFinal(failed), now.Add(registry.PullRetry)
 	case rule.Pull == registry.PullClosed:
 		until = w.options.Now().Add(waitTime)
 	default:
-		until, isShort = offerUntil(answer.Archives, w.options.Now(), w.options.Now(), handover)
+		until, isShort = offerUntil(answer, w.options.Now(), w.options.Now(), handover)
 	}
 	w.log(ctx, "located a version at an origin", p, failed, slog.String("version", v.String()))
 	ctx, cancel := storeContext(ctx)
@@ -486,9 +469,9 @@ func outdate(s *catalog.MirrorState) {
 
 // offerUntil returns until when an answer with URLs is cached, and whether that is
 // short because one of them ends. at and some are those of [filling.LastUse].
-func offerUntil(archives []registry.PulledArchive, now, at time.Time, some time.Duration) (until time.Time, isShort bool) {
+func offerUntil(answer registry.PulledVersion, now, at time.Time, some time.Duration) (until time.Time, isShort bool) {
 	until = now.Add(offerTime)
-	if end := filling.LastUse(archives, at, some); !end.IsZero() && end.Before(until) {
+	if end := filling.LastUse(answer, at, some); !end.IsZero() && end.Before(until) {
 		return end, true
 	}
 	return until, false
@@ -504,7 +487,7 @@ func (w *Worker) offer(ctx context.Context, policy *registry.MirrorPolicy, rule 
 		}
 		answer, err = from.Offer(ctx, policy, p, v)
 		if data, failed := protocol.Compress(answer); failed != nil || len(data) > maxAnswer {
-			answer.Sums, answer.Signature, answer.Keys = nil, nil, nil // the copy requests them again
+			answer = registry.PulledVersion{Archives: answer.Archives} // the copy requests the rest again
 		}
 		return err
 	}

@@ -270,16 +270,17 @@ func (h *Host) signed(
 		return nil, err
 	}
 	r.Protocols = protocols(from.Protocols)
-	if len(from.Keys) == 0 {
+	keys := registry.Armored(from.Keys)
+	if len(keys) == 0 {
 		r.NoKey = registry.WithHint(fmt.Errorf("%w release: %s names no key that signed it", registry.ErrInvalid, h.host),
 			"Add its key with `larder key add`, or mirror the provider with `larder mirror add`.")
 	} else {
 		now := time.Now()
-		signer, err := signing.VerifyOrigin(from.Keys, sums.Bytes(), signature.Bytes(), now)
+		signer, err := signing.VerifyOrigin(keys, sums.Bytes(), signature.Bytes(), now)
 		if err != nil {
 			return nil, err
 		}
-		if r.Key, r.NoKey = signing.KeyOf(from.Keys, signer, now); r.NoKey != nil {
+		if r.Key, r.NoKey = signing.KeyOf(keys, signer, now); r.NoKey != nil {
 			r.Key = registry.SigningKey{ID: signer.ID, Owner: signer.Owner}
 			r.NoKey = registry.WithHint(r.NoKey, "Mirror the provider with `larder mirror add` instead.")
 		}
