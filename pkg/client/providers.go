@@ -130,21 +130,9 @@ func decodeEach[T any](text []byte, use func(T)) error {
 func (s *Service) ProviderPublishedAt(ctx context.Context, p registry.Provider, v registry.Version) (
 	time.Time, error,
 ) {
-	a, err := s.ask(ctx, http.MethodGet, p.String()+"/"+v.String(), nil, true, maxDescription)
-	if err != nil {
+	a, err := s.getOptional(ctx, p.String()+"/"+v.String(), maxDescription)
+	if a == nil || err != nil {
 		return time.Time{}, err
-	}
-	switch a.status {
-	case http.StatusOK:
-	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusNotImplemented:
-		return time.Time{}, nil
-	default:
-		return time.Time{}, a.info.statusError(a.status, complaint{})
-	}
-	var object *map[string]json.RawMessage
-	if a.decode(&object) != nil || object == nil {
-		return time.Time{}, registry.Errorf(registry.ErrInvalid, "cannot read the response to %s: it is not a JSON object",
-			a.info)
 	}
 	var body struct {
 		Version     string          `json:"version"`

@@ -52,6 +52,8 @@ type decider struct {
 	learned map[registry.Version]time.Time
 	// failed are the errors of requests for them.
 	failed map[registry.Version]error
+	// times requests the times of all versions, once. It is nil before.
+	times func() (map[registry.Version]time.Time, error)
 	// clockless means that this machine's clock may be wrong, so that sightings
 	// are not recorded.
 	clockless bool
@@ -286,8 +288,20 @@ func (d *decider) record(ctx context.Context, published map[registry.Version]tim
 	})
 }
 
+// timesOf returns the service with the publication times of all versions, if the
+// origin is a public registry that has one. An origin at another URL, which an
+// operator has named, can have other versions.
+func (d *decider) timesOf(origin *client.Service) (*client.Service, bool) {
+	if d.rule.Upstream != "" || origin.URL.Host != d.address.Hostname {
+		return nil, false
+	}
+	return origin.Times()
+}
+
 // learn requests the publication times of versions, if a minimum age applies
-// and they are not known. ready returns the errors if the times can matter.
+// and they are not known. ready returns the errors if the times can matter. If
+// one request returns the times of all versions, learn adds all that are not
+// known, so that later runs need no request.
 func (d *decider) learn(ctx context.Context, service *client.Service, all []client.ProviderVersion) {
 	if d.rule.MinAge == 0 {
 		return
@@ -306,11 +320,28 @@ func (d *decider) learn(ctx context.Context, service *client.Service, all []clie
 			asked = append(asked, v.Version)
 		}
 	}
+	request := func(v registry.Version) (time.Time, error) {
+		return service.ProviderPublishedAt(ctx, d.address.Provider, v)
+	}
+	if all, ok := d.timesOf(service); ok && len(asked) > 0 {
+		if d.times == nil {
+			d.times = sync.OnceValues(func() (map[registry.Version]time.Time, error) {
+				return all.ProviderTimes(ctx, d.address.Provider)
+			})
+		}
+		published, err := d.times()
+		for v, known := range d.seen {
+			if at, found := published[v]; found && known.PublishedAt.IsZero() {
+				d.learned[v] = at
+			}
+		}
+		request = func(v registry.Version) (time.Time, error) { return published[v], err }
+	}
 	var group errgroup.Group
 	group.SetLimit(parallel)
 	for _, v := range asked {
 		group.Go(func() error {
-			at, err := service.ProviderPublishedAt(ctx, d.address.Provider, v)
+			at, err := request(v)
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if err != nil && matters[v] {

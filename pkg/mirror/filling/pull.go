@@ -112,7 +112,8 @@ func asOriginError(err error) error {
 const maxOffers = 40
 
 // maxLearned is the maximum number of versions whose publication time [Pull.List]
-// requests at once, if the listing of the origin has none.
+// requests at once, if the listing of the origin has none. It does not apply if
+// one request returns all times.
 const maxLearned = 20
 
 // Listing is what clients can get of a provider.
@@ -148,9 +149,10 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 	if err := d.see(ctx, offered, date); err != nil {
 		return Listing{}, err
 	}
+	_, atOnce := d.timesOf(origin)
 	var unknown []client.ProviderVersion // the newest first
 	for _, v := range offered {
-		if len(unknown) < maxLearned && v.PublishedAt.IsZero() && !slices.ContainsFunc(p.State.Listed, v.Version.Same) {
+		if (atOnce || len(unknown) < maxLearned) && v.PublishedAt.IsZero() && !slices.ContainsFunc(p.State.Listed, v.Version.Same) {
 			unknown = append(unknown, v)
 		}
 	}
