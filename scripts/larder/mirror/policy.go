@@ -61,9 +61,9 @@ rule that matches a provider applies. A provider that no rule matches is denied.
 All attributes are optional. Without a policy, operators may mirror every
 provider.
 
-Some origins give no publication times, such as registry.opentofu.org. A minimum
-age only applies to their versions with unknown_age = "wait". Without it, they
-are admitted at once.
+Some origins give no publication times, or not for all versions. A minimum age
+only applies to versions without a time with unknown_age = "wait". Without it,
+they are admitted at once.
 
 With pull, the mirror fetches a version when a client needs it. If pull is
 "closed", clients get the version when it is copied and verified. If pull is
