@@ -477,6 +477,7 @@ func TestRealFiles(t *testing.T) {
 		"internal/backend/remote-state/http/testdata/certs/server.key": "private key",
 		"internal/cloudplugin/testdata/sample.private.key":             "private key",
 		"internal/releaseauth/testdata/sample.private.key":             "private key",
+		"internal/pluginshared/testdata/sample.private.key":            "private key",
 	}
 	read, size, withSecrets := 0, int64(0), 0
 	clients := []string{"github.com/opentofu/opentofu@*", "github.com/hashicorp/terraform@*"}
