@@ -429,7 +429,7 @@ func TestPullThroughWithdrawn(t *testing.T) {
 			}
 			f.run(t, 0, nil, append(withdraw(address), "--missing")...)
 			read("1.1.0.json", `{"archives":{}}`)
-			read("index.json", `{"versions":{"1.0.0":{}}}`)
+			read("index.json", `{"versions":{"1.0.0":{}},`)
 			f.run(t, 0, []string{"1.1.0    withdrawn"}, "list", address)
 			if found := o.requests(t, "path=/v1/providers/acme/note/1.1.0/"); len(found) > 0 {
 				t.Errorf("the mirror requested the withdrawn version:\n%s", strings.Join(found, ""))

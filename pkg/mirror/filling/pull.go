@@ -124,6 +124,9 @@ type Listing struct {
 	// Provable has the platforms of those that clients can verify themselves: all
 	// but mirrored ones without SHA256SUMS.
 	Provable map[registry.Version][]registry.Platform
+	// Withheld is why another version that the origin has is missing. Of several that are
+	// too new, it is that of the one that may be mirrored first.
+	Withheld error
 }
 
 // List requests the versions of a provider at its origin. If the origin is the cause
@@ -196,24 +199,35 @@ func (d *decider) offerable(offered []client.ProviderVersion) Listing {
 	for _, v := range append(slices.Clone(all), d.state.Withdrawn...) {
 		taken[v.Comparable()] = true
 	}
+	var withheld error
 	for _, r := range d.origin.Refused {
 		if named, _ := admission.CheckKey(d.rule, r.Key); !named {
 			taken[r.Version.Comparable()] = true
+			withheld = fmt.Errorf("%w: %s is signed by key %s, which is not trusted", registry.ErrNotAdmitted, r.Version, r.Key.ID)
 		}
 	}
+	var first time.Time
 	for _, v := range offered {
 		// A request adds the platforms of the policy to a mirrored version.
 		if stored, ok := d.state.Provable[v.Version]; ok && len(d.rule.Platforms) > 0 {
 			provable[v.Version] = sortedPlatforms(slices.Concat(stored, d.platformsOf(v)))
 		}
-		if !taken[v.Version.Comparable()] && d.ready(v.Version) == nil {
-			taken[v.Version.Comparable()] = true
-			all = append(all, v.Version)
-			provable[v.Version] = d.platformsOf(v)
+		if taken[v.Version.Comparable()] {
+			continue
 		}
+		if err := d.ready(v.Version); err != nil {
+			early, isEarly := errors.AsType[admission.TooNewError](err)
+			if withheld == nil || isEarly && (first.IsZero() || early.Until.Before(first)) {
+				withheld, first = err, early.Until
+			}
+			continue
+		}
+		taken[v.Version.Comparable()] = true
+		all = append(all, v.Version)
+		provable[v.Version] = d.platformsOf(v)
 	}
 	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	return Listing{all, provable}
+	return Listing{all, provable, withheld}
 }
 
 // platformsOf returns the platforms of a version at its origin that may be mirrored,

@@ -318,8 +318,11 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		found.Failing = registry.BackOff{}
 		found.CheckedAt = now
 		if found.Index == nil {
-			found.CheckedAt = time.Time{}
-			found.Problem, found.RetryAt = "the origin has no version that may be mirrored", now.Add(registry.PullRetry)
+			found.CheckedAt, found.RetryAt = time.Time{}, now.Add(registry.PullRetry)
+			found.Problem = "the origin has no version of it"
+			if listing.Withheld != nil {
+				found.Problem = "the origin has no version that may be mirrored: " + problem(listing.Withheld)
+			}
 		}
 		return nil
 	})
