@@ -18,7 +18,6 @@ import (
 	"github.com/larder-registry/larder/pkg/files/jsonfile"
 	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
 // Context is a registry, given by its store or its URL.
@@ -173,37 +172,10 @@ func (f File) Write(path string) error {
 	}
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err == nil {
-		err = replace(path, append(text, '\n'))
-	}
-	// The rest of the error names a temporary file.
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = failed.Err
-	}
-	if failed, ok := errors.AsType[*os.LinkError](err); ok {
-		err = failed.Err
+		err = textfile.Replace(path, append(text, '\n'))
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write the contexts to %s: %w", path, errs.DiskFull(err))
+		return fmt.Errorf("cannot write the contexts to %s: %w", path, err)
 	}
 	return nil
-}
-
-func replace(path string, text []byte) error {
-	// A link is preserved: the file that it points to is replaced.
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".config-*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(temporary.Name()) }() // does nothing after the rename
-	_, err = temporary.Write(text)
-	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
 }

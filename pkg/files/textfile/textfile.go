@@ -5,7 +5,10 @@ package textfile
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf16"
@@ -42,6 +45,40 @@ func Read(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return Decode(filepath.Base(path), text)
+}
+
+// Replace writes a file atomically, so that only its owner can read it, and makes
+// its folder. If path is a link, the file that it points to is replaced. An error
+// is [errs.ErrDiskFull] if the disk is full.
+func Replace(path string, text []byte) error {
+	err := replace(path, text)
+	// The rest of the error names a temporary file.
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err
+	}
+	if failed, ok := errors.AsType[*os.LinkError](err); ok {
+		err = failed.Err
+	}
+	return errs.DiskFull(err)
+}
+
+func replace(path string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".larder-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }() // does nothing after the rename
+	_, err = temporary.Write(text)
+	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), path)
 }
 
 // Decode returns a text in UTF-8 without a byte order mark. The mark decides
