@@ -51,6 +51,12 @@ type Config struct {
 	// missing describes a file that a variable names but that does not exist.
 	// It is empty if there is none.
 	missing string
+	// blocks lists the host and credentials blocks of all files. tokens are all
+	// tokens outside the credentials helper.
+	blocks []Block
+	tokens map[svchost.Hostname]svcauth.HostCredentials
+	// place is where the configuration was read.
+	place place
 	// problems lists the problems that concern all hosts. differing has the
 	// hosts whose tokens differ between the CLIs.
 	problems  []Problem
@@ -86,8 +92,9 @@ func loadConfig(p place) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{services: make(map[svchost.Hostname]map[string]any), from: make(map[svchost.Hostname]source)}
+	c := &Config{services: make(map[svchost.Hostname]map[string]any), from: make(map[svchost.Hostname]source), place: p}
 	tokens := make(map[svchost.Hostname]svcauth.HostCredentials)
+	c.tokens = tokens
 	both := len(files) > 1 && files[0].reader != "" && files[1].reader != ""
 	var helper helperProgram
 	for i, file := range files {
@@ -108,6 +115,7 @@ func loadConfig(p place) (*Config, error) {
 			}
 			c.installations = append(c.installations, installation)
 		}
+		c.blocks = append(c.blocks, read.blocks(file)...)
 		for host := range read.tokens {
 			c.from[host] = source{place: "of the credentials block in " + name}
 			if !both || i > 1 {
@@ -303,6 +311,9 @@ type file struct {
 	variable string
 	// reader is the CLI that reads the file. It is empty if both do.
 	reader string
+	// only is the only CLI that reads the file. Unlike reader, it is empty for
+	// ~/.terraformrc if there is no ~/.tofurc, and set for OpenTofu's newer places.
+	only string
 }
 
 // files returns the files to read. Later files take precedence.
@@ -324,19 +335,19 @@ func (p place) usual() ([]file, error) {
 	var files []file
 	for i, name := range names {
 		if path := filepath.Join(p.root, name); p.root != "" && exists(path) {
-			files = append(files, file{path: path, reader: CLIs[1-i]})
+			files = append(files, file{path: path, reader: CLIs[1-i], only: CLIs[1-i]})
 		}
 	}
-	// OpenTofu's newer places are used only if the old ones do not exist.
-	newer := ""
-	if base := p.env["XDG_CONFIG_HOME"]; base != "" && p.system != "windows" {
-		newer = filepath.Join(base, "opentofu")
+	if len(files) == 1 && files[0].reader == CLIs[1] {
+		files[0].only = ""
 	}
+	// OpenTofu's newer places are used only if the old ones do not exist.
+	newer, only := p.newer(), ""
 	if path := filepath.Join(newer, "tofurc"); len(files) == 0 && newer != "" && exists(path) {
-		files = append(files, file{path: path})
+		files = append(files, file{path: path, only: CLIs[0]})
 	}
 	if folder == "" || !exists(folder) {
-		folder = newer
+		folder, only = newer, CLIs[0]
 	}
 	if folder == "" {
 		return files, nil
@@ -347,7 +358,7 @@ func (p place) usual() ([]file, error) {
 	}
 	for _, entry := range entries {
 		if name := entry.Name(); strings.HasSuffix(name, ".tfrc") || strings.HasSuffix(name, ".tfrc.json") {
-			files = append(files, file{path: filepath.Join(folder, name)})
+			files = append(files, file{path: filepath.Join(folder, name), only: only})
 		}
 	}
 	return files, nil
@@ -362,6 +373,14 @@ func (p place) folder() string {
 		return filepath.Join(p.root, "terraform.d")
 	}
 	return filepath.Join(p.root, ".terraform.d")
+}
+
+// newer returns OpenTofu's newer configuration folder, or an empty string.
+func (p place) newer() string {
+	if base := p.env["XDG_CONFIG_HOME"]; base != "" && p.system != "windows" {
+		return filepath.Join(base, "opentofu")
+	}
+	return ""
 }
 
 func exists(path string) bool {

@@ -51,6 +51,17 @@ func (m Method) Selects(provider registry.MirrorProvider) bool {
 	return (len(m.Include) == 0 || slices.ContainsFunc(m.Include, matches)) && !slices.ContainsFunc(m.Exclude, matches)
 }
 
+// SelectsHost reports whether the CLIs install some providers of a host with this
+// method. It takes the form of the host for people.
+func (m Method) SelectsHost(host string) bool {
+	matches := func(pattern string) bool {
+		parts := strings.Split(strings.ToLower(pattern), "/")
+		return len(parts) == 2 || parts[0] == "*" || parts[0] == host
+	}
+	isWhole := func(pattern string) bool { return matches(pattern) && strings.HasSuffix(pattern, "*/*") }
+	return (len(m.Include) == 0 || slices.ContainsFunc(m.Include, matches)) && !slices.ContainsFunc(m.Exclude, isWhole)
+}
+
 // installationsOf returns the blocks of a file. It ignores mistakes, because
 // this package installs no providers and the CLIs report them.
 func installationsOf(tree *ast.File) (found []Installation) {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,6 +42,10 @@ verifies the signature and the hashes of a provider and a mirrored provider. For
 a step that is not ok, it prints the request, the result and how to fix it. It
 changes nothing, but like every client, it can make a mirror fetch the version
 that it examines.
+
+First it examines the host blocks and the tokens of other registries, without a
+request. It finds a token that clients would send to the wrong registry. In the
+current folder it reads which modules and providers a host block must lead to.
 
 Without URL it examines the registry in --registry, LARDER_REGISTRY, the current
 context or ` + place.DefaultFolder + `. For a folder, it examines the host of the last
@@ -158,7 +160,7 @@ func examinedPlace(c *cli.Program, args []string) (place.Place, error) {
 }
 
 func (e examination) doctor(host string, stdin io.Reader) (d doctor.Doctor, err error) {
-	d = doctor.Doctor{Agent: "larder/" + version(), Host: host, MirrorURL: e.mirrorURL}
+	d = doctor.Doctor{Agent: "larder/" + version(), Host: host, MirrorURL: e.mirrorURL, Folder: "."}
 	if d.Module, err = optional("--module", e.module, registry.ParseModule); err != nil {
 		return d, err
 	}
@@ -176,7 +178,7 @@ func (e examination) doctor(host string, stdin io.Reader) (d doctor.Doctor, err 
 	d.Config, d.Unread = place.ClientConfiguration()
 	d.Authorities = os.Getenv("SSL_CERT_FILE")
 	if d.Token, d.TokenFrom = strings.TrimSpace(os.Getenv(place.TokenVariable)), "in "+place.TokenVariable; e.fromStdin {
-		if d.Token, err = readToken(stdin); err != nil {
+		if d.Token, err = arguments.ReadToken(stdin); err != nil {
 			return d, err
 		}
 		d.TokenFrom = "from standard input"
@@ -198,19 +200,6 @@ func optional[T any](flag, text string, parse func(string) (T, error)) (*T, erro
 		return nil, arguments.Errorf("%s: %w", flag, err)
 	}
 	return &parsed, nil
-}
-
-func readToken(from io.Reader) (string, error) {
-	const maxLen = 16 << 10 // bytes
-	line, err := bufio.NewReader(io.LimitReader(from, maxLen+1)).ReadString('\n')
-	token := strings.TrimSpace(line)
-	switch {
-	case err != nil && !errors.Is(err, io.EOF):
-		return "", err
-	case token == "" || len(line) > maxLen:
-		return "", arguments.Errorf("there is no token on standard input: it must be one line")
-	}
-	return token, nil
 }
 
 // onlyStack returns an error for arguments and flags that do not apply to

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,7 +11,7 @@ import (
 
 // configured adds the steps about the clients' configuration, which need no
 // registry.
-func (e *examination) configured() {
+func (e *examination) configured(ctx context.Context) {
 	const name = "configuration"
 	if e.Unread != nil {
 		e.wrong(name, "", e.quote(e.Unread.Error()), "fix the file: clients report the error and then ignore the file")
@@ -19,7 +20,7 @@ func (e *examination) configured() {
 		}
 		return
 	}
-	found := false
+	found := e.hostBlocks(ctx)
 	if e.Config.Services(e.Host) {
 		found = true
 		e.warn(name, "",

@@ -99,6 +99,9 @@ type Doctor struct {
 	MirrorURL string
 	// Platform is the platform to install on. If zero, this machine's is used.
 	Platform registry.Platform
+	// Folder has a configuration that clients use, which shows what they need. If
+	// empty, no folder is examined.
+	Folder string
 	// Agent is the User-Agent, such as larder/1.0.0.
 	Agent string
 	// Transport sends the requests. If nil, [http.DefaultTransport] is used.
@@ -187,7 +190,7 @@ func (e *examination) credentialOf(ctx context.Context, host string) (credential
 }
 
 func (e *examination) examine(ctx context.Context) {
-	e.configured()
+	e.configured(ctx)
 	found := e.connect(ctx)
 	if found == nil {
 		e.blocked = "the registry cannot be reached"

@@ -1,6 +1,7 @@
 package arguments
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -97,4 +98,18 @@ func ParseLifetime(s string) (time.Duration, error) {
 		return 0, wrong
 	}
 	return time.Duration(n) * unit, nil
+}
+
+// ReadToken reads a token, which is one line, such as from standard input.
+func ReadToken(from io.Reader) (string, error) {
+	const maxLen = 16 << 10 // bytes
+	line, err := bufio.NewReader(io.LimitReader(from, maxLen+1)).ReadString('\n')
+	token := strings.TrimSpace(line)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return "", err
+	case token == "" || len(line) > maxLen:
+		return "", Errorf("there is no token on standard input: it must be one line")
+	}
+	return token, nil
 }

@@ -1,0 +1,178 @@
+package doctor_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/examine/doctor"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Blocks and tokens of other registries. %s is a URL, or a token of Larder.
+const (
+	providersOf  = "host \"registry.opentofu.org\" {\n  services = {\n    \"providers.v1\" = %q\n  }\n}\n"
+	modulesOf    = "host \"registry.opentofu.org\" {\n  services = {\n    \"modules.v1\" = %q\n  }\n}\n"
+	mixed        = "host \"registry.opentofu.org\" {\n  services = {\n    \"providers.v1\" = %q\n    \"modules.v1\" = %q\n  }\n}\n"
+	publicURL    = "https://registry.opentofu.org/v1/modules/"
+	mirroredURL  = "https://registry.example.com/v1/providers-of/registry.opentofu.org/"
+	publicMirror = "https://registry.example.com/v1/modules-of/registry.opentofu.org/"
+)
+
+// Without a request, doctor finds blocks and tokens that do not fit together.
+func TestHostBlocks(t *testing.T) {
+	t.Parallel()
+	own := registry.FormatToken([32]byte{1})
+	texts := golden.New(t)
+	inVariable := "TF_TOKEN_registry_opentofu_org=" + own
+	credential := func(token string) string { return credentials("registry.opentofu.org", token) }
+	for name, test := range map[string]struct {
+		environ  []string
+		files    map[string]string // below the home folder
+		folder   map[string]string // below the examined folder
+		mirrored bool              // a provider of mirror.example.com is examined
+		outcomes string
+	}{
+		"nothing": {outcomes: "ok"},
+		"set up": {
+			files:    map[string]string{".terraform.d/larder-mirror.tfrc": fmt.Sprintf(providersOf, mirroredURL) + credential(own)},
+			outcomes: "ok",
+		},
+		"both services": {
+			files:    map[string]string{".terraform.d/larder-mirror.tfrc": fmt.Sprintf(mixed, mirroredURL, publicMirror) + credential(own)},
+			outcomes: "ok",
+		},
+		"variable without a block":    {environ: []string{inVariable}, outcomes: "wrong"},
+		"credentials without a block": {files: map[string]string{".tofurc": credential(own)}, outcomes: "wrong"},
+		"another token without a block": {
+			environ: []string{"TF_TOKEN_registry_terraform_io=s3cr3t"}, outcomes: "ok",
+		},
+		"variable of a mirrored host": {
+			environ: []string{"TF_TOKEN_mirror_example_com=" + own}, mirrored: true, outcomes: "wrong",
+		},
+		"variable of another host": {environ: []string{"TF_TOKEN_mirror_example_com=" + own}, outcomes: "ok"},
+		"public URL beside the registry": {
+			files:    map[string]string{".tofurc": fmt.Sprintf(mixed, mirroredURL, publicURL) + credential(own)},
+			outcomes: "wrong",
+		},
+		"public URL without a token": {
+			files: map[string]string{".tofurc": fmt.Sprintf(mixed, mirroredURL, publicURL)}, outcomes: "ok",
+		},
+		"only a public URL": {
+			files: map[string]string{".tofurc": fmt.Sprintf(modulesOf, publicURL) + credential(own)}, outcomes: "wrong",
+		},
+		"only a public URL with its own token": {
+			files: map[string]string{".tofurc": fmt.Sprintf(modulesOf, publicURL) + credential("s3cr3t")}, outcomes: "ok",
+		},
+		"stored login": {
+			files: map[string]string{
+				".terraform.d/credentials.tfrc.json": `{"credentials":{"registry.opentofu.org":{"token":"s3cr3t"}}}`,
+				".terraform.d/larder-mirror.tfrc":    fmt.Sprintf(providersOf, mirroredURL),
+			},
+			outcomes: "warning ok",
+		},
+		"shadowed login": {
+			files: map[string]string{
+				".terraform.d/credentials.tfrc.json": `{"credentials":{"registry.opentofu.org":{"token":"s3cr3t"}}}`,
+				".terraform.d/larder-mirror.tfrc":    fmt.Sprintf(providersOf, mirroredURL) + credential(own),
+			},
+			outcomes: "ok",
+		},
+		"variable with a block that Terraform does not read": {
+			environ: []string{inVariable}, files: map[string]string{".tofurc": fmt.Sprintf(providersOf, mirroredURL)},
+			outcomes: "warning ok",
+		},
+		"modules that the folder needs": {
+			files: map[string]string{".tofurc": fmt.Sprintf(providersOf, mirroredURL) + credential(own)},
+			folder: map[string]string{".terraform/modules/modules.json": `{"Modules":[{"Key":"","Source":"","Dir":"."},` +
+				`{"Key":"vpc","Source":"registry.opentofu.org/terraform-aws-modules/vpc/aws","Version":"6.0.0"}]}`},
+			outcomes: "wrong",
+		},
+		"modules of another host": {
+			files: map[string]string{".tofurc": fmt.Sprintf(providersOf, mirroredURL) + credential(own)},
+			folder: map[string]string{".terraform/modules/modules.json": `{"Modules":[` +
+				`{"Key":"vpc","Source":"registry.example.com/acme/vpc/aws","Version":"6.0.0"}]}`},
+			outcomes: "ok",
+		},
+		"providers that the folder needs": {
+			files:    map[string]string{".tofurc": fmt.Sprintf(modulesOf, "https://registry.example.com/v1/modules/") + credential(own)},
+			folder:   map[string]string{".terraform.lock.hcl": "provider \"registry.opentofu.org/hashicorp/random\" {\n}\n"},
+			outcomes: "wrong",
+		},
+		"providers by network_mirror": {
+			files: map[string]string{".tofurc": fmt.Sprintf(modulesOf, "https://registry.example.com/v1/modules/") +
+				credential(own) + installation("https://registry.example.com/v1/mirror/", "*/*/*", "*/*/*")},
+			folder:   map[string]string{".terraform.lock.hcl": "provider \"registry.opentofu.org/hashicorp/random\" {\n}\n"},
+			outcomes: "ok",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home, folder := t.TempDir(), t.TempDir()
+			writeAll(t, home, test.files)
+			writeAll(t, folder, test.folder)
+			config, err := client.LoadConfig(test.environ, home)
+			if err != nil {
+				t.Fatal(err)
+			}
+			requested := false
+			var outcomes []string
+			var found strings.Builder
+			d := doctor.Doctor{
+				Host: "registry.example.com", Config: config, Folder: folder, Token: "given",
+				Transport: transportFunc(func(*http.Request) (*http.Response, error) {
+					requested = true
+					return nil, errors.New("offline")
+				}),
+				Found: func(s doctor.Step) {
+					if s.Name == "configuration" {
+						outcomes = append(outcomes, string(s.Outcome))
+						found.WriteString(strings.TrimSpace(fmt.Sprintf("%s: %s\n  %s", s.Outcome, s.Result, s.Fix)) + "\n")
+						if requested {
+							t.Errorf("a request was sent before the step %q", s.Result)
+						}
+					}
+				},
+			}
+			if test.mirrored {
+				d.Mirror = &registry.MirrorProvider{Hostname: "mirror.example.com", Provider: random.Provider}
+			}
+			report, err := d.Examine(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, token := range []string{own, "s3cr3t"} {
+				if strings.Contains(text(report), token) {
+					t.Errorf("the report has a token\n%s", text(report))
+				}
+			}
+			if got := strings.Join(outcomes, " "); got != test.outcomes {
+				t.Errorf("outcomes %q, want %q\n%s", got, test.outcomes, found.String())
+			}
+			texts.Text(t, strings.ReplaceAll(found.String(), home, "HOME"))
+		})
+	}
+}
+
+func writeAll(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
