@@ -74,6 +74,7 @@ var schemaRows = []schemaRow{
 	{args: "mirror import {folder} --dry-run"},
 	{args: "mirror import {others}", fresh: true},
 	{args: "mirror policy show", fresh: true},
+	{args: "mirror setup", fresh: true},
 	{args: "mirror policy set {policy}", fresh: true},
 	{args: "mirror export {empty}"},
 	{args: "mirror export {empty} {mirrored}"},

@@ -30,6 +30,6 @@ the key that signed it is not trusted. The exit code is then 8.`,
 	}
 	cmd.AddCommand(addCommand(c), lockCommand(c), syncCommand(c),
 		importCommand(c), exportCommand(c), admitCommand(c), trustCommand(c),
-		policyCommand(c))
+		policyCommand(c), setupCommand(c))
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
@@ -86,6 +87,7 @@ func mirrorFromOrigins(
 	if err != nil {
 		return nil, err
 	}
+	configuration.IgnoreServices(mirror.ProvidersPath) // a mirror cannot be filled from itself
 	return runWork(ctx, c, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
 		m.Client = client.New(configuration, c.Agent, nil)
 		return work(m)

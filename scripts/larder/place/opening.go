@@ -40,6 +40,24 @@ func (f *Finder) onStoreBy(
 	return do(s)
 }
 
+// Address returns how clients write the host of the command's registry. The
+// registry is a store or a URL.
+func (f *Finder) Address(ctx context.Context) (Addressing, error) {
+	p, err := f.Find()
+	if err != nil {
+		return Addressing{}, err
+	}
+	if p.Host != "" {
+		f.PrintRegistry()
+		return Addressing{Host: p.Host}, nil
+	}
+	s, err := f.openStore(ctx, local.Open)
+	if err != nil {
+		return Addressing{}, err
+	}
+	return s.Addressing, s.Close()
+}
+
 // PrintRegistry prints which registry the command reads or writes.
 func (f *Finder) PrintRegistry() {
 	if !f.Quiet && !f.JSON {
