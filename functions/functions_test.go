@@ -152,7 +152,7 @@ func routes[F lambda.Target](functions map[string]F) map[string]lambda.Target {
 		"discovery": httpapi.RouteKeys(discovery.Routes(), ""),
 		"modules":   httpapi.RouteKeys(modules.Routes(), ""),
 		"providers": httpapi.RouteKeys(providers.Routes(), ""),
-		"mirror":    httpapi.RouteKeys(mirror.Routes(), ""),
+		"mirror":    httpapi.RouteKeys(mirror.Routes(), mirror.ProvidersPath),
 		"metadata":  httpapi.RouteKeys(nil, metadata.Tree),
 		"web":       httpapi.RouteKeys(nil, web.Tree),
 		"publish":   httpapi.RouteKeys(nil, protocol.PublishPath),

@@ -100,8 +100,9 @@ func functions() []function {
 		},
 		{name: pullName, pulls: true},
 		{
-			name: "mirror", routes: mirror.Routes(), partitions: []string{"mirror/*", "tokens", policyItem},
-			objects: "mirror/*", invokesPull: true, parts: throttle{1, 1},
+			name: "mirror", routes: mirror.Routes(), tree: mirror.ProvidersPath,
+			partitions: []string{"mirror/*", "tokens", policyItem},
+			objects:    "mirror/*", invokesPull: true, parts: throttle{1, 1},
 		},
 		{
 			name: "metadata", tree: metadata.Tree, parts: throttle{4, 8}, objects: "modules/*/docs.json.gz", fetches: true,

@@ -149,11 +149,14 @@ type Service struct {
 
 // RouteKeys returns the keys of routes and of a tree in API Gateway, such as
 // ANY /v1/{proxy+}. They have any method, since handlers answer HEAD and 405. The
-// tree may be empty. The key of the tree "/" is $default.
+// tree may be empty, and has no keys of routes below it. The key of the tree "/" is
+// $default.
 func RouteKeys(routes []Route, tree string) []string {
 	var keys []string
 	for _, path := range Paths(routes) {
-		keys = append(keys, "ANY "+path)
+		if tree == "" || !strings.HasPrefix(path, tree) {
+			keys = append(keys, "ANY "+path)
+		}
 	}
 	switch tree {
 	case "":

@@ -74,6 +74,7 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 	const provider = "{hostname}/{namespace}/{type}/"
 	return []httpapi.Endpoint{
 		get(Path+provider+"{document}", h.document),
+		get(ProvidersPath+"{hostname}/.well-known/terraform.json", discovery),
 		get(ProvidersPath+provider+"versions", h.versions),
 		get(ProvidersPath+provider+"{version}/download/{os}/{arch}", h.download),
 	}

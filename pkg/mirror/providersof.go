@@ -19,6 +19,14 @@ import (
 // unprovable is why the provider registry protocol cannot offer a mirrored package.
 const unprovable = "it was mirrored without the SHA256SUMS of its origin, or without the signing keys"
 
+// discovery lets Renovate use the URL of a host block as that of a registry. It
+// requires a document, and takes the services for those of that URL if the document
+// names none.
+func discovery(w http.ResponseWriter, _ *http.Request) error {
+	httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, struct{}{})
+	return nil
+}
+
 // versions serves "List Available Versions" of the provider registry protocol.
 func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	p, err := address(nameOf(r))

@@ -294,7 +294,10 @@ type MirroredFile struct {
 	ProviderFile
 	// SigningKey is the ID of the key that signed the package's hash at the origin. It
 	// is missing if there was no signature to verify.
-	SigningKey string             `json:"signing_key,omitempty"`
+	SigningKey string `json:"signing_key,omitempty"`
+	// Verifiable means that the registry has the SHA256SUMS of the origin, and its keys
+	// if it is signed. Otherwise clients with a host block do not get the package.
+	Verifiable bool               `json:"verifiable"`
 	MirroredAt time.Time          `json:"mirrored_at"`
 	MirroredBy registry.Publisher `json:"mirrored_by"`
 }

@@ -231,6 +231,9 @@ func (e *examination) examine(ctx context.Context) {
 		}
 		e.mirror(ctx, base)
 	}
+	if u := e.leadsTo(*e.Mirror); u != nil && e.blocked == "" {
+		e.byHost(ctx, u)
+	}
 }
 
 func (e *examination) add(o Outcome, name, request, result, fix string) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -153,4 +155,66 @@ func (e *examination) inFolder(name string) ([]byte, error) {
 		return nil, nil
 	}
 	return textfile.Read(filepath.Join(e.Folder, filepath.FromSlash(name)), maxFolderFile)
+}
+
+// leadsTo returns the URL of the provider registry protocol to which a host block
+// leads for a provider, if that is one of a mirror. Otherwise it is nil.
+func (e *examination) leadsTo(p registry.MirrorProvider) (u *url.URL) {
+	for _, b := range e.Config.Blocks() { // the last one counts
+		if b.Kind == client.HostBlock && b.Host == registry.Host(p.Hostname).Display() {
+			u, _ = url.Parse(b.Services[providersService])
+		}
+	}
+	if u == nil || u.Host == "" || !strings.HasPrefix(u.Path, mirror.ProvidersPath) || e.isInstalledOtherwise(p) {
+		return nil
+	}
+	return u
+}
+
+// without returns what clients do if the mirror lacks a provider.
+func (e *examination) without() string {
+	if e.leadsTo(*e.Mirror) != nil {
+		return "so clients report that its registry lacks it"
+	}
+	return "so clients try the next installation method"
+}
+
+// byHost examines the mirrored provider as clients with a host block install it. The
+// package was examined before.
+func (e *examination) byHost(ctx context.Context, base *url.URL) {
+	const name = "host block"
+	c, scope := e.credential, e.Mirror.Path()
+	if !e.credential.given {
+		var err error
+		if c, err = e.credentialOf(ctx, e.Mirror.Hostname); err != nil {
+			e.wrong(name, "", e.quote(err.Error()), "fix this first: until then clients have no credential")
+			return
+		}
+		e.secrets = append(e.secrets, c.Token)
+	}
+	base = base.JoinPath(e.Mirror.Provider.String())
+	a := e.getAs(ctx, name, base.JoinPath("versions"), c, scope, http.StatusNotFound)
+	var list protocol.ProviderListing
+	if a == nil || a.status == http.StatusOK && !e.decode(name, a, &list) {
+		return
+	}
+	if len(list.Versions) == 0 {
+		e.wrong(name, a.request, "clients get no version, but only those with the SHA256SUMS of their origin and its keys",
+			"run `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, which adds both to a version")
+		return
+	}
+	newest, platform := list.Versions[0], e.Platform
+	if len(newest.Platforms) > 0 && !slices.Contains(newest.Platforms, platform) {
+		platform = newest.Platforms[0]
+	}
+	a = e.getAs(ctx, name, base.JoinPath(newest.Version.String(), "download", platform.OS, platform.Arch), c, scope)
+	var found offer
+	if a == nil || !e.decode(name, a, &found) {
+		return
+	}
+	if problem := e.problem(found, platform); problem != "" {
+		e.wrong(name, a.request, problem, "report it to the owner of "+e.Mirror.Hostname+", and withdraw the version")
+		return
+	}
+	e.ok(name, a.request, fmt.Sprintf("clients get %s for %s, and verify the signature of its author", newest.Version, platform))
 }

@@ -134,25 +134,24 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 		w := e.waiting(ctx, base)
 		if w.denied != "" {
 			e.wrong(name, w.request,
-				"the mirror has no version of "+e.Mirror.String()+", so clients try the next installation method: "+w.denied,
+				"the mirror has no version of "+e.Mirror.String()+", "+e.without()+": "+w.denied,
 				askForRule)
 			return
 		}
 		if len(w.versions) > 0 {
 			why, options := e.explainWaiting(w.versions[0])
 			e.wrong(name, w.request,
-				"the mirror has no version of "+e.Mirror.String()+" yet, so clients try the next installation method: "+why,
+				"the mirror has no version of "+e.Mirror.String()+" yet, "+e.without()+": "+why,
 				oneOf(options))
 			return
 		}
 		if w.pull != nil && w.pull.Problem != "" {
 			e.wrong(name, w.request,
-				"the mirror has no version of "+e.Mirror.String()+" and cannot fetch one, so clients try the next installation "+
-					"method: "+e.quote(w.pull.Problem), e.fixOrigin(""))
+				"the mirror has no version of "+e.Mirror.String()+" and cannot fetch one, "+e.without()+": "+e.quote(w.pull.Problem), e.fixOrigin(""))
 			return
 		}
 		e.wrong(name, a.request,
-			"the mirror has no version of "+e.Mirror.String()+", so clients try the next installation method",
+			"the mirror has no version of "+e.Mirror.String()+", "+e.without(),
 			"mirror one with `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, if the mirror "+
 				"policy allows it, or check the mirror's URL")
 		return

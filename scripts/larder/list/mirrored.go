@@ -94,6 +94,8 @@ func (v MirroredView) printMirrored(p output.Page) {
 			why = "admitted" // the reason is below the table
 		case one.AgeUnknown:
 			why = "age unknown"
+		case slices.ContainsFunc(one.Packages, func(f protocol.MirroredFile) bool { return !f.Verifiable }):
+			why = "no SHA256SUMS"
 		}
 		if len(one.Packages) == 0 {
 			rows.add(one.Version, "", why)
