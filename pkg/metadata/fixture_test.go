@@ -191,6 +191,18 @@ func (s *store) mirrored(address, latest string) {
 	s.put("catalog/mirror", "mirror/"+address, registry.Summary{Address: address, Latest: version(s.t, latest)})
 }
 
+// proven adds a mirrored provider with a version that clients can verify.
+func (s *store) proven(address, number string) {
+	s.t.Helper()
+	s.mirrored(address, number)
+	record := mirrorRecord(s.t, number)
+	record.Sums = []registry.MirrorSums{{Sums: record.Packages[0].StoredFile}} // nobody signed it
+	record.Packages[0].Sums = 1
+	s.put("mirror/"+address, "version/"+number, record)
+	s.list("mirror/"+address, protocol.MirrorListing{record.Version}.Index(
+		map[registry.Version][]registry.Platform{record.Version: record.Provable()}))
+}
+
 // origin adds what the mirror has seen of a provider.
 func (s *store) origin(o registry.MirrorOrigin) {
 	s.t.Helper()

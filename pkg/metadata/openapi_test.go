@@ -90,6 +90,10 @@ var operations = []operation{
 		ok(protocol.ProviderDownload{}), false},
 	{"mirror", "GET /v1/mirror/{hostname}/{namespace}/{type}/{document}", "Read index.json or VERSION.json", "", nil,
 		ok(Document{}), false},
+	{"mirror", "GET /v1/providers-of/{hostname}/{namespace}/{type}/versions", "List versions of a mirrored provider", "",
+		nil, ok(protocol.ProviderListing{}), false},
+	{"mirror", "GET /v1/providers-of/{hostname}/{namespace}/{type}/{version}/download/{os}/{arch}",
+		"Locate a mirrored package", "", nil, ok(protocol.ProviderDownload{}), false},
 	{"metadata", "GET /v1/modules", "List modules", "q provider " + paging, nil, ok(protocol.ModuleList{}), false},
 	{"metadata", "GET /v1/modules/search", "Search modules", "q provider " + paging, nil, ok(protocol.ModuleList{}),
 		false},
@@ -337,6 +341,7 @@ func (s *store) everything() http.Handler {
 func TestOpenAPIResponses(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
+	s.proven(null, "1.1.0")
 	h := s.everything()
 	described, err := validator.UnmarshalJSON(get(t, h, "/v1/openapi.json").Body)
 	if err != nil {
@@ -348,8 +353,7 @@ func TestOpenAPIResponses(t *testing.T) {
 	}
 	values := strings.NewReplacer("{namespace}", "acme", "{name}", "vpc", "{system}", "aws", "{version}", "1.1.0",
 		"{type}", "inventory", "{os}", "linux", "{arch}", "amd64",
-		"/{hostname}/acme/inventory/{document}", "/registry.opentofu.org/hashicorp/random/index.json",
-		"/{hostname}/acme/inventory", "/registry.opentofu.org/hashicorp/random")
+		"/{hostname}/acme/inventory/{document}", "/"+null+"/index.json", "/{hostname}/acme/inventory", "/"+null)
 	for _, o := range operations {
 		method, path, _ := strings.Cut(o.route, " ")
 		filled := strings.ReplaceAll(values.Replace(values.Replace(path)), "inventory/1.1.0", "inventory/1.0.0")
