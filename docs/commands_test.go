@@ -121,34 +121,23 @@ func TestCommands(t *testing.T) {
 	skip := notRun(t)
 	skipped := make(map[string]bool)
 	for _, p := range pages(t) {
-		if p.path == pullThrough {
-			continue // TestPullThrough runs its commands
-		}
-		var script strings.Builder
 		address, err := programs.ReserveAddress(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, b := range p.commands() {
-			if part, found := b.has(skip); found {
-				skipped[part] = true
-				continue
-			}
-			if _, found := b.has(ofCheckout); found {
-				checkScripts(t, p, b)
-				continue
-			}
-			script.WriteString(b.script(p.path, address))
+		script := p.script(t, address, skip, skipped)
+		if p.path == mirrorPage {
+			continue // TestPullThrough runs it
 		}
-		if script.Len() > 0 {
+		if script != "" {
 			t.Run(p.path, func(t *testing.T) {
 				t.Parallel()
 				for _, program := range []string{"curl", "jq", "sqlite3"} {
-					if _, err := exec.LookPath(program); err != nil && strings.Contains(script.String(), program+" ") {
+					if _, err := exec.LookPath(program); err != nil && strings.Contains(script, program+" ") {
 						t.Skip("LEFT OUT:", err)
 					}
 				}
-				run(t, preamble+script.String(), dir)
+				run(t, preamble+script, dir)
 			})
 		}
 	}
@@ -157,6 +146,25 @@ func TestCommands(t *testing.T) {
 			t.Errorf("CONTRIBUTING.md lists %q, which no page has", beginning)
 		}
 	}
+}
+
+// script returns what bash runs for a page, without the blocks with one of the
+// beginnings or options in skip. It adds these to skipped.
+func (p page) script(t *testing.T, address string, skip []string, skipped map[string]bool) string {
+	t.Helper()
+	var script strings.Builder
+	for _, b := range p.commands() {
+		if part, found := b.has(skip); found {
+			skipped[part] = true
+			continue
+		}
+		if _, found := b.has(ofCheckout); found {
+			checkScripts(t, p, b)
+			continue
+		}
+		script.WriteString(b.script(p.path, address))
+	}
+	return script.String()
 }
 
 // ofCheckout are the beginnings of commands for a checkout. Scripts of the project

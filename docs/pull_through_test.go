@@ -18,17 +18,19 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/programs"
 )
 
-// pullThrough is the page whose commands TestPullThrough runs.
-const pullThrough = "docs/pull-through.md"
+// mirrorPage is the page whose commands TestPullThrough runs.
+const mirrorPage = "docs/mirror.md"
 
 // The commands of the page work as they are for a team that has only
 // registry.opentofu.org so far. A fake is the origin, so the policy names its
-// network and its URL. Later, the mirror is enough.
+// network and its URL. Later, the mirror is enough: for the signature of the author
+// and the hashes of all platforms too.
 func TestPullThrough(t *testing.T) {
 	t.Parallel()
 	dir := installed(t)
 	all := pages(t)
-	page := all[slices.IndexFunc(all, func(p page) bool { return p.path == pullThrough })]
+	page := all[slices.IndexFunc(all, func(p page) bool { return p.path == mirrorPage })]
+	skip := notRun(t)
 	for _, mode := range []string{"open", "closed"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -37,20 +39,19 @@ func TestPullThrough(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var script strings.Builder
-			script.WriteString("export SSL_CERT_DIR='" + origin.authorities + "'\n")
-			for _, b := range page.commands() {
-				script.WriteString(b.script(page.path, address))
-			}
-			script.WriteString("address=registry.opentofu.org/hashicorp/random\n" +
+			script := "export SSL_CERT_DIR='" + origin.authorities + "'\n" +
+				page.script(t, address, skip, make(map[string]bool)) +
+				"address=registry.opentofu.org/hashicorp/random\n" +
 				"until larder list $address --quiet | grep -qx 3.6.0; do sleep 0.1; done\n" +
 				"touch '" + origin.down + "'\n" +
-				"rm -r app/.terraform\ntofu -chdir=app init\nrm -r app/.terraform*\ntofu -chdir=app init\n")
+				"rm -r app/.terraform\ntofu -chdir=app init\nrm -r app/.terraform*\n" +
+				"tofu -chdir=app init | grep 'signed, key ID'\n" +
+				"[ $(grep -c zh: app/.terraform.lock.hcl) = 2 ]\n"
 			rule := `pull = "` + mode + `"
   networks = ["127.0.0.0/8"]
   upstream = "` + origin.url + `"`
 			text := strings.NewReplacer(`pull        = "open"`, rule, `"linux_amd64"`, `"`+fakePlatforms[0]+`"`,
-				`"darwin_arm64"`, `"`+fakePlatforms[1]+`"`).Replace(script.String())
+				`"darwin_arm64"`, `"`+fakePlatforms[1]+`"`).Replace(script)
 			run(t, preamble+text, dir)
 		})
 	}
