@@ -167,7 +167,7 @@ func defaultSettings() *given {
 		Settings: Settings{
 			StackName: "larder", Architecture: "arm64", MemoryMiB: 256, PublishMemoryMiB: 512, PublishLimits: limits,
 			Copies:           settings.DefaultCopies,
-			LogRetentionDays: 30, AccessLog: true, ThrottleRate: 150, ThrottleBurst: 1020,
+			LogRetentionDays: 30, AccessLog: true, ThrottleRate: 150, ThrottleBurst: 1008,
 		},
 		presignMinutes: 60, publishMaxFileMiB: int(limits.FileBytes / mib),
 	}

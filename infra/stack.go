@@ -91,11 +91,11 @@ func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.tr
 // web only sessions. Mirror invokes pull, so it comes later.
 func functions() []function {
 	return []function{
-		{name: "discovery", routes: discovery.Routes(), parts: throttle{2, 2}, login: true},
+		{name: "discovery", routes: discovery.Routes(), parts: throttle{2, 3}, login: true},
 		{name: "modules", routes: modules.Routes(), parts: throttle{1, 1}, partitions: []string{"modules/*", "tokens"},
 			objects: "modules/*"},
 		{
-			name: "providers", routes: providers.Routes(), parts: throttle{2, 3}, objects: "providers/*",
+			name: "providers", routes: providers.Routes(), parts: throttle{2, 8}, objects: "providers/*",
 			partitions: []string{"providers/*", "tokens"}, queried: []string{"keys/*"},
 		},
 		{name: pullName, pulls: true},
@@ -105,17 +105,17 @@ func functions() []function {
 			objects:    "mirror/*", invokesPull: true, parts: throttle{1, 1},
 		},
 		{
-			name: "metadata", tree: metadata.Tree, parts: throttle{4, 8}, objects: "modules/*/docs.json.gz", fetches: true,
+			name: "metadata", tree: metadata.Tree, parts: throttle{4, 12}, objects: "modules/*/docs.json.gz", fetches: true,
 			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "tokens", policyItem},
 			queried:    []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "namespaces"},
 		},
 		{
-			name: "web", tree: web.Tree, parts: throttle{2, 4}, objects: "modules/*/docs.json.gz", fetches: true, sessions: true,
+			name: "web", tree: web.Tree, parts: throttle{2, 8}, objects: "modules/*/docs.json.gz", fetches: true, sessions: true,
 			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "keys/*", sessionItems, "tokens",
 				policyItem},
 			queried: []string{"catalog/*", "namespaces"},
 		},
-		{name: "publish", tree: protocol.PublishPath, parts: throttle{2, 4}, publishes: true},
+		{name: "publish", tree: protocol.PublishPath, parts: throttle{2, 8}, publishes: true},
 	}
 }
 

@@ -225,8 +225,8 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: integration %v", r.at("RouteKey"), integration.Properties)
 		}
 	}
-	if len(got) != 9 {
-		t.Errorf("there are %d routes, want 9: %v", len(got), got)
+	if len(got) != 10 {
+		t.Errorf("there are %d routes, want 10: %v", len(got), got)
 	}
 	wildcard := regexp.MustCompile(`\{\w+\}`)
 	for name, routes := range map[string][]httpapi.Route{
@@ -356,15 +356,15 @@ func TestThrottle(t *testing.T) {
 		warning string
 	}{
 		"default": {
-			quota: usual, want: map[string]throttle{discovery: {75, 510}, versions: {150, 1020}, pages: {75, 255}},
+			quota: usual, want: map[string]throttle{discovery: {75, 336}, versions: {150, 1008}, pages: {75, 126}},
 		},
-		"unknown quota": {want: map[string]throttle{versions: {150, 1020}}},
-		"small region": {quota: small, want: map[string]throttle{discovery: {75, 130}, versions: {150, 260}},
+		"unknown quota": {want: map[string]throttle{versions: {150, 1008}}},
+		"small region": {quota: small, want: map[string]throttle{discovery: {75, 84}, versions: {150, 254}},
 			warning: "2500 requests a second and 1250 at once"},
-		"small quota": {quota: throttle{79, 500}, want: map[string]throttle{versions: {13, 104}},
+		"small quota": {quota: throttle{79, 500}, want: map[string]throttle{versions: {11, 101}},
 			warning: "about 10 inits of ten modules"},
 		"own": {context: []string{"throttleRate", "7", "throttleBurst", "9"}, quota: small,
-			want: map[string]throttle{discovery: {3, 4}, versions: {7, 9}, pages: {3, 2}}},
+			want: map[string]throttle{discovery: {3, 3}, versions: {7, 9}, pages: {3, 1}}},
 		"own over the quota": {context: []string{"throttleBurst", "1000"}, quota: small,
 			want: map[string]throttle{versions: {150, 1000}}, warning: "can use up the quota of the others"},
 	} {

@@ -3,11 +3,13 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/mirror"
 )
 
 // usual and small are the quotas of API Gateway in most regions, and in 13 others.
@@ -73,8 +75,14 @@ func (r *traffic) inits(count int) map[string]int {
 	for range count {
 		for path, n := range clients.InitRequests {
 			for range n {
-				if key := "ANY " + path; !r.throttle.Take(key) {
-					refused[key]++
+				keys := []string{"ANY " + path}
+				if strings.HasPrefix(path, mirror.Path) {
+					keys = append(keys, "ANY "+mirror.ProvidersPath+"{proxy+}")
+				}
+				for _, key := range keys {
+					if !r.throttle.Take(key) {
+						refused[key]++
+					}
 				}
 			}
 		}
@@ -83,8 +91,8 @@ func (r *traffic) inits(count int) map[string]int {
 }
 
 // On Monday at nine, a hundred clients begin an init at the same moment, and a
-// hundred more 15 seconds later. The default limits refuse none of their requests,
-// also beside floods of half of the rate of any route.
+// hundred more 15 seconds later. The default limits refuse none of their requests, of
+// either protocol of the mirror, also beside floods of half of the rate of any route.
 func TestInitsAtOnce(t *testing.T) {
 	for name, test := range map[string]struct {
 		quota throttle

@@ -90,6 +90,8 @@ var operations = []operation{
 		ok(protocol.ProviderDownload{}), false},
 	{"mirror", "GET /v1/mirror/{hostname}/{namespace}/{type}/{document}", "Read index.json or VERSION.json", "", nil,
 		ok(Document{}), false},
+	{"mirror", "GET /v1/providers-of/{hostname}/.well-known/terraform.json", "Discover that there is nothing to discover",
+		"", nil, ok(Document{}), false},
 	{"mirror", "GET /v1/providers-of/{hostname}/{namespace}/{type}/versions", "List versions of a mirrored provider", "",
 		nil, ok(protocol.ProviderListing{}), false},
 	{"mirror", "GET /v1/providers-of/{hostname}/{namespace}/{type}/{version}/download/{os}/{arch}",
