@@ -133,6 +133,18 @@ func (r *Registry) awaitPolicy(ctx context.Context, path, token string) error {
 	}
 }
 
+// installByHost installs providers with each client, which verifies their signature.
+// The hosts of their addresses do not exist. Host blocks lead to the mirror.
+func (r *Registry) installByHost(ctx context.Context, token string, addresses ...string) error {
+	config := ""
+	for _, address := range addresses {
+		host, _, _ := strings.Cut(address, "/")
+		config += fmt.Sprintf("host %[1]q {\n  services = { \"providers.v1\" = \"https://%[2]s/v1/providers-of/%[1]s/\" }\n}\n"+
+			"credentials %[1]q {\n  token = %[3]q\n}\n", host, r.Host, token)
+	}
+	return r.with(config).installVerified(ctx, "signed, key ID", addresses...)
+}
+
 // pullScenario lets clients fetch a provider through an empty mirror, in both
 // modes. Then the mirror has it. At night it checks the origin again.
 func pullScenario(ctx context.Context, r *Registry) error {
@@ -176,6 +188,9 @@ func pullScenario(ctx context.Context, r *Registry) error {
 		if err := r.awaitPolicy(ctx, "/v1/mirror/"+address+"/index.json", token); err != nil {
 			return err
 		}
+	}
+	if err := r.installByHost(ctx, token, addresses...); err != nil {
+		return err
 	}
 	if err := r.installMirrored(ctx, addresses...); err != nil {
 		return err

@@ -422,12 +422,16 @@ func mirrorScenario(ctx context.Context, r *Registry) error {
 
 // installMirrored installs two providers from the mirror with each client.
 func (r *Registry) installMirrored(ctx context.Context, addresses ...string) error {
-	r = r.with(fmt.Sprintf(`provider_installation {
+	return r.with(fmt.Sprintf(`provider_installation {
   network_mirror {
     url = "https://%s/v1/mirror/"
   }
 }
-`, r.Host))
+`, r.Host)).installVerified(ctx, "verified checksum", addresses...)
+}
+
+// installVerified installs providers with each client, which verifies each in some way.
+func (r *Registry) installVerified(ctx context.Context, verified string, addresses ...string) error {
 	return r.eachClient(ctx, fmt.Sprintf(`terraform {
   required_providers {
     one = {
@@ -447,6 +451,9 @@ func (r *Registry) installMirrored(ctx context.Context, addresses ...string) err
 			if !strings.Contains(out, "Installed "+address) {
 				return fmt.Errorf("the output of init lacks the installation of %s:\n%s", address, out)
 			}
+		}
+		if count := strings.Count(out, verified); count != len(addresses) {
+			return fmt.Errorf("init reports %q of %d providers, want %d:\n%s", verified, count, len(addresses), out)
 		}
 		return nil
 	})

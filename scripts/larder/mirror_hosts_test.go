@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
@@ -417,4 +418,100 @@ func TestMirrorByHostTable(t *testing.T) {
 		}
 	}
 	golden.Equal(t, filepath.Join("testdata", "TestMirrorByHostTable.golden"), []byte(text.String()))
+}
+
+// Callers without permission do not make the mirror fetch anything. The token of a
+// client for the host reaches the mirror, and neither the origin nor the log.
+func TestMirrorByHostAccess(t *testing.T) {
+	t.Parallel()
+	o, here := serveOrigin(t), platforms()[0]
+	o.publish(t, "acme/note", "1.0.0", here)
+	var mu sync.Mutex
+	var received []string // by the origin
+	proxy := o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+		mu.Lock()
+		received = append(received, fmt.Sprint(r.URL, r.Header))
+		mu.Unlock()
+		w.WriteHeader(status)
+		_, _ = w.Write(body)
+	})
+	ca := authority(t, proxy)
+	clients.Each(t, func(t *testing.T, c clients.Client) {
+		for _, mode := range pullModes {
+			s := servePulling(t, mode, map[string]string{publicHosts[0]: proxy.URL}, ca, "--require-token")
+			good := token(t, s.data, "--name", "good", "--scope", "read:mirror/"+publicHosts[0]+"/**")
+			other := token(t, s.data, "--name", "other", "--scope", "read:mirror/"+publicHosts[1]+"/**")
+			session := session(t, c, s)
+			session.CAFile = trust(t, s.CAFile, ca)
+			dir := need(t, noted+" 1.0.0")
+			for text, credentials := range map[string]string{
+				"requires authentication credentials":           "",
+				"rejected the given authentication credentials": credentials(publicHosts[0], other),
+			} {
+				session.Config = s.providersOf(publicHosts...) + credentials
+				initFails(t, session, dir, text)
+			}
+			mu.Lock()
+			if len(received) > 0 {
+				t.Errorf("%s: for callers without permission, the origin has received %q", mode, received)
+			}
+			mu.Unlock()
+			session.Config = s.providersOf(publicHosts...) + credentials(publicHosts[0], good)
+			inits(t, session, dir)
+			waitForCopies(t, opened(t, s.data), "1.0.0", noted)
+			s.stop(t)
+			mu.Lock()
+			all := strings.Join(received, "\n") + s.log.String()
+			if len(received) == 0 {
+				t.Errorf("%s: the origin has received nothing", mode)
+			}
+			received = nil
+			mu.Unlock()
+			for _, secret := range []string{good, other, "Authorization"} {
+				if strings.Contains(all, secret) {
+					t.Errorf("%s: the origin or the log has got %.12s…", mode, secret)
+				}
+			}
+		}
+	})
+}
+
+// 200 clients that need the same version at the same time make the mirror fetch one
+// copy of each package. On a busy machine, a request can need several attempts.
+func TestMirrorByHostAtOnce(t *testing.T) {
+	t.Parallel()
+	const count = 200
+	for _, mode := range pullModes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			o := serveOrigin(t)
+			o.publish(t, "acme/note", "1.0.0", platforms()...)
+			s := servePulling(t, mode, map[string]string{publicHosts[0]: o.upstream()}, o.CAFile)
+			var group errgroup.Group
+			for range count {
+				group.Go(func() error {
+					for _, path := range []string{"versions", "1.0.0/download/" + strings.Replace(platforms()[0], "_", "/", 1)} {
+						status := 0
+						for attempt := 0; attempt < 10 && status != http.StatusOK; attempt++ {
+							var err error
+							if status, _, err = s.try(t.Context(), "/v1/providers-of/"+noted+"/"+path); err != nil {
+								return err
+							}
+						}
+						if status != http.StatusOK {
+							return fmt.Errorf("%s has status %d", path, status)
+						}
+					}
+					return nil
+				})
+			}
+			if err := group.Wait(); err != nil {
+				t.Error(err)
+			}
+			waitForCopies(t, opened(t, s.data), "1.0.0", noted)
+			if sent := len(o.requests(t, "method=GET", "path=/objects/", ".zip ")); sent != len(platforms()) {
+				t.Errorf("the origin has sent %d packages, want %d", sent, len(platforms()))
+			}
+		})
+	}
 }
