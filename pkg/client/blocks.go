@@ -66,7 +66,7 @@ func (c *Config) IgnoreServices(path string) {
 				delete(c.services, host)
 				token, _ := c.tokens[host].(svcauth.HostCredentialsToken)
 				if _, configured := c.tokens[host]; !configured || registry.IsToken(string(token)) {
-					c.tokens[host] = svcauth.HostCredentialsToken("") // so that no helper is asked
+					c.tokens[host] = svcauth.HostCredentialsToken("") // so that no helper is used
 				}
 			}
 		}

@@ -16,7 +16,7 @@ func hostBlock(host, url string) string {
 	return "host \"" + host + "\" {\n  services = {\n    \"providers.v1\" = \"" + url + "\"\n  }\n}\n"
 }
 
-// Blocks have the CLI that alone reads their file.
+// Blocks have the only CLI that reads their file.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	block, url := hostBlock("a.example.com", "https://b.example.com/"), "https://b.example.com/"
@@ -65,7 +65,7 @@ func TestBlocks(t *testing.T) {
 }
 
 // A command that reads from the origin ignores a block that leads to a mirror of
-// it, and keeps Larder's token from the origin.
+// it, and does not send Larder's token to the origin.
 func TestIgnoreServices(t *testing.T) {
 	t.Parallel()
 	const mirrored, other = "https://larder.example.com/v1/providers-of/a.example.com/", "https://b.example.com/"

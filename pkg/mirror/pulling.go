@@ -122,7 +122,7 @@ func (p *Pulling) index(ctx context.Context, begin time.Time, address registry.M
 }
 
 // unansweredError is [registry.ErrNotFound], because an origin did not answer. It has
-// the problem. Nobody can tell what the origin has.
+// the problem. The origin may have the provider.
 type unansweredError struct{ problem string }
 
 func (e unansweredError) Error() string { return registry.ErrNotFound.Error() + ": " + e.problem }

@@ -66,12 +66,12 @@ func opened(t testing.TB, data string) *local.Data {
 	return d
 }
 
-// waitForCopies waits until a version of each provider is mirrored.
-func waitForCopies(t *testing.T, d *local.Data, version string, addresses ...string) {
+// waitForCopies waits until version 1.0.0 of each provider is mirrored.
+func waitForCopies(t *testing.T, d *local.Data, addresses ...string) {
 	t.Helper()
 	for _, address := range addresses {
-		poll.Until(t, address+" "+version+" is copied", func() bool {
-			_, err := d.Catalog.Mirror.Get(t.Context(), must(registry.ParseMirrorProvider(address)), parsed(version))
+		poll.Until(t, address+" 1.0.0 is copied", func() bool {
+			_, err := d.Catalog.Mirror.Get(t.Context(), must(registry.ParseMirrorProvider(address)), parsed("1.0.0"))
 			if err != nil && !errors.Is(err, registry.ErrNotFound) {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestPullThrough(t *testing.T) {
 				r.session.CAFile = trust(t, append(slices.Clone(authorities), r.mirror.CAFile)...)
 			}
 			checkInstalled(t, r.session.Client, r.dir, inits(t, r.session, r.dir), "1.0.0", zips)
-			waitForCopies(t, r.data, "1.0.0", addresses...)
+			waitForCopies(t, r.data, addresses...)
 			if out := larder(t, "verify", "--store", "dir:"+r.mirror.data); !strings.Contains(out, "0 faults") {
 				t.Errorf("verify:\n%s", out)
 			}
@@ -313,7 +313,7 @@ func TestPullThroughAccess(t *testing.T) {
 			session.Config = installation(s.mirrorURL(), "") + credentials(s.Host, tokens[c.Name])
 			dir := need(t, address+" 1.0.0")
 			checkInstalled(t, c, dir, inits(t, session, dir), "1.0.0", zips)
-			waitForCopies(t, opened(t, s.data), "1.0.0", address)
+			waitForCopies(t, opened(t, s.data), address)
 			s.stop(t)
 		})
 	})
@@ -410,7 +410,7 @@ func TestPullThroughWithdrawn(t *testing.T) {
 			}
 			read("index.json", `{"1.0.0":{},"1.1.0":{}}`)
 			read("1.0.0.json", `_1.0.0_`)
-			waitForCopies(t, opened(t, s.data), "1.0.0", address)
+			waitForCopies(t, opened(t, s.data), address)
 
 			withdraw := func(address string) []string {
 				return []string{"withdraw", address, "1.1.0", "--reason", "a leak", "--yes"}

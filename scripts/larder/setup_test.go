@@ -30,8 +30,8 @@ func setUp(t *testing.T, home, host, token string) {
 	}
 }
 
-// The real clients ask the registry for a provider of their own public registry,
-// with the token, and ask nobody else.
+// The real clients request a provider of their own public registry from the mirror,
+// with the token, and send no other request.
 func TestSetupLeadsClients(t *testing.T) {
 	t.Parallel()
 	clients.Each(t, func(t *testing.T, c clients.Client) {

@@ -124,8 +124,8 @@ type Listing struct {
 	// Provable has the platforms of those that clients can verify themselves: all
 	// but mirrored ones without SHA256SUMS.
 	Provable map[registry.Version][]registry.Platform
-	// Withheld is why another version that the origin has is missing. Of several that are
-	// too new, it is that of the one that may be mirrored first.
+	// Withheld is why another version that the origin has is missing. If several are too
+	// new, it is about the one that may be mirrored first.
 	Withheld error
 }
 
@@ -340,8 +340,8 @@ func (p Pull) platformsNow(ctx context.Context, origin *client.Service, w Wanted
 	return offered[at].Platforms, nil
 }
 
-// LastUse returns until when the URLs of an answer can be given out that their origin
-// gave out at a time, and zero if none of them ends. They can be given out for some
+// LastUse returns until when the URLs of an answer can be given out, and zero if none
+// of them ends. Their origin gave them out at a time. They can be given out for some
 // time from then on, but not after a visible end.
 func LastUse(answer registry.PulledVersion, at time.Time, some time.Duration) (end time.Time) {
 	urls := []string{answer.SumsURL, answer.SignatureURL}

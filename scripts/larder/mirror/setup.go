@@ -102,7 +102,7 @@ With --client, the command prints what another program needs instead:
 		if err != nil {
 			return nil, err
 		}
-		if v.File == "" && !c.JSON && !c.Quiet { // standard output is the file alone
+		if v.File == "" && !c.JSON && !c.Quiet { // standard output has only the file
 			output.Page{Output: terminal.New(c.Stderr)}.Notes(v.Notes)
 		}
 		return v, nil
