@@ -361,10 +361,10 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		},
 		"functions/modules":   slices.Concat(reading, []string{"pkg/modules"}),
 		"functions/providers": slices.Concat(reading, []string{"pkg/providers"}),
-		"functions/mirror":    slices.Concat(reading, []string{"pkg/mirror", "pkg/mirror/admission"}),
+		"functions/mirror":    slices.Concat(reading, []string{"pkg/mirror", "pkg/mirror/admission", "pkg/mirror/hostblock"}),
 		"functions/metadata":  slices.Concat(pages, []string{"pkg/metadata"}),
 		"functions/web": slices.Concat(pages, []string{
-			"pkg/docs/compare", "pkg/files/regularfile", "pkg/files/textfile", "pkg/web", "pkg/web/session",
+			"pkg/docs/compare", "pkg/files/regularfile", "pkg/files/textfile", "pkg/mirror/hostblock", "pkg/web", "pkg/web/session",
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
 		"functions/pull": slices.Concat(inspecting, []string{

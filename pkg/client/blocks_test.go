@@ -64,8 +64,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// A command that reads from the origin ignores a block that leads to a mirror of
-// it, and does not send Larder's token to the origin.
+// A command that reads from the origin ignores a block that leads to a mirror. It does
+// not send Larder's token to the origin.
 func TestIgnoreServices(t *testing.T) {
 	t.Parallel()
 	const mirrored, other = "https://larder.example.com/v1/providers-of/a.example.com/", "https://b.example.com/"

@@ -23,6 +23,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -31,9 +32,8 @@ import (
 // network_mirror block ends with it.
 const Path = "/v1/mirror/"
 
-// ProvidersPath is the path of the provider registry protocol of other hosts. In a
-// host block, the hostname and a slash follow.
-const ProvidersPath = "/v1/providers-of/"
+// ProvidersPath is the path of the provider registry protocol of other hosts.
+const ProvidersPath = hostblock.ProvidersPath
 
 // Versions reads mirrored versions. Both methods return registry.ErrNotFound if
 // there is none.

@@ -211,8 +211,16 @@ func (s *store) provider(text, version string) {
 	}
 }
 
-// mirrored adds a version of a mirrored provider.
+// mirrored adds a version of a mirrored provider with the SHA256SUMS of its origin.
 func (s *store) mirrored(text, version string) {
+	s.t.Helper()
+	s.mirroredWith(text, version, &catalog.OriginSums{
+		MirrorSums: registry.MirrorSums{SigningKey: "51852D87348FFC4C"}, Lists: func(string, string) bool { return true },
+	})
+}
+
+// mirroredWith adds a version of a mirrored provider. sums may be nil.
+func (s *store) mirroredWith(text, version string, sums *catalog.OriginSums) {
 	s.t.Helper()
 	p, err := registry.ParseMirrorProvider(text)
 	if err != nil {
@@ -228,7 +236,10 @@ func (s *store) mirrored(text, version string) {
 		MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
 	}
 	r := registry.MirrorVersion{Version: number(s.t, version), Packages: []registry.MirrorPackage{pkg}}
-	if _, _, err := s.catalog.Mirror.Add(s.t.Context(), p, r, "tests"); err != nil {
+	if sums != nil {
+		sums.Sums = registry.StoredFile{Object: p.Path() + "/" + version + "/" + sum + "/SHA256SUMS", SHA256: sum, Size: 5}
+	}
+	if _, _, err := s.catalog.Mirror.AddSigned(s.t.Context(), p, r, sums, "tests"); err != nil {
 		s.t.Fatal(err)
 	}
 }

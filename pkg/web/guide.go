@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -107,8 +108,22 @@ func moduleBlock(name, source, version string) string {
 	return fmt.Sprintf("module %q {\n  source  = %q\n  version = %q\n}", name, source, version)
 }
 
-// mirrorBlock returns the client configuration for a registry's mirror. The
-// patterns are the providers that come only from it.
+// hostBlocks returns the client configuration that leads from other hosts to the
+// mirror.
+func (g guide) hostBlocks(hosts ...registry.Host) string {
+	token := "larder_…"
+	if g.isOpen() {
+		token = ""
+	}
+	var blocks []string
+	for _, host := range hosts {
+		blocks = append(blocks, hostblock.Text(g.own.URL(), host, token))
+	}
+	return strings.TrimSuffix(strings.Join(blocks, "\n"), "\n")
+}
+
+// mirrorBlock returns the client configuration for a network mirror. The patterns are
+// the providers that come only from it.
 func mirrorBlock(host registry.Host, patterns ...string) string {
 	for i, p := range patterns {
 		patterns[i] = `"` + p + `"`

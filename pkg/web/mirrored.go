@@ -306,8 +306,14 @@ func (h *handler) mirrored(v *visit) (page, error) {
 		m.Head.Facts = append(m.Head.Facts, field{Label: "Released", Time: seen.PublishedAt})
 	}
 	m.Head.Facts = append(m.Head.Facts, field{Label: "Mirrored", Time: state.published})
-	m.Use = mirrorBlock(v.own, p.Display())
-	m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source.", sourceName(p))
+	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
+	m.Hint = fmt.Sprintf("`larder mirror setup` writes this. Keep all of it in one file. It replaces all services of the host. Your "+
+		"configurations keep `%s` as the source.", sourceName(p))
+	if len(r.Provable()) == 0 {
+		m.Use = mirrorBlock(v.own, p.Display())
+		m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source. A host "+
+			"block does not offer this version, because the registry lacks the SHA256SUMS of its origin.", sourceName(p))
+	}
 	var packages []registry.ProviderPackage
 	for _, pkg := range r.Packages {
 		packages = append(packages, pkg.ProviderPackage)

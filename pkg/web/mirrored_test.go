@@ -366,3 +366,16 @@ func TestMirroredDamaged(t *testing.T) {
 		})
 	}
 }
+
+// A host block does not offer a version without the SHA256SUMS of its origin.
+func TestMirroredWithoutSums(t *testing.T) {
+	t.Parallel()
+	s := withProviders(t)
+	s.mirrored("registry.opentofu.org/acme/signed", "1.0.0")
+	s.mirroredWith("registry.opentofu.org/acme/imported", "1.0.0", nil)
+	pages := s.serve()
+	contains(t, unescaped(pages.text(t, http.StatusOK, "/mirror/registry.opentofu.org/acme/signed/1.0.0")),
+		`"providers.v1"`, "!network_mirror")
+	contains(t, unescaped(pages.text(t, http.StatusOK, "/mirror/registry.opentofu.org/acme/imported/1.0.0")),
+		"network_mirror", `!"providers.v1"`)
+}

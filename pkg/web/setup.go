@@ -96,9 +96,9 @@ func (g guide) mirror() step {
 	return step{
 		Title: "Use the mirror",
 		Text: "Clients then get the providers of registry.opentofu.org and registry.terraform.io " +
-			"from here only. Put this into `~/.tofurc` or `~/.terraformrc`.",
-		Code:  mirrorBlock(g.own, "registry.opentofu.org/*/*", "registry.terraform.io/*/*"),
+			"from here only, and verify their signatures. `larder mirror setup` writes this file. Keep the blocks together.",
+		Code:  g.hostBlocks("registry.opentofu.org", "registry.terraform.io"),
 		Label: "Mirror configuration", IsHCL: true,
-		After: "A provider that is not mirrored can then not be installed. Without `exclude`, clients continue with its origin.",
+		After: "The blocks replace all services of these hosts, so clients do not find their modules.",
 	}
 }

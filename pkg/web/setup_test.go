@@ -21,7 +21,7 @@ func TestSetup(t *testing.T) {
 	s.module("beta/vpc/google", "2.0.0-rc.1", nil)
 	s.deprecate("acme/network/aws", "", "old", false)
 	s.mirrored("registry.example.net/hashicorp/aws", "6.20.0")
-	const mirror, example = "network_mirror", `"registry.example.com/acme/vpc/aws"`
+	const mirror, example = "providers-of", `"registry.example.com/acme/vpc/aws"`
 	pages := s.protect("{}")
 	for name, test := range map[string]struct {
 		scope string
@@ -71,10 +71,10 @@ terraform {
 			return unescaped(server{Handler: pages}.text(t, http.StatusOK, path, caller...))
 		}
 		contains(t, text("/setup"), `"bücher.example/acme/vpc/aws"`, `credentials "bücher.example"`,
-			`"https://xn--bcher-kva.example/v1/mirror/"`, "aud: https://xn--bcher-kva.example\n",
+			`"https://xn--bcher-kva.example/v1/providers-of/registry.opentofu.org/"`, "aud: https://xn--bcher-kva.example\n",
 			"TF_TOKEN_xn____bcher__kva_example=", "!:443", `!"xn--`)
 		contains(t, text("/modules/acme/vpc/aws/4.2.1"), `"bücher.example/acme/vpc/aws"`, `!"xn--`)
-		contains(t, text("/mirror/xn--mnchen-3ya.example/hashicorp/aws"), `["münchen.example/hashicorp/aws"]`,
+		contains(t, text("/mirror/xn--mnchen-3ya.example/hashicorp/aws"), `host "münchen.example"`,
 			"keep münchen.example/hashicorp/aws as the source")
 		page := server{Handler: pages}.text(t, http.StatusOK, "/modules/acme/vpc/aws/4.2.1", caller...)
 		contains(t, page, `href="/providers/acme/inventory"`)

@@ -18,7 +18,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
-	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -415,7 +415,7 @@ func withOrigin(
 	if err != nil {
 		return err
 	}
-	configuration.IgnoreServices(mirror.ProvidersPath) // the origin has more than a mirror of it
+	configuration.IgnoreServices(hostblock.ProvidersPath) // the origin has more than a mirror of it
 	var failed error
 	err = c.AsHost(configuration, p.Host, client.Identity{Only: c.Remote.CIIdentity}, func(credentials *client.Client) error {
 		confined := credentials.Confine(ctx, "https://"+p.Host, networks...)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/files/textfile"
-	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -70,7 +70,7 @@ func (e *examination) hostBlock(b client.Block, c credential, isOwn bool) {
 		u, err := url.Parse(b.Services[id])
 		switch {
 		case err != nil || u.Host == "":
-		case sameHost(u.Host, e.Host) || strings.HasPrefix(u.Path, mirror.ProvidersPath):
+		case sameHost(u.Host, e.Host) || strings.HasPrefix(u.Path, hostblock.ProvidersPath):
 			here = append(here, u.Host)
 		default:
 			elsewhere = append(elsewhere, id+" to "+u.Host)
@@ -165,7 +165,7 @@ func (e *examination) leadsTo(p registry.MirrorProvider) (u *url.URL) {
 			u, _ = url.Parse(b.Services[providersService])
 		}
 	}
-	if u == nil || u.Host == "" || !strings.HasPrefix(u.Path, mirror.ProvidersPath) || e.isInstalledOtherwise(p) {
+	if u == nil || u.Host == "" || !strings.HasPrefix(u.Path, hostblock.ProvidersPath) || e.isInstalledOtherwise(p) {
 		return nil
 	}
 	return u

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/output"
@@ -61,7 +60,7 @@ func renovate(s *setup) (string, []string) {
 		r := rule{
 			Datasources:  []string{"terraform-provider"},
 			Registries:   []string{"https://" + string(host)},
-			RegistryURLs: []string{strings.TrimSuffix(s.base(mirror.ProvidersPath, host), "/")},
+			RegistryURLs: []string{s.url() + hostblock.ProvidersPath + string(host)},
 		}
 		rules = append(rules, r)
 		if host == "registry.terraform.io" { // which Renovate assumes for a source without a hostname

@@ -17,7 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/files/textfile"
-	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
@@ -25,12 +25,6 @@ import (
 	"github.com/larder-registry/larder/scripts/larder/output"
 	"github.com/larder-registry/larder/scripts/larder/place"
 )
-
-// services are the services that a mirror has of another registry, with the paths
-// below which it has them.
-var services = []struct{ id, path string }{
-	{"providers.v1", mirror.ProvidersPath},
-}
 
 const (
 	// setupFile is the name of the file in the clients' configuration folder.
@@ -240,13 +234,12 @@ func replaceOwn(path string, text []byte) (status string, err error) {
 	return status, nil
 }
 
-// base returns the URL of a service for a host.
-func (s *setup) base(path string, host registry.Host) string {
-	url := "https://" + s.to.Host
+// url returns the URL of the registry.
+func (s *setup) url() string {
 	if own, err := registry.ParseHost(s.to.Host); err == nil { // else it is a placeholder
-		url = own.URL()
+		return own.URL()
 	}
-	return url + path + string(host) + "/"
+	return "https://" + s.to.Host
 }
 
 // configuration returns the text of the file.
@@ -257,15 +250,12 @@ func (s *setup) configuration() string {
 		b.Reset()
 		b.WriteString(writtenBy + "\n")
 	}
+	token := cmp.Or(s.token, "YOUR TOKEN")
+	if s.noToken {
+		token = ""
+	}
 	for _, host := range s.hosts {
-		fmt.Fprintf(&b, "\nhost %q {\n  services = {\n", host.Display())
-		for _, service := range services {
-			fmt.Fprintf(&b, "    %q = %q\n", service.id, s.base(service.path, host))
-		}
-		b.WriteString("  }\n}\n")
-		if !s.noToken {
-			fmt.Fprintf(&b, "\ncredentials %q {\n  token = %q\n}\n", host.Display(), cmp.Or(s.token, "YOUR TOKEN"))
-		}
+		b.WriteString("\n" + hostblock.Text(s.url(), host, token))
 	}
 	return b.String()
 }
@@ -278,7 +268,7 @@ func (s *setup) notes(configuration *client.Config, flags string) (notes []strin
 	if !s.noToken && s.token == "" {
 		notes = append(notes, createToken(flags))
 	}
-	if len(services) == 1 {
+	if hostblock.LacksModules() {
 		notes = append(notes, "A host block replaces all services of its host. Clients find no modules of these hosts by their "+
 			"short source, until a later release of Larder mirrors modules too.")
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/client"
-	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -87,7 +87,7 @@ func mirrorFromOrigins(
 	if err != nil {
 		return nil, err
 	}
-	configuration.IgnoreServices(mirror.ProvidersPath) // a mirror cannot be filled from itself
+	configuration.IgnoreServices(hostblock.ProvidersPath) // a mirror cannot be filled from itself
 	return runWork(ctx, c, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
 		m.Client = client.New(configuration, c.Agent, nil)
 		return work(m)

@@ -1,0 +1,36 @@
+// Package hostblock has the configuration of clients that leads from other registries
+// to this one: a host block and a credentials block for each of their hosts.
+package hostblock
+
+import (
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// ProvidersPath is the path of the provider registry protocol of other hosts. In a
+// host block, the hostname and a slash follow.
+const ProvidersPath = "/v1/providers-of/"
+
+// services are the services that a mirror has of another registry, with the paths
+// below which it has them.
+var services = []struct{ id, path string }{
+	{"providers.v1", ProvidersPath},
+}
+
+// Text returns the blocks of the clients' configuration that lead from another
+// host to the mirror of a registry. Without a token, there is no credentials block.
+func Text(registryURL string, host registry.Host, token string) string {
+	text := fmt.Sprintf("host %q {\n  services = {\n", host.Display())
+	for _, s := range services {
+		text += fmt.Sprintf("    %q = %q\n", s.id, registryURL+s.path+string(host)+"/")
+	}
+	text += "  }\n}\n"
+	if token != "" {
+		text += fmt.Sprintf("\ncredentials %q {\n  token = %q\n}\n", host.Display(), token)
+	}
+	return text
+}
+
+// LacksModules reports whether clients with a host block find no modules of the host.
+func LacksModules() bool { return len(services) == 1 }
