@@ -46,10 +46,14 @@ func (e *mirroredEdition) keys(origin string) (k signingKey, v verification) {
 	case signed < all:
 		k.Note = fmt.Sprintf("It signed %d of %s. For the others, no signature was verified.", signed, plural(all, "archive"))
 	}
+	again := "Clients check the digest again."
+	if len(e.record().Provable()) > 0 {
+		again = "Clients with a host block check both again."
+	}
 	return k, verification{
 		Verdict: "Signature and digests are valid", Tone: "ok",
-		Text: fmt.Sprintf("The registry checked the signature of the origin's SHA256SUMS and the digest of %s. "+
-			"Clients check the digest again.", eachArchive(signed)),
+		Text: fmt.Sprintf("The registry checked the signature of the origin's SHA256SUMS and the digest of %s. %s",
+			eachArchive(signed), again),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -59,7 +60,14 @@ func (f *filler) mirror(ctx context.Context) error {
 					ProviderPackage: p, SigningKey: m.key, MirroredAt: v.at, MirroredBy: by,
 				})
 			}
-			if _, _, err := f.data.Catalog.Mirror.Add(ctx, a, record, by.String()); err != nil {
+			var sums *catalog.OriginSums
+			if m.key != "" { // the others came from a folder
+				sums = &catalog.OriginSums{
+					MirrorSums: registry.MirrorSums{SigningKey: m.key}, Lists: func(string, string) bool { return true },
+				}
+				sums.Sums = record.Packages[0].StoredFile
+			}
+			if _, _, err := f.data.Catalog.Mirror.AddSigned(ctx, a, record, sums, by.String()); err != nil {
 				return err
 			}
 		}
