@@ -91,11 +91,11 @@ func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.tr
 // web only sessions. Mirror invokes pull, so it comes later.
 func functions() []function {
 	return []function{
-		{name: "discovery", routes: discovery.Routes(), parts: throttle{2, 3}, login: true},
+		{name: "discovery", routes: discovery.Routes(), parts: throttle{2, 5}, login: true},
 		{name: "modules", routes: modules.Routes(), parts: throttle{1, 1}, partitions: []string{"modules/*", "tokens"},
 			objects: "modules/*"},
 		{
-			name: "providers", routes: providers.Routes(), parts: throttle{2, 8}, objects: "providers/*",
+			name: "providers", routes: providers.Routes(), parts: throttle{2, 5}, objects: "providers/*",
 			partitions: []string{"providers/*", "tokens"}, queried: []string{"keys/*"},
 		},
 		{name: pullName, pulls: true},

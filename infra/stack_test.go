@@ -356,15 +356,15 @@ func TestThrottle(t *testing.T) {
 		warning string
 	}{
 		"default": {
-			quota: usual, want: map[string]throttle{discovery: {75, 336}, versions: {150, 1008}, pages: {75, 126}},
+			quota: usual, want: map[string]throttle{discovery: {75, 201}, versions: {150, 1008}, pages: {75, 126}},
 		},
 		"unknown quota": {want: map[string]throttle{versions: {150, 1008}}},
-		"small region": {quota: small, want: map[string]throttle{discovery: {75, 84}, versions: {150, 254}},
+		"small region": {quota: small, want: map[string]throttle{discovery: {75, 50}, versions: {150, 253}},
 			warning: "2500 requests a second and 1250 at once"},
 		"small quota": {quota: throttle{79, 500}, want: map[string]throttle{versions: {11, 101}},
 			warning: "about 10 inits of ten modules"},
 		"own": {context: []string{"throttleRate", "7", "throttleBurst", "9"}, quota: small,
-			want: map[string]throttle{discovery: {3, 3}, versions: {7, 9}, pages: {3, 1}}},
+			want: map[string]throttle{discovery: {3, 1}, versions: {7, 9}, pages: {3, 1}}},
 		"own over the quota": {context: []string{"throttleBurst", "1000"}, quota: small,
 			want: map[string]throttle{versions: {150, 1000}}, warning: "can use up the quota of the others"},
 	} {

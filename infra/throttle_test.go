@@ -10,6 +10,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
 	"github.com/larder-registry/larder/pkg/mirror"
+	"github.com/larder-registry/larder/pkg/providers"
 )
 
 // usual and small are the quotas of API Gateway in most regions, and in 13 others.
@@ -73,6 +74,12 @@ func (r *traffic) pass(seconds int, floods map[string]float64) {
 func (r *traffic) inits(count int) map[string]int {
 	refused := make(map[string]int)
 	for range count {
+		// And of a provider of the registry itself.
+		for _, route := range providers.Routes() {
+			if key := "ANY " + route.Path; !r.throttle.Take(key) {
+				refused[key]++
+			}
+		}
 		for path, n := range clients.InitRequests {
 			for range n {
 				keys := []string{"ANY " + path}

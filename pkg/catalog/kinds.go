@@ -197,8 +197,8 @@ func (l *moduleListing) encode() (protocol.Document, error) { return protocol.Co
 // mirrorListing is the listing of a mirrored provider.
 type mirrorListing struct {
 	list protocol.MirrorListing
-	// provable has the platforms of the versions with SHA256SUMS.
-	provable map[registry.Version][]registry.Platform
+	// verifiable has the platforms of the versions with SHA256SUMS.
+	verifiable map[registry.Version][]registry.Platform
 }
 
 func (l *mirrorListing) decode(d protocol.Document) error {
@@ -206,7 +206,7 @@ func (l *mirrorListing) decode(d protocol.Document) error {
 	if err == nil {
 		l.list, err = index.Listing()
 	}
-	l.provable = index.Platforms()
+	l.verifiable = index.Platforms()
 	return err
 }
 
@@ -216,23 +216,23 @@ func (l *mirrorListing) published() map[registry.Version]time.Time { return nil 
 func (l *mirrorListing) add(r registry.MirrorVersion) {
 	l.list = append(l.list, r.Version)
 	slices.SortFunc(l.list, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	if platforms := r.Provable(); len(platforms) > 0 {
-		if l.provable == nil {
-			l.provable = make(map[registry.Version][]registry.Platform)
+	if platforms := r.Verifiable(); len(platforms) > 0 {
+		if l.verifiable == nil {
+			l.verifiable = make(map[registry.Version][]registry.Platform)
 		}
-		l.provable[r.Version] = platforms
+		l.verifiable[r.Version] = platforms
 	}
 }
 
 func (l *mirrorListing) drop(v registry.Version) {
 	l.list = slices.DeleteFunc(l.list, v.Same)
-	maps.DeleteFunc(l.provable, func(n registry.Version, _ []registry.Platform) bool { return v.Same(n) })
+	maps.DeleteFunc(l.verifiable, func(n registry.Version, _ []registry.Platform) bool { return v.Same(n) })
 }
 
 func (l *mirrorListing) follow(registry.Summary) {}
 func (l *mirrorListing) deprecated() string      { return "" }
 func (l *mirrorListing) encode() (protocol.Document, error) {
-	return protocol.Compress(l.list.Index(l.provable))
+	return protocol.Compress(l.list.Index(l.verifiable))
 }
 
 // providerListing is the listing of a provider.

@@ -23,9 +23,9 @@ type MirrorState struct {
 	// Service is that of the host. If it has ended, it has no URL.
 	Service OriginService
 	// Listed and Withdrawn are the mirrored versions, and those that are withdrawn.
-	// Provable has the platforms of those with SHA256SUMS.
+	// Verifiable has the platforms of those with SHA256SUMS.
 	Listed, Withdrawn []registry.Version
-	Provable          map[registry.Version][]registry.Platform
+	Verifiable        map[registry.Version][]registry.Platform
 	// Version is what was found out about the version.
 	Version registry.PulledVersion
 
@@ -127,7 +127,7 @@ func (s *MirrorState) readContents(items []Item) error {
 	}
 	s.stored = &stored
 	s.Listed, s.Withdrawn = stored.index.listing.versions(), stored.index.summary.Withdrawn
-	s.Provable = stored.index.listing.(*mirrorListing).provable //nolint:forcetypeassert // of its kind
+	s.Verifiable = stored.index.listing.(*mirrorListing).verifiable //nolint:forcetypeassert // of its kind
 	s.Service, s.Version, s.spent, s.badSpent = OriginService{}, registry.PulledVersion{}, registry.PullBudget{}, nil
 	if items[stateService].Revision > 0 && decode(items[stateService], &s.Service) != nil {
 		s.Service = OriginService{} // it is only a cache

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -291,7 +292,11 @@ func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state
 		return stored, false, entry, errors.New("the version has no packages")
 	}
 	detail := differing(before, stored)
-	if sums != nil && fits(stored, sums.MirrorSums) && stored.AddSums(sums.MirrorSums, sums.Lists) {
+	added, err := addSums(&stored, sums)
+	if err != nil {
+		return stored, false, entry, err
+	}
+	if added {
 		detail, changed = strings.TrimSpace(detail+" "+registry.AuditedSums), true
 	}
 	if !changed {
@@ -301,19 +306,26 @@ func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state
 	return stored, true, registry.AuditEntry{By: by, Action: registry.AuditMirror, Detail: detail}, nil
 }
 
-// maxSumsKeys is the maximum size of all signing keys of a version, in bytes. It
-// leaves room for the other parts of an item of DynamoDB. A SHA256SUMS whose keys do
-// not fit is not added.
-const maxSumsKeys = 300 << 10
+// maxMirrorRecord is the maximum size of the record of a mirrored version, in bytes of
+// JSON. It leaves room in an item of DynamoDB. A SHA256SUMS with which the record would
+// be larger is not added.
+const maxMirrorRecord = 380 << 10
 
-func fits(record registry.MirrorVersion, more registry.MirrorSums) bool {
-	size := 0
-	for _, s := range append(slices.Clone(record.Sums), more) {
-		for _, key := range s.Keys {
-			size += len(key.KeyID) + len(key.ASCIIArmor) + len(key.TrustSignature)
-		}
+// addSums adds a SHA256SUMS to a record, if the record lacks it and has room.
+func addSums(record *registry.MirrorVersion, sums *OriginSums) (added bool, err error) {
+	if sums == nil {
+		return false, nil
 	}
-	return size <= maxSumsKeys
+	with := *record
+	if !with.AddSums(sums.MirrorSums, sums.Lists) {
+		return false, nil
+	}
+	data, err := json.Marshal(with)
+	if err != nil || len(data) > maxMirrorRecord {
+		return false, err
+	}
+	*record = with
+	return true, nil
 }
 
 // differing returns the names of the platforms that are new or changed.

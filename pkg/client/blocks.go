@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opentofu/svchost"
 	"github.com/opentofu/svchost/svcauth"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -56,19 +57,26 @@ func (s settings) blocks(from file) (found []Block) {
 	return found
 }
 
+// publicHosts are the hosts of sources that name none.
+var publicHosts = []svchost.Hostname{"registry.opentofu.org", "registry.terraform.io"}
+
 // IgnoreServices ignores the host blocks with a service below a path, such as
-// those that lead to a mirror of the host. The tokens of Larder for these hosts are
-// ignored too, because the host itself must not get them.
+// those that lead to a mirror of the host, and the credentials for these hosts.
+// These are for the mirror, so the host itself must not get them. Nor do the public
+// registries get a token of Larder.
 func (c *Config) IgnoreServices(path string) {
+	none := svcauth.HostCredentialsToken("") // so that no helper is used
 	for host, services := range c.services {
 		for _, value := range services {
 			if text, _ := value.(string); strings.Contains(text, path) {
 				delete(c.services, host)
-				token, _ := c.tokens[host].(svcauth.HostCredentialsToken)
-				if _, configured := c.tokens[host]; !configured || registry.IsToken(string(token)) {
-					c.tokens[host] = svcauth.HostCredentialsToken("") // so that no helper is used
-				}
+				c.tokens[host] = none
 			}
+		}
+	}
+	for _, host := range publicHosts {
+		if token, _ := c.tokens[host].(svcauth.HostCredentialsToken); registry.IsToken(string(token)) {
+			c.tokens[host] = none
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestIgnoreServices(t *testing.T) {
 		want       string
 	}{
 		"mirror with its token":      {mirrored, own, false, ""},
-		"mirror with another token":  {mirrored, "a", false, "a"},
+		"mirror with another token":  {mirrored, "a", false, ""}, // such as that of an identity
 		"another place with a token": {other, own, true, own},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,6 +95,22 @@ func TestIgnoreServices(t *testing.T) {
 				t.Errorf("token %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// A token of Larder for a public registry never reaches it.
+func TestIgnoreServicesPublic(t *testing.T) {
+	t.Parallel()
+	own := registry.FormatToken([32]byte{1})
+	for configured, want := range map[string]string{own: "", "another": "another"} {
+		config, err := client.LoadConfigOn([]string{"TF_TOKEN_registry_terraform_io=" + configured}, t.TempDir(), "linux")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.IgnoreServices("/v1/providers-of/")
+		if got := token(t, config, "registry.terraform.io"); got != want {
+			t.Errorf("token %q, want %q", got, want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/hcl"
 	"github.com/hashicorp/hcl/hcl/ast"
+	"github.com/opentofu/svchost"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -56,7 +57,10 @@ func (m Method) Selects(provider registry.MirrorProvider) bool {
 func (m Method) SelectsHost(host string) bool {
 	matches := func(pattern string) bool {
 		parts := strings.Split(strings.ToLower(pattern), "/")
-		return len(parts) == 2 || parts[0] == "*" || parts[0] == host
+		if len(parts) == 2 { // of the default host of the CLI
+			return slices.Contains(publicHosts, svchost.Hostname(host))
+		}
+		return parts[0] == "*" || parts[0] == host
 	}
 	isWhole := func(pattern string) bool { return matches(pattern) && strings.HasSuffix(pattern, "*/*") }
 	return (len(m.Include) == 0 || slices.ContainsFunc(m.Include, matches)) && !slices.ContainsFunc(m.Exclude, isWhole)

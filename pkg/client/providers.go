@@ -283,7 +283,7 @@ func (s *Service) ProviderPackage(
 			if h1, ok := strings.CutPrefix(hash, "h1:"); ok && isH1(h1) {
 				p.H1 = hash
 			} else if zip, ok := strings.CutPrefix(hash, "zh:"); ok {
-				p.SHA256 = zip
+				p.SHA256 = strings.ToLower(zip)
 			}
 		}
 		// The mirror can do without a package that is not described completely.

@@ -184,7 +184,7 @@ func TestProviderPackage(t *testing.T) {
 					{Platform: registry.Platform{OS: "darwin", Arch: "arm64"}, Size: 11},
 					{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Size: 12},
 				} {
-					p.H1, p.SHA256 = hash, sum
+					p.H1, p.SHA256 = hash, strings.ToLower(sum)
 					want.Packages = append(want.Packages, p)
 				}
 			}

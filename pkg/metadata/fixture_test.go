@@ -200,7 +200,7 @@ func (s *store) proven(address, number string) {
 	record.Packages[0].Sums = 1
 	s.put("mirror/"+address, "version/"+number, record)
 	s.list("mirror/"+address, protocol.MirrorListing{record.Version}.Index(
-		map[registry.Version][]registry.Platform{record.Version: record.Provable()}))
+		map[registry.Version][]registry.Platform{record.Version: record.Verifiable()}))
 }
 
 // origin adds what the mirror has seen of a provider.

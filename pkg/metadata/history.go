@@ -156,11 +156,11 @@ func (h *handler) mirroredPast(
 			continue
 		}
 		past.listed = append(past.listed, v.Version)
-		provable := v.Provable()
+		verifiable := v.Verifiable()
 		for _, pkg := range v.Packages {
 			past.packages[v.Version] = append(past.packages[v.Version], protocol.MirroredFile{
 				ProviderFile: file(pkg.ProviderPackage), SigningKey: pkg.SigningKey,
-				Verifiable: slices.Contains(provable, pkg.Platform),
+				Verifiable: slices.Contains(verifiable, pkg.Platform),
 				MirroredAt: pkg.MirroredAt, MirroredBy: pkg.MirroredBy,
 			})
 		}

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -16,8 +17,9 @@ import (
 	"github.com/larder-registry/larder/pkg/ttlcache"
 )
 
-// unprovable is why the provider registry protocol cannot offer a mirrored package.
-const unprovable = "it was mirrored without the SHA256SUMS of its origin, or without the signing keys"
+// withoutSums is how something was mirrored that the provider registry protocol cannot
+// offer.
+const withoutSums = "without the SHA256SUMS of its origin, or without the signing keys"
 
 // discovery lets Renovate use the URL of a host block as that of a registry. It
 // requires a document, and takes the services for those of that URL if the document
@@ -61,8 +63,9 @@ type listings struct {
 	cached *ttlcache.Cache[[sha256.Size]byte, protocol.Document]
 }
 
-// maxListings bounds the number of cached listings. Large ones have some kilobytes.
-const maxListings = 256
+// maxListings bounds the number of cached listings. Usual ones have some kilobytes, and
+// none has much more than an item of the table.
+const maxListings = 64
 
 func newListings() *listings {
 	return &listings{ttlcache.New[[sha256.Size]byte, protocol.Document](maxListings, time.Hour)}
@@ -81,7 +84,7 @@ func (l *listings) of(index protocol.Document, now time.Time) (protocol.Document
 	}
 	all := decoded.Providers()
 	if len(all.Versions) == 0 {
-		return nil, fmt.Errorf("%w: of all its versions, %s", registry.ErrNotFound, unprovable)
+		return nil, fmt.Errorf("%w: all its versions were mirrored %s", registry.ErrNotFound, withoutSums)
 	}
 	listing, err := protocol.Compress(all)
 	if err == nil {
@@ -125,8 +128,8 @@ func (h *handler) located(ctx context.Context, record registry.MirrorVersion, fo
 	platform registry.Platform) (*protocol.ProviderDownload, error) {
 	isIts := func(p registry.Platform) bool { return p == platform }
 	if at := slices.IndexFunc(record.Packages, func(p registry.MirrorPackage) bool { return isIts(p.Platform) }); at >= 0 {
-		if !slices.ContainsFunc(record.Provable(), isIts) {
-			return nil, fmt.Errorf("%w: %s", registry.ErrNotFound, unprovable)
+		if !slices.ContainsFunc(record.Verifiable(), isIts) {
+			return nil, fmt.Errorf("%w: it was mirrored %s", registry.ErrNotFound, withoutSums)
 		}
 		return h.mirrored(ctx, record, record.Packages[at])
 	}
@@ -141,7 +144,7 @@ func (h *handler) located(ctx context.Context, record registry.MirrorVersion, fo
 			Packages:    packagesOf(nil, found.Offered, platform),
 		}, nil
 	case at >= 0: // the copy has the rest
-		return nil, unanswered("it is not copied yet")
+		return nil, unanswered(cmp.Or(found.Problem, "it is not copied yet"))
 	case found.IsTransient:
 		return nil, unanswered(found.Problem)
 	case found.Problem != "":

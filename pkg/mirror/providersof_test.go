@@ -25,7 +25,7 @@ const providersOf = "/v1/providers-of/registry.opentofu.org/hashicorp/random/"
 // Windows.
 func (f *fake) proven(t testing.TB) *fake {
 	t.Helper()
-	provable := make(map[registry.Version][]registry.Platform)
+	verifiable := make(map[registry.Version][]registry.Platform)
 	for i := range f.records {
 		r := &f.records[i]
 		file := func(sum, end string) registry.StoredFile {
@@ -41,9 +41,9 @@ func (f *fake) proven(t testing.TB) *fake {
 		r.Offered = []registry.OfferedPackage{{
 			Platform: registry.Platform{OS: "linux", Arch: "arm64"}, H1: "h1:offered", SHA256: strings.Repeat("4", 64), Size: 5,
 		}}
-		provable[r.Version] = r.Provable()
+		verifiable[r.Version] = r.Verifiable()
 	}
-	stored, err := protocol.Compress(f.listing.Index(provable))
+	stored, err := protocol.Compress(f.listing.Index(verifiable))
 	if err != nil {
 		t.Fatal(err)
 	}

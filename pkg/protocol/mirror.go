@@ -17,13 +17,13 @@ type (
 	// MirrorIndex is index.json, the response to "List Available Versions".
 	MirrorIndex struct {
 		Versions map[string]struct{} `json:"versions"`
-		// Provable are the versions that the provider registry protocol can offer too,
+		// Verifiable are the versions that the provider registry protocol can offer too,
 		// because the SHA256SUMS of their origin is there. Clients ignore it.
-		Provable []ProvableVersions `json:"provable,omitempty"`
+		Verifiable []VerifiableVersions `json:"verifiable,omitempty"`
 	}
-	// ProvableVersions are versions with packages for the same platforms. There are no
+	// VerifiableVersions are versions with packages for the same platforms. There are no
 	// platforms if the origin does not list them.
-	ProvableVersions struct {
+	VerifiableVersions struct {
 		Platforms []registry.Platform `json:"platforms"`
 		Versions  []registry.Version  `json:"versions"`
 	}
@@ -46,24 +46,24 @@ type MirrorListing []registry.Version
 // MarshalJSON implements [json.Marshaler].
 func (l MirrorListing) MarshalJSON() ([]byte, error) { return json.Marshal(l.Index(nil)) }
 
-// Index returns index.json. provable has the platforms of those versions that the
+// Index returns index.json. verifiable has the platforms of those versions that the
 // provider registry protocol can offer.
-func (l MirrorListing) Index(provable map[registry.Version][]registry.Platform) MirrorIndex {
+func (l MirrorListing) Index(verifiable map[registry.Version][]registry.Platform) MirrorIndex {
 	out := MirrorIndex{Versions: make(map[string]struct{}, len(l))}
 	same := make(map[string]int) // by the platforms
 	for _, v := range l {
 		out.Versions[v.String()] = struct{}{}
-		platforms, ok := provable[v]
+		platforms, ok := verifiable[v]
 		if !ok {
 			continue
 		}
 		name := fmt.Sprint(platforms)
 		at, known := same[name]
 		if !known {
-			at = len(out.Provable)
-			same[name], out.Provable = at, append(out.Provable, ProvableVersions{Platforms: platforms})
+			at = len(out.Verifiable)
+			same[name], out.Verifiable = at, append(out.Verifiable, VerifiableVersions{Platforms: platforms})
 		}
-		out.Provable[at].Versions = append(out.Provable[at].Versions, v)
+		out.Verifiable[at].Versions = append(out.Verifiable[at].Versions, v)
 	}
 	return out
 }
@@ -71,13 +71,13 @@ func (l MirrorListing) Index(provable map[registry.Version][]registry.Platform) 
 // Platforms returns the platforms of those versions that the provider registry
 // protocol can offer.
 func (i MirrorIndex) Platforms() map[registry.Version][]registry.Platform {
-	provable := make(map[registry.Version][]registry.Platform)
-	for _, same := range i.Provable {
+	verifiable := make(map[registry.Version][]registry.Platform)
+	for _, same := range i.Verifiable {
 		for _, v := range same.Versions {
-			provable[v] = same.Platforms
+			verifiable[v] = same.Platforms
 		}
 	}
-	return provable
+	return verifiable
 }
 
 // Providers returns the response of the provider registry protocol, with the newest

@@ -180,11 +180,15 @@ func (v MirrorVersion) Has(platforms []Platform) bool {
 	})
 }
 
-// Provable returns the platforms of the packages that a stored SHA256SUMS lists,
+// Verifiable returns the platforms of the packages that a stored SHA256SUMS lists,
 // with the keys of its signature. The provider registry protocol can offer these.
-func (v MirrorVersion) Provable() (platforms []Platform) {
+func (v MirrorVersion) Verifiable() (platforms []Platform) {
 	for _, p := range v.Packages {
-		if p.Sums > 0 && (!v.Sums[p.Sums-1].Signed() || len(v.Sums[p.Sums-1].Keys) > 0) {
+		if p.Sums == 0 {
+			continue
+		}
+		// A package that someone has signed is not offered without a signature.
+		if s := v.Sums[p.Sums-1]; s.Signed() && len(s.Keys) > 0 || !s.Signed() && p.SigningKey == "" {
 			platforms = append(platforms, p.Platform)
 		}
 	}

@@ -215,7 +215,8 @@ func (s *store) provider(text, version string) {
 func (s *store) mirrored(text, version string) {
 	s.t.Helper()
 	s.mirroredWith(text, version, &catalog.OriginSums{
-		MirrorSums: registry.MirrorSums{SigningKey: "51852D87348FFC4C"}, Lists: func(string, string) bool { return true },
+		MirrorSums: registry.MirrorSums{SigningKey: "51852D87348FFC4C", Keys: []registry.PublicKey{{ASCIIArmor: "key"}}},
+		Lists:      func(string, string) bool { return true },
 	})
 }
 
@@ -238,6 +239,7 @@ func (s *store) mirroredWith(text, version string, sums *catalog.OriginSums) {
 	r := registry.MirrorVersion{Version: number(s.t, version), Packages: []registry.MirrorPackage{pkg}}
 	if sums != nil {
 		sums.Sums = registry.StoredFile{Object: p.Path() + "/" + version + "/" + sum + "/SHA256SUMS", SHA256: sum, Size: 5}
+		sums.Signature = sums.Sums
 	}
 	if _, _, err := s.catalog.Mirror.AddSigned(s.t.Context(), p, r, sums, "tests"); err != nil {
 		s.t.Fatal(err)

@@ -111,13 +111,13 @@ func moduleBlock(name, source, version string) string {
 // hostBlocks returns the client configuration that leads from other hosts to the
 // mirror.
 func (g guide) hostBlocks(hosts ...registry.Host) string {
-	token := "larder_…"
-	if g.isOpen() {
-		token = ""
+	var shown string // in place of a token
+	if !g.isOpen() {
+		shown = "larder_…"
 	}
 	var blocks []string
 	for _, host := range hosts {
-		blocks = append(blocks, hostblock.Text(g.own.URL(), host, token))
+		blocks = append(blocks, hostblock.Text(g.own.URL(), host, shown))
 	}
 	return strings.TrimSuffix(strings.Join(blocks, "\n"), "\n")
 }

@@ -309,7 +309,7 @@ func (h *handler) mirrored(v *visit) (page, error) {
 	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
 	m.Hint = fmt.Sprintf("`larder mirror setup` writes this. Keep all of it in one file. It replaces all services of the host. Your "+
 		"configurations keep `%s` as the source.", sourceName(p))
-	if len(r.Provable()) == 0 {
+	if len(r.Verifiable()) == 0 {
 		m.Use = mirrorBlock(v.own, p.Display())
 		m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source. A host "+
 			"block does not offer this version, because the registry lacks the SHA256SUMS of its origin.", sourceName(p))

@@ -47,7 +47,7 @@ func (e *mirroredEdition) keys(origin string) (k signingKey, v verification) {
 		k.Note = fmt.Sprintf("It signed %d of %s. For the others, no signature was verified.", signed, plural(all, "archive"))
 	}
 	again := "Clients check the digest again."
-	if len(r.Provable()) > 0 {
+	if len(r.Verifiable()) > 0 {
 		again = "Clients with a host block check both again."
 	}
 	return k, verification{

@@ -63,9 +63,10 @@ func (f *filler) mirror(ctx context.Context) error {
 			var sums *catalog.OriginSums
 			if m.key != "" { // the others came from a folder
 				sums = &catalog.OriginSums{
-					MirrorSums: registry.MirrorSums{SigningKey: m.key}, Lists: func(string, string) bool { return true },
+					MirrorSums: registry.MirrorSums{SigningKey: m.key, Keys: []registry.PublicKey{{KeyID: m.key}}},
+					Lists:      func(string, string) bool { return true },
 				}
-				sums.Sums = record.Packages[0].StoredFile
+				sums.Sums, sums.Signature = record.Packages[0].StoredFile, record.Packages[0].StoredFile
 			}
 			if _, _, err := f.data.Catalog.Mirror.AddSigned(ctx, a, record, sums, by.String()); err != nil {
 				return err

@@ -184,11 +184,11 @@ func (f *Filler) Provider(t testing.TB, p registry.Provider, key string, version
 func (f *Filler) Mirrored(t testing.TB, p registry.MirrorProvider, versions, platforms int) {
 	t.Helper()
 	all := newest(versions)
-	provable := make(map[registry.Version][]registry.Platform)
+	verifiable := make(map[registry.Version][]registry.Platform)
 	for _, v := range all {
-		provable[v] = Platforms[:platforms]
+		verifiable[v] = Platforms[:platforms]
 	}
-	f.putListing(t, p.Path(), protocol.MirrorListing(all).Index(provable))
+	f.putListing(t, p.Path(), protocol.MirrorListing(all).Index(verifiable))
 	record := registry.MirrorVersion{Version: all[0]}
 	for _, pkg := range packages(p.Path(), p.Type, all[0], platforms) {
 		record.Packages = append(record.Packages, registry.MirrorPackage{

@@ -678,10 +678,12 @@ func (m *Mirror) compare(ctx context.Context, w Wanted, offers []offer, stored r
 }
 
 // protocolsOf returns the protocols of a version. Origins name the same ones for all
-// its packages.
+// its packages, and not many.
 func protocolsOf(offers []offer) []string {
+	const most, longest = 10, 20
 	for _, o := range offers {
-		if len(o.Protocols) > 0 {
+		isLong := func(protocol string) bool { return len(protocol) > longest }
+		if len(o.Protocols) > 0 && len(o.Protocols) <= most && !slices.ContainsFunc(o.Protocols, isLong) {
 			return o.Protocols
 		}
 	}
@@ -722,6 +724,7 @@ func (m *Mirror) verify(ctx context.Context, d *decider, w Wanted, v registry.Ve
 		if all, err = signing.VerifyOriginAll(keys, signed.release.sums, signed.release.signature, d.now); err != nil {
 			return signer, signed, err
 		}
+		signed.release.keys = signed.release.signing(d.now)
 	}
 	if signed.signers, err = d.signers(ctx, all, records); err != nil {
 		return signer, signed, err

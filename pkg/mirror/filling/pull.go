@@ -121,9 +121,9 @@ type Listing struct {
 	// Versions are the mirrored ones, and those that may be mirrored now, the newest
 	// first. There may be none.
 	Versions []registry.Version
-	// Provable has the platforms of those that clients can verify themselves: all
+	// Verifiable has the platforms of those that clients can verify themselves: all
 	// but mirrored ones without SHA256SUMS.
-	Provable map[registry.Version][]registry.Platform
+	Verifiable map[registry.Version][]registry.Platform
 	// Withheld is why another version that the origin has is missing. If several are too
 	// new, it is about the one that may be mirrored first.
 	Withheld error
@@ -191,9 +191,9 @@ func (p Pull) LastVersions(policy *registry.MirrorPolicy, address registry.Mirro
 // that may be mirrored now.
 func (d *decider) offerable(offered []client.ProviderVersion) Listing {
 	all := slices.Clone(d.state.Listed)
-	provable := maps.Clone(d.state.Provable)
-	if provable == nil {
-		provable = make(map[registry.Version][]registry.Platform)
+	verifiable := maps.Clone(d.state.Verifiable)
+	if verifiable == nil {
+		verifiable = make(map[registry.Version][]registry.Platform)
 	}
 	taken := make(map[registry.Version]bool, len(all)+len(d.state.Withdrawn))
 	for _, v := range append(slices.Clone(all), d.state.Withdrawn...) {
@@ -209,8 +209,8 @@ func (d *decider) offerable(offered []client.ProviderVersion) Listing {
 	var first time.Time
 	for _, v := range offered {
 		// A request adds the platforms of the policy to a mirrored version.
-		if stored, ok := d.state.Provable[v.Version]; ok && len(d.rule.Platforms) > 0 {
-			provable[v.Version] = sortedPlatforms(slices.Concat(stored, d.platformsOf(v)))
+		if stored, ok := d.state.Verifiable[v.Version]; ok && len(d.rule.Platforms) > 0 {
+			verifiable[v.Version] = sortedPlatforms(slices.Concat(stored, d.platformsOf(v)))
 		}
 		if taken[v.Version.Comparable()] {
 			continue
@@ -224,10 +224,10 @@ func (d *decider) offerable(offered []client.ProviderVersion) Listing {
 		}
 		taken[v.Version.Comparable()] = true
 		all = append(all, v.Version)
-		provable[v.Version] = d.platformsOf(v)
+		verifiable[v.Version] = d.platformsOf(v)
 	}
 	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	return Listing{all, provable, withheld}
+	return Listing{all, verifiable, withheld}
 }
 
 // platformsOf returns the platforms of a version at its origin that may be mirrored,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/content/signing"
@@ -20,15 +21,25 @@ type signedRelease struct {
 	sums []byte
 	// signature is empty, and there are no keys, if the origin signs nothing.
 	signature []byte
-	// keys are those that the origin names.
+	// keys are those that the origin names. After a verification, they are those that
+	// have signed: clients need no others, and must not trust another SHA256SUMS.
 	keys []registry.PublicKey
 	// from is the package with which the origin named it. It has no URLs if that was
 	// earlier.
 	from offer
 }
 
+// signing returns the keys that have signed a release, which is verified.
+func (r signedRelease) signing(now time.Time) []registry.PublicKey {
+	return slices.DeleteFunc(slices.Clone(r.keys), func(k registry.PublicKey) bool {
+		_, err := signing.VerifyOrigin([]string{k.ASCIIArmor}, r.sums, r.signature, now)
+		return err != nil
+	})
+}
+
 // described returns the packages of a version that the origin has described, as far as
-// the SHA256SUMS lists them.
+// the SHA256SUMS lists them. If there are more than maxOffers, it returns none, because
+// they are in one item.
 func (r signedRelease) described(address registry.MirrorProvider, v registry.Version,
 	offers []offer) (packages []registry.OfferedPackage) {
 	for _, o := range offers {
@@ -40,6 +51,9 @@ func (r signedRelease) described(address registry.MirrorProvider, v registry.Ver
 		if len(packages) > 0 {
 			break // the others describe the same packages
 		}
+	}
+	if len(packages) > maxOffers {
+		return nil
 	}
 	return packages
 }

@@ -358,7 +358,7 @@ func setIndex(found *registry.PulledProvider, o registry.MirrorOrigin, listing f
 // it would have more than most bytes, it has the newest versions.
 func indexOf(listing filling.Listing, most int) (protocol.Document, error) {
 	for versions := listing.Versions; len(versions) > 0; versions = versions[:len(versions)/2] {
-		index, err := protocol.Compress(protocol.MirrorListing(versions).Index(listing.Provable))
+		index, err := protocol.Compress(protocol.MirrorListing(versions).Index(listing.Verifiable))
 		if err != nil || len(index) <= most {
 			return index, err
 		}
@@ -528,6 +528,8 @@ func (w *Worker) refreshAgain(ctx context.Context, policy *registry.MirrorPolicy
 		checked = checked || !s.Pulled.CheckedAt.Before(begin.UTC())
 	}
 	switch {
+	case s.Pulled.IsTransient:
+		return false, transientError(s.Pulled.Problem)
 	case s.Pulled.Problem != "":
 		return false, fmt.Errorf("%w: %s", registry.ErrNotFound, s.Pulled.Problem)
 	case !checked:
@@ -535,6 +537,12 @@ func (w *Worker) refreshAgain(ctx context.Context, policy *registry.MirrorPolicy
 	}
 	return true, nil
 }
+
+// transientError is the problem of a check of an origin that did not answer.
+type transientError string
+
+func (e transientError) Error() string { return string(e) }
+func (transientError) Unwrap() error   { return filling.ErrOrigin }
 
 // isOwnFailure reports whether this registry is the cause of an error.
 func isOwnFailure(err error) bool {

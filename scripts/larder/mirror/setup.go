@@ -164,6 +164,9 @@ func (s *setup) run(flags string) (SetupView, error) {
 	if s.client != "" {
 		v.Client = s.client
 		v.Configuration, v.Notes = others[s.client](s)
+		if s.to.Guessed != "" {
+			v.Notes = append([]string{s.to.Guessed}, v.Notes...)
+		}
 		return v, nil
 	}
 	text := s.configuration()
@@ -193,8 +196,12 @@ func (s *setup) run(flags string) (SetupView, error) {
 	return v, err
 }
 
-// conflict returns an error if another file has a block for one of the hosts.
+// conflict returns an error if another file has a block for one of the hosts. Clients
+// read no other file than one that TF_CLI_CONFIG_FILE names.
 func (s *setup) conflict(configuration *client.Config, file string) error {
+	if shared, err := configuration.SharedFile(filepath.Base(file)); err != nil || shared != file {
+		return nil //nolint:nilerr // of another folder
+	}
 	for _, b := range configuration.Blocks() {
 		if host, err := registry.ParseHost(b.Host); err != nil || !slices.Contains(s.hosts, host) ||
 			place.Absolute(b.File) == file {
