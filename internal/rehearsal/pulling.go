@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -139,8 +140,7 @@ func (r *Registry) installByHost(ctx context.Context, token string, addresses ..
 	config := ""
 	for _, address := range addresses {
 		host, _, _ := strings.Cut(address, "/")
-		config += fmt.Sprintf("host %[1]q {\n  services = { \"providers.v1\" = \"https://%[2]s/v1/providers-of/%[1]s/\" }\n}\n"+
-			"credentials %[1]q {\n  token = %[3]q\n}\n", host, r.Host, token)
+		config += hostblock.Text("https://"+r.Host, registry.Host(host), token)
 	}
 	return r.with(config).installVerified(ctx, "signed, key ID", addresses...)
 }

@@ -68,9 +68,8 @@ func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host strin
 
 // CopyState is [Mirror.State] for a copy of a version. It also reads the budget of the
 // day of now, for [MirrorState.Spend].
-func (m Mirror) CopyState(ctx context.Context, p registry.MirrorProvider, host string, n registry.Version, now time.Time) (
-	*MirrorState, error,
-) {
+func (m Mirror) CopyState(ctx context.Context, p registry.MirrorProvider, host string, n registry.Version,
+	now time.Time) (*MirrorState, error) {
 	s := m.newState(p, host, &n, now)
 	s.keys = append(s.keys, budgetKey(s.day))
 	return s, s.Reread(ctx)
@@ -451,9 +450,13 @@ func (s *MirrorState) EditOrigin(
 
 // OutdatePulled makes the mirror check the origin of a provider at the next
 // request, because an operator has changed what clients can get. It works without
-// the data about the origin.
-func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorProvider) error {
-	return update(ctx, m.table, []Key{mirrorKey(p)}, func(items []Item) ([]Change, error) {
+// the data about the origin. It also ends the findings about versions that were refused.
+func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorProvider, refused ...registry.Version) error {
+	keys := []Key{mirrorKey(p)}
+	for _, n := range refused {
+		keys = append(keys, pulledVersionKey(p, n))
+	}
+	return update(ctx, m.table, keys, func(items []Item) ([]Change, error) {
 		found, err := decodeMirror(p, items[0])
 		if err != nil || found.PolicySetAt.IsZero() && found.Changes == 0 {
 			return nil, err // there is nothing
@@ -461,6 +464,15 @@ func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorProvider) er
 		found.PolicySetAt = time.Time{}
 		found.Changes++
 		change, err := encode(items[0], found)
-		return []Change{change}, err
+		changes := []Change{change}
+		for i, n := range refused {
+			item := items[i+1]
+			if v, ok := findings(n, item); ok && err == nil {
+				v.Until, v.Refused = time.Time{}, registry.BackOff{}
+				item.Data, err = protocol.Compress(v)
+				changes = append(changes, put(item))
+			}
+		}
+		return changes, err
 	})
 }

@@ -60,10 +60,9 @@ func (s settings) blocks(from file) (found []Block) {
 // publicHosts are the hosts of sources that name none.
 var publicHosts = []svchost.Hostname{"registry.opentofu.org", "registry.terraform.io"}
 
-// IgnoreServices ignores the host blocks with a service below a path, such as
-// those that lead to a mirror of the host, and the credentials for these hosts.
-// These are for the mirror, so the host itself must not get them. Nor do the public
-// registries get a token of Larder.
+// IgnoreServices ignores the host blocks with a service below a path, such as those
+// that lead to a mirror of the host. It ignores the credentials for these hosts too,
+// which are for the mirror. The public registries never get a token of Larder.
 func (c *Config) IgnoreServices(path string) {
 	none := svcauth.HostCredentialsToken("") // so that no helper is used
 	for host, services := range c.services {
@@ -94,7 +93,8 @@ func (c *Config) SharedFile(name string) (string, error) {
 		return "", registry.Errorf(registry.ErrNotFound, "there is no home folder for the configuration of clients")
 	case newer != "" && exists(newer) && !exists(folder):
 		return "", registry.WithHint(
-			registry.Errorf(registry.ErrInvalid, "OpenTofu reads %s only while %s does not exist, and Terraform does not read it",
+			registry.Errorf(registry.ErrInvalid, "OpenTofu reads %s only while %s does not exist, and Terraform does not "+
+				"read it",
 				printable.Mark(newer, 300), printable.Mark(folder, 300)),
 			"Move its files to %s, so that both clients read them.", printable.Mark(folder, 300))
 	}

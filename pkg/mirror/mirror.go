@@ -143,7 +143,8 @@ func (h *handler) listing(ctx context.Context, p registry.MirrorProvider) (proto
 		return nil, err
 	}
 	if rule.Pull == "" {
-		return h.stored.Listing(ctx, p)
+		index, err := h.stored.Listing(ctx, p)
+		return index, h.pulling.explained(ctx, p, err)
 	}
 	index, unknown, err := h.pulling.index(ctx, begin, p, setAt)
 	if unknown == nil || err != nil {
@@ -210,8 +211,14 @@ func (h *handler) find(ctx context.Context, p registry.MirrorProvider, v registr
 	if err != nil && missing {
 		return record, found, err
 	}
-	if platform != nil && len(rule.Platforms) > 0 {
-		if !slices.Contains(rule.Platforms, *platform) {
+	if platform != nil && rule.Pull != "" {
+		wanted := rule.Platforms
+		if len(wanted) == 0 && !missing {
+			if wanted, err = h.pulling.platforms(ctx, p, v); err != nil {
+				return record, found, err
+			}
+		}
+		if !slices.Contains(wanted, *platform) && (len(wanted) > 0 || !missing) {
 			return record, found, nil
 		}
 		rule.Platforms = []registry.Platform{*platform}

@@ -72,6 +72,19 @@ func (p *Pulling) rule(ctx context.Context, address registry.MirrorProvider) (
 	return rule, policy.SetAt, nil
 }
 
+// explained adds to the error of a provider that is not mirrored why the policy denies
+// it.
+func (p *Pulling) explained(ctx context.Context, address registry.MirrorProvider, err error) error {
+	if p == nil || !errors.Is(err, registry.ErrNotFound) {
+		return err
+	}
+	policy, failed := p.Policies.Get(ctx)
+	if reason := admission.Denial(policy, address); failed == nil && reason != "" {
+		return fmt.Errorf("%w: %s", registry.ErrNotFound, reason)
+	}
+	return err
+}
+
 func (p *Pulling) now() time.Time {
 	if p != nil && p.Now != nil {
 		return p.Now()
@@ -149,6 +162,21 @@ func (p *Pulling) cached(ctx context.Context, address registry.MirrorProvider) (
 		return registry.PulledProvider{}, nil
 	}
 	return found.Forgotten(p.now()), err
+}
+
+// platforms returns the platforms of a mirrored version, with those that its origin has.
+func (p *Pulling) platforms(ctx context.Context, address registry.MirrorProvider, v registry.Version) (
+	[]registry.Platform, error,
+) {
+	known, err := p.cached(ctx, address)
+	if err != nil || len(known.Index) == 0 {
+		return nil, err
+	}
+	index, err := protocol.Decode[protocol.MirrorIndex](known.Index)
+	if err != nil {
+		return nil, nil //nolint:nilerr // it is only a cache
+	}
+	return index.Platforms()[v], nil
 }
 
 // isCurrent reports whether findings about a version apply, with the policy of setAt

@@ -22,6 +22,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/poll"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -322,11 +323,11 @@ func TestMirrorByHostTable(t *testing.T) {
 	rows := []struct {
 		name              string
 		rules, attributes string
-		// before is done before the first init.
-		before func(*testing.T, *mirrored)
+		// before is done before the first init, and between before the second one.
+		before, between func(*testing.T, *mirrored)
 	}{
 		{name: "nothing is wrong"},
-		{name: "1.1.0 is signed by another key, and 1.0.0 is mirrored", before: func(t *testing.T, m *mirrored) {
+		{name: "1.2.0 is signed by another key, and 1.0.0 is mirrored", before: func(t *testing.T, m *mirrored) {
 			m.mirror(t, "1.0.0")
 			other := signingKey(t, "Ed25519")
 			if err := os.WriteFile(m.origin.private, other.Private, 0o600); err != nil {
@@ -337,6 +338,12 @@ func TestMirrorByHostTable(t *testing.T) {
 		}},
 		{name: "the origin sends other bytes than it has signed", before: func(_ *testing.T, m *mirrored) {
 			m.fails("_1.1.0_"+platforms()[0]+".zip", changed)
+		}, between: func(t *testing.T, m *mirrored) {
+			d := opened(t, m.server.data)
+			poll.Until(t, "the copy has failed", func() bool {
+				found, err := d.Catalog.Mirror.PulledVersion(t.Context(), must(registry.ParseMirrorProvider(noted)), parsed("1.1.0"))
+				return err == nil && found.Problem != ""
+			})
 		}},
 		{name: "the stored bytes of 1.1.0 were changed", before: func(t *testing.T, m *mirrored) {
 			m.mirror(t, "1.1.0")
@@ -390,8 +397,11 @@ func TestMirrorByHostTable(t *testing.T) {
 						s := session(t, c, m.server)
 						s.Config = m.providersOf(publicHosts...)
 						dir := need(t, noted+" ~> 1.0")
-						first, second := outcome(t, s, dir), outcome(t, s, dir)
-						if second != first {
+						first := outcome(t, s, dir)
+						if row.between != nil {
+							row.between(t, m)
+						}
+						if second := outcome(t, s, dir); second != first {
 							first += "; then " + second
 						}
 						mu.Lock()
@@ -514,4 +524,67 @@ func TestMirrorByHostAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A mirrored version gets further platforms when clients request them, also if the
+// policy names none.
+func TestMirrorByHostPlatforms(t *testing.T) {
+	t.Parallel()
+	here, other := platforms()[0], platforms()[1]
+	m := serveMirrored(t, registry.PullClosed, "", "  platforms = [\""+here+"\"]\n")
+	download := func(platform string) string {
+		return "/v1/providers-of/" + noted + "/1.1.0/download/" + strings.Replace(platform, "_", "/", 1)
+	}
+	status := func(path string) int {
+		t.Helper()
+		status, _ := m.get(t, path)
+		return status
+	}
+	poll.Until(t, "the first platform is mirrored", func() bool { return status(download(here)) == http.StatusOK })
+	if got := status(download(other)); got != http.StatusNotFound {
+		t.Errorf("a platform that the policy excludes has status %d, want 404", got)
+	}
+	m.policy(t, fmt.Sprintf("allow \"registry.opentofu.org/*/*\" {\n  pull     = \"closed\"\n  upstream = %q\n"+
+		"  networks = [\"127.0.0.0/8\"]\n}\n", m.proxy))
+	poll.Until(t, "the other platform is mirrored", func() bool {
+		_ = status("/v1/providers-of/" + noted + "/versions") // as clients do
+		return status(download(other)) == http.StatusOK
+	})
+	if got := status(download("plan9_386")); got != http.StatusNotFound {
+		t.Errorf("a platform that the origin lacks has status %d, want 404", got)
+	}
+}
+
+// After an operator trusts a key, clients get the version at once.
+func TestMirrorByHostTrust(t *testing.T) {
+	t.Parallel()
+	m := serveMirrored(t, registry.PullClosed, "", "")
+	m.mirror(t, "1.0.0")
+	other := signingKey(t, "Ed25519")
+	if err := os.WriteFile(m.origin.private, other.Private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addKey(t, m.origin.data, "acme", other)
+	m.origin.publish(t, "acme/note", "1.2.0", platforms()...)
+	path := "/v1/providers-of/" + noted + "/1.2.0/download/" + strings.Replace(platforms()[0], "_", "/", 1)
+	if _, body := m.get(t, "/v1/providers-of/"+noted+"/versions"); !strings.Contains(string(body), `"1.2.0"`) {
+		t.Errorf("the list lacks 1.2.0: %s", body)
+	}
+	if status, _ := m.get(t, path); status != http.StatusNotFound {
+		t.Errorf("before: status %d, want 404", status)
+	}
+	m.run(t, 0, nil, "mirror", "trust", noted, refusedKey(t, m), "--reason", "announced")
+	if status, _ := m.get(t, path); status != http.StatusOK {
+		t.Errorf("after: status %d, want 200", status)
+	}
+}
+
+// refusedKey returns the ID of the key that the mirror has refused.
+func refusedKey(t *testing.T, m *mirrored) string {
+	t.Helper()
+	o, err := opened(t, m.filler.data).Catalog.Mirror.Origin(t.Context(), must(registry.ParseMirrorProvider(noted)))
+	if err != nil || len(o.Refused) != 1 {
+		t.Fatalf("refused: %v, %v", o.Refused, err)
+	}
+	return o.Refused[0].Key.ID
 }

@@ -96,9 +96,19 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 			return trusted, false, err
 		}
 	}
-	var unknown error // is not one of the update
+	var unknown error              // is not one of the update
+	var refused []registry.Version // because of the key
 	err = d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
 		var detail string
+		before := o.Refused
+		defer func() {
+			refused = nil
+			for _, r := range before {
+				if !slices.Contains(o.Refused, r) {
+					refused = append(refused, r.Version)
+				}
+			}
+		}()
 		if strings.EqualFold(key, Unsigned) {
 			trusted, detail = registry.OriginKey{}, Unsigned
 			changed = o.Unsigned == nil
@@ -133,7 +143,7 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 		return registry.OriginKey{}, false, err
 	}
 	if changed && !m.DryRun {
-		err = m.Catalog.Mirror.OutdatePulled(ctx, p)
+		err = m.Catalog.Mirror.OutdatePulled(ctx, p, refused...)
 	}
 	return trusted, changed, err
 }

@@ -56,7 +56,8 @@ func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.Mi
 		removed = false
 		path := releasePath(dir, address, record.Version, n)
 		for _, f := range []struct{ path, text string }{
-			{path, string(r.sums)}, {path + signatureEnd, string(r.signature)}, {path + keysEnd, strings.Join(registry.Armored(r.keys), "\n")},
+			{path, string(r.sums)}, {path + signatureEnd, string(r.signature)},
+			{path + keysEnd, strings.Join(registry.Armored(r.keys), "\n")},
 		} {
 			if f.text != "" {
 				err = writeFile(f.path, func(w io.Writer) error {

@@ -155,7 +155,8 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 	_, atOnce := d.timesOf(origin)
 	var unknown []client.ProviderVersion // the newest first
 	for _, v := range offered {
-		if (atOnce || len(unknown) < maxLearned) && v.PublishedAt.IsZero() && !slices.ContainsFunc(p.State.Listed, v.Version.Same) {
+		isUnknown := v.PublishedAt.IsZero() && !slices.ContainsFunc(p.State.Listed, v.Version.Same)
+		if isUnknown && (atOnce || len(unknown) < maxLearned) {
 			unknown = append(unknown, v)
 		}
 	}
@@ -203,13 +204,14 @@ func (d *decider) offerable(offered []client.ProviderVersion) Listing {
 	for _, r := range d.origin.Refused {
 		if named, _ := admission.CheckKey(d.rule, r.Key); !named {
 			taken[r.Version.Comparable()] = true
-			withheld = fmt.Errorf("%w: %s is signed by key %s, which is not trusted", registry.ErrNotAdmitted, r.Version, r.Key.ID)
+			withheld = fmt.Errorf("%w: %s is signed by key %s, which is not trusted", registry.ErrNotAdmitted, r.Version,
+				r.Key.ID)
 		}
 	}
 	var first time.Time
 	for _, v := range offered {
-		// A request adds the platforms of the policy to a mirrored version.
-		if stored, ok := d.state.Verifiable[v.Version]; ok && len(d.rule.Platforms) > 0 {
+		// A request adds other platforms to a mirrored version.
+		if stored, ok := d.state.Verifiable[v.Version]; ok {
 			verifiable[v.Version] = sortedPlatforms(slices.Concat(stored, d.platformsOf(v)))
 		}
 		if taken[v.Version.Comparable()] {

@@ -1,5 +1,5 @@
-// Package hostblock has the configuration of clients that leads from other registries
-// to this one: a host block and a credentials block for each of their hosts.
+// Package hostblock writes the clients' configuration that leads from other registries
+// to this one. It has a host block and a credentials block for each host.
 package hostblock
 
 import (

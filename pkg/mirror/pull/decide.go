@@ -9,6 +9,7 @@ import (
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -18,7 +19,7 @@ func known(s *catalog.MirrorState, rule registry.MirrorRule, v registry.Version)
 	record, err := s.Check()
 	k.IsWithdrawn = errors.Is(err, registry.ErrWithdrawn)
 	k.IsMirrored = err == nil
-	k.IsComplete = err == nil && record.Has(rule.Platforms)
+	k.IsComplete = err == nil && record.Has(wantedOf(s, rule, v))
 	if at := slices.IndexFunc(s.Listed, v.Same); at >= 0 && s.Listed[at] != v {
 		k.Twin = &s.Listed[at]
 	}
@@ -31,6 +32,19 @@ func known(s *catalog.MirrorState, rule registry.MirrorRule, v registry.Version)
 		}
 	}
 	return k
+}
+
+// wantedOf returns the platforms for which the mirror should have a version: those of the
+// policy, or those that its origin has.
+func wantedOf(s *catalog.MirrorState, rule registry.MirrorRule, v registry.Version) []registry.Platform {
+	if len(rule.Platforms) > 0 {
+		return rule.Platforms
+	}
+	last, err := protocol.Decode[protocol.MirrorIndex](s.Pulled.Index)
+	if err != nil {
+		return nil // it is only a cache
+	}
+	return last.Platforms()[v]
 }
 
 // outcome is what a copy that failed changes.

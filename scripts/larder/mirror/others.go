@@ -54,6 +54,7 @@ func renovate(s *setup) (string, []string) {
 		Registries   []string `json:"matchRegistryUrls,omitempty"`
 		Expressions  []string `json:"matchJsonata,omitempty"`
 		RegistryURLs []string `json:"registryUrls"`
+		Age          *string  `json:"minimumReleaseAge"` // null: the mirror gives no times, and its policy has min_age
 	}
 	var rules []rule
 	for _, host := range s.hosts {
