@@ -122,7 +122,7 @@ func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reas
 		} else {
 			if trusted, unknown = findKey(*o, key); unknown != nil {
 				changed = false
-				return false, nil, nil //nolint:nilerr // returned below
+				return false, nil, nil
 			}
 			if changed = !o.Trusts(trusted); changed {
 				decision := d.decision(reason)
