@@ -417,6 +417,11 @@ var readKinds = []struct{ name, function, path string }{
 	{"download of a provider with 11 platforms", "providers", "/v1/providers/acme/note/5.9.9/download/linux/amd64"},
 	{"index of a mirrored provider, 500 versions", "mirror", "/v1/mirror/registry.example.com/acme/note/index.json"},
 	{"version of a mirrored provider with 14 platforms", "mirror", "/v1/mirror/registry.example.com/acme/note/5.9.9.json"},
+	{"versions of another registry, 500 for 14 platforms", "mirror", "/v1/providers-of/registry.example.com/acme/note/versions"},
+	{
+		"download of another registry with 14 platforms", "mirror",
+		"/v1/providers-of/registry.example.com/acme/note/5.9.9/download/linux/amd64",
+	},
 	{"description of a provider", "metadata", "/v1/providers/acme/note"},
 	{"home page", "web", "/"},
 }

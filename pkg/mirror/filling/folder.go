@@ -181,9 +181,6 @@ func (d *decider) importNotes(v registry.Version, signed, stored bool) (notes []
 	if len(d.origin.Keys) > 0 && !signed {
 		notes = append(notes, "the mirror has signing keys of this provider, but the folder has no signature of it")
 	}
-	if !signed && !stored {
-		notes = append(notes, "without SHA256SUMS, clients with a host block do not get it; `larder mirror add` adds that")
-	}
 	if !stored && d.rule.MinAge > 0 && d.seen[v].Admitted == nil && len(d.overruled[v]) == 0 && d.available(v).AgeUnknown {
 		notes = append(notes, "no publication time is recorded, so its age is unknown")
 	}
