@@ -44,8 +44,9 @@ changes nothing, but like every client, it can make a mirror fetch the version
 that it examines.
 
 First it examines the host blocks and the tokens of other registries, without a
-request. It finds a token that clients would send to the wrong registry. In the
-current folder it reads which modules and providers a host block must lead to.
+request. It finds a token that clients would send to the wrong registry, and a
+block with a wrong URL. In the current folder it reads which modules and
+providers the clients need from a host with such a block.
 
 Without URL it examines the registry in --registry, LARDER_REGISTRY, the current
 context or ` + place.DefaultFolder + `. For a folder, it examines the host of the last
@@ -53,7 +54,8 @@ context or ` + place.DefaultFolder + `. For a folder, it examines the host of th
 
 It uses the credential that clients have for the registry: a TF_TOKEN_…
 variable, a token that ` + "`tofu login`" + ` or ` + "`terraform login`" + ` has stored, or a
-credentials block. To use another one, set ` + place.TokenVariable + ` or use --token-stdin.
+credentials block. It also tests what clients send to the registry because of a
+host block. To use another credential, set ` + place.TokenVariable + ` or use --token-stdin.
 There is no flag for the token, because everyone on the machine can read a
 command's arguments.
 

@@ -35,6 +35,25 @@ func ModulePaths(file *hcl.File) map[string]hcl.Range {
 	return found
 }
 
+// ModuleSources returns the literal sources of the module blocks in a file. It finds
+// none in JSON syntax.
+func ModuleSources(file *hcl.File) (all []string) {
+	body, ok := file.Body.(*hclsyntax.Body)
+	if !ok {
+		return nil
+	}
+	for _, block := range body.Blocks {
+		source := block.Body.Attributes["source"]
+		if block.Type != "module" || source == nil {
+			continue
+		}
+		if text, ok := Literal(source.Expr); ok && !text.IsNull() && text.Type() == cty.String {
+			all = append(all, text.AsString())
+		}
+	}
+	return all
+}
+
 func isPathModule(t hcl.Traversal) bool {
 	if len(t) != 2 || t.RootName() != "path" {
 		return false

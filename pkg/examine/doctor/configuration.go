@@ -81,10 +81,14 @@ func (e *examination) configuration() string {
 		}
 		fmt.Fprintf(&b, "credentials %q {\n  token = \"YOUR TOKEN\"\n}\n", e.Host)
 	}
-	if len(e.mirrors) > 0 {
-		if e.needsToken {
-			b.WriteString("\n")
-		}
+	if len(e.mirrors) > 0 && e.needsToken {
+		b.WriteString("\n")
+	}
+	switch {
+	case len(e.mirrors) == 0:
+	case e.block != "":
+		b.WriteString("# `larder mirror setup --write` writes this to a file that both clients read.\n" + e.block)
+	default:
 		if len(e.Config.Installations()) > 0 {
 			b.WriteString("# This replaces the existing provider_installation block. Clients use only one.\n")
 		}

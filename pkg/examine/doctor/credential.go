@@ -58,10 +58,7 @@ func (e *examination) checkCredential(ctx context.Context) {
 	}
 	switch {
 	case a.status == http.StatusUnauthorized:
-		e.needsToken = e.credential.Token == "" || a.credentialSent
-		result, fix := e.unauthenticated(a)
-		e.wrong(name, a.request, result, fix)
-		e.blocked = "the registry rejects requests without a valid credential"
+		e.refuseOwn(name, a)
 	case a.status >= 500 || a.status == http.StatusTooManyRequests:
 		result, fix := e.explainStatus(a, "**")
 		e.wrong(name, a.request, result, fix)
@@ -79,6 +76,26 @@ func (e *examination) checkCredential(ctx context.Context) {
 		e.warn(name, a.request, result,
 			"name an existing module or provider to test the credential with; also check what is in front of the registry")
 	}
+}
+
+// refuseOwn adds a step about a missing or rejected credential. A host block has a
+// credential of its own, with which clients use the mirror.
+func (e *examination) refuseOwn(name string, a *answer) {
+	const why = "the registry rejects requests without a valid credential"
+	result, fix := e.unauthenticated(a)
+	leads := !e.credential.given && len(e.leading(e.Host)) > 0
+	if leads {
+		e.noServices = why
+	} else {
+		e.blocked = why
+	}
+	if leads && e.credential.Token == "" && e.Module == nil && e.Provider == nil {
+		e.warn(name, a.request, "there is no token for "+e.Host+", so clients cannot read modules and providers of its own",
+			"if you need these, "+fix)
+		return
+	}
+	e.needsToken = e.credential.Token == "" || a.credentialSent
+	e.wrong(name, a.request, result, fix)
 }
 
 // isRefusal reports whether the registry itself rejected the request, with the
@@ -174,6 +191,11 @@ func (e *examination) others() string {
 }
 
 func (e *examination) getCredential(host string) string {
+	if u := e.leads(host); u != nil {
+		return fmt.Sprintf("get a token from the operator of %[1]s (`larder token create --name NAME --scope 'read:mirror/**'`), "+
+			"and run `larder mirror setup %[2]s --registry https://%[1]s --write --token-stdin` with it", e.quote(u.Host),
+			strings.Join(e.leading(u.Host), " "))
+	}
 	way := "get a token from the operator of " + host
 	if sameHost(host, e.Host) {
 		way = "get a token from the registry's operator (`larder token create`)"
@@ -186,4 +208,12 @@ func (e *examination) getCredential(host string) string {
 	}
 	return way + ", and put it into a credentials block for " + host + ", including the port; no variable name can " +
 		"contain a port"
+}
+
+// getScope returns how to get a token with a scope for reading.
+func (e *examination) getScope(host, scope string) string {
+	if e.leads(host) != nil {
+		return e.getCredential(host)
+	}
+	return "get a token with the scope read:" + scope + " from the registry's operator"
 }

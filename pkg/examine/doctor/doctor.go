@@ -22,7 +22,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,6 +127,7 @@ type examination struct {
 	needsToken    bool  // the registry rejected the credential, or needs one
 	discovered    document
 	mirrors       []*url.URL // the mirrors that have the provider and are not configured
+	block         string     // the host block that leads to the first of them, if that is possible
 	ctxErr        func() error
 	// secrets must not be part of any step.
 	secrets []string
@@ -132,6 +135,9 @@ type examination struct {
 	// why its services are unknown. They prevent later steps from reporting the
 	// same problem again.
 	blocked, noServices string
+	// refused are the hosts whose host blocks lead to the registry, but with a
+	// credential that it rejects.
+	refused []string
 }
 
 // credential is a credential for a host.
@@ -198,7 +204,10 @@ func (e *examination) examine(ctx context.Context) {
 		e.clock(found)
 		e.discover(found)
 		e.login()
-		e.checkCredential(ctx)
+		before := e.report.Count(Wrong)
+		if e.checkCredential(ctx); e.needsToken || e.report.Count(Wrong) == before {
+			e.blockCredentials(ctx)
+		}
 	}
 	why := cmp.Or(e.blocked, e.noServices)
 	switch {
@@ -224,15 +233,25 @@ func (e *examination) examine(ctx context.Context) {
 		e.skip("mirror", "you named no mirrored provider")
 		return
 	}
+	through := e.leadsTo(*e.Mirror)
+	why = e.blocked
+	if why == "" && through != nil && slices.Contains(e.refused, registry.Host(e.Mirror.Hostname).Display()) {
+		why = "the credential step shows why clients with the host block fail"
+	}
+	before := e.report.Count(Wrong)
 	for _, base := range bases {
-		if e.blocked != "" && sameHost(base.Host, e.Host) {
-			e.skip("mirror", e.blocked)
+		if why != "" && sameHost(base.Host, e.Host) {
+			e.skip("mirror", why)
 			continue
 		}
 		e.mirror(ctx, base)
 	}
-	if u := e.leadsTo(*e.Mirror); u != nil && e.blocked == "" {
-		e.byHost(ctx, u)
+	switch {
+	case through == nil || why != "":
+	case e.report.Count(Wrong) > before:
+		e.skip("host block", "the steps before show what is wrong")
+	default:
+		e.byHost(ctx, through)
 	}
 }
 
@@ -254,11 +273,18 @@ func (e *examination) wrong(name, request, result, fix string) {
 }
 func (e *examination) skip(name, why string) { e.add(Skipped, name, "", why, "") }
 
-// redact removes credentials that a server may have quoted.
+// redact removes credentials that a server may have quoted. Within a word, a short one
+// is a coincidence.
 func (e *examination) redact(s string) string {
 	for _, secret := range e.secrets {
-		if secret != "" {
+		switch {
+		case len(secret) >= 8:
 			s = strings.ReplaceAll(s, secret, "(token)")
+		case secret != "":
+			whole := regexp.MustCompile(`(^|\W)` + regexp.QuoteMeta(secret) + `(\W|$)`)
+			for range 2 { // two of them can share the character between them
+				s = whole.ReplaceAllString(s, "$1(token)$2")
+			}
 		}
 	}
 	return s

@@ -47,6 +47,7 @@ import (
 	"github.com/larder-registry/larder/pkg/content/signing"
 	"github.com/larder-registry/larder/pkg/examine/doctor"
 	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -219,12 +220,31 @@ func publishAll(t *testing.T, data *local.Data) {
 	packed = zipped(t, "terraform-provider-random_v1.0.0")
 	found, err := archive.ReadProvider(t.Context(), bytes.NewReader(packed), int64(len(packed)), random.Type)
 	must(err)
-	path := filepath.Join(t.TempDir(), "random.zip")
+	origin := t.TempDir()
+	path := filepath.Join(origin, "random.zip")
 	must(os.WriteFile(path, packed, 0o600))
+	sums := filepath.Join(origin, "terraform-provider-random_1.0.0_SHA256SUMS")
+	must(os.WriteFile(sums, fmt.Appendf(nil, "%s  %s\n", found.SHA256, random.Filename(v, linux)), 0o600))
+	must(key.SignRelease(origin))
+	signed := publish.MirrorSums{}
+	signed.Lists = func(string, string) bool { return true }
+	signed.SigningKey, signed.Keys = parsed.ID, []registry.PublicKey{{KeyID: parsed.ID, ASCIIArmor: parsed.ASCIIArmor}}
+	for _, f := range []struct {
+		path   string
+		data   *[]byte
+		stored *registry.StoredFile
+	}{{sums, &signed.SumsData, &signed.Sums}, {sums + ".sig", &signed.SignatureData, &signed.Signature}} {
+		*f.data, err = os.ReadFile(f.path)
+		must(err)
+		digest := fmt.Sprintf("%x", sha256.Sum256(*f.data))
+		*f.stored = registry.StoredFile{
+			Object: random.FileKey(v, digest, filepath.Base(f.path)), SHA256: digest, Size: int64(len(*f.data)),
+		}
+	}
 	mirrored := publish.MirrorPackage{Path: path}
 	mirrored.Platform, mirrored.H1 = linux, found.H1
 	mirrored.Filename, mirrored.SHA256, mirrored.Size = random.Filename(v, linux), found.SHA256, found.Size
-	_, _, err = p.Mirror(t.Context(), random, v, []publish.MirrorPackage{mirrored})
+	_, _, err = p.MirrorSigned(t.Context(), random, registry.MirrorVersion{Version: v}, []publish.MirrorPackage{mirrored}, &signed)
 	must(err)
 }
 
@@ -602,6 +622,14 @@ func presented(text string) func(preparation) {
 	return func(d preparation) { d.configured(strings.ReplaceAll(text, "HOST", d.Host)) }
 }
 
+// leading has a host block that leads to the mirror. HOST is the registry.
+var leading = hostblock.Text("https://HOST", "registry.opentofu.org", "")
+
+// byBlock configures the host block with a token of a scope.
+func byBlock(scope string) func(preparation) {
+	return func(d preparation) { presented(leading + credentials(random.Hostname, d.token(scope)))(d) }
+}
+
 // mirrorAt sets the URL of the mirror, as --mirror-url does.
 func mirrorAt(url string) func(preparation) {
 	return func(d preparation) { d.MirrorURL = strings.ReplaceAll(url, "HOST", d.Host) }
@@ -613,7 +641,7 @@ func noFile(d preparation) {
 }
 
 // secret is part of every token and URL that must not be shown.
-const secret = "s3cr3t"
+const secret = "s3cr3t-t0ken"
 
 // broken is a set-up, and the name of the step that finds what is wrong.
 type broken struct {
@@ -839,6 +867,33 @@ func TestBroken(t *testing.T) {
 			`{"provider_installation": {"network_mirror": {"url": "https://HOST/v1/mirror/"}, "direct": {}}}`)}},
 		"mirror at a host that is none": {"mirror versions",
 			setUp{prepare: presented(installation("https://larder-doctor.invalid/v1/mirror/", "*/*", "*/*"))}},
+		"short token": {"credential", setUp{closed: true, prepare: presented(credentials("HOST", "e"))}},
+		"host block without a token": {"credential",
+			setUp{closed: true, prepare: each(presented(leading), examining("mirror"))}},
+		"host block with a wrong token": {"credential", setUp{closed: true, prepare: each(
+			presented(leading+credentials(random.Hostname, secret)), examining("mirror"))}},
+		"host block with another scope": {"credential",
+			setUp{closed: true, prepare: each(byBlock("read:modules/**"), examining("mirror"))}},
+		"module with a token for the mirror": {"credential",
+			setUp{closed: true, prepare: each(byBlock("read:mirror/**"), examining("module", "mirror"))}},
+		"wrong token beside a host block": {"credential", setUp{closed: true, prepare: each(func(d preparation) {
+			presented(leading + credentials(random.Hostname, d.token("read:mirror/**")) + credentials(d.Host, secret))(d)
+		}, examining("mirror"))}},
+		"nothing for a host block": {"mirror versions", setUp{
+			prepare: each(presented(leading), examining("mirror")),
+			breaks:  at(randomPath+"/index.json", http.StatusNotFound, "application/json", `{"errors":["not found"]}`),
+		}},
+		"host block without SHA256SUMS": {"host block", setUp{
+			prepare: each(presented(leading), examining("mirror")),
+			breaks:  status("/v1/providers-of/registry.opentofu.org/hashicorp/random/versions", http.StatusNotFound),
+		}},
+		"host block with another key": {"host block", setUp{
+			prepare: each(presented(leading), examining("mirror")),
+			breaks:  keysAre(map[string]any{"ascii_armor": string(key.Public)}),
+		}},
+		"host block with changed sums": {"host block", setUp{
+			prepare: each(presented(leading), examining("mirror")), breaks: corrupt("SHA256SUMS"),
+		}},
 		"mirror at another path": {"mirror versions",
 			setUp{prepare: presented(installation("https://HOST/mirror/", "*/*", "*/*"))}},
 	} {
@@ -993,6 +1048,10 @@ func TestWarnings(t *testing.T) {
 			setUp{breaks: answer("/v1/", http.StatusNotFound, "text/html", page), prepare: examining()}},
 		"provider with another h1": {"provider package", setUp{breaks: editPackage("/download/", "packages", swapH1)}},
 		"mirror with another h1":   {"mirror package", setUp{breaks: editPackage("/1.0.0.json", "archives", swapH1)}},
+		"token for the mirror": {"credential",
+			setUp{closed: true, prepare: each(byBlock("read:mirror/**"), examining("mirror"))}},
+		"token for the mirror alone": {"credential", setUp{closed: true, prepare: each(byBlock("read:mirror/**"), examining())}},
+		"host block without a key":   {"host block", setUp{prepare: each(presented(leading), examining("mirror")), breaks: keysAre()}},
 		"mirror of another host": {"mirror URL", setUp{prepare: func(d preparation) {
 			d.configured(installation("https://example.com:"+port(d.Host)+"/v1/mirror/", "*/*", "*/*"))
 			d.Transport = elsewhere{d.Transport}
@@ -1049,7 +1108,7 @@ func TestMirrorElsewhere(t *testing.T) {
 	if report.Count(doctor.Wrong)+report.Count(doctor.Warning) > 0 {
 		t.Errorf("a step has a problem\n%s", text(report))
 	}
-	if !strings.Contains(report.Configuration, `"https://`+other.host+`/v1/mirror/"`) {
+	if !strings.Contains(report.Configuration, `"https://`+other.host+`/v1/providers-of/registry.opentofu.org/"`) {
 		t.Errorf("the configuration lacks the mirror\n%s", report.Configuration)
 	}
 }
@@ -1171,6 +1230,14 @@ func TestFine(t *testing.T) {
 		"mirror beside another": {prepare: presented("provider_installation {\n  network_mirror {\n    url = " +
 			"\"https://larder-doctor.invalid/\"\n    include = [\"hashicorp/aws\"]\n  }\n  network_mirror {\n    url = " +
 			"\"https://HOST/v1/mirror/\"\n  }\n}\n")},
+		"host block and a trust signature": {
+			prepare: each(presented(leading), examining("mirror")),
+			breaks: editJSON("/download/linux/amd64", func(body map[string]any) {
+				body["signing_keys"].(map[string]any)["gpg_public_keys"].([]any)[0].(map[string]any)["trust_signature"] = "x"
+			}),
+		},
+		"host block beside a network mirror": {prepare: each(presented(leading+"provider_installation {\n  network_mirror {\n    "+
+			"url = \"https://larder-doctor.invalid/\"\n    include = [\"example.com/*/*\"]\n  }\n  direct {}\n}\n"), examining("mirror"))},
 		"mirror nothing": {prepare: examining("mirror"), breaks: func(host string, next http.Handler) http.Handler {
 			return answer("/v1/modules/", http.StatusNotFound, "text/html", page)(host,
 				answer(wellKnown, http.StatusNotFound, "text/html", page)(host, next))
@@ -1207,8 +1274,12 @@ func TestConfiguration(t *testing.T) {
 			noFile(d)
 			d.Authorities = "/ca.pem"
 		}},
-		"dead host": {prepare: func(d preparation) { d.Host = "larder-doctor.invalid" }},
-		"no mirror": {breaks: answer("/v1/mirror/", http.StatusNotFound, "text/html", page)},
+		"dead host":                  {prepare: func(d preparation) { d.Host = "larder-doctor.invalid" }},
+		"no mirror":                  {breaks: answer("/v1/mirror/", http.StatusNotFound, "text/html", page)},
+		"mirror with a token":        {closed: true, prepare: given("read:**")},
+		"mirror without host blocks": {breaks: answer("/v1/providers-of/", http.StatusNotFound, "text/html", page)},
+		"host block":                 {prepare: presented(leading)},
+		"host block with a token":    {closed: true, prepare: each(byBlock("read:mirror/**"), examining("mirror"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -1216,6 +1287,23 @@ func TestConfiguration(t *testing.T) {
 			report := p.examine(t)
 			texts.Text(t, varying.ReplaceAllString(cmp.Or(report.Configuration, "(empty)\n"), "…"), p.replace(t)...)
 		})
+	}
+}
+
+// With a host block, the doctor verifies what clients verify. It examines it even if
+// the registry needs a token, and clients have none but that of the block.
+func TestByHost(t *testing.T) {
+	t.Parallel()
+	texts := golden.New(t)
+	p := start(t, setUp{closed: true, prepare: each(byBlock("read:mirror/**"), examining("mirror"))})
+	report := p.examine(t)
+	for _, s := range report.Steps {
+		if s.Name == "host block" || s.Name == "credential" {
+			texts.Text(t, varying.ReplaceAllString(string(s.Outcome)+": "+s.Result+"\n", "…"), p.replace(t)...)
+		}
+	}
+	if last := report.Steps[len(report.Steps)-1]; last.Name != "host block" || last.Outcome != doctor.OK {
+		t.Errorf("the last step is %s, with the outcome %s\n%s", last.Name, last.Outcome, text(report))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -22,24 +23,29 @@ import (
 // setUp prints a host block with its credentials block.
 const setUp = "`larder mirror setup`"
 
+// loginFile is the name of the file that has the stored logins of both clients.
+const loginFile = "credentials.tfrc.json"
+
+// publicHosts are the hosts of sources that name none, by client.
+var publicHosts = map[string]string{"registry.opentofu.org": client.CLIs[0], "registry.terraform.io": client.CLIs[1]}
+
 // hostBlocks adds steps about the host blocks that lead from other registries to a
 // mirror, and about tokens of Larder for these. It reports whether it added any.
 func (e *examination) hostBlocks(ctx context.Context) bool {
 	before := len(e.report.Steps)
-	blocks := make(map[string]client.Block) // the last one counts
-	others := map[string]bool{"registry.opentofu.org": true, "registry.terraform.io": true}
+	others := maps.Clone(publicHosts)
 	if e.Mirror != nil {
-		others[registry.Host(e.Mirror.Hostname).Display()] = true
+		others[registry.Host(e.Mirror.Hostname).Display()] = ""
 	}
 	for _, b := range e.Config.Blocks() {
 		if b.Kind == client.HostBlock {
-			blocks[b.Host], others[b.Host] = b, true
+			others[b.Host] = ""
 		}
 	}
 	delete(others, e.Host)
 	configured := e.Config.Hosts()
 	for _, host := range slices.Sorted(maps.Keys(others)) {
-		b, found := blocks[host]
+		b, found := e.blockOf(host)
 		if !found && !slices.Contains(configured, host) {
 			continue
 		}
@@ -51,7 +57,7 @@ func (e *examination) hostBlocks(ctx context.Context) bool {
 		isOwn := registry.IsToken(c.Token)
 		switch {
 		case found:
-			e.hostBlock(b, c, isOwn)
+			e.hostBlock(ctx, b, c, isOwn)
 		case isOwn:
 			e.wrong("configuration", "", fmt.Sprintf(
 				"the token %s is one of Larder, but there is no host block for %s: clients send the token to %[2]s", c.Place, host),
@@ -61,8 +67,18 @@ func (e *examination) hostBlocks(ctx context.Context) bool {
 	return len(e.report.Steps) > before
 }
 
+// blockOf returns the host block of a host. If there are several, the last one counts.
+func (e *examination) blockOf(host string) (last client.Block, found bool) {
+	for _, b := range e.Config.Blocks() {
+		if b.Kind == client.HostBlock && b.Host == host {
+			last, found = b, true
+		}
+	}
+	return last, found
+}
+
 // hostBlock adds steps about one host block.
-func (e *examination) hostBlock(b client.Block, c credential, isOwn bool) {
+func (e *examination) hostBlock(ctx context.Context, b client.Block, c credential, isOwn bool) {
 	const name = "configuration"
 	block := "the host block for " + b.Host + " in " + e.quote(b.File)
 	var here, elsewhere []string
@@ -83,16 +99,35 @@ func (e *examination) hostBlock(b client.Block, c credential, isOwn bool) {
 	if len(here) == 0 {
 		return
 	}
+	e.providersURL(b, block)
+	logout := fmt.Sprintf("run `tofu logout %[1]s` or `terraform logout %[1]s`", b.Host)
+	inVariable, isLogin := strings.HasPrefix(c.Place, "in TF_TOKEN_"), strings.HasSuffix(c.Place, loginFile)
 	switch {
 	case c.Token != "" && !isOwn:
+		fix := "replace it there with a token of Larder: " + setUp + " prints both blocks"
+		if isLogin {
+			fix = logout
+		} else if inVariable {
+			fix = "unset the variable"
+		}
 		e.warn(name, "", block+" sends the token "+c.Place+" to "+e.quote(here[0])+", and it is not a token of Larder",
-			"if it is for "+b.Host+" itself, remove it, for example with `tofu logout "+b.Host+"`")
-	case b.Reader != "" && strings.HasPrefix(c.Place, "in TF_TOKEN_"):
-		e.warn(name, "", "only "+b.Reader+" reads "+block+": other clients send the token "+c.Place+" to "+b.Host,
-			"use "+setUp+" instead: both clients read its file")
+			"if it is for "+b.Host+" itself, "+fix)
+	case inVariable:
+		result := "clients that do not read " + block + " send the token " + c.Place + " to " + b.Host
+		if b.Reader != "" {
+			result = "only " + b.Reader + " reads " + block + ": other clients send the token " + c.Place + " to " + b.Host
+		}
+		e.warn(name, "", result, "unset the variable, and put the token into the file of "+setUp+", which both clients read")
+	}
+	for _, other := range e.Config.Blocks() {
+		if other.Kind == client.CredentialsBlock && other.Host == b.Host && c.Token != "" && !isLogin &&
+			filepath.Base(other.File) == loginFile {
+			e.warn(name, "", "clients do not use the login for "+b.Host+" in "+e.quote(other.File)+", but the token "+c.Place,
+				logout)
+		}
 	}
 	for _, service := range []struct{ id, noun, needed, fix string }{
-		{modulesService, "modules", e.moduleOf(b.Host), "copy the module with `larder copy` and name the registry in its " +
+		{modulesService, "modules", e.moduleOf(ctx, b.Host), "copy the module with `larder copy` and name the registry in its " +
 			"source, or remove the block"},
 		{providersService, "providers", e.providerOf(b.Host), "add the service: " + setUp + " prints it"},
 	} {
@@ -108,19 +143,64 @@ func (e *examination) hostBlock(b client.Block, c credential, isOwn bool) {
 	}
 }
 
+// providersURL adds a step if a host block leads to a wrong URL of the examined
+// registry, or to another registry.
+func (e *examination) providersURL(b client.Block, block string) {
+	u, err := url.Parse(b.Services[providersService])
+	host, invalid := registry.ParseHost(b.Host)
+	if err != nil || invalid != nil || u.Host == "" {
+		return
+	}
+	path, isHere := strings.TrimSuffix(u.Path, "/")+"/", sameHost(u.Host, e.Host)
+	result := block + " leads " + providersService + " to " + e.shown(u) + ", "
+	switch {
+	case e.leads(b.Host) != nil && isHere:
+	case e.leads(b.Host) != nil:
+		e.warn("configuration", "", result+"and not to "+e.Host, "if this is intended, examine that registry; otherwise change "+
+			"the URL to "+hostblock.ProvidersURL("https://"+e.Host, host))
+	case strings.HasPrefix(path, hostblock.ProvidersPath),
+		isHere && (path == "/v1/providers/" || path == usualMirror || path != u.Path || u.Scheme != "https"):
+		result += "where clients find no providers of " + b.Host
+		if path != u.Path {
+			result += ": without a slash at its end, they drop the last part of the URL"
+		}
+		e.wrong("configuration", "", result, "change the URL to "+e.quote(hostblock.ProvidersURL("https://"+u.Host, host)))
+	}
+}
+
 // maxFolderFile bounds the files of the examined folder, in bytes.
 const maxFolderFile = 4 << 20
 
-// moduleOf returns a module of a host that the examined folder uses, or "".
-func (e *examination) moduleOf(host string) string {
+// moduleOf returns a module of a host that the examined folder uses, or "". After an
+// init that has failed, only the configuration names it.
+func (e *examination) moduleOf(ctx context.Context, host string) string {
 	var manifest struct{ Modules []struct{ Source string } }
-	text, err := e.inFolder(".terraform/modules/modules.json")
-	if err != nil || json.Unmarshal(text, &manifest) != nil {
-		return ""
+	if text, _ := e.inFolder(".terraform/modules/modules.json"); text != nil {
+		_ = json.Unmarshal(text, &manifest) // clients write it again
 	}
 	for _, m := range manifest.Modules {
 		if strings.HasPrefix(m.Source, host+"/") {
 			return m.Source
+		}
+	}
+	var parser safehcl.Parser
+	files, _ := filepath.Glob(filepath.Join(e.Folder, "*.tf"))
+	others, _ := filepath.Glob(filepath.Join(e.Folder, "*.tofu"))
+	for _, path := range append(files, others...) {
+		text, _ := e.inFolder(filepath.Base(path))
+		file, err := parser.Parse(ctx, path, text)
+		if err != nil {
+			continue // clients report it
+		}
+		for _, source := range safehcl.ModuleSources(file) {
+			address, _, _ := strings.Cut(source, "//")
+			_, err := registry.ParseModule(address)
+			switch reader := publicHosts[host]; {
+			case strings.HasPrefix(source, host+"/"):
+				return source
+			case reader != "" && err == nil:
+				return source + " with " + reader
+			}
 		}
 	}
 	return ""
@@ -157,18 +237,35 @@ func (e *examination) inFolder(name string) ([]byte, error) {
 	return textfile.Read(filepath.Join(e.Folder, filepath.FromSlash(name)), maxFolderFile)
 }
 
-// leadsTo returns the URL of the provider registry protocol to which a host block
-// leads for a provider, if that is one of a mirror. Otherwise it is nil.
-func (e *examination) leadsTo(p registry.MirrorProvider) (u *url.URL) {
-	for _, b := range e.Config.Blocks() { // the last one counts
-		if b.Kind == client.HostBlock && b.Host == registry.Host(p.Hostname).Display() {
-			u, _ = url.Parse(b.Services[providersService])
-		}
-	}
-	if u == nil || u.Host == "" || !strings.HasPrefix(u.Path, hostblock.ProvidersPath) || e.isInstalledOtherwise(p) {
+// leads returns the URL to which the host block of a host leads for its providers, if
+// that is the one of a mirror of the host. Otherwise it is nil.
+func (e *examination) leads(host string) *url.URL {
+	parsed, err := registry.ParseHost(host)
+	b, _ := e.blockOf(parsed.Display())
+	u, invalid := url.Parse(b.Services[providersService])
+	if err != nil || invalid != nil || hostblock.ProvidersURL("https://"+u.Host, parsed) != u.String() {
 		return nil
 	}
 	return u
+}
+
+// leading returns the hosts whose host blocks lead to a mirror of a registry.
+func (e *examination) leading(to string) (hosts []string) {
+	for _, b := range e.Config.Blocks() {
+		u := e.leads(b.Host)
+		if b.Kind == client.HostBlock && u != nil && sameHost(u.Host, to) && !slices.Contains(hosts, b.Host) {
+			hosts = append(hosts, b.Host)
+		}
+	}
+	return hosts
+}
+
+// leadsTo is leads for a provider that clients install from its registry.
+func (e *examination) leadsTo(p registry.MirrorProvider) *url.URL {
+	if e.isInstalledOtherwise(p) {
+		return nil
+	}
+	return e.leads(p.Hostname)
 }
 
 // without returns what clients do if the mirror lacks a provider.
@@ -177,6 +274,54 @@ func (e *examination) without() string {
 		return "so clients report that its registry lacks it"
 	}
 	return "so clients try the next installation method"
+}
+
+// blockCredentials adds a step for each host block that leads to the examined registry,
+// about the token that clients send there.
+func (e *examination) blockCredentials(ctx context.Context) {
+	const name = "credential"
+	if e.blocked != "" || e.credential.given {
+		return
+	}
+	for _, host := range e.leading(e.Host) {
+		c, err := e.credentialOf(ctx, host)
+		if err != nil {
+			e.wrong(name, "", e.quote(err.Error()), "fix this first: until then clients have no credential for "+host)
+			e.refused = append(e.refused, host)
+			continue
+		}
+		// The request only tests the token. The registry looks nothing up.
+		a := e.getAs(ctx, name, e.leads(host).JoinPath(".well-known/terraform.json"), c, "mirror/**")
+		switch {
+		case a == nil:
+			e.refused = append(e.refused, host)
+		case c.Token == "":
+			e.ok(name, a.request, "the mirror of "+host+" needs no token")
+		default:
+			e.ok(name, a.request, "the registry accepts the token "+c.Place+" for the mirror of "+host)
+		}
+	}
+}
+
+// blockFor returns a host block for the mirrored provider. It is empty if clients have
+// a network mirror, or if a mirror does not have the provider for host blocks.
+func (e *examination) blockFor(ctx context.Context, base *url.URL) (text string) {
+	for _, i := range e.Config.Installations() {
+		if slices.ContainsFunc(i.Methods, func(m client.Method) bool { return m.Kind == client.NetworkMirror }) {
+			return ""
+		}
+	}
+	host, token := registry.Host(e.Mirror.Hostname), ""
+	c, err := e.credentialOfMirror(ctx, base)
+	if err == nil && c.Token != "" {
+		token = "YOUR TOKEN"
+	}
+	u := &url.URL{Scheme: "https", Host: base.Host, Path: hostblock.ProvidersPath + string(host)}
+	a, err := e.send(ctx, u.JoinPath(e.Mirror.Provider.String(), "versions"), c)
+	if err != nil || a.status != http.StatusOK || !a.isJSON() {
+		return ""
+	}
+	return hostblock.Text("https://"+base.Host, host, token)
 }
 
 // byHost examines the mirrored provider as clients with a host block install it. The
@@ -190,7 +335,6 @@ func (e *examination) byHost(ctx context.Context, base *url.URL) {
 			e.wrong(name, "", e.quote(err.Error()), "fix this first: until then clients have no credential")
 			return
 		}
-		e.secrets = append(e.secrets, c.Token)
 	}
 	base = base.JoinPath(e.Mirror.Provider.String())
 	a := e.getAs(ctx, name, base.JoinPath("versions"), c, scope, http.StatusNotFound)
@@ -203,7 +347,8 @@ func (e *examination) byHost(ctx context.Context, base *url.URL) {
 			"run `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, which adds both to a version")
 		return
 	}
-	newest, platform := list.Versions[0], e.Platform
+	isRelease := func(p protocol.ListedProvider) bool { return p.Version.Prerelease == "" }
+	newest, platform := list.Versions[max(0, slices.IndexFunc(list.Versions, isRelease))], e.Platform
 	if len(newest.Platforms) > 0 && !slices.Contains(newest.Platforms, platform) {
 		platform = newest.Platforms[0]
 	}
@@ -216,5 +361,6 @@ func (e *examination) byHost(ctx context.Context, base *url.URL) {
 		e.wrong(name, a.request, problem, "report it to the owner of "+e.Mirror.Hostname+", and withdraw the version")
 		return
 	}
-	e.ok(name, a.request, fmt.Sprintf("clients get %s for %s, and verify the signature of its author", newest.Version, platform))
+	e.ok(name, a.request, fmt.Sprintf("clients get %s for %s", newest.Version, platform))
+	e.signature(ctx, name, a, found, true)
 }

@@ -35,6 +35,9 @@ func TestHostBlocks(t *testing.T) {
 	own := registry.FormatToken([32]byte{1})
 	texts := golden.New(t)
 	inVariable := "TF_TOKEN_registry_opentofu_org=" + own
+	leadingTo := func(url string) map[string]string {
+		return map[string]string{".tofurc": fmt.Sprintf(providersOf, url)}
+	}
 	credential := func(token string) string { return credentials("registry.opentofu.org", token) }
 	for name, test := range map[string]struct {
 		environ  []string
@@ -86,6 +89,51 @@ func TestHostBlocks(t *testing.T) {
 				".terraform.d/credentials.tfrc.json": `{"credentials":{"registry.opentofu.org":{"token":"s3cr3t"}}}`,
 				".terraform.d/larder-mirror.tfrc":    fmt.Sprintf(providersOf, mirroredURL) + credential(own),
 			},
+			outcomes: "warning ok",
+		},
+		"variable with a block": {
+			environ:  []string{inVariable},
+			files:    map[string]string{".terraform.d/larder-mirror.tfrc": fmt.Sprintf(providersOf, mirroredURL)},
+			outcomes: "warning ok",
+		},
+		"another token in a variable": {
+			environ:  []string{"TF_TOKEN_registry_opentofu_org=s3cr3t"},
+			files:    map[string]string{".terraform.d/larder-mirror.tfrc": fmt.Sprintf(providersOf, mirroredURL)},
+			outcomes: "warning ok",
+		},
+		"another token in the file": {
+			files: map[string]string{
+				".terraform.d/larder-mirror.tfrc": fmt.Sprintf(providersOf, mirroredURL) + credential("s3cr3t"),
+			},
+			outcomes: "warning ok",
+		},
+		"URL without a slash":       {files: leadingTo(strings.TrimSuffix(mirroredURL, "/")), outcomes: "wrong ok"},
+		"URL of own providers":      {files: leadingTo("https://registry.example.com/v1/providers/"), outcomes: "wrong ok"},
+		"URL of the network mirror": {files: leadingTo("https://registry.example.com/v1/mirror"), outcomes: "wrong ok"},
+		"URL without https":         {files: leadingTo(strings.Replace(mirroredURL, "https", "http", 1)), outcomes: "wrong ok"},
+		"URL for another host":      {files: leadingTo(strings.Replace(mirroredURL, "opentofu", "terraform", 1)), outcomes: "wrong ok"},
+		"URL of something else":     {files: leadingTo("https://registry.example.com/other/"), outcomes: "ok"},
+		"URL at another registry":   {files: leadingTo(strings.Replace(mirroredURL, "example.com", "example.org", 1)), outcomes: "warning ok"},
+		"no slash at another registry": {
+			files: leadingTo(strings.TrimSuffix(strings.Replace(mirroredURL, "example.com", "example.org", 1), "/")), outcomes: "wrong ok",
+		},
+		"modules in the configuration": {
+			files: leadingTo(mirroredURL),
+			folder: map[string]string{
+				"broken.tf": "module {",
+				"main.tf":   "module \"a\" {\n  source = \"./a\"\n}\nmodule \"b\" {\n  source = \"registry.opentofu.org/acme/b/aws//sub\"\n}\n",
+			},
+			outcomes: "wrong",
+		},
+		"modules of the default host": {
+			files:    leadingTo(mirroredURL),
+			folder:   map[string]string{"main.tofu": "module \"vpc\" {\n  source = \"terraform-aws-modules/vpc/aws\"\n}\n"},
+			outcomes: "wrong",
+		},
+		"other modules in the configuration": {
+			files: leadingTo(mirroredURL),
+			folder: map[string]string{"main.tf": "module \"a\" {\n  source = \"registry.example.com/acme/a/aws\"\n}\n" +
+				"module \"b\" {\n  source = \"github.com/acme/b\"\n}\nmodule \"c\" {\n  source = var.c\n}\n"},
 			outcomes: "ok",
 		},
 		"variable with a block that Terraform does not read": {

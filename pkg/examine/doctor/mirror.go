@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -83,7 +84,8 @@ func (e *examination) configuredMirrors() (all []named) {
 		switch {
 		case selected != nil:
 			mirrors = selected
-		case mirrors == nil:
+		case mirrors == nil, otherwise == "direct" && e.leadsTo(*e.Mirror) != nil:
+			mirrors = nil
 		case otherwise == "":
 			e.wrong(name, "",
 				"no method of the provider_installation in "+i.File+" includes "+e.Mirror.String()+", so clients cannot install it",
@@ -163,8 +165,10 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 	w := e.waiting(ctx, base)
 	e.warnWaiting(w, v)
 	e.explainPull(w, v)
-	if e.mirrorVersion(ctx, base, v, scope) && !e.isConfigured(base) {
+	_, hasBlock := e.blockOf(registry.Host(e.Mirror.Hostname).Display())
+	if e.mirrorVersion(ctx, base, v, scope) && !hasBlock && !e.isConfigured(base) {
 		e.mirrors = append(e.mirrors, base)
+		e.block = cmp.Or(e.block, e.blockFor(ctx, base))
 	}
 }
 
@@ -195,7 +199,11 @@ func (e *examination) isConfigured(base *url.URL) bool {
 // credentialOfMirror returns the credential that clients send to the mirror's
 // host.
 func (e *examination) credentialOfMirror(ctx context.Context, base *url.URL) (credential, error) {
-	if sameHost(base.Host, e.Host) {
+	u := e.leadsTo(*e.Mirror)
+	switch isOwn := sameHost(base.Host, e.Host); {
+	case isOwn && !e.credential.given && u != nil && sameHost(u.Host, e.Host): // as clients do
+		base = &url.URL{Host: e.Mirror.Hostname}
+	case isOwn:
 		return e.credential, e.credentialErr
 	}
 	c, err := e.credentialOf(ctx, base.Host)

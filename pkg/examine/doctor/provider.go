@@ -58,7 +58,7 @@ func (e *examination) provider(ctx context.Context) {
 		return
 	}
 	e.ok(name, a.request, e.quote(found.Filename)+" for "+platform.String())
-	if e.signature(ctx, a, found) {
+	if e.signature(ctx, "provider signature", a, found, false) {
 		e.providerPackage(ctx, a, found, platform)
 	}
 }
@@ -154,10 +154,21 @@ func (e *examination) problem(o offer, platform registry.Platform) string {
 }
 
 // signature verifies SHA256SUMS as clients do, and checks that it lists the
-// package.
-func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
-	const name = "provider signature"
-	if len(o.SigningKeys.GPG) == 0 {
+// package. A mirror relays what its origin has published.
+func (e *examination) signature(ctx context.Context, name string, a *answer, o offer, isMirrored bool) bool {
+	wrong := e.wrong
+	if isMirrored {
+		wrong = func(name, request, result, _ string) {
+			e.wrong(name, request, result, "have an operator run `larder verify`; if that finds nothing wrong, report it to the "+
+				"owner of "+e.Mirror.Hostname)
+		}
+	}
+	isUnsigned := len(o.SigningKeys.GPG) == 0
+	if isUnsigned && isMirrored && e.Mirror.Hostname != "registry.opentofu.org" {
+		wrong(name, a.request, "nobody signed the version: its origin names no key, and clients refuse that", "")
+		return false
+	}
+	if isUnsigned && !isMirrored {
 		e.wrong(name, a.request,
 			"the provider is unsigned: the registry names no key, and clients only accept that from their own registry",
 			"add the public key that it was signed with (`larder key add`), or sign it and publish it as a new version")
@@ -166,7 +177,7 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 	var keys []string
 	for _, key := range o.SigningKeys.GPG {
 		keys = append(keys, key.ASCIIArmor)
-		if key.TrustSignature != "" {
+		if key.TrustSignature != "" && !isMirrored {
 			e.wrong(name, a.request, "a key has a trust_signature, which Terraform rejects unless it is HashiCorp's",
 				"leave it empty")
 		}
@@ -175,7 +186,7 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 	for _, reference := range []string{o.SHASumsURL, o.SHASumsSignatureURL} {
 		u, err := a.url.Parse(reference)
 		if err != nil {
-			e.wrong(name, a.request, "the URL of SHA256SUMS or of its signature is not valid", "publish the version again")
+			wrong(name, a.request, "the URL of SHA256SUMS or of its signature is not valid", "publish the version again")
 			return false
 		}
 		got := e.getFile(ctx, name, u)
@@ -185,40 +196,57 @@ func (e *examination) signature(ctx context.Context, a *answer, o offer) bool {
 		files[reference] = got
 	}
 	sums, signature := files[o.SHASumsURL], files[o.SHASumsSignatureURL]
-	if strings.HasPrefix(strings.TrimSpace(string(signature.body)), "-----BEGIN") {
-		e.wrong(name, signature.request, "the signature is armored, but clients only read binary ones",
+	if !isUnsigned && strings.HasPrefix(strings.TrimSpace(string(signature.body)), "-----BEGIN") {
+		wrong(name, signature.request, "the signature is armored, but clients only read binary ones",
 			"sign with `gpg --detach-sign`, without --armor, and publish it as a new version")
 		return false
 	}
-	signer, err := signing.VerifyOrigin(keys, sums.body, signature.body, e.Now())
+	var signer signing.Signer
+	var err error
+	if !isUnsigned {
+		signer, err = signing.VerifyOrigin(keys, sums.body, signature.body, e.Now())
+	}
 	if err != nil {
-		e.wrong(name, signature.request, "wrong signature: "+e.quote(err.Error()),
+		wrong(name, signature.request, "wrong signature: "+e.quote(err.Error()),
 			"if the files are unchanged, add the key that signed them (`larder key add`); otherwise find out who writes to "+
 				"the store")
 		return false
 	}
-	listed, err := signing.ParseSums(sums.body)
+	listed, tolerated, err := signing.ReadSums(sums.body)
+	if len(tolerated) > 0 && !isMirrored { // the registry would refuse it now
+		err = tolerated[0]
+	}
 	if err != nil {
-		e.wrong(name, sums.request, e.quote(err.Error()), "publish it as a new version")
+		wrong(name, sums.request, e.quote(err.Error()), "publish it as a new version")
 		return false
 	}
 	at := slices.IndexFunc(listed, func(s signing.Sum) bool { return s.Filename == o.Filename })
 	switch {
 	case at < 0:
-		e.wrong(name, sums.request, "SHA256SUMS does not list "+e.quote(o.Filename),
+		wrong(name, sums.request, "SHA256SUMS does not list "+e.quote(o.Filename),
 			"publish it as a new version, with the file names in SHA256SUMS")
 		return false
 	case listed[at].SHA256 != strings.ToLower(o.SHASum):
-		e.wrong(name, sums.request,
+		wrong(name, sums.request,
 			"the registry's shasum differs from the one that SHA256SUMS has for "+e.quote(o.Filename),
 			"publish it as a new version")
 		return false
 	}
+	if isUnsigned {
+		e.warn(name, sums.request,
+			"SHA256SUMS lists the package, and nobody signed it: OpenTofu accepts that for this host only, and Terraform refuses it",
+			"use OpenTofu, or a version that its author has signed")
+		return true
+	}
 	result := fmt.Sprintf("SHA256SUMS has a valid signature by key %s", signer.ID)
 	if signer.Expired {
+		fix := "extend the key, and add it again"
+		if isMirrored {
+			fix = "report it to the owner of " + e.Mirror.Hostname
+		}
 		e.warn(name, signature.request,
 			result+", which has expired: clients still accept it, but OpenTofu does not if OPENTOFU_ENFORCE_GPG_EXPIRATION "+
-				"is set", "extend the key, and add it again")
+				"is set", fix)
 		return true
 	}
 	e.ok(name, signature.request, result)

@@ -174,15 +174,14 @@ func (e *examination) explainStatus(a *answer, scope string) (result, fix string
 					result,
 					a.credential.Place,
 				),
-				"check any proxy or firewall in front of the registry; if there is none, get a token with the scope " +
-					"read:" + scope + " from the registry's operator"
+				"check any proxy or firewall in front of the registry; if there is none, " + e.getScope(a.credential.host, scope)
 		}
 		return fmt.Sprintf(
 				"%s: the registry accepts the token %s, but its scope does not allow this",
 				result,
 				a.credential.Place,
 			),
-			"get a token with the scope read:" + scope + " from the registry's operator"
+			e.getScope(a.credential.host, scope)
 	case http.StatusNotFound, http.StatusGone:
 		return result + ": it does not exist, or discovery names the wrong path", "check the spelling of the address, and " +
 			"check that it has been published"

@@ -99,7 +99,7 @@ func (e *examination) warnWaiting(w waiting, newest registry.Version) {
 		return
 	}
 	relevant := slices.DeleteFunc(w.versions, func(v protocol.MirroredVersion) bool {
-		return registry.CompareVersions(v.Version, newest) < 0
+		return registry.CompareVersions(v.Version, newest) <= 0
 	})
 	for i, v := range relevant {
 		if i == maxWaiting && len(relevant) > maxWaiting+1 {

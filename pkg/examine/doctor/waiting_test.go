@@ -85,6 +85,7 @@ func TestWaiting(t *testing.T) {
 		want     int
 	}{
 		"too new":              {[]string{"1.1.0 too new", "1.0.0 available"}, 1},
+		"the listed one":       {[]string{"1.0.0 too new"}, 0},
 		"an older one":         {[]string{"1.0.0 available", "0.9.1 too new"}, 0},
 		"a key":                {[]string{"1.1.0 refused, " + key, "1.0.0 available"}, 1},
 		"no signature":         {[]string{"1.1.0 refused", "1.0.0 available"}, 1},

@@ -18,6 +18,11 @@ var services = []struct{ id, path string }{
 	{"providers.v1", ProvidersPath},
 }
 
+// ProvidersURL returns the URL of the provider registry protocol of another host.
+func ProvidersURL(registryURL string, host registry.Host) string {
+	return registryURL + ProvidersPath + string(host) + "/"
+}
+
 // Text returns the blocks of the clients' configuration that lead from another
 // host to the mirror of a registry. Without a token, there is no credentials block.
 func Text(registryURL string, host registry.Host, token string) string {
