@@ -83,9 +83,9 @@ func (e *examination) checkCredential(ctx context.Context) {
 func (e *examination) refuseOwn(name string, a *answer) {
 	const why = "the registry rejects requests without a valid credential"
 	result, fix := e.unauthenticated(a)
-	leads := !e.credential.given && len(e.leading(e.Host)) > 0
+	leads := !e.credential.given && len(e.leading(e.Host))+len(e.misled) > 0
 	if leads {
-		e.noServices = why
+		e.noServices, e.refused = why, e.misled
 	} else {
 		e.blocked = why
 	}

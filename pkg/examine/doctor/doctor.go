@@ -136,8 +136,8 @@ type examination struct {
 	// same problem again.
 	blocked, noServices string
 	// refused are the hosts whose host blocks lead to the registry, but with a
-	// credential that it rejects.
-	refused []string
+	// credential that it rejects. misled are those with a wrong URL of the registry.
+	refused, misled []string
 }
 
 // credential is a credential for a host.
@@ -235,8 +235,8 @@ func (e *examination) examine(ctx context.Context) {
 	}
 	through := e.leadsTo(*e.Mirror)
 	why = e.blocked
-	if why == "" && through != nil && slices.Contains(e.refused, registry.Host(e.Mirror.Hostname).Display()) {
-		why = "the credential step shows why clients with the host block fail"
+	if why == "" && !e.isInstalledOtherwise(*e.Mirror) && slices.Contains(e.refused, registry.Host(e.Mirror.Hostname).Display()) {
+		why = "a step before shows why clients with the host block fail"
 	}
 	before := e.report.Count(Wrong)
 	for _, base := range bases {

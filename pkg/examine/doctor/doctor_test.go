@@ -48,6 +48,7 @@ import (
 	"github.com/larder-registry/larder/pkg/examine/doctor"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/mirror/hostblock"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -872,6 +873,9 @@ func TestBroken(t *testing.T) {
 			setUp{closed: true, prepare: each(presented(leading), examining("mirror"))}},
 		"host block with a wrong token": {"credential", setUp{closed: true, prepare: each(
 			presented(leading+credentials(random.Hostname, secret)), examining("mirror"))}},
+		"host block without a slash": {"configuration", setUp{closed: true, prepare: each(func(d preparation) {
+			presented(strings.Replace(leading, `/"`, `"`, 1) + credentials(random.Hostname, d.token("read:mirror/**")))(d)
+		}, examining("mirror"))}},
 		"host block with another scope": {"credential",
 			setUp{closed: true, prepare: each(byBlock("read:modules/**"), examining("mirror"))}},
 		"module with a token for the mirror": {"credential",
@@ -882,6 +886,15 @@ func TestBroken(t *testing.T) {
 		"nothing for a host block": {"mirror versions", setUp{
 			prepare: each(presented(leading), examining("mirror")),
 			breaks:  at(randomPath+"/index.json", http.StatusNotFound, "application/json", `{"errors":["not found"]}`),
+		}},
+		"origin that is down, with a host block": {"mirror versions", setUp{
+			prepare: each(presented(leading), examining("mirror")),
+			breaks: func(host string, next http.Handler) http.Handler {
+				pull := protocol.MirroredPull{Mode: registry.PullOpen, Problem: "the origin did not answer in time"}
+				next = at(randomPath, http.StatusOK, "application/json", withPull(t, described(t), pull, nil))(host, next)
+				next = status("/v1/providers-of/registry.opentofu.org/hashicorp/", http.StatusServiceUnavailable)(host, next)
+				return at(randomPath+"/index.json", http.StatusNotFound, "application/json", `{"errors":["no"]}`)(host, next)
+			},
 		}},
 		"host block without SHA256SUMS": {"host block", setUp{
 			prepare: each(presented(leading), examining("mirror")),

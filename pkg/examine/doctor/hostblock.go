@@ -164,6 +164,9 @@ func (e *examination) providersURL(b client.Block, block string) {
 		if path != u.Path {
 			result += ": without a slash at its end, they drop the last part of the URL"
 		}
+		if isHere {
+			e.misled = append(e.misled, b.Host)
+		}
 		e.wrong("configuration", "", result, "change the URL to "+e.quote(hostblock.ProvidersURL("https://"+u.Host, host)))
 	}
 }
@@ -237,8 +240,8 @@ func (e *examination) inFolder(name string) ([]byte, error) {
 	return textfile.Read(filepath.Join(e.Folder, filepath.FromSlash(name)), maxFolderFile)
 }
 
-// leads returns the URL to which the host block of a host leads for its providers, if
-// that is the one of a mirror of the host. Otherwise it is nil.
+// leads returns the providers.v1 of a host's host block if that is the URL of a mirror
+// of the host. Otherwise it is nil.
 func (e *examination) leads(host string) *url.URL {
 	parsed, err := registry.ParseHost(host)
 	b, _ := e.blockOf(parsed.Display())
