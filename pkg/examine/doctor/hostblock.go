@@ -151,6 +151,8 @@ func (e *examination) providersURL(b client.Block, block string) {
 	if err != nil || invalid != nil || u.Host == "" {
 		return
 	}
+	// For any other host, its block can make it another name of this registry.
+	isOther := publicHosts[b.Host] != "" || e.Mirror != nil && e.Mirror.Hostname == string(host)
 	path, isHere := strings.TrimSuffix(u.Path, "/")+"/", sameHost(u.Host, e.Host)
 	result := block + " leads " + providersService + " to " + e.shown(u) + ", "
 	switch {
@@ -159,7 +161,7 @@ func (e *examination) providersURL(b client.Block, block string) {
 		e.warn("configuration", "", result+"and not to "+e.Host, "if this is intended, examine that registry; otherwise change "+
 			"the URL to "+hostblock.ProvidersURL("https://"+e.Host, host))
 	case strings.HasPrefix(path, hostblock.ProvidersPath),
-		isHere && (path == "/v1/providers/" || path == usualMirror || path != u.Path || u.Scheme != "https"):
+		isHere && (path == "/v1/providers/" && isOther || path == usualMirror || path != u.Path || u.Scheme != "https"):
 		result += "where clients find no providers of " + b.Host
 		if path != u.Path {
 			result += ": without a slash at its end, they drop the last part of the URL"
