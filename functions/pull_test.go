@@ -239,7 +239,7 @@ func (d pulling) archive(t *testing.T, path string) (url string, hashes []string
 }
 
 // pullIndex is the answer for index.json.
-const pullIndex = `{"versions":{"1.0.0":{}}}` + "\n"
+const pullIndex = `{"versions":{"1.0.0":{}},"verifiable":[{"platforms":[{"os":"linux","arch":"amd64"}],"versions":["1.0.0"]}]}` + "\n"
 
 // Clients get a provider through functions that lack it. In open mode they get
 // it from its origin until it is copied. In closed mode they wait for the copy.

@@ -1,4 +1,4 @@
-// Mirror is the function that serves the provider network mirror protocol from DynamoDB, with presigned S3 URLs.
+// Mirror is the function that serves mirrored providers from DynamoDB, with presigned S3 URLs.
 package main
 
 import (

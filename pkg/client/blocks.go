@@ -62,7 +62,8 @@ var publicHosts = []svchost.Hostname{"registry.opentofu.org", "registry.terrafor
 
 // IgnoreServices ignores the host blocks with a service below a path, such as those
 // that lead to a mirror of the host. It ignores the credentials for these hosts too,
-// which are for the mirror. The public registries never get a token of Larder.
+// which are for the mirror. A token of Larder in a file or a variable is also ignored for the public
+// registries.
 func (c *Config) IgnoreServices(path string) {
 	none := svcauth.HostCredentialsToken("") // so that no helper is used
 	for host, services := range c.services {

@@ -2,10 +2,10 @@
 // protocols. With the provider registry protocol, clients verify the signature of
 // the origin themselves. A host block of their configuration leads them here.
 //
-// With the provider network mirror protocol, they verify hashes. Packages have absolute presigned URLs and both kinds of hashes. The mirror may
-// lack a provider, a version or a platform. The response then lets a client
-// continue with its next source, such as the origin registry. An error would end
-// the client's search.
+// With the provider network mirror protocol, they verify hashes. Packages have
+// absolute presigned URLs and both kinds of hashes. The mirror may lack a provider, a
+// version or a platform. The response then lets a client continue with its next
+// source, such as the origin registry. An error would end the client's search.
 //
 // Source: the provider network mirror protocol,
 // https://opentofu.org/docs/internals/provider-network-mirror-protocol/, and the

@@ -307,12 +307,14 @@ func (h *handler) mirrored(v *visit) (page, error) {
 	}
 	m.Head.Facts = append(m.Head.Facts, field{Label: "Mirrored", Time: state.published})
 	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
-	m.Hint = fmt.Sprintf("`larder mirror setup` writes this. Keep all of it in one file. It replaces all services of the host. Your "+
-		"configurations keep `%s` as the source.", sourceName(p))
-	if len(r.Verifiable()) == 0 {
+	m.Hint = fmt.Sprintf("`larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together. "+
+		"They replace all services of the host. Your configurations keep `%s` as the source.", sourceName(p))
+	isSigned := slices.ContainsFunc(r.Packages, func(pkg registry.MirrorPackage) bool { return pkg.SigningKey != "" })
+	// Clients require a signature of each host but one.
+	if len(r.Verifiable()) == 0 || !isSigned && p.Hostname != "registry.opentofu.org" {
 		m.Use = mirrorBlock(v.own, p.Display())
-		m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source. A host "+
-			"block does not offer this version, because the registry lacks the SHA256SUMS of its origin.", sourceName(p))
+		m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source. With a "+
+			"host block, clients could not verify this version.", sourceName(p))
 	}
 	var packages []registry.ProviderPackage
 	for _, pkg := range r.Packages {

@@ -378,7 +378,7 @@ func TestMirrorByHostTable(t *testing.T) {
 				folder := t.TempDir()
 				writeMirrored(t, filepath.Join(folder, noted), "note", "1.0.0")
 				m.run(t, 0, nil, "mirror", "import", folder)
-				m.run(t, 0, []string{"no SHA256SUMS"}, "list", noted)
+				m.run(t, 0, []string{"not for host blocks"}, "list", noted)
 				m.run(t, 0, []string{`"verifiable": false`}, "list", noted, "--json")
 			}},
 	}
@@ -438,17 +438,17 @@ func TestMirrorByHostAccess(t *testing.T) {
 	t.Parallel()
 	o, here := serveOrigin(t), platforms()[0]
 	o.publish(t, "acme/note", "1.0.0", here)
-	var mu sync.Mutex
-	var received []string // by the origin
-	proxy := o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
-		mu.Lock()
-		received = append(received, fmt.Sprint(r.URL, r.Header))
-		mu.Unlock()
-		w.WriteHeader(status)
-		_, _ = w.Write(body)
-	})
-	ca := authority(t, proxy)
 	clients.Each(t, func(t *testing.T, c clients.Client) {
+		var mu sync.Mutex
+		var received []string // by the origin
+		proxy := o.proxy(t, func(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+			mu.Lock()
+			received = append(received, fmt.Sprint(r.URL, r.Header))
+			mu.Unlock()
+			w.WriteHeader(status)
+			_, _ = w.Write(body)
+		})
+		ca := authority(t, proxy)
 		for _, mode := range pullModes {
 			s := servePulling(t, mode, map[string]string{publicHosts[0]: proxy.URL}, ca, "--require-token")
 			good := token(t, s.data, "--name", "good", "--scope", "read:mirror/"+publicHosts[0]+"/**")
@@ -569,16 +569,22 @@ func TestMirrorByHostTrust(t *testing.T) {
 	addKey(t, m.origin.data, "acme", other)
 	m.origin.publish(t, "acme/note", "1.2.0", platforms()...)
 	path := "/v1/providers-of/" + noted + "/1.2.0/download/" + strings.Replace(platforms()[0], "_", "/", 1)
-	if _, body := m.get(t, "/v1/providers-of/"+noted+"/versions"); !strings.Contains(string(body), `"1.2.0"`) {
-		t.Errorf("the list lacks 1.2.0: %s", body)
+	becomes := func(path string, want int) {
+		t.Helper()
+		poll.Until(t, fmt.Sprintf("%s has status %d", path, want), func() bool {
+			status, _ := m.get(t, path)
+			return status == want
+		})
 	}
-	if status, _ := m.get(t, path); status != http.StatusNotFound {
-		t.Errorf("before: status %d, want 404", status)
-	}
+	becomes("/v1/providers-of/"+noted+"/versions", http.StatusOK)
+	becomes(path, http.StatusNotFound)
 	m.run(t, 0, nil, "mirror", "trust", noted, refusedKey(t, m), "--reason", "announced")
-	if status, _ := m.get(t, path); status != http.StatusOK {
-		t.Errorf("after: status %d, want 200", status)
+	found, err := opened(t, m.filler.data).Catalog.Mirror.PulledVersion(t.Context(),
+		must(registry.ParseMirrorProvider(noted)), parsed("1.2.0"))
+	if err != nil || !found.Until.IsZero() {
+		t.Errorf("the refusal still applies until %s: %v", found.Until, err)
 	}
+	becomes(path, http.StatusOK)
 }
 
 // refusedKey returns the ID of the key that the mirror has refused.

@@ -22,11 +22,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -136,8 +137,9 @@ type examination struct {
 	// same problem again.
 	blocked, noServices string
 	// refused are the hosts whose host blocks lead to the registry, but with a
-	// credential that it rejects. misled are those with a wrong URL of the registry.
-	refused, misled []string
+	// credential that it rejects. misled are those with a wrong URL of the registry, and
+	// foreign those with a token that is not one of Larder.
+	refused, misled, foreign []string
 }
 
 // credential is a credential for a host.
@@ -273,6 +275,30 @@ func (e *examination) wrong(name, request, result, fix string) {
 }
 func (e *examination) skip(name, why string) { e.add(Skipped, name, "", why, "") }
 
+// redactWords removes a word from a text.
+func redactWords(s, word string) string {
+	isPart := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }
+	var b strings.Builder
+	for rest, before := s, rune(0); ; {
+		at := strings.Index(rest, word)
+		if at < 0 {
+			return b.String() + rest
+		}
+		if at > 0 {
+			before, _ = utf8.DecodeLastRuneInString(rest[:at])
+		}
+		after, _ := utf8.DecodeRuneInString(rest[at+len(word):])
+		b.WriteString(rest[:at])
+		if isPart(before) || isPart(after) {
+			b.WriteString(word)
+		} else {
+			b.WriteString("(token)")
+		}
+		before, _ = utf8.DecodeLastRuneInString(word)
+		rest = rest[at+len(word):]
+	}
+}
+
 // redact removes credentials that a server may have quoted. Within a word, a short one
 // is a coincidence.
 func (e *examination) redact(s string) string {
@@ -281,10 +307,7 @@ func (e *examination) redact(s string) string {
 		case len(secret) >= 8:
 			s = strings.ReplaceAll(s, secret, "(token)")
 		case secret != "":
-			whole := regexp.MustCompile(`(^|\W)` + regexp.QuoteMeta(secret) + `(\W|$)`)
-			for range 2 { // two of them can share the character between them
-				s = whole.ReplaceAllString(s, "$1(token)$2")
-			}
+			s = redactWords(s, secret)
 		}
 	}
 	return s

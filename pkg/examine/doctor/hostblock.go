@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -102,8 +103,11 @@ func (e *examination) hostBlock(ctx context.Context, b client.Block, c credentia
 	e.providersURL(b, block)
 	logout := fmt.Sprintf("run `tofu logout %[1]s` or `terraform logout %[1]s`", b.Host)
 	inVariable, isLogin := strings.HasPrefix(c.Place, "in TF_TOKEN_"), strings.HasSuffix(c.Place, loginFile)
+	// A JWT can be one of an issuer that the registry trusts.
+	isForeign := c.Token != "" && !isOwn && strings.Count(c.Token, ".") != 2
 	switch {
-	case c.Token != "" && !isOwn:
+	case isForeign:
+		e.foreign = append(e.foreign, b.Host)
 		fix := "replace it there with a token of Larder: " + setUp + " prints both blocks"
 		if isLogin {
 			fix = logout
@@ -135,6 +139,8 @@ func (e *examination) hostBlock(ctx context.Context, b client.Block, c credentia
 			service.id, service.noun)
 		switch {
 		case b.Services[service.id] != "":
+		case strings.Contains(service.needed, " with "):
+			e.warn(name, "", result+"; this folder needs "+e.quote(service.needed), service.fix)
 		case service.needed != "":
 			e.wrong(name, "", result+"; this folder needs "+e.quote(service.needed), service.fix)
 		default:
@@ -189,11 +195,16 @@ func (e *examination) moduleOf(ctx context.Context, host string) string {
 		}
 	}
 	var parser safehcl.Parser
-	files, _ := filepath.Glob(filepath.Join(e.Folder, "*.tf"))
-	others, _ := filepath.Glob(filepath.Join(e.Folder, "*.tofu"))
-	for _, path := range append(files, others...) {
-		text, _ := e.inFolder(filepath.Base(path))
-		file, err := parser.Parse(ctx, path, text)
+	var files []os.DirEntry
+	if e.Folder != "" {
+		files, _ = os.ReadDir(e.Folder)
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".tf") && !strings.HasSuffix(f.Name(), ".tofu") {
+			continue
+		}
+		text, _ := e.inFolder(f.Name())
+		file, err := parser.Parse(ctx, f.Name(), text)
 		if err != nil {
 			continue // clients report it
 		}
@@ -289,6 +300,10 @@ func (e *examination) blockCredentials(ctx context.Context) {
 		return
 	}
 	for _, host := range e.leading(e.Host) {
+		if slices.Contains(e.foreign, host) {
+			e.refused = append(e.refused, host) // only clients send such a token
+			continue
+		}
 		c, err := e.credentialOf(ctx, host)
 		if err != nil {
 			e.wrong(name, "", e.quote(err.Error()), "fix this first: until then clients have no credential for "+host)
@@ -317,6 +332,9 @@ func (e *examination) blockFor(ctx context.Context, base *url.URL) (text string)
 		}
 	}
 	host, token := registry.Host(e.Mirror.Hostname), ""
+	if e.moduleOf(ctx, host.Display()) != "" {
+		return "" // the block would break it
+	}
 	c, err := e.credentialOfMirror(ctx, base)
 	if err == nil && c.Token != "" {
 		token = "YOUR TOKEN"

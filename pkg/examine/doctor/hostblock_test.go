@@ -133,7 +133,7 @@ func TestHostBlocks(t *testing.T) {
 		"modules of the default host": {
 			files:    leadingTo(mirroredURL),
 			folder:   map[string]string{"main.tofu": "module \"vpc\" {\n  source = \"terraform-aws-modules/vpc/aws\"\n}\n"},
-			outcomes: "wrong",
+			outcomes: "warning",
 		},
 		"other modules in the configuration": {
 			files: leadingTo(mirroredURL),

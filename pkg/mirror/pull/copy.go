@@ -338,7 +338,7 @@ func (c *versionCopy) succeed(record registry.MirrorVersion) {
 	s.Pulled.Slow.Succeed(now)
 	s.Pulled.RemovePending(c.version)
 	var lacking []string
-	for _, platform := range c.rule.Platforms {
+	for _, platform := range wantedOf(s, c.rule, c.version) {
 		if !record.Has([]registry.Platform{platform}) {
 			lacking = append(lacking, platform.String())
 		}

@@ -111,6 +111,28 @@ func TestLackingPlatforms(t *testing.T) {
 	}
 }
 
+// An origin can list a platform of which it has no package. Without platforms in the
+// policy, clients do not wait for that either, and no copy is repeated.
+func TestListedPlatformWithoutPackage(t *testing.T) {
+	t.Parallel()
+	o := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
+	o.set(func() {
+		delete(o.pages, inventory.Hostname+"/v1/"+inventory.Provider.String()+"/1.0.0/download/"+
+			strings.ReplaceAll(darwin, "_", "/"))
+	})
+	bubble(t, o, allow(registry.PullClosed), func(t *testing.T, s setup) {
+		if err := run(t.Context(), s.worker(), inventory, "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(linux, s.mirrored(t, inventory, "1.0.0")); diff != "" {
+			t.Errorf("the mirrored platforms (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff("the origin has no package for "+darwin, s.problem(t, inventory, "1.0.0")); diff != "" {
+			t.Errorf("the problem (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // The log has the notes about a copy, since no operator sees its result.
 func TestCopyLogsNotes(t *testing.T) {
 	t.Parallel()

@@ -94,14 +94,16 @@ func (v MirroredView) printMirrored(p output.Page) {
 			why = "admitted" // the reason is below the table
 		case one.AgeUnknown:
 			why = "age unknown"
-		case slices.ContainsFunc(one.Packages, func(f protocol.MirroredFile) bool { return !f.Verifiable }):
-			why = "no SHA256SUMS"
 		}
 		if len(one.Packages) == 0 {
 			rows.add(one.Version, "", why)
 		}
 		for _, pkg := range one.Packages {
-			rows.add(one.Version, "", why, output.FormatTime(pkg.MirroredAt), output.ShortPublisher(pkg.MirroredBy),
+			reason := why
+			if reason == "" && !pkg.Verifiable {
+				reason = "not for host blocks"
+			}
+			rows.add(one.Version, "", reason, output.FormatTime(pkg.MirroredAt), output.ShortPublisher(pkg.MirroredBy),
 				pkg.String(), humanize.IBytes(uint64(max(pkg.Size, 0))), cmp.Or(pkg.SigningKey, "not verified"))
 		}
 	}

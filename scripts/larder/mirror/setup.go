@@ -196,11 +196,14 @@ func (s *setup) run(flags string) (SetupView, error) {
 	return v, err
 }
 
-// conflict returns an error if another file has a block for one of the hosts. Clients
-// read no other file than one that TF_CLI_CONFIG_FILE names.
+// conflict returns an error if another file has a block for one of the hosts. A file
+// that clients do not read by default is for TF_CLI_CONFIG_FILE. Clients then read no
+// other file.
 func (s *setup) conflict(configuration *client.Config, file string) error {
-	if shared, err := configuration.SharedFile(filepath.Base(file)); err != nil || shared != file {
-		return nil //nolint:nilerr // of another folder
+	shared, err := configuration.SharedFile(filepath.Base(file))
+	byDefault := []string{".tofurc", ".terraformrc", "tofurc", "tofu.rc", "terraform.rc"}
+	if (err != nil || shared != file) && !slices.Contains(byDefault, filepath.Base(file)) {
+		return nil
 	}
 	for _, b := range configuration.Blocks() {
 		if host, err := registry.ParseHost(b.Host); err != nil || !slices.Contains(s.hosts, host) ||
