@@ -96,7 +96,7 @@ func (p *person) walkProviders() {
 	p.followLink("/mirror")
 	p.followLink("/mirror/registry.example.net/hashicorp/aws")
 	p.wantAt("/mirror/registry.example.net/hashicorp/aws", "hashicorp/aws")
-	p.wantText("#use", "network_mirror")
+	p.wantText("#use", "providers-of")
 	p.followLink("/setup")
 	p.wantText("pre", "tofu login "+host)
 }
