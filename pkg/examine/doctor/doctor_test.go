@@ -871,7 +871,7 @@ func TestBroken(t *testing.T) {
 		"short token": {"credential", setUp{closed: true, prepare: presented(credentials("HOST", "e"))}},
 		"host block without a token": {"credential",
 			setUp{closed: true, prepare: each(presented(leading), examining("mirror"))}},
-		"host block with a wrong token": {"credential", setUp{closed: true, prepare: each(
+		"host block with a wrong token": {"configuration", setUp{closed: true, prepare: each(
 			presented(leading+credentials(random.Hostname, secret)), examining("mirror"))}},
 		"host block without a slash": {"configuration", setUp{closed: true, prepare: each(func(d preparation) {
 			presented(strings.Replace(leading, `/"`, `"`, 1) + credentials(random.Hostname, d.token("read:mirror/**")))(d)

@@ -114,7 +114,8 @@ func (e *examination) hostBlock(ctx context.Context, b client.Block, c credentia
 		} else if inVariable {
 			fix = "unset the variable"
 		}
-		e.warn(name, "", block+" sends the token "+c.Place+" to "+e.quote(here[0])+", and it is not a token of Larder",
+		e.wrong(name, "", block+" sends the token "+c.Place+" to "+e.quote(here[0])+
+			", which rejects it: it is not a token of Larder",
 			"if it is for "+b.Host+" itself, "+fix)
 	case inVariable:
 		result := "clients that do not read " + block + " send the token " + c.Place + " to " + b.Host

@@ -82,7 +82,7 @@ func TestHostBlocks(t *testing.T) {
 				".terraform.d/credentials.tfrc.json": `{"credentials":{"registry.opentofu.org":{"token":"s3cr3t"}}}`,
 				".terraform.d/larder-mirror.tfrc":    fmt.Sprintf(providersOf, mirroredURL),
 			},
-			outcomes: "warning ok",
+			outcomes: "wrong ok",
 		},
 		"shadowed login": {
 			files: map[string]string{
@@ -99,13 +99,13 @@ func TestHostBlocks(t *testing.T) {
 		"another token in a variable": {
 			environ:  []string{"TF_TOKEN_registry_opentofu_org=s3cr3t"},
 			files:    map[string]string{".terraform.d/larder-mirror.tfrc": fmt.Sprintf(providersOf, mirroredURL)},
-			outcomes: "warning ok",
+			outcomes: "wrong ok",
 		},
 		"another token in the file": {
 			files: map[string]string{
 				".terraform.d/larder-mirror.tfrc": fmt.Sprintf(providersOf, mirroredURL) + credential("s3cr3t"),
 			},
-			outcomes: "warning ok",
+			outcomes: "wrong ok",
 		},
 		"URL without a slash":  {files: leadingTo(strings.TrimSuffix(mirroredURL, "/")), outcomes: "wrong ok"},
 		"URL of own providers": {files: leadingTo("https://registry.example.com/v1/providers/"), outcomes: "wrong ok"},
