@@ -396,7 +396,7 @@ func stocked(b *testing.B) (env map[string]string, token string) {
 	}
 	note := registry.Provider{Namespace: "acme", Type: "note"}
 	f.Provider(b, note, public.ID, 500, 1, 11)
-	f.Mirrored(b, registry.MirrorProvider{Hostname: "registry.example.com", Provider: note}, 500, 14)
+	f.Mirrored(b, registry.MirrorAddress{Hostname: "registry.example.com", Namespace: note.Namespace, Name: note.Type}, 500, 14)
 	f.Flush(b)
 	token = addToken(b, d.catalog, "read:**")
 	env = settings.Settings{Table: name, Bucket: "none", PresignLifetime: time.Hour, PathStyle: true}.Environment()

@@ -419,7 +419,7 @@ func (x *examined) checkLog(problem func(string, ...any), want outcome) {
 var (
 	vpc  = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 	note = registry.Provider{Namespace: "acme", Type: "note"}
-	far  = registry.MirrorProvider{Hostname: "example.com", Provider: note}
+	far  = registry.MirrorAddress{Hostname: "example.com", Namespace: note.Namespace, Name: note.Type}
 )
 
 const digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

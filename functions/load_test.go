@@ -42,7 +42,7 @@ func (d deployed) project(t *testing.T) (configuration string) {
 				ProviderPackage: pkg, SigningKey: published.Record.SigningKey, Path: filepath.Join(dir, pkg.Filename),
 			})
 		}
-		mirrored := registry.MirrorProvider{Hostname: "registry.example.com", Provider: address}
+		mirrored := registry.MirrorAddress{Hostname: "registry.example.com", Namespace: address.Namespace, Name: address.Type}
 		if _, _, err := d.publisher.Mirror(t.Context(), mirrored, published.Record.Version, packages); err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ import (
 var (
 	module   = registry.Module{Namespace: "direct", Name: "vpc", System: "aws"}
 	provider = registry.Provider{Namespace: "acme", Type: "note"}
-	mirrored = registry.MirrorProvider{Hostname: "registry.example.com", Provider: provider}
+	mirrored = registry.MirrorAddress{Hostname: "registry.example.com", Namespace: provider.Namespace, Name: provider.Type}
 )
 
 var operator = registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}

@@ -165,7 +165,7 @@ type Versions[A registry.Address, R registry.Record] interface {
 // Mirror has the mirrored versions of providers. A mirrored version can gain
 // platforms.
 type Mirror struct {
-	Versions[registry.MirrorProvider, registry.MirrorVersion]
+	Versions[registry.MirrorAddress, registry.MirrorVersion]
 
 	table Table
 }
@@ -209,8 +209,8 @@ func (c *Catalog) Of(a registry.Address) AnyVersions {
 		return versionsOf[registry.Module, registry.ModuleVersion]{modules(c.table), a}
 	case registry.Provider:
 		return versionsOf[registry.Provider, registry.ProviderVersion]{providers(c.table), a}
-	case registry.MirrorProvider:
-		return versionsOf[registry.MirrorProvider, registry.MirrorVersion]{mirrored(c.table), a}
+	case registry.MirrorAddress:
+		return versionsOf[registry.MirrorAddress, registry.MirrorVersion]{mirrored(c.table), a}
 	}
 	panic(fmt.Sprintf("catalog: unexpected address type %T", a))
 }

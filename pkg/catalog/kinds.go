@@ -126,13 +126,13 @@ func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registr
 	return registry.ProviderVersion{Version: v, Withdrawn: &w}
 }
 
-func (mirrorKind) prefix() string                         { return "mirror/" }
-func (mirrorKind) warns() bool                            { return false }
-func (mirrorKind) namespaced() bool                       { return false }
-func (mirrorKind) catalog(registry.MirrorProvider) string { return mirrorCatalog }
-func (mirrorKind) signer(registry.MirrorVersion) string   { return "" }
-func (mirrorKind) warning(registry.MirrorVersion) string  { return "" }
-func (mirrorKind) newListing(registry.MirrorProvider) listing[registry.MirrorVersion] {
+func (mirrorKind) prefix() string                        { return "mirror/" }
+func (mirrorKind) warns() bool                           { return false }
+func (mirrorKind) namespaced() bool                      { return false }
+func (mirrorKind) catalog(registry.MirrorAddress) string { return mirrorCatalog }
+func (mirrorKind) signer(registry.MirrorVersion) string  { return "" }
+func (mirrorKind) warning(registry.MirrorVersion) string { return "" }
+func (mirrorKind) newListing(registry.MirrorAddress) listing[registry.MirrorVersion] {
 	return &mirrorListing{}
 }
 

@@ -123,11 +123,11 @@ const inspectionSlots = "uploads/slots"
 
 // mirrorKey returns the key of the item of a mirrored provider. It exists also for a
 // provider of which no version is mirrored.
-func mirrorKey(p registry.MirrorProvider) Key { return Key{providersPartition, p.String()} }
+func mirrorKey(p registry.MirrorAddress) Key { return Key{providersPartition, p.String()} }
 
 // pulledVersionKey returns the key of the [registry.PulledVersion] of a version,
 // a [protocol.Document].
-func pulledVersionKey(p registry.MirrorProvider, n registry.Version) Key {
+func pulledVersionKey(p registry.MirrorAddress, n registry.Version) Key {
 	return Key{p.Path(), "pulled/" + n.String()}
 }
 

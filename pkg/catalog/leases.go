@@ -108,7 +108,7 @@ func (m Mirror) TakeSlot(ctx context.Context, shares Shares, holders Holders, un
 
 // WaitingCopy is a copy of a version that found no free slot.
 type WaitingCopy struct {
-	Provider registry.MirrorProvider
+	Provider registry.MirrorAddress
 	Version  registry.Version
 	Holders  Holders
 	item     Item

@@ -18,8 +18,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var random = registry.MirrorProvider{
-	Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+var random = registry.MirrorAddress{
+	Hostname: "registry.opentofu.org", Namespace: "hashicorp", Name: "random",
 }
 
 // mirrorRecord returns a record of a version. Each package is written as
@@ -30,7 +30,7 @@ func mirrorRecord(t testing.TB, version string, packages ...string) registry.Mir
 }
 
 func mirrorRecordOf(
-	t testing.TB, p registry.MirrorProvider, version string, packages ...string,
+	t testing.TB, p registry.MirrorAddress, version string, packages ...string,
 ) registry.MirrorVersion {
 	t.Helper()
 	v, err := registry.ParseTag(version)
@@ -69,7 +69,7 @@ func written(r registry.MirrorVersion) string {
 
 // mirrorAll returns the records of a mirrored provider, after checking that the
 // index has exactly their versions.
-func mirrorAll(t testing.TB, c *catalog.Catalog, p registry.MirrorProvider) []string {
+func mirrorAll(t testing.TB, c *catalog.Catalog, p registry.MirrorAddress) []string {
 	t.Helper()
 	records, err := c.Mirror.All(t.Context(), p)
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
@@ -318,8 +318,8 @@ func TestMirrorSummaries(t *testing.T) {
 	if fmt.Sprint(published) != "[mirror/vpc/aws mirror/inventory mirror/vpc/aws mirror/inventory]" {
 		t.Errorf("published: %v", published)
 	}
-	if _, err := c.Mirror.All(t.Context(), registry.MirrorProvider{
-		Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "ran"},
+	if _, err := c.Mirror.All(t.Context(), registry.MirrorAddress{
+		Hostname: "registry.opentofu.org", Namespace: "hashicorp", Name: "ran",
 	}); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("an address without versions: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 // versions, as they were at one moment. Get one with [Mirror.State]. It is not safe for
 // concurrent use.
 type MirrorState struct {
-	Pulled registry.PulledProvider
+	Pulled registry.PulledAddress
 	Origin registry.MirrorOrigin
 	// Service is that of the host. If it has ended, it has no URL.
 	Service OriginService
@@ -33,7 +33,7 @@ type MirrorState struct {
 	badSpent error
 	found    OriginService // as it was read
 	table    Table
-	provider registry.MirrorProvider
+	provider registry.MirrorAddress
 	number   *registry.Version
 	now, day time.Time // of the caller, and in UTC
 	keys     []Key
@@ -59,7 +59,7 @@ const (
 // the address. If n is not nil, it also reads the data about that version. It returns
 // [registry.ErrCorrupt] if anything but the findings about a version or a host cannot
 // be read.
-func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host string, n *registry.Version, now time.Time) (
+func (m Mirror) State(ctx context.Context, p registry.MirrorAddress, host string, n *registry.Version, now time.Time) (
 	*MirrorState, error,
 ) {
 	s := m.newState(p, host, n, now)
@@ -68,14 +68,14 @@ func (m Mirror) State(ctx context.Context, p registry.MirrorProvider, host strin
 
 // CopyState is [Mirror.State] for a copy of a version. It also reads the budget of the
 // day of now, for [MirrorState.Spend].
-func (m Mirror) CopyState(ctx context.Context, p registry.MirrorProvider, host string, n registry.Version,
+func (m Mirror) CopyState(ctx context.Context, p registry.MirrorAddress, host string, n registry.Version,
 	now time.Time) (*MirrorState, error) {
 	s := m.newState(p, host, &n, now)
 	s.keys = append(s.keys, budgetKey(s.day))
 	return s, s.Reread(ctx)
 }
 
-func (m Mirror) newState(p registry.MirrorProvider, host string, n *registry.Version, now time.Time) *MirrorState {
+func (m Mirror) newState(p registry.MirrorAddress, host string, n *registry.Version, now time.Time) *MirrorState {
 	s := &MirrorState{table: m.table, provider: p, number: n, now: now, day: now.UTC().Truncate(24 * time.Hour)}
 	s.keys = []Key{
 		mirrorKey(p), schemaKey, listingKey(p.Path()), entryKey(mirrorCatalog, p.Path()), originServiceKey(host),
@@ -95,7 +95,7 @@ func (s *MirrorState) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Pulled = found.PulledProvider
+	s.Pulled = found.PulledAddress
 	if !s.now.IsZero() {
 		s.Pulled = s.Pulled.Forgotten(s.now)
 	}
@@ -417,7 +417,7 @@ func (l *MirrorLease) Release(ctx context.Context) error {
 // of the change, or nil if no operator made it. UpdateOrigin sets the entry's
 // subject. It calls edit again if another writer interferes. It
 // returns [registry.ErrInvalid] for a result that could not be read again.
-func (m Mirror) UpdateOrigin(ctx context.Context, p registry.MirrorProvider,
+func (m Mirror) UpdateOrigin(ctx context.Context, p registry.MirrorAddress,
 	edit func(o *registry.MirrorOrigin) (changed bool, entry *registry.AuditEntry, err error),
 ) (o registry.MirrorOrigin, err error) {
 	s := &MirrorState{table: m.table, provider: p, keys: []Key{mirrorKey(p), schemaKey}}
@@ -451,7 +451,7 @@ func (s *MirrorState) EditOrigin(
 // OutdatePulled makes the mirror check the origin of a provider at the next
 // request, because an operator has changed what clients can get. It works without
 // the data about the origin. It also ends the findings about versions that were refused.
-func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorProvider, refused ...registry.Version) error {
+func (m Mirror) OutdatePulled(ctx context.Context, p registry.MirrorAddress, refused ...registry.Version) error {
 	keys := []Key{mirrorKey(p)}
 	for _, n := range refused {
 		keys = append(keys, pulledVersionKey(p, n))

@@ -55,8 +55,8 @@ func (p permitted) Write(ctx context.Context, changes ...catalog.Change) error {
 }
 
 // found returns what the mirror found at an origin, at a time.
-func found(at time.Time) registry.PulledProvider {
-	return registry.PulledProvider{
+func found(at time.Time) registry.PulledAddress {
+	return registry.PulledAddress{
 		Address: random.String(), RequestedAt: at, CheckedAt: at, PolicySetAt: at, Index: []byte{0x1f, 0x8b},
 		Pending: []registry.Version{{Major: 1}},
 	}
@@ -103,11 +103,11 @@ func TestMirrorState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(registry.PulledProvider{Address: random.String()}, got); diff != "" {
+		if diff := cmp.Diff(registry.PulledAddress{Address: random.String()}, got); diff != "" {
 			t.Errorf("before any look (-want +got):\n%s", diff)
 		}
 		change(t, table, func(s *catalog.MirrorState) {
-			if diff := cmp.Diff(registry.PulledProvider{Address: random.String()}, s.Pulled); diff != "" {
+			if diff := cmp.Diff(registry.PulledAddress{Address: random.String()}, s.Pulled); diff != "" {
 				t.Errorf("what an edit gets before any look (-want +got):\n%s", diff)
 			}
 		})
@@ -217,30 +217,30 @@ func TestMirrorStateEditFails(t *testing.T) {
 func TestPulledExpires(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Second)
-	nothing := registry.PulledProvider{Address: random.String(), RequestedAt: now, Problem: "no", RetryAt: now.Add(time.Hour)}
+	nothing := registry.PulledAddress{Address: random.String(), RequestedAt: now, Problem: "no", RetryAt: now.Add(time.Hour)}
 	for name, test := range map[string]struct {
-		found       registry.PulledProvider
+		found       registry.PulledAddress
 		want        time.Time
 		isForgotten bool
 	}{
 		"versions":           {found(now), now.Add(30 * 24 * time.Hour), false},
 		"versions, for long": {found(now.Add(-29 * 24 * time.Hour)), now.Add(24 * time.Hour), false},
 		"versions, too long": {found(now.Add(-31 * 24 * time.Hour)), time.Time{}, true},
-		"versions, never asked": {func() registry.PulledProvider {
+		"versions, never asked": {func() registry.PulledAddress {
 			p := found(now)
 			p.RequestedAt = time.Time{}
 			return p
 		}(), time.Time{}, true},
 		"nothing": {nothing, now.Add(time.Hour), false},
-		"nothing, some time ago": {func() registry.PulledProvider {
+		"nothing, some time ago": {func() registry.PulledAddress {
 			p := nothing
 			p.RetryAt = now.Add(-time.Minute)
 			return p
 		}(), time.Time{}, false},
-		"a lease": {registry.PulledProvider{
+		"a lease": {registry.PulledAddress{
 			Address: random.String(), Checking: registry.Lease{Owner: "a", Until: now.Add(time.Minute)},
 		}, now.Add(time.Minute), true},
-		"a wait": {registry.PulledProvider{
+		"a wait": {registry.PulledAddress{
 			Address: random.String(), Slow: registry.BackOff{Until: now.Add(time.Hour)},
 		}, now.Add(49 * time.Hour), true},
 	} {
@@ -268,7 +268,7 @@ func TestPulledExpires(t *testing.T) {
 				}
 				want := test.found
 				if test.isForgotten {
-					want = registry.PulledProvider{Address: random.String(), Checking: want.Checking, Slow: want.Slow}
+					want = registry.PulledAddress{Address: random.String(), Checking: want.Checking, Slow: want.Slow}
 				}
 				if diff := cmp.Diff(want, got.Forgotten(now)); diff != "" {
 					t.Errorf("the findings (-want +got):\n%s", diff)
@@ -377,7 +377,7 @@ func TestAllPulled(t *testing.T) {
 		m := catalog.New(table).Mirror
 		for _, kind := range []string{"c", "a", "d", "b", "e"} {
 			p := random
-			p.Type = kind
+			p.Name = kind
 			s, err := m.State(t.Context(), p, "example.com", nil, now)
 			if err != nil {
 				t.Fatal(err)
@@ -397,7 +397,7 @@ func TestAllPulled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		replace(t, table, "mirror/providers", strings.TrimSuffix(random.String(), random.Type)+"b", []byte("{"))
+		replace(t, table, "mirror/providers", strings.TrimSuffix(random.String(), random.Name)+"b", []byte("{"))
 		var got []string
 		for p := range each(t, m.AllPulled(t.Context())) {
 			got = append(got, p.Address[strings.LastIndex(p.Address, "/")+1:])
@@ -777,7 +777,7 @@ func TestLongestKeys(t *testing.T) {
 	t.Parallel()
 	label := strings.Repeat("a", 63)
 	host := strings.Join([]string{label, label, label, label[:61]}, ".")
-	p := registry.MirrorProvider{Hostname: host, Provider: registry.Provider{Namespace: label, Type: label}}
+	p := registry.MirrorAddress{Hostname: host, Namespace: label, Name: label}
 	if _, err := registry.ParseMirrorProvider(p.String()); err != nil {
 		t.Fatal(err)
 	}

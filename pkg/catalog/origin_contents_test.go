@@ -52,7 +52,7 @@ func TestContentsAndOrigin(t *testing.T) {
 				table := &tabletest.Faulty{Table: open(t)}
 				c := catalog.New(table)
 				want := catalog.MirrorContents{
-					Origin: registry.MirrorOrigin{Address: random.String()}, Pulled: registry.PulledProvider{Address: random.String()},
+					Origin: registry.MirrorOrigin{Address: random.String()}, Pulled: registry.PulledAddress{Address: random.String()},
 				}
 				want.Entry, want.Records = test.entry, map[registry.Version]registry.MirrorVersion{}
 				if test.mirrored {
@@ -66,7 +66,7 @@ func TestContentsAndOrigin(t *testing.T) {
 					want.Origin = seeAt(t, c, "1.1.0", at)
 				}
 				if test.pulled {
-					want.Pulled = registry.PulledProvider{
+					want.Pulled = registry.PulledAddress{
 						Address: random.String(), RequestedAt: time.Now().UTC().Truncate(time.Second), Index: []byte("an index"),
 					}
 					putFound(t, c, want.Pulled)
@@ -94,7 +94,7 @@ func TestContentsAndOrigin(t *testing.T) {
 }
 
 // putFound stores what the mirror found when it looked for a client.
-func putFound(t testing.TB, c *catalog.Catalog, found registry.PulledProvider) {
+func putFound(t testing.TB, c *catalog.Catalog, found registry.PulledAddress) {
 	t.Helper()
 	s, err := c.Mirror.State(t.Context(), random, random.Hostname, nil, time.Now())
 	if err == nil {

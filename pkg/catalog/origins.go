@@ -61,7 +61,7 @@ type MirrorContents struct {
 	Contents[registry.MirrorVersion]
 	Origin registry.MirrorOrigin
 	// Pulled is what [Mirror.Pulled] returns.
-	Pulled registry.PulledProvider
+	Pulled registry.PulledAddress
 }
 
 // ContentsAndOrigin is like [Versions.Contents], for up to 96 versions. The same
@@ -71,7 +71,7 @@ type MirrorContents struct {
 // It returns [registry.ErrNotFound] if there is nothing. If a record or the
 // origin cannot be read, it returns everything else with [registry.ErrCorrupt].
 // An origin that cannot be read is empty in the result.
-func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider, numbers ...registry.Version) (
+func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorAddress, numbers ...registry.Version) (
 	c MirrorContents, err error,
 ) {
 	path := p.Path()
@@ -88,7 +88,7 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider
 	}
 	found, damaged := decodeMirror(p, items[0])
 	if damaged == nil {
-		c.Pulled = found.PulledProvider
+		c.Pulled = found.PulledAddress
 		c.Origin, damaged = found.origin(p)
 	}
 	if damaged != nil {
@@ -104,7 +104,7 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorProvider
 // PulledVersions returns what the mirror found out about up to 100 versions that
 // it lacks. The result lacks versions about which nothing is stored, and items
 // that cannot be read, because they are only a cache.
-func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorProvider, numbers ...registry.Version) (
+func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorAddress, numbers ...registry.Version) (
 	map[registry.Version]registry.PulledVersion, error,
 ) {
 	all := make(map[registry.Version]registry.PulledVersion, len(numbers))

@@ -242,7 +242,7 @@ type OriginSums struct {
 }
 
 // Add is [Mirror.AddSigned] without a SHA256SUMS.
-func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion, by string) (
+func (m Mirror) Add(ctx context.Context, p registry.MirrorAddress, record registry.MirrorVersion, by string) (
 	stored registry.MirrorVersion, changed bool, err error,
 ) {
 	return m.AddSigned(ctx, p, record, nil, by)
@@ -255,7 +255,7 @@ func (m Mirror) Add(ctx context.Context, p registry.MirrorProvider, record regis
 //
 // If a package lacks sums, AddSigned adds it to the version. For an existing version,
 // record can have no packages.
-func (m Mirror) AddSigned(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion,
+func (m Mirror) AddSigned(ctx context.Context, p registry.MirrorAddress, record registry.MirrorVersion,
 	sums *OriginSums, by string) (stored registry.MirrorVersion, changed bool, err error) {
 	v := mirrored(m.table)
 	err = v.update(ctx, p, &record.Version, nil, func(s *state[registry.MirrorVersion]) (
@@ -274,7 +274,7 @@ func (m Mirror) AddSigned(ctx context.Context, p registry.MirrorProvider, record
 }
 
 // addTo is [Mirror.AddSigned] to a state. It returns the audit entry of the change.
-func addTo(v versions[registry.MirrorProvider, registry.MirrorVersion], s *state[registry.MirrorVersion],
+func addTo(v versions[registry.MirrorAddress, registry.MirrorVersion], s *state[registry.MirrorVersion],
 	record registry.MirrorVersion, sums *OriginSums, by string) (
 	stored registry.MirrorVersion, changed bool, entry registry.AuditEntry, err error,
 ) {

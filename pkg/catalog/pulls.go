@@ -15,7 +15,7 @@ import (
 // for clients, and the [registry.MirrorOrigin] as a [protocol.Document]. So a client
 // that only needs an index does not wait for the rest to be decoded.
 type mirrorItem struct {
-	registry.PulledProvider
+	registry.PulledAddress
 
 	Origin []byte `json:"origin,omitempty"`
 }
@@ -26,9 +26,9 @@ const MaxMirrorItem = 280 << 10
 
 // decodeMirror decodes the item of a mirrored provider. Without an item, it is
 // empty. Errors are [registry.ErrCorrupt].
-func decodeMirror(p registry.MirrorProvider, item Item) (found mirrorItem, err error) {
+func decodeMirror(p registry.MirrorAddress, item Item) (found mirrorItem, err error) {
 	if item.Revision == 0 {
-		return mirrorItem{PulledProvider: registry.PulledProvider{Address: p.String()}}, nil
+		return mirrorItem{PulledAddress: registry.PulledAddress{Address: p.String()}}, nil
 	}
 	if err := decode(item, &found); err != nil {
 		return found, err
@@ -40,7 +40,7 @@ func decodeMirror(p registry.MirrorProvider, item Item) (found mirrorItem, err e
 }
 
 // origin decodes the origin of a provider. Errors are [registry.ErrCorrupt].
-func (m mirrorItem) origin(p registry.MirrorProvider) (registry.MirrorOrigin, error) {
+func (m mirrorItem) origin(p registry.MirrorAddress) (registry.MirrorOrigin, error) {
 	if len(m.Origin) == 0 {
 		return registry.MirrorOrigin{Address: p.String()}, nil
 	}
@@ -55,8 +55,8 @@ func (m mirrorItem) origin(p registry.MirrorProvider) (registry.MirrorOrigin, er
 }
 
 // encodeMirror returns the item of a provider with other content.
-func encodeMirror(item Item, found registry.PulledProvider, o registry.MirrorOrigin) (Item, error) {
-	all := mirrorItem{PulledProvider: found}
+func encodeMirror(item Item, found registry.PulledAddress, o registry.MirrorOrigin) (Item, error) {
+	all := mirrorItem{PulledAddress: found}
 	item.Expires = expiry(found.Expires())
 	var err error
 	if !o.IsEmpty() {
@@ -74,7 +74,7 @@ func encodeMirror(item Item, found registry.PulledProvider, o registry.MirrorOri
 
 // Origin returns what the mirror has seen of a provider at its origin. It
 // returns an empty one if there is none.
-func (m Mirror) Origin(ctx context.Context, p registry.MirrorProvider) (registry.MirrorOrigin, error) {
+func (m Mirror) Origin(ctx context.Context, p registry.MirrorAddress) (registry.MirrorOrigin, error) {
 	item, err := m.table.Get(ctx, mirrorKey(p))
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return registry.MirrorOrigin{}, err
@@ -88,30 +88,30 @@ func (m Mirror) Origin(ctx context.Context, p registry.MirrorProvider) (registry
 
 // Pulled returns what the mirror found when it last checked the origin of a
 // provider. It only has the address if it never did.
-func (m Mirror) Pulled(ctx context.Context, p registry.MirrorProvider) (registry.PulledProvider, error) {
+func (m Mirror) Pulled(ctx context.Context, p registry.MirrorAddress) (registry.PulledAddress, error) {
 	item, err := m.table.Get(ctx, mirrorKey(p))
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
-		return registry.PulledProvider{}, err
+		return registry.PulledAddress{}, err
 	}
 	found, err := decodeMirror(p, item)
-	return found.PulledProvider, err
+	return found.PulledAddress, err
 }
 
 // AllPulled returns all providers whose origins the mirror has checked for clients
 // in the last [registry.PullInterest], sorted by address. It skips items that cannot
 // be read.
-func (m Mirror) AllPulled(ctx context.Context) iter.Seq2[registry.PulledProvider, error] {
-	return func(yield func(registry.PulledProvider, error) bool) {
+func (m Mirror) AllPulled(ctx context.Context) iter.Seq2[registry.PulledAddress, error] {
+	return func(yield func(registry.PulledAddress, error) bool) {
 		for item, err := range query(ctx, m.table, Query{Partition: providersPartition}) {
 			var found mirrorItem
 			if err == nil && decode(item, &found) != nil {
 				continue
 			}
-			found.PulledProvider = found.Forgotten(time.Now())
+			found.PulledAddress = found.Forgotten(time.Now())
 			if err == nil && len(found.Index) == 0 && found.Problem == "" {
 				continue
 			}
-			if !yield(found.PulledProvider, err) || err != nil {
+			if !yield(found.PulledAddress, err) || err != nil {
 				return
 			}
 		}
@@ -120,7 +120,7 @@ func (m Mirror) AllPulled(ctx context.Context) iter.Seq2[registry.PulledProvider
 
 // PulledVersion returns what the mirror found out about a version that it lacks,
 // or [registry.ErrNotFound].
-func (m Mirror) PulledVersion(ctx context.Context, p registry.MirrorProvider, n registry.Version) (
+func (m Mirror) PulledVersion(ctx context.Context, p registry.MirrorAddress, n registry.Version) (
 	registry.PulledVersion, error,
 ) {
 	item, err := m.table.Get(ctx, pulledVersionKey(p, n))
@@ -186,7 +186,7 @@ func (m Mirror) OriginService(ctx context.Context, host string) (found OriginSer
 // Found returns the record of a version and what was found out about it, as both
 // were at one moment. The record is empty if there is none. It returns
 // [registry.ErrWithdrawn] for a withdrawn version.
-func (m Mirror) Found(ctx context.Context, p registry.MirrorProvider, n registry.Version) (
+func (m Mirror) Found(ctx context.Context, p registry.MirrorAddress, n registry.Version) (
 	record registry.MirrorVersion, found registry.PulledVersion, err error,
 ) {
 	items, err := snapshot(ctx, m.table, recordKey(p.Path(), n), pulledVersionKey(p, n))

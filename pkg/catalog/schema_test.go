@@ -60,7 +60,7 @@ func TestSchema(t *testing.T) {
 	before := rows(t, db)
 	upload := registry.Upload{ID: "new", Owner: "ada", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}
 	note := registry.Provider{Namespace: "acme", Type: "note"}
-	mirrored := registry.MirrorProvider{Hostname: "example.com", Provider: note}
+	mirrored := registry.MirrorAddress{Hostname: "example.com", Namespace: note.Namespace, Name: note.Type}
 	other := record(t, "1.0.0", "c")
 	makeRecord := func(context.Context, protocol.Document) (registry.ModuleVersion, error) {
 		t.Error("Publish makes a record, which can upload files")

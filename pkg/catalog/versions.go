@@ -25,8 +25,8 @@ func providers(t Table) versions[registry.Provider, registry.ProviderVersion] {
 	return versions[registry.Provider, registry.ProviderVersion]{t, providerKind{}}
 }
 
-func mirrored(t Table) versions[registry.MirrorProvider, registry.MirrorVersion] {
-	return versions[registry.MirrorProvider, registry.MirrorVersion]{t, mirrorKind{}}
+func mirrored(t Table) versions[registry.MirrorAddress, registry.MirrorVersion] {
+	return versions[registry.MirrorAddress, registry.MirrorVersion]{t, mirrorKind{}}
 }
 
 func (v versions[A, R]) Listing(ctx context.Context, a A) (protocol.Document, error) {

@@ -136,7 +136,7 @@ func kinds(t testing.TB) []kind {
 				return err
 			}),
 		kindOf("mirror", "catalog/mirror", random,
-			func(c *catalog.Catalog) catalog.Versions[registry.MirrorProvider, registry.MirrorVersion] {
+			func(c *catalog.Catalog) catalog.Versions[registry.MirrorAddress, registry.MirrorVersion] {
 				return c.Mirror.Versions
 			},
 			func(l protocol.MirrorListing) []registry.Version {

@@ -104,8 +104,8 @@ func TestInstallations(t *testing.T) {
 // Patterns match what they match in the CLIs.
 func TestSelects(t *testing.T) {
 	t.Parallel()
-	random := registry.MirrorProvider{
-		Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+	random := registry.MirrorAddress{
+		Hostname: "registry.opentofu.org", Namespace: "hashicorp", Name: "random",
 	}
 	for _, test := range []struct {
 		include, exclude []string
@@ -125,7 +125,7 @@ func TestSelects(t *testing.T) {
 			t.Errorf("%q without %q: %t", test.include, test.exclude, got)
 		}
 	}
-	other := registry.MirrorProvider{Hostname: "registry.example.com", Provider: random.Provider}
+	other := registry.MirrorAddress{Hostname: "registry.example.com", Namespace: random.Namespace, Name: random.Name}
 	if (client.Method{Include: []string{"*/*"}}).Selects(other) {
 		t.Error("a pattern without a host selects another registry's")
 	}

@@ -38,7 +38,7 @@ type Method struct {
 // Selects reports whether the CLIs install a provider with this method. It
 // matches patterns like the CLIs do, with two exceptions. A pattern without a
 // host matches either CLI's own registry. An invalid pattern matches nothing.
-func (m Method) Selects(provider registry.MirrorProvider) bool {
+func (m Method) Selects(provider registry.MirrorAddress) bool {
 	matches := func(pattern string) bool {
 		parts := strings.Split(strings.ToLower(pattern), "/")
 		hosts := []string{"registry.opentofu.org", "registry.terraform.io"}
@@ -46,7 +46,7 @@ func (m Method) Selects(provider registry.MirrorProvider) bool {
 			parts = append([]string{provider.Hostname}, parts...)
 		}
 		// The CLIs reject a pattern in Punycode.
-		address := []string{registry.Host(provider.Hostname).Display(), provider.Namespace, provider.Type}
+		address := []string{registry.Host(provider.Hostname).Display(), provider.Namespace, provider.Name}
 		return slices.EqualFunc(parts, address, func(part, name string) bool { return part == "*" || part == name })
 	}
 	return (len(m.Include) == 0 || slices.ContainsFunc(m.Include, matches)) && !slices.ContainsFunc(m.Exclude, matches)

@@ -138,7 +138,7 @@ type mirroredPast struct {
 // mirroredPast reads all records of a mirrored provider with a Query. listed are
 // the versions of its listing, which was read before.
 func (h *handler) mirroredPast(
-	ctx context.Context, p registry.MirrorProvider, listed []registry.Version,
+	ctx context.Context, p registry.MirrorAddress, listed []registry.Version,
 ) (past mirroredPast, err error) {
 	records, err := h.catalog.Mirror.AllRecords(ctx, p)
 	if err != nil {

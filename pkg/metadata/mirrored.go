@@ -17,10 +17,10 @@ import (
 
 // mirrorProviderOf returns the mirrored provider of a request, after checking
 // that the caller may read it.
-func mirrorProviderOf(r *http.Request) (registry.MirrorProvider, error) {
+func mirrorProviderOf(r *http.Request) (registry.MirrorAddress, error) {
 	address := r.PathValue("hostname") + "/" + r.PathValue("namespace") + "/" + r.PathValue("type")
 	if err := access.CheckRead(r.Context(), string(search.Mirrored)+address); err != nil {
-		return registry.MirrorProvider{}, err
+		return registry.MirrorAddress{}, err
 	}
 	p, err := registry.ParseMirrorProvider(address)
 	// The scopes were compared with the address exactly as it was sent.
@@ -67,7 +67,7 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	damaged := errors.Join(badPolicy, badOrigin)
 	requestlog.From(r.Context()).Err = damaged
 	d := protocol.MirroredProvider{
-		Hostname: p.Hostname, Namespace: p.Namespace, Name: p.Type, Versions: []protocol.MirroredVersion{},
+		Hostname: p.Hostname, Namespace: p.Namespace, Name: p.Name, Versions: []protocol.MirroredVersion{},
 		SigningKeys: notNil(contents.Origin.Keys), Unsigned: contents.Origin.Unsigned, Denied: admission.Denial(policy, p),
 	}
 	if contents.Entry.Address != "" && !contents.Entry.Unlisted {

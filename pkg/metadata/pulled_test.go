@@ -26,7 +26,7 @@ func early(test func(*testing.T)) func(*testing.T) {
 
 // pulled stores what the mirror found when it looked at the origin of the tests'
 // mirrored provider, and the versions that it can fetch.
-func (s *store) pulled(found registry.PulledProvider, index ...string) {
+func (s *store) pulled(found registry.PulledAddress, index ...string) {
 	s.t.Helper()
 	var versions protocol.MirrorListing
 	for _, text := range index {
@@ -55,18 +55,18 @@ func TestMirroredProviderPull(t *testing.T) {
 	none := []registry.Version{}
 	for name, test := range map[string]struct {
 		rule   registry.MirrorRule
-		found  registry.PulledProvider
+		found  registry.PulledAddress
 		index  []string
 		states []string
 		pull   *protocol.MirroredPull
 	}{
 		"open": {
-			open, registry.PulledProvider{RequestedAt: asked, CheckedAt: published}, []string{"3.2.0", "3.1.0", "3.0.0"},
+			open, registry.PulledAddress{RequestedAt: asked, CheckedAt: published}, []string{"3.2.0", "3.1.0", "3.0.0"},
 			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request", "3.0.0 on request"},
 			&protocol.MirroredPull{Mode: "open", RequestedAt: asked, CheckedAt: published, OnRequest: 2, Pending: none},
 		},
 		"closed, from another host": {
-			closed, registry.PulledProvider{RequestedAt: asked, CheckedAt: published}, []string{"3.1.0"},
+			closed, registry.PulledAddress{RequestedAt: asked, CheckedAt: published}, []string{"3.1.0"},
 			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request"},
 			&protocol.MirroredPull{
 				Mode: "closed", Upstream: "mirror.example.net:8443", RequestedAt: asked, CheckedAt: published, OnRequest: 1,
@@ -74,14 +74,14 @@ func TestMirroredProviderPull(t *testing.T) {
 			},
 		},
 		"a failed look": {
-			open, registry.PulledProvider{CheckedAt: asked, Problem: "it is down", RetryAt: retry}, []string{"3.1.0"},
+			open, registry.PulledAddress{CheckedAt: asked, Problem: "it is down", RetryAt: retry}, []string{"3.1.0"},
 			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request"},
 			&protocol.MirroredPull{
 				Mode: "open", CheckedAt: asked, Problem: "it is down", RetryAt: retry, OnRequest: 1, Pending: none,
 			},
 		},
 		"requested versions that are not mirrored": {
-			open, registry.PulledProvider{RequestedAt: asked, CheckedAt: published, Pending: wanted}, []string{"3.1.0"},
+			open, registry.PulledAddress{RequestedAt: asked, CheckedAt: published, Pending: wanted}, []string{"3.1.0"},
 			[]string{"3.3.0 too new", "3.2.0 available", "3.1.0 on request"},
 			&protocol.MirroredPull{
 				Mode: "open", RequestedAt: asked, CheckedAt: published, OnRequest: 1,
@@ -89,15 +89,15 @@ func TestMirroredProviderPull(t *testing.T) {
 			},
 		},
 		"a version that became too new": {
-			open, registry.PulledProvider{RequestedAt: asked, CheckedAt: published}, []string{"3.3.0"}, []string{"3.3.0 too new", "3.2.0 available"},
+			open, registry.PulledAddress{RequestedAt: asked, CheckedAt: published}, []string{"3.3.0"}, []string{"3.3.0 too new", "3.2.0 available"},
 			&protocol.MirroredPull{Mode: "open", RequestedAt: asked, CheckedAt: published, Pending: none},
 		},
 		"a policy without pull": {
-			sevenDays, registry.PulledProvider{RequestedAt: asked, CheckedAt: published, Pending: wanted}, []string{"3.1.0"},
+			sevenDays, registry.PulledAddress{RequestedAt: asked, CheckedAt: published, Pending: wanted}, []string{"3.1.0"},
 			[]string{"3.3.0 too new", "3.2.0 available"}, nil,
 		},
 		"a policy that denies": {
-			registry.MirrorRule{Pattern: "*/*/*", Deny: true}, registry.PulledProvider{RequestedAt: asked, CheckedAt: published}, []string{"3.1.0"},
+			registry.MirrorRule{Pattern: "*/*/*", Deny: true}, registry.PulledAddress{RequestedAt: asked, CheckedAt: published}, []string{"3.1.0"},
 			[]string{"3.2.0 available"}, nil,
 		},
 	} {
@@ -122,13 +122,13 @@ func TestMirroredProviderOnlyPulled(t *testing.T) {
 	open := registry.MirrorRule{Pattern: "*/*/*", Pull: registry.PullOpen}
 	for name, test := range map[string]struct {
 		rule   registry.MirrorRule
-		found  registry.PulledProvider
+		found  registry.PulledAddress
 		index  []string
 		status int
 	}{
-		"versions":              {open, registry.PulledProvider{RequestedAt: published}, []string{"3.1.0"}, http.StatusOK},
-		"a failed look":         {open, registry.PulledProvider{Problem: "it is down", RetryAt: published}, nil, http.StatusOK},
-		"a policy without pull": {sevenDays, registry.PulledProvider{RequestedAt: published}, []string{"3.1.0"}, http.StatusNotFound},
+		"versions":              {open, registry.PulledAddress{RequestedAt: published}, []string{"3.1.0"}, http.StatusOK},
+		"a failed look":         {open, registry.PulledAddress{Problem: "it is down", RetryAt: published}, nil, http.StatusOK},
+		"a policy without pull": {sevenDays, registry.PulledAddress{RequestedAt: published}, []string{"3.1.0"}, http.StatusNotFound},
 	} {
 		t.Run(name, early(func(t *testing.T) {
 			s := newStore(t)
@@ -148,7 +148,7 @@ func TestMirroredProviderProblems(t *testing.T) {
 	t.Parallel()
 	s := withWaiting(t)
 	s.policy(registry.MirrorRule{Pattern: "*/*/*", Pull: registry.PullClosed})
-	s.pulled(registry.PulledProvider{RequestedAt: time.Now()}, "3.1.0", "3.0.0")
+	s.pulled(registry.PulledAddress{RequestedAt: time.Now()}, "3.1.0", "3.0.0")
 	for _, v := range []registry.PulledVersion{
 		{Version: version(t, "3.1.0"), Problem: "10.1.2.3 is an address of a private network"},
 		{Version: version(t, "3.0.0"), Archives: []registry.PulledArchive{{URL: "https://origin.example.net/?secret"}}},
@@ -179,7 +179,7 @@ func TestMirroredProviderDamagedCache(t *testing.T) {
 	early(func(t *testing.T) {
 		s := withWaiting(t)
 		s.policy(registry.MirrorRule{Pattern: "*/*/*", MinAge: sevenDays.MinAge, Pull: registry.PullOpen})
-		found := registry.PulledProvider{Address: null, RequestedAt: published, Index: []byte("x")}
+		found := registry.PulledAddress{Address: null, RequestedAt: published, Index: []byte("x")}
 		s.change(null, nil, func(state *catalog.MirrorState) { state.Pulled = found })
 		got := read[protocol.MirroredProvider](t, s.serveAt(clock.At(published)), nullPath)
 		if diff := cmp.Diff([]string{"3.3.0 too new", "3.2.0 available"}, states(got)); diff != "" {

@@ -39,9 +39,9 @@ const ProvidersPath = hostblock.ProvidersPath
 // there is none.
 type Versions interface {
 	// Listing returns the index.json of a provider, a protocol.MirrorListing.
-	Listing(context.Context, registry.MirrorProvider) (protocol.Document, error)
+	Listing(context.Context, registry.MirrorAddress) (protocol.Document, error)
 	// Get returns the record of one version.
-	Get(context.Context, registry.MirrorProvider, registry.Version) (registry.MirrorVersion, error)
+	Get(context.Context, registry.MirrorAddress, registry.Version) (registry.MirrorVersion, error)
 }
 
 // Signer creates presigned URLs.
@@ -115,7 +115,7 @@ func nameOf(r *http.Request) string {
 }
 
 // address parses an address. Access control has checked it exactly as it was sent.
-func address(name string) (registry.MirrorProvider, error) {
+func address(name string) (registry.MirrorAddress, error) {
 	p, err := registry.ParseMirrorProvider(name)
 	if err == nil && p.String() != name {
 		err = fmt.Errorf("%w: clients request %s", registry.ErrInvalid, p)
@@ -124,7 +124,7 @@ func address(name string) (registry.MirrorProvider, error) {
 }
 
 // index serves "List Available Versions".
-func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.MirrorProvider) error {
+func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.MirrorAddress) error {
 	listing, err := h.listing(r.Context(), p)
 	if err != nil {
 		return fmt.Errorf("index of mirrored provider %s: %w", p, err)
@@ -136,7 +136,7 @@ func (h *handler) index(w http.ResponseWriter, r *http.Request, p registry.Mirro
 }
 
 // listing returns the versions of a provider that clients can get.
-func (h *handler) listing(ctx context.Context, p registry.MirrorProvider) (protocol.Document, error) {
+func (h *handler) listing(ctx context.Context, p registry.MirrorAddress) (protocol.Document, error) {
 	begin := h.pulling.now()
 	rule, setAt, err := h.pulling.rule(ctx, p)
 	if err != nil {
@@ -166,7 +166,7 @@ func (h *handler) listing(ctx context.Context, p registry.MirrorProvider) (proto
 // mirror lacks has no packages. Clients also request versions that another
 // source has, and a 404 would end their search.
 func (h *handler) packages(
-	w http.ResponseWriter, r *http.Request, p registry.MirrorProvider, v registry.Version,
+	w http.ResponseWriter, r *http.Request, p registry.MirrorAddress, v registry.Version,
 ) error {
 	record, found, err := h.find(r.Context(), p, v, nil)
 	if err != nil {
@@ -193,7 +193,7 @@ func (h *handler) packages(
 // find returns the record of a version, and what was found out about packages that
 // are not mirrored. Both can be empty. A withdrawn version is never fetched. If
 // platform is not nil, only a package for it matters.
-func (h *handler) find(ctx context.Context, p registry.MirrorProvider, v registry.Version,
+func (h *handler) find(ctx context.Context, p registry.MirrorAddress, v registry.Version,
 	platform *registry.Platform) (record registry.MirrorVersion, found registry.PulledVersion, err error) {
 	begin := h.pulling.now()
 	record, err = h.stored.Get(ctx, p, v)

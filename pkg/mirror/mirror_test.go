@@ -22,8 +22,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var random = registry.MirrorProvider{
-	Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+var random = registry.MirrorAddress{
+	Hostname: "registry.opentofu.org", Namespace: "hashicorp", Name: "random",
 }
 
 func version(t testing.TB, text string) registry.Version {
@@ -59,7 +59,7 @@ type fake struct {
 	signErr error
 }
 
-func (f *fake) Listing(_ context.Context, p registry.MirrorProvider) (protocol.Document, error) {
+func (f *fake) Listing(_ context.Context, p registry.MirrorAddress) (protocol.Document, error) {
 	f.reads++
 	switch {
 	case f.err != nil:
@@ -72,7 +72,7 @@ func (f *fake) Listing(_ context.Context, p registry.MirrorProvider) (protocol.D
 	return protocol.Compress(f.listing)
 }
 
-func (f *fake) Get(_ context.Context, p registry.MirrorProvider, v registry.Version) (registry.MirrorVersion, error) {
+func (f *fake) Get(_ context.Context, p registry.MirrorAddress, v registry.Version) (registry.MirrorVersion, error) {
 	f.reads++
 	at := slices.IndexFunc(f.records, func(r registry.MirrorVersion) bool { return r.Version == v })
 	switch {

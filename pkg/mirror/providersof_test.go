@@ -239,7 +239,7 @@ func TestProvidersOfUnanswered(t *testing.T) {
 	t.Parallel()
 	for transient, want := range map[bool]int{true: 503, false: 404} {
 		p := newPuller(t, registry.PullOpen)
-		p.provider = &registry.PulledProvider{
+		p.provider = &registry.PulledAddress{
 			Problem: "no", IsTransient: transient, PolicySetAt: p.policy.SetAt, RetryAt: noon.Add(1e9), RequestedAt: noon,
 		}
 		if status, _, logged := p.requestPath(t, providersOf+"versions"); status != want {
@@ -262,7 +262,7 @@ func TestProvidersOfListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.provider = &registry.PulledProvider{Index: index, PolicySetAt: p.policy.SetAt, CheckedAt: noon, RequestedAt: noon}
+	p.provider = &registry.PulledAddress{Index: index, PolicySetAt: p.policy.SetAt, CheckedAt: noon, RequestedAt: noon}
 	_, body, _ := p.requestPath(t, providersOf+"versions")
 	var got protocol.ProviderListing
 	if err := json.Unmarshal([]byte(body), &got); err != nil {

@@ -25,12 +25,12 @@ type Worker interface {
 
 // Pulled reads the findings of a [Worker], which can be empty.
 type Pulled interface {
-	Pulled(context.Context, registry.MirrorProvider) (registry.PulledProvider, error)
+	Pulled(context.Context, registry.MirrorAddress) (registry.PulledAddress, error)
 	// PulledVersion returns registry.ErrNotFound if there is nothing.
-	PulledVersion(context.Context, registry.MirrorProvider, registry.Version) (registry.PulledVersion, error)
+	PulledVersion(context.Context, registry.MirrorAddress, registry.Version) (registry.PulledVersion, error)
 	// Found returns the record of a version, with registry.ErrWithdrawn if it is
 	// withdrawn, and what PulledVersion returns.
-	Found(context.Context, registry.MirrorProvider, registry.Version) (
+	Found(context.Context, registry.MirrorAddress, registry.Version) (
 		registry.MirrorVersion, registry.PulledVersion, error)
 }
 
@@ -55,7 +55,7 @@ const firstPoll, maxPoll = 50 * time.Millisecond, 500 * time.Millisecond
 
 // rule returns the rule by which clients may make the mirror fetch a provider.
 // It has no mode if they may not.
-func (p *Pulling) rule(ctx context.Context, address registry.MirrorProvider) (
+func (p *Pulling) rule(ctx context.Context, address registry.MirrorAddress) (
 	rule registry.MirrorRule, setAt time.Time, err error,
 ) {
 	if p == nil {
@@ -74,7 +74,7 @@ func (p *Pulling) rule(ctx context.Context, address registry.MirrorProvider) (
 
 // explained adds to the error of a provider that is not mirrored why the policy denies
 // it.
-func (p *Pulling) explained(ctx context.Context, address registry.MirrorProvider, err error) error {
+func (p *Pulling) explained(ctx context.Context, address registry.MirrorAddress, err error) error {
 	if p == nil || !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
@@ -98,7 +98,7 @@ func (p *Pulling) wait() time.Duration { return cmp.Or(p.Wait, 8*time.Second) }
 // known of its origin, it returns why as unknown. That is registry.ErrNotFound,
 // or registry.ErrUnavailable if the worker failed: with a 404, clients would go
 // past the mirror.
-func (p *Pulling) index(ctx context.Context, begin time.Time, address registry.MirrorProvider, setAt time.Time) (
+func (p *Pulling) index(ctx context.Context, begin time.Time, address registry.MirrorAddress, setAt time.Time) (
 	index protocol.Document, unknown, err error,
 ) {
 	known, err := p.cached(ctx, address)
@@ -156,16 +156,16 @@ func unavailable(failed error) error {
 
 // cached returns the findings about a provider's origin. If they cannot be read, they
 // are empty, and the worker reports that.
-func (p *Pulling) cached(ctx context.Context, address registry.MirrorProvider) (registry.PulledProvider, error) {
+func (p *Pulling) cached(ctx context.Context, address registry.MirrorAddress) (registry.PulledAddress, error) {
 	found, err := p.Pulled.Pulled(ctx, address)
 	if errors.Is(err, registry.ErrCorrupt) {
-		return registry.PulledProvider{}, nil
+		return registry.PulledAddress{}, nil
 	}
 	return found.Forgotten(p.now()), err
 }
 
 // platforms returns the platforms of a mirrored version, with those that its origin has.
-func (p *Pulling) platforms(ctx context.Context, address registry.MirrorProvider, v registry.Version) (
+func (p *Pulling) platforms(ctx context.Context, address registry.MirrorAddress, v registry.Version) (
 	[]registry.Platform, error,
 ) {
 	known, err := p.cached(ctx, address)
@@ -187,7 +187,7 @@ func (p *Pulling) isCurrent(found registry.PulledVersion, setAt time.Time) bool 
 
 // cachedVersion returns the findings about a version that apply. ok is false if there
 // are none.
-func (p *Pulling) cachedVersion(ctx context.Context, address registry.MirrorProvider, n registry.Version,
+func (p *Pulling) cachedVersion(ctx context.Context, address registry.MirrorAddress, n registry.Version,
 	setAt time.Time) (found registry.PulledVersion, ok bool, err error) {
 	found, err = p.Pulled.PulledVersion(ctx, address, n)
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) ||
@@ -228,7 +228,7 @@ func CallerID(name string) string {
 // which the mirror lacks some platforms, or empty. The record that version returns is
 // the one that is stored in the end. If there is neither a record nor a package, found
 // has the problem.
-func (p *Pulling) version(ctx context.Context, begin time.Time, address registry.MirrorProvider, n registry.Version,
+func (p *Pulling) version(ctx context.Context, begin time.Time, address registry.MirrorAddress, n registry.Version,
 	rule registry.MirrorRule, setAt time.Time, versions Versions, stored registry.MirrorVersion) (
 	record registry.MirrorVersion, found registry.PulledVersion, err error,
 ) {
@@ -277,7 +277,7 @@ func (p *Pulling) version(ctx context.Context, begin time.Time, address registry
 }
 
 // locate makes the worker find out where a version is, and copy it.
-func (p *Pulling) locate(ctx context.Context, begin time.Time, address registry.MirrorProvider,
+func (p *Pulling) locate(ctx context.Context, begin time.Time, address registry.MirrorAddress,
 	n registry.Version, setAt time.Time) error {
 	request := protocol.PullRequest{
 		Action: protocol.PullVersion, Address: address.String(), Version: n.String(), PolicySetAt: setAt,
@@ -299,7 +299,7 @@ func (p *Pulling) locate(ctx context.Context, begin time.Time, address registry.
 // awaitedCopy is the copy of a version that a client waits for, until a time.
 type awaitedCopy struct {
 	versions Versions
-	address  registry.MirrorProvider
+	address  registry.MirrorAddress
 	version  registry.Version
 	rule     registry.MirrorRule
 	setAt    time.Time // of the policy
@@ -347,7 +347,7 @@ func (p *Pulling) waitForCopy(ctx context.Context, c awaitedCopy, found registry
 
 // explain adds to the log why a version cannot be offered, unless there is no
 // problem.
-func explain(ctx context.Context, address registry.MirrorProvider, n registry.Version, problem string) {
+func explain(ctx context.Context, address registry.MirrorAddress, n registry.Version, problem string) {
 	if problem != "" {
 		requestlog.From(ctx).Note = fmt.Sprintf("mirrored provider %s %s: %s", address, n, problem)
 	}

@@ -36,7 +36,7 @@ type puller struct {
 	policy    *registry.MirrorPolicy
 	policyErr error
 	// provider and version are the findings of the worker. There may be none.
-	provider *registry.PulledProvider
+	provider *registry.PulledAddress
 	version  *registry.PulledVersion
 	// pulledErr is the error of reading them.
 	pulledErr error
@@ -72,7 +72,7 @@ func (p *puller) MirrorPolicy(context.Context) (*registry.MirrorPolicy, error) {
 	return p.policy, p.policyErr
 }
 
-func (p *puller) Listing(ctx context.Context, a registry.MirrorProvider) (protocol.Document, error) {
+func (p *puller) Listing(ctx context.Context, a registry.MirrorAddress) (protocol.Document, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.called("listing")
@@ -82,7 +82,7 @@ func (p *puller) Listing(ctx context.Context, a registry.MirrorProvider) (protoc
 	return p.fake.Listing(ctx, a)
 }
 
-func (p *puller) Get(ctx context.Context, a registry.MirrorProvider, n registry.Version) (
+func (p *puller) Get(ctx context.Context, a registry.MirrorAddress, n registry.Version) (
 	registry.MirrorVersion, error,
 ) {
 	p.mu.Lock()
@@ -95,20 +95,20 @@ func (p *puller) Get(ctx context.Context, a registry.MirrorProvider, n registry.
 	return record, err
 }
 
-func (p *puller) Pulled(context.Context, registry.MirrorProvider) (registry.PulledProvider, error) {
+func (p *puller) Pulled(context.Context, registry.MirrorAddress) (registry.PulledAddress, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.called("known")
 	if p.pulledErr != nil {
-		return registry.PulledProvider{}, p.pulledErr
+		return registry.PulledAddress{}, p.pulledErr
 	}
 	if p.provider == nil {
-		return registry.PulledProvider{}, nil
+		return registry.PulledAddress{}, nil
 	}
 	return *p.provider, nil
 }
 
-func (p *puller) PulledVersion(_ context.Context, _ registry.MirrorProvider, _ registry.Version) (
+func (p *puller) PulledVersion(_ context.Context, _ registry.MirrorAddress, _ registry.Version) (
 	registry.PulledVersion, error,
 ) {
 	p.mu.Lock()
@@ -128,7 +128,7 @@ func (p *puller) PulledVersion(_ context.Context, _ registry.MirrorProvider, _ r
 	return found, nil
 }
 
-func (p *puller) Found(ctx context.Context, a registry.MirrorProvider, n registry.Version) (
+func (p *puller) Found(ctx context.Context, a registry.MirrorAddress, n registry.Version) (
 	registry.MirrorVersion, registry.PulledVersion, error,
 ) {
 	p.mu.Lock()
@@ -232,16 +232,16 @@ func index(t testing.TB, texts ...string) []byte {
 }
 
 // looked returns findings with an index that was current some time ago.
-func looked(t testing.TB, p *puller, ago time.Duration, texts ...string) *registry.PulledProvider {
+func looked(t testing.TB, p *puller, ago time.Duration, texts ...string) *registry.PulledAddress {
 	t.Helper()
-	return &registry.PulledProvider{
+	return &registry.PulledAddress{
 		Address: random.String(), RequestedAt: noon.Add(-ago), CheckedAt: noon.Add(-ago), PolicySetAt: p.policy.SetAt, Index: index(t, texts...),
 	}
 }
 
 // isDown returns the findings about an origin that has failed.
-func isDown(p *puller, retry time.Time) *registry.PulledProvider {
-	return &registry.PulledProvider{RequestedAt: noon.Add(-time.Hour), Problem: "it is down", RetryAt: retry, PolicySetAt: p.policy.SetAt}
+func isDown(p *puller, retry time.Time) *registry.PulledAddress {
+	return &registry.PulledAddress{RequestedAt: noon.Add(-time.Hour), Problem: "it is down", RetryAt: retry, PolicySetAt: p.policy.SetAt}
 }
 
 // record returns the record of version 1.0.0 with packages for platforms.

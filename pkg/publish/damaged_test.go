@@ -54,7 +54,7 @@ func TestPublishAgainOverDamage(t *testing.T) {
 		key := signer(t)
 		b.addKey(t, key)
 		m, p := module(t, "1.0.0", "a"), newRelease(t, "1.0.0", "linux_amd64").provider()
-		mirrored := registry.MirrorProvider{Hostname: "registry.example.com", Provider: inventory}
+		mirrored := registry.MirrorAddress{Hostname: "registry.example.com", Namespace: inventory.Namespace, Name: inventory.Type}
 		publishes := map[string]func(*publish.Publisher) error{
 			"a module":   func(to *publish.Publisher) error { _, err := to.Module(t.Context(), m); return err },
 			"a provider": func(to *publish.Publisher) error { _, err := to.Provider(t.Context(), p); return err },

@@ -43,7 +43,7 @@ func (s *MirrorSums) files() (all []file) {
 
 // Mirror is [Publisher.MirrorSigned] without a SHA256SUMS.
 func (p *Publisher) Mirror(
-	ctx context.Context, address registry.MirrorProvider, v registry.Version, packages []MirrorPackage,
+	ctx context.Context, address registry.MirrorAddress, v registry.Version, packages []MirrorPackage,
 ) (stored registry.MirrorVersion, changed bool, err error) {
 	return p.MirrorSigned(ctx, address, registry.MirrorVersion{Version: v}, packages, nil)
 }
@@ -52,7 +52,7 @@ func (p *Publisher) Mirror(
 // them, and adds both to the catalog. record has packages that are stored already
 // and get a signing key. sums may be nil. Mirroring the same again does not change
 // the catalog, and stores missing objects again.
-func (p *Publisher) MirrorSigned(ctx context.Context, address registry.MirrorProvider, record registry.MirrorVersion,
+func (p *Publisher) MirrorSigned(ctx context.Context, address registry.MirrorAddress, record registry.MirrorVersion,
 	packages []MirrorPackage, sums *MirrorSums) (stored registry.MirrorVersion, changed bool, err error) {
 	record, of, err := p.StoreMirrored(ctx, address, record, packages, sums)
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Publisher) MirrorSigned(ctx context.Context, address registry.MirrorPro
 
 // StoreMirrored is the first part of [Publisher.MirrorSigned]. It stores the files,
 // and returns the data that the caller adds to the catalog.
-func (p *Publisher) StoreMirrored(ctx context.Context, address registry.MirrorProvider, record registry.MirrorVersion,
+func (p *Publisher) StoreMirrored(ctx context.Context, address registry.MirrorAddress, record registry.MirrorVersion,
 	packages []MirrorPackage, sums *MirrorSums) (registry.MirrorVersion, *catalog.OriginSums, error) {
 	v := record.Version
 	var files []file

@@ -92,7 +92,7 @@ func (w *Withdrawer) Withdraw(
 	// The mirror's list of the origin's versions is only a cache. So a failure
 	// here does not prevent the removal of the objects.
 	var outdated error
-	if p, mirrored := a.(registry.MirrorProvider); mirrored {
+	if p, mirrored := a.(registry.MirrorAddress); mirrored {
 		outdated = w.Catalog.Mirror.OutdatePulled(ctx, p)
 	}
 	p.step("removing its objects")

@@ -15,6 +15,8 @@ const (
 	providerForm = "a provider is NAMESPACE/TYPE"
 	anyForm      = moduleForm + ", a provider NAMESPACE/TYPE, and a mirrored provider HOSTNAME/NAMESPACE/TYPE, " +
 		"or mirror/HOSTNAME/NAMESPACE/TYPE if the hostname has no dot"
+	mirrorModuleForm = "a mirrored module is HOSTNAME/NAMESPACE/NAME/SYSTEM, such as " +
+		"registry.opentofu.org/terraform-aws-modules/vpc/aws"
 	mirrorForm = "a mirrored provider is HOSTNAME/NAMESPACE/TYPE, such as registry.opentofu.org/hashicorp/random"
 )
 
@@ -115,6 +117,9 @@ func isProviderPart(s string) bool {
 func mirrorParts(hostname, rest string) []part {
 	namespace, kind, _ := strings.Cut(rest, "/")
 	_, err := ParseHost(hostname)
-	parts := []part{{"hostname", hostname, "be a DNS name such as registry.opentofu.org", err == nil}}
-	return append(parts, providerParts(namespace, kind)...)
+	return append([]part{hostnamePart(hostname, err == nil)}, providerParts(namespace, kind)...)
+}
+
+func hostnamePart(hostname string, ok bool) part {
+	return part{"hostname", hostname, "be a DNS name such as registry.opentofu.org", ok}
 }

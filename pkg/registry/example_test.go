@@ -16,8 +16,8 @@ func ExampleParseAddress() {
 			fmt.Printf("module %s for %s\n", a.Name, a.System)
 		case registry.Provider:
 			fmt.Printf("provider %s of %s\n", a.Type, a.Namespace)
-		case registry.MirrorProvider:
-			fmt.Printf("provider %s of another registry, %s\n", a.Type, a.Hostname)
+		case registry.MirrorAddress:
+			fmt.Printf("provider %s of another registry, %s\n", a.Name, a.Hostname)
 		default:
 			fmt.Println(errors.Is(err, registry.ErrInvalid))
 		}

@@ -11,13 +11,36 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
-// MirrorProvider is the address of a provider of any registry:
-// HOSTNAME/NAMESPACE/TYPE.
-type MirrorProvider struct {
+// MirrorAddress is the address of a provider or a module of any registry:
+// HOSTNAME/NAMESPACE/TYPE or HOSTNAME/NAMESPACE/NAME/SYSTEM.
+type MirrorAddress struct {
 	// Hostname is the hostname of the origin registry, in lower case and
 	// punycode, as clients send it.
-	Hostname string
-	Provider
+	Hostname  string
+	Namespace string
+	// Name is the name of a module, or the type of a provider.
+	Name string
+	// System is empty for a provider.
+	System string
+}
+
+// IsModule reports whether the address is that of a module.
+func (a MirrorAddress) IsModule() bool { return a.System != "" }
+
+// Kind returns the word for what the address is: module or provider.
+func (a MirrorAddress) Kind() string {
+	if a.IsModule() {
+		return "module"
+	}
+	return "provider"
+}
+
+// Provider returns the address of a provider in its own registry.
+func (a MirrorAddress) Provider() Provider { return Provider{Namespace: a.Namespace, Type: a.Name} }
+
+// Module returns the address of a module in its own registry.
+func (a MirrorAddress) Module() Module {
+	return Module{Namespace: a.Namespace, Name: a.Name, System: a.System}
 }
 
 // maxMirrorAddress bounds an address in bytes, so that it fits into an object
@@ -28,74 +51,121 @@ const maxMirrorAddress = 512
 // parser: it converts capital letters to lower case and accepts hostnames in
 // Unicode and punycode. Unlike theirs, it rejects a hostname that ends with a
 // dot. Errors are [ErrInvalid].
-func ParseMirrorProvider(s string) (MirrorProvider, error) {
+func ParseMirrorProvider(s string) (MirrorAddress, error) {
 	hostname, rest, _ := strings.Cut(s, "/")
 	switch {
 	case len(s) > maxMirrorAddress:
-		return MirrorProvider{}, fmt.Errorf("%w address: it has %d characters, more than %d",
+		return MirrorAddress{}, fmt.Errorf("%w address: it has %d characters, more than %d",
 			ErrInvalid, len(s), maxMirrorAddress)
 	case strings.Count(s, "/") != 2:
-		return MirrorProvider{}, invalidAddress(s, mirrorForm)
+		return MirrorAddress{}, invalidAddress(s, mirrorForm)
 	case strings.Contains(hostname, ":"):
-		return MirrorProvider{}, invalidAddress(s, "no client can use a mirror for a hostname with a port")
+		return MirrorAddress{}, invalidAddress(s, "no client can use a mirror for a hostname with a port")
 	}
 	if host, err := ParseHost(hostname); err == nil && errs.IsPlain(hostname) && !strings.HasSuffix(hostname, ".") {
 		hostname = host.Display() // the clients' parser rejects Punycode
 	}
 	source, err := regaddr.ParseProviderSource(hostname + "/" + rest)
 	if err != nil {
-		return MirrorProvider{}, invalidAddress(s, mirrorForm, mirrorParts(hostname, rest)...)
+		return MirrorAddress{}, invalidAddress(s, mirrorForm, mirrorParts(hostname, rest)...)
 	}
 	if source.IsBuiltIn() || source.Namespace == regaddr.LegacyProviderNamespace {
-		return MirrorProvider{}, invalidAddress(s, "clients do not download this provider from a registry")
+		return MirrorAddress{}, invalidAddress(s, "clients do not download this provider from a registry")
 	}
-	p := MirrorProvider{
-		Hostname: string(source.Hostname),
-		Provider: Provider{Namespace: source.Namespace, Type: source.Type},
-	}
+	p := MirrorAddress{Hostname: string(source.Hostname), Namespace: source.Namespace, Name: source.Type}
 	if !errs.IsPlain(p.String()) {
-		return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
+		return MirrorAddress{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
 	}
 	// The clients' parser accepts such a hostname and does not remove the dot. It
 	// would be a second address of the same host, to which no rule, sighting or
 	// key of the first one applies.
 	if strings.HasSuffix(p.Hostname, ".") {
 		err := fmt.Errorf("%w address %.100q: its hostname ends with a dot", ErrInvalid, s)
-		return MirrorProvider{}, WithHint(err, "Write the hostname without the dot at its end.")
+		return MirrorAddress{}, WithHint(err, "Write the hostname without the dot at its end.")
 	}
 	// The clients' parser checks the parts before it maps their letters. The
 	// result of the mapping can be empty or contain dots.
 	if p.String() != s {
 		if again, err := ParseMirrorProvider(p.String()); err != nil || again != p {
-			return MirrorProvider{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
+			return MirrorAddress{}, invalidAddress(s, "its parts must be letters, digits and hyphens")
 		}
 	}
 	return p, nil
 }
 
-// String returns HOSTNAME/NAMESPACE/TYPE.
-func (p MirrorProvider) String() string { return p.Hostname + "/" + p.Provider.String() }
-
-// Display is like [MirrorProvider.String], but has the hostname in the form of
-// [Host.Display], as clients need it in their configuration.
-func (p MirrorProvider) Display() string {
-	return Host(p.Hostname).Display() + "/" + p.Provider.String()
+// ParseMirrorModule parses HOSTNAME/NAMESPACE/NAME/SYSTEM. The hostname is like
+// that of [ParseMirrorProvider], and the rest like that of [ParseModule]. Errors
+// are [ErrInvalid].
+func ParseMirrorModule(s string) (MirrorAddress, error) {
+	hostname, rest, _ := strings.Cut(s, "/")
+	switch {
+	case len(s) > maxMirrorAddress:
+		return MirrorAddress{}, fmt.Errorf("%w address: it has %d characters, more than %d",
+			ErrInvalid, len(s), maxMirrorAddress)
+	case strings.Count(s, "/") != 3:
+		return MirrorAddress{}, invalidAddress(s, mirrorModuleForm)
+	case strings.Contains(hostname, ":"):
+		return MirrorAddress{}, invalidAddress(s, "the mirror has no modules of a hostname with a port")
+	}
+	host, err := ParseHost(hostname)
+	if err != nil || strings.HasSuffix(hostname, ".") {
+		return MirrorAddress{}, invalidAddress(s, mirrorModuleForm, hostnamePart(hostname, false))
+	}
+	m, err := ParseModule(rest)
+	if err != nil {
+		return MirrorAddress{}, invalidAddress(s, mirrorModuleForm, moduleParts(rest)...)
+	}
+	return MirrorAddress{string(host), m.Namespace, m.Name, m.System}, nil
 }
 
-// Path returns mirror/HOSTNAME/NAMESPACE/TYPE. It is the provider's partition
-// in the table, the prefix of its objects, and its name in scopes.
-func (p MirrorProvider) Path() string { return "mirror/" + p.String() }
+// ParseMirrorAddress parses the address of a provider or of a module.
+func ParseMirrorAddress(s string) (MirrorAddress, error) {
+	if strings.Count(s, "/") == 3 {
+		return ParseMirrorModule(s)
+	}
+	return ParseMirrorProvider(s)
+}
+
+// String returns HOSTNAME/NAMESPACE/TYPE or HOSTNAME/NAMESPACE/NAME/SYSTEM.
+func (a MirrorAddress) String() string { return a.Hostname + "/" + a.rest() }
+
+func (a MirrorAddress) rest() string {
+	if a.IsModule() {
+		return a.Module().String()
+	}
+	return a.Provider().String()
+}
+
+// Display is like [MirrorAddress.String], but has the hostname in the form of
+// [Host.Display], as clients need it in their configuration.
+func (a MirrorAddress) Display() string { return Host(a.Hostname).Display() + "/" + a.rest() }
+
+// The beginnings of the paths of mirrored addresses.
+const (
+	MirrorPrefix       = "mirror/"
+	MirrorModulePrefix = "mirror-modules/"
+)
+
+// Path returns the address after mirror/, or after mirror-modules/ if it is that
+// of a module. It is the partition in the table, the prefix of the objects, and
+// the name in scopes.
+func (a MirrorAddress) Path() string {
+	if a.IsModule() {
+		return MirrorModulePrefix + a.String()
+	}
+	return MirrorPrefix + a.String()
+}
 
 // FileKey returns the object key of a package of one version. The key contains
 // the digest, so that it never refers to two different contents.
-func (p MirrorProvider) FileKey(v Version, sha256, filename string) string {
-	return p.Path() + "/" + v.String() + "/" + sha256 + "/" + filename
+func (a MirrorAddress) FileKey(v Version, sha256, filename string) string {
+	return a.Path() + "/" + v.String() + "/" + sha256 + "/" + filename
 }
 
 // Filename returns the name of a package whose origin gives none. It is also
 // its name in a folder written by the clients' `providers mirror`.
-func (p MirrorProvider) Filename(v Version, platform Platform) string {
-	return "terraform-provider-" + p.Type + "_" + v.String() + "_" + platform.String() + ".zip"
+func (a MirrorAddress) Filename(v Version, platform Platform) string {
+	return "terraform-provider-" + a.Name + "_" + v.String() + "_" + platform.String() + ".zip"
 }
 
 // MirrorPackage is a mirrored provider for one platform.

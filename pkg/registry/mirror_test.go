@@ -97,7 +97,7 @@ func TestParseMirrorProvider(t *testing.T) {
 	for _, test := range tests {
 		got, err := registry.ParseMirrorProvider(test.in)
 		if test.want == rejected {
-			if got != (registry.MirrorProvider{}) || !errors.Is(err, registry.ErrInvalid) {
+			if got != (registry.MirrorAddress{}) || !errors.Is(err, registry.ErrInvalid) {
 				t.Errorf("ParseMirrorProvider(%.80q) = %s, %v; want ErrInvalid", test.in, got, err)
 			}
 			continue
@@ -135,9 +135,9 @@ func TestMirrorKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := registry.MirrorProvider{
-		Hostname: "xn--bcher-kva.example",
-		Provider: registry.Provider{Namespace: "acme", Type: "random"},
+	want := registry.MirrorAddress{
+		Hostname:  "xn--bcher-kva.example",
+		Namespace: "acme", Name: "random",
 	}
 	if p != want {
 		t.Errorf("%+v, want %+v", p, want)
@@ -199,7 +199,7 @@ func FuzzParseMirrorProvider(f *testing.F) {
 		source, err := regaddr.ParseProviderSource(s)
 		switch {
 		case err == nil:
-			got := []string{p.Hostname, p.Namespace, p.Type}
+			got := []string{p.Hostname, p.Namespace, p.Name}
 			if diff := cmp.Diff([]string{string(source.Hostname), source.Namespace, source.Type}, got); diff != "" {
 				t.Errorf("ParseMirrorProvider(%q) differs from the clients' parser (-want +got):\n%s", s, diff)
 			}

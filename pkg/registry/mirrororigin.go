@@ -279,7 +279,7 @@ func (o *MirrorOrigin) Refuse(r RefusedVersion) (changed bool) {
 }
 
 // Validate returns an error if o is not valid, or is about another provider.
-func (o *MirrorOrigin) Validate(p MirrorProvider) error {
+func (o *MirrorOrigin) Validate(p MirrorAddress) error {
 	if o.Address != p.String() {
 		return fmt.Errorf("it is about %.100q", o.Address)
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// PulledProvider is what the mirror found when it last checked the origin of a
+// PulledAddress is what the mirror found when it last checked the origin of a
 // provider for a client. It is a cache: if it is empty, the mirror checks again.
-type PulledProvider struct {
+type PulledAddress struct {
 	// Address is HOSTNAME/NAMESPACE/TYPE.
 	Address string `json:"address"`
 	// RequestedAt is when a client last made the mirror check.
@@ -59,7 +59,7 @@ const (
 
 // Current reports whether the mirror need not check again at a time. policySetAt
 // is the time of the policy that applies.
-func (p PulledProvider) Current(now, policySetAt time.Time) bool {
+func (p PulledAddress) Current(now, policySetAt time.Time) bool {
 	if !p.PolicySetAt.Equal(policySetAt) {
 		return false
 	}
@@ -70,7 +70,7 @@ func (p PulledProvider) Current(now, policySetAt time.Time) bool {
 }
 
 // AddPending adds a version that a client requested. It reports whether that is new.
-func (p *PulledProvider) AddPending(v Version) (changed bool) {
+func (p *PulledAddress) AddPending(v Version) (changed bool) {
 	if slices.Contains(p.Pending, v) {
 		return false
 	}
@@ -80,7 +80,7 @@ func (p *PulledProvider) AddPending(v Version) (changed bool) {
 }
 
 // RemovePending removes a version. It reports whether it was wanted.
-func (p *PulledProvider) RemovePending(v Version) (changed bool) {
+func (p *PulledAddress) RemovePending(v Version) (changed bool) {
 	before := len(p.Pending)
 	p.Pending = slices.DeleteFunc(slices.Clone(p.Pending), func(w Version) bool { return w == v })
 	return len(p.Pending) < before
@@ -88,15 +88,15 @@ func (p *PulledProvider) RemovePending(v Version) (changed bool) {
 
 // Forgotten returns p without what was found, if no client has requested the provider
 // for [PullInterest].
-func (p PulledProvider) Forgotten(now time.Time) PulledProvider {
+func (p PulledAddress) Forgotten(now time.Time) PulledAddress {
 	if now.Before(p.RequestedAt.Add(PullInterest)) || now.Before(p.RetryAt) {
 		return p
 	}
-	return PulledProvider{Address: p.Address, Changes: p.Changes, Checking: p.Checking, Slow: p.Slow, Failing: p.Failing}
+	return PulledAddress{Address: p.Address, Changes: p.Changes, Checking: p.Checking, Slow: p.Slow, Failing: p.Failing}
 }
 
 // HasFindings reports whether a check has found anything, be it a problem.
-func (p PulledProvider) HasFindings() bool { return len(p.Index) > 0 || p.Problem != "" }
+func (p PulledAddress) HasFindings() bool { return len(p.Index) > 0 || p.Problem != "" }
 
 // Lease is the exclusive right to do some work until a time. The zero value is
 // free.
@@ -229,7 +229,7 @@ func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Ti
 
 // Expires returns when nothing of p is needed any more. Anyone can request
 // providers that do not exist.
-func (p PulledProvider) Expires() time.Time {
+func (p PulledAddress) Expires() time.Time {
 	until := latest(p.RetryAt, p.Checking.Until, p.Slow.CountsUntil())
 	if !p.Failing.Until.IsZero() {
 		until = latest(until, p.Failing.Until.Add(MaxPullRetry)) // the next wait is longer

@@ -15,29 +15,29 @@ func TestPulledProviderCurrent(t *testing.T) {
 	now := time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC)
 	policy := now.Add(-time.Hour)
 	for name, test := range map[string]struct {
-		found registry.PulledProvider
+		found registry.PulledAddress
 		want  bool
 	}{
-		"nothing":         {registry.PulledProvider{}, false},
-		"a look just now": {registry.PulledProvider{PolicySetAt: policy, CheckedAt: now}, true},
+		"nothing":         {registry.PulledAddress{}, false},
+		"a look just now": {registry.PulledAddress{PolicySetAt: policy, CheckedAt: now}, true},
 		"a look almost ten minutes ago": {
-			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now.Add(-10*time.Minute + 1)}, true,
+			registry.PulledAddress{PolicySetAt: policy, CheckedAt: now.Add(-10*time.Minute + 1)}, true,
 		},
 		"a look ten minutes ago": {
-			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now.Add(-10 * time.Minute)}, false,
+			registry.PulledAddress{PolicySetAt: policy, CheckedAt: now.Add(-10 * time.Minute)}, false,
 		},
-		"a failure that may be repeated":         {registry.PulledProvider{PolicySetAt: policy, RetryAt: now}, false},
-		"a failure that may not be repeated yet": {registry.PulledProvider{PolicySetAt: policy, RetryAt: now.Add(1)}, true},
+		"a failure that may be repeated":         {registry.PulledAddress{PolicySetAt: policy, RetryAt: now}, false},
+		"a failure that may not be repeated yet": {registry.PulledAddress{PolicySetAt: policy, RetryAt: now.Add(1)}, true},
 		"a failure after an old look": {
-			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now.Add(-time.Hour), RetryAt: now.Add(1)}, true,
+			registry.PulledAddress{PolicySetAt: policy, CheckedAt: now.Add(-time.Hour), RetryAt: now.Add(1)}, true,
 		},
 		"a failure after a look just now, which may be repeated": {
-			registry.PulledProvider{PolicySetAt: policy, CheckedAt: now, RetryAt: now}, false,
+			registry.PulledAddress{PolicySetAt: policy, CheckedAt: now, RetryAt: now}, false,
 		},
-		"a look by another policy":    {registry.PulledProvider{PolicySetAt: policy.Add(-1), CheckedAt: now}, false},
-		"a failure by another policy": {registry.PulledProvider{PolicySetAt: policy.Add(-1), RetryAt: now.Add(1)}, false},
+		"a look by another policy":    {registry.PulledAddress{PolicySetAt: policy.Add(-1), CheckedAt: now}, false},
+		"a failure by another policy": {registry.PulledAddress{PolicySetAt: policy.Add(-1), RetryAt: now.Add(1)}, false},
 		"a look by the policy in another time zone": {
-			registry.PulledProvider{PolicySetAt: policy.In(time.FixedZone("", 3600)), CheckedAt: now}, true,
+			registry.PulledAddress{PolicySetAt: policy.In(time.FixedZone("", 3600)), CheckedAt: now}, true,
 		},
 	} {
 		if got := test.found.Current(now, policy); got != test.want {
@@ -48,7 +48,7 @@ func TestPulledProviderCurrent(t *testing.T) {
 
 func TestWant(t *testing.T) {
 	t.Parallel()
-	var p registry.PulledProvider
+	var p registry.PulledAddress
 	for i := range 60 {
 		v := registry.Version{Major: uint64(i)}
 		if !p.AddPending(v) {

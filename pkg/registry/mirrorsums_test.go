@@ -84,7 +84,7 @@ func TestAddSums(t *testing.T) {
 // below its path. A package refers to one of them.
 func TestMirrorFiles(t *testing.T) {
 	t.Parallel()
-	p := registry.MirrorProvider{Hostname: "example.com", Provider: registry.Provider{Namespace: "acme", Type: "dns"}}
+	p := registry.MirrorAddress{Hostname: "example.com", Namespace: "acme", Name: "dns"}
 	n := registry.Version{Major: 1}
 	file := func(sha256 string) registry.StoredFile {
 		return registry.StoredFile{Object: p.FileKey(n, sha256, "f"), SHA256: sha256, Size: 1}

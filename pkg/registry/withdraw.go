@@ -39,7 +39,7 @@ func (e *withdrawnError) Error() string {
 
 func (e *withdrawnError) Unwrap() []error { return []error{e.as, ErrWithdrawn} }
 
-// Address is a [Module], a [Provider] or a [MirrorProvider].
+// Address is a [Module], a [Provider] or a [MirrorAddress].
 type Address interface {
 	// String returns the address as users write it.
 	String() string
@@ -60,6 +60,10 @@ func ParseAddress(s string) (a Address, err error) {
 		err = invalidAddress(s, anyForm)
 	case slashes == 3 && first == "mirror":
 		a, err = ParseMirrorProvider(rest)
+	case slashes == 4 && first == "mirror-modules":
+		a, err = ParseMirrorModule(rest)
+	case slashes == 3 && strings.Contains(first, "."):
+		a, err = ParseMirrorModule(s)
 	case slashes == 2 && strings.Contains(first, "."):
 		a, err = ParseMirrorProvider(s)
 	case slashes == 2:

@@ -77,9 +77,9 @@ func TestWithdrawal(t *testing.T) {
 			texts.Error(t, test.err)
 		})
 	}
-	p := registry.MirrorProvider{
-		Hostname: "registry.example.com",
-		Provider: registry.Provider{Namespace: "acme", Type: "inventory"},
+	p := registry.MirrorAddress{
+		Hostname:  "registry.example.com",
+		Namespace: "acme", Name: "inventory",
 	}
 	if got := registry.ObjectsOf(p, v); got != "mirror/registry.example.com/acme/inventory/1.0.0/" {
 		t.Error(got)

@@ -23,7 +23,7 @@ func providerOf(v *visit) (registry.Provider, error) {
 }
 
 // mirrorOf is like providerOf for a mirrored provider.
-func mirrorOf(v *visit) (registry.MirrorProvider, error) {
+func mirrorOf(v *visit) (registry.MirrorAddress, error) {
 	p, err := registry.ParseMirrorProvider(
 		v.PathValue("hostname") + "/" + v.PathValue("namespace") + "/" + v.PathValue("type"))
 	return p, checkReadable(v.Context(), p, err)
@@ -52,10 +52,10 @@ func headOfProvider(p registry.Provider) head {
 	}
 }
 
-func headOfMirror(p registry.MirrorProvider) head {
+func headOfMirror(p registry.MirrorAddress) head {
 	return head{
 		Breadcrumb: []link{{"Mirrored providers", "/mirror"}, {Text: p.Hostname}},
-		Before:     p.Namespace + "/", Name: p.Type,
+		Before:     p.Namespace + "/", Name: p.Name,
 	}
 }
 

@@ -40,7 +40,7 @@ type mirroredEdition struct {
 //
 // A policy or an origin that cannot be read is logged. The page then lacks what
 // depends on it.
-func (h *handler) openMirrored(ctx context.Context, p registry.MirrorProvider, text string) (*mirroredEdition, error) {
+func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, text string) (*mirroredEdition, error) {
 	numbers, err := numbersOf(text)
 	if err != nil {
 		return nil, err
@@ -294,9 +294,9 @@ func (h *handler) mirrored(v *visit) (page, error) {
 	}
 	r := e.record()
 	m := providerPage{Head: headOfMirror(p), Origin: p.Hostname, Total: len(e.all()), All: e.Path + "/versions"}
-	m.Head.Description = fmt.Sprintf("A copy of %s from %s.", p.Provider, p.Hostname)
+	m.Head.Description = fmt.Sprintf("A copy of %s from %s.", p.Provider(), p.Hostname)
 	m.Head.Picker, m.Head.Banner = e.picker(), e.banner()
-	title := fmt.Sprintf("%s %s of %s", p.Provider, e.Number, p.Hostname)
+	title := fmt.Sprintf("%s %s of %s", p.Provider(), e.Number, p.Hostname)
 	if r.Withdrawn != nil {
 		return withdrawnPage(m.Head, e.Number, title), nil
 	}
@@ -347,7 +347,7 @@ func (h *handler) mirrorVersions(v *visit) (page, error) {
 
 // mirroredList returns the list of the versions of an edition. It makes one
 // request to the table.
-func (h *handler) mirroredList(v *visit, p registry.MirrorProvider, e *mirroredEdition) (page, error) {
+func (h *handler) mirroredList(v *visit, p registry.MirrorAddress, e *mirroredEdition) (page, error) {
 	all := e.all()
 	rows, err := paginate(v.URL, len(all), versionsPerPage, "versions")
 	if err != nil {
@@ -391,9 +391,9 @@ func (e *mirroredEdition) seenFields(v registry.SeenVersion) (fields []field) {
 	return append(fields, decisionFields("Admitted", v.Admitted)...)
 }
 
-func sourceName(p registry.MirrorProvider) string {
+func sourceName(p registry.MirrorAddress) string {
 	if p.Hostname == "registry.opentofu.org" || p.Hostname == "registry.terraform.io" {
-		return p.Provider.String()
+		return p.Provider().String()
 	}
 	return p.Display()
 }

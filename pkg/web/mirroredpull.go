@@ -20,7 +20,7 @@ type onRequest struct {
 // setPull takes the versions on request out of the states, and describes them.
 // Only the newest ones have a place on the page, since an origin can have
 // hundreds.
-func (e *mirroredEdition) setPull(p registry.MirrorProvider, pull *protocol.MirroredPull) {
+func (e *mirroredEdition) setPull(p registry.MirrorAddress, pull *protocol.MirroredPull) {
 	if pull == nil {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 // pulled stores what the mirror found when it looked at the origin of a provider,
 // and the versions that it can fetch. The mirror does not forget it, although the
 // last request was long ago.
-func (s *store) pulled(address string, found registry.PulledProvider, index ...string) {
+func (s *store) pulled(address string, found registry.PulledAddress, index ...string) {
 	s.t.Helper()
 	var versions protocol.MirrorListing
 	for _, text := range index {
@@ -43,10 +43,10 @@ func (s *store) pulled(address string, found registry.PulledProvider, index ...s
 }
 
 // foundAtOrigin is what the mirror found at the origin of a provider.
-func foundAtOrigin(t testing.TB) registry.PulledProvider {
+func foundAtOrigin(t testing.TB) registry.PulledAddress {
 	t.Helper()
 	at := published.AddDate(0, 0, 10)
-	return registry.PulledProvider{
+	return registry.PulledAddress{
 		RequestedAt: at.Add(-time.Minute), CheckedAt: at.Add(-time.Hour),
 		Pending: []registry.Version{number(t, "1.4.0"), number(t, "0.8.1"), number(t, "1.0.0")},
 	}
@@ -75,10 +75,10 @@ func TestPulled(t *testing.T) {
 	const weather = "registry.opentofu.org/acme/weather"
 	failed := foundAtOrigin(t)
 	failed.Problem = "the origin did not answer in time <b>"
-	never := registry.PulledProvider{Problem: "the origin requires a credential", RequestedAt: failed.RequestedAt}
+	never := registry.PulledAddress{Problem: "the origin requires a credential", RequestedAt: failed.RequestedAt}
 	for name, test := range map[string]struct {
 		rule   registry.MirrorRule
-		found  registry.PulledProvider
+		found  registry.PulledAddress
 		index  []string
 		path   string
 		status int

@@ -252,7 +252,7 @@ func parseCopied(text string) (registry.Address, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, mirrored := a.(registry.MirrorProvider); mirrored {
+	if _, mirrored := a.(registry.MirrorAddress); mirrored {
 		return nil, registry.WithHint(
 			fmt.Errorf("cannot copy %s: %w address: it has the host of another registry", a, registry.ErrInvalid),
 			"To copy a provider, write NAMESPACE/TYPE and name its registry with `--from`. "+

@@ -84,7 +84,7 @@ func (d *deprecation) parse(args []string) (err error) {
 		}
 		d.version = &v
 	}
-	if _, mirrored := d.address.(registry.MirrorProvider); mirrored {
+	if _, mirrored := d.address.(registry.MirrorAddress); mirrored {
 		return registry.WithHint(
 			fmt.Errorf("cannot deprecate %s: %w address: it is a mirrored provider", d.address, registry.ErrInvalid),
 			"To permanently remove a version of it, use `larder withdraw %s VERSION --reason WHY`.", d.address)

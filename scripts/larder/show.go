@@ -69,7 +69,7 @@ folders of a module, whatever --path is.` + place.ReadThroughRegistry,
 // check checks the flags for an address.
 func (f showFlags) check(a registry.Address) error {
 	switch a.(type) {
-	case registry.MirrorProvider:
+	case registry.MirrorAddress:
 		return registry.WithHint(arguments.Errorf("cannot show %s: it is a mirrored provider", a),
 			"Run `larder list %s` to list its versions.", a)
 	case registry.Provider:

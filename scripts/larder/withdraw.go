@@ -100,7 +100,7 @@ type withdrawal struct {
 func withdraw(ctx context.Context, c *cli.Program, s *place.Store, what withdrawal) (output.View, error) {
 	before, err := s.Catalog.Of(what.address).Withdrawal(ctx, what.version)
 	unknown := errors.Is(err, registry.ErrNotFound)
-	_, isMirrored := what.address.(registry.MirrorProvider)
+	_, isMirrored := what.address.(registry.MirrorAddress)
 	if err != nil && (!unknown || !what.missing) {
 		err = s.NotFound(ctx, "withdraw", what.address, &what.version, err)
 		if unknown && isMirrored {
@@ -155,7 +155,7 @@ func confirmWithdrawal(ctx context.Context, c *cli.Program, s *place.Store, what
 	out := terminal.New(c.Stderr)
 	printDownloaders(ctx, c, s, out, what)
 	add := "publish"
-	if _, isMirrored := what.address.(registry.MirrorProvider); isMirrored {
+	if _, isMirrored := what.address.(registry.MirrorAddress); isMirrored {
 		add = "mirror"
 	}
 	question := fmt.Sprintf("Permanently withdraw %s %s from %s? `init` fails in configurations that need it, "+

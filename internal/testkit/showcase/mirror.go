@@ -53,7 +53,7 @@ func (f *filler) mirror(ctx context.Context) error {
 			used := func(platform string) bool {
 				return strings.HasPrefix(platform, "linux_") || i > 0 && strings.HasPrefix(platform, "darwin_")
 			}
-			prefix := fmt.Sprintf("terraform-provider-%s_%s_", a.Type, n)
+			prefix := fmt.Sprintf("terraform-provider-%s_%s_", a.Name, n)
 			record := registry.MirrorVersion{Version: n}
 			for _, p := range packages(a.Path(), prefix, n, used) {
 				record.Packages = append(record.Packages, registry.MirrorPackage{
@@ -194,14 +194,14 @@ func (f *filler) pulled(ctx context.Context) (err error) {
 		older = append(older, registry.Version{Major: 6, Minor: minor})
 	}
 	for _, one := range []struct {
-		registry.PulledProvider
+		registry.PulledAddress
 		index protocol.MirrorListing
 	}{
-		{registry.PulledProvider{
+		{registry.PulledAddress{
 			Address: aws, RequestedAt: day(11, 20, 8, 51), CheckedAt: day(11, 20, 8, 51),
 			Pending: []registry.Version{{Major: 6, Minor: 21}, {Major: 6, Minor: 17}},
 		}, older},
-		{registry.PulledProvider{
+		{registry.PulledAddress{
 			Address: fetched, RequestedAt: day(11, 20, 8, 40), CheckedAt: day(11, 20, 3, 0),
 			Problem: "the origin did not answer in time", RetryAt: day(11, 20, 8, 41),
 		}, protocol.MirrorListing{{Major: 1, Minor: 1}, {Major: 1}}},
@@ -218,7 +218,7 @@ func (f *filler) pulled(ctx context.Context) (err error) {
 			return err
 		}
 		err = state.Update(ctx, func() error {
-			state.Pulled = one.PulledProvider
+			state.Pulled = one.PulledAddress
 			if state.Origin.SeenAt.IsZero() {
 				state.Origin.SeenAt = one.CheckedAt
 			}

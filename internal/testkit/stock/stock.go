@@ -181,7 +181,7 @@ func (f *Filler) Provider(t testing.TB, p registry.Provider, key string, version
 
 // Mirrored writes a mirrored provider, with the record of its newest version. The
 // key of its origin has the size of a usual one.
-func (f *Filler) Mirrored(t testing.TB, p registry.MirrorProvider, versions, platforms int) {
+func (f *Filler) Mirrored(t testing.TB, p registry.MirrorAddress, versions, platforms int) {
 	t.Helper()
 	all := newest(versions)
 	verifiable := make(map[registry.Version][]registry.Platform)
@@ -190,12 +190,12 @@ func (f *Filler) Mirrored(t testing.TB, p registry.MirrorProvider, versions, pla
 	}
 	f.putListing(t, p.Path(), protocol.MirrorListing(all).Index(verifiable))
 	record := registry.MirrorVersion{Version: all[0]}
-	for _, pkg := range packages(p.Path(), p.Type, all[0], platforms) {
+	for _, pkg := range packages(p.Path(), p.Name, all[0], platforms) {
 		record.Packages = append(record.Packages, registry.MirrorPackage{
 			ProviderPackage: pkg, SigningKey: "0C0AF313E5FD9F80", Sums: 1, MirroredAt: long, MirroredBy: operator,
 		})
 	}
-	folder, sums := p.Path()+"/"+all[0].String(), "terraform-provider-"+p.Type+"_"+all[0].String()+"_SHA256SUMS"
+	folder, sums := p.Path()+"/"+all[0].String(), "terraform-provider-"+p.Name+"_"+all[0].String()+"_SHA256SUMS"
 	record.Sums = []registry.MirrorSums{{
 		Sums: file(folder, sums), Signature: file(folder, sums+".sig"), SigningKey: "0C0AF313E5FD9F80",
 		Keys: []registry.PublicKey{{KeyID: "0C0AF313E5FD9F80", ASCIIArmor: strings.Repeat("a", 3200)}},

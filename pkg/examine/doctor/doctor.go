@@ -96,7 +96,7 @@ type Doctor struct {
 	// skipped.
 	Module   *registry.Module
 	Provider *registry.Provider
-	Mirror   *registry.MirrorProvider
+	Mirror   *registry.MirrorAddress
 	// MirrorURL is the URL of the mirror. If empty, the one in Config is used, or
 	// else the path at which Larder serves its mirror.
 	MirrorURL string

@@ -57,9 +57,9 @@ import (
 var (
 	vpc       = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 	inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
-	random    = registry.MirrorProvider{
-		Hostname: "registry.opentofu.org",
-		Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+	random    = registry.MirrorAddress{
+		Hostname:  "registry.opentofu.org",
+		Namespace: "hashicorp", Name: "random",
 	}
 	linux = registry.Platform{OS: "linux", Arch: "amd64"}
 )
@@ -219,7 +219,7 @@ func publishAll(t *testing.T, data *local.Data) {
 	must(err)
 
 	packed = zipped(t, "terraform-provider-random_v1.0.0")
-	found, err := archive.ReadProvider(t.Context(), bytes.NewReader(packed), int64(len(packed)), random.Type)
+	found, err := archive.ReadProvider(t.Context(), bytes.NewReader(packed), int64(len(packed)), random.Name)
 	must(err)
 	origin := t.TempDir()
 	path := filepath.Join(origin, "random.zip")
@@ -763,7 +763,7 @@ func TestBroken(t *testing.T) {
 			setUp{breaks: editPackage("/1.0.0.json", "archives", func(p map[string]any) { delete(p, "hashes") })}},
 		"mirror that lacks it": {"mirror versions", setUp{prepare: func(d preparation) {
 			other := random
-			other.Type = "aws"
+			other.Name = "aws"
 			d.Mirror = &other
 		}}},
 

@@ -241,7 +241,7 @@ func (e *examination) providerOf(host string) string {
 
 // isInstalledOtherwise reports whether clients do not need the registry of a
 // provider.
-func (e *examination) isInstalledOtherwise(address registry.MirrorProvider) bool {
+func (e *examination) isInstalledOtherwise(address registry.MirrorAddress) bool {
 	return slices.ContainsFunc(e.Config.Installations(), func(i client.Installation) bool {
 		return slices.ContainsFunc(i.Methods, func(m client.Method) bool { return m.Kind != "direct" && m.Selects(address) })
 	})
@@ -278,7 +278,7 @@ func (e *examination) leading(to string) (hosts []string) {
 }
 
 // leadsTo is leads for a provider that clients install from its registry.
-func (e *examination) leadsTo(p registry.MirrorProvider) *url.URL {
+func (e *examination) leadsTo(p registry.MirrorAddress) *url.URL {
 	if e.isInstalledOtherwise(p) {
 		return nil
 	}
@@ -341,7 +341,7 @@ func (e *examination) blockFor(ctx context.Context, base *url.URL) (text string)
 		token = "YOUR TOKEN"
 	}
 	u := &url.URL{Scheme: "https", Host: base.Host, Path: hostblock.ProvidersPath + string(host)}
-	a, err := e.send(ctx, u.JoinPath(e.Mirror.Provider.String(), "versions"), c)
+	a, err := e.send(ctx, u.JoinPath(e.Mirror.Provider().String(), "versions"), c)
 	if err != nil || a.status != http.StatusOK || !a.isJSON() {
 		return ""
 	}
@@ -360,7 +360,7 @@ func (e *examination) byHost(ctx context.Context, base *url.URL) {
 			return
 		}
 	}
-	base = base.JoinPath(e.Mirror.Provider.String())
+	base = base.JoinPath(e.Mirror.Provider().String())
 	a := e.getAs(ctx, name, base.JoinPath("versions"), c, scope, http.StatusNotFound)
 	var list protocol.ProviderListing
 	if a == nil || a.status == http.StatusOK && !e.decode(name, a, &list) {

@@ -198,7 +198,7 @@ func TestHostBlocks(t *testing.T) {
 				},
 			}
 			if test.mirrored {
-				d.Mirror = &registry.MirrorProvider{Hostname: "mirror.example.com", Provider: random.Provider}
+				d.Mirror = &registry.MirrorAddress{Hostname: "mirror.example.com", Namespace: random.Namespace, Name: random.Name}
 			}
 			report, err := d.Examine(t.Context())
 			if err != nil {

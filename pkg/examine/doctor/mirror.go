@@ -255,7 +255,7 @@ func (e *examination) mirrorVersion(ctx context.Context, base *url.URL, v regist
 		return false
 	}
 	e.ok(name, a.request, fmt.Sprintf("there is a package for %s, with hashes", platform))
-	return e.zip(ctx, "mirror package", at, e.Mirror.Type, platform, "", found.Hashes, 0)
+	return e.zip(ctx, "mirror package", at, e.Mirror.Name, platform, "", found.Hashes, 0)
 }
 
 // mirrorDocument requests a document of the mirror. Clients check its content

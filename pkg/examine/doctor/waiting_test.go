@@ -38,7 +38,7 @@ func at(path string, status int, contentType, body string) func(string, http.Han
 // " on DAY", or in " by policy" if the policy does not allow the key.
 func described(t testing.TB, versions ...string) string {
 	t.Helper()
-	d := protocol.MirroredProvider{Hostname: random.Hostname, Namespace: random.Namespace, Name: random.Type}
+	d := protocol.MirroredProvider{Hostname: random.Hostname, Namespace: random.Namespace, Name: random.Name}
 	for _, text := range versions {
 		number, rest, _ := strings.Cut(text, " ")
 		state, key, _ := strings.Cut(rest, ", ")

@@ -69,7 +69,7 @@ func (r *run) provider(p registry.Provider) subject[registry.Provider, registry.
 	}
 }
 
-func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvider, registry.MirrorVersion] {
+func (r *run) mirrored(p registry.MirrorAddress) subject[registry.MirrorAddress, registry.MirrorVersion] {
 	packages := func(v registry.MirrorVersion) []registry.ProviderPackage {
 		found := make([]registry.ProviderPackage, len(v.Packages))
 		for i, pkg := range v.Packages {
@@ -77,7 +77,7 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 		}
 		return found
 	}
-	return subject[registry.MirrorProvider, registry.MirrorVersion]{
+	return subject[registry.MirrorAddress, registry.MirrorVersion]{
 		address: p, versions: r.Catalog.Mirror.Versions, count: func(r *Report) *int { return &r.Mirrored },
 		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
 			var checks []check[registry.MirrorVersion]
@@ -88,7 +88,7 @@ func (r *run) mirrored(p registry.MirrorProvider) subject[registry.MirrorProvide
 			}
 			for _, pkg := range v.Packages {
 				checks = append(checks, func(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
-					return r.packages(ctx, p.Provider, packages(v), pkg.Platform, read)
+					return r.packages(ctx, p.Provider(), packages(v), pkg.Platform, read)
 				})
 			}
 			return checks

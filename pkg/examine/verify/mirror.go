@@ -73,7 +73,7 @@ const unsigned = "unsigned"
 
 // origin verifies the data about the origin of a mirrored provider, which need
 // not have a mirrored version.
-func (r *run) origin(ctx context.Context, p registry.MirrorProvider) error {
+func (r *run) origin(ctx context.Context, p registry.MirrorAddress) error {
 	o, err := r.Catalog.Mirror.Origin(ctx, p)
 	if errors.Is(err, registry.ErrCorrupt) {
 		r.add(Finding{
@@ -102,7 +102,7 @@ func (r *run) origin(ctx context.Context, p registry.MirrorProvider) error {
 }
 
 // claimOrigin claims the entries of the decisions about an origin.
-func (r *run) claimOrigin(p registry.MirrorProvider, o registry.MirrorOrigin) {
+func (r *run) claimOrigin(p registry.MirrorAddress, o registry.MirrorOrigin) {
 	for _, v := range o.Versions {
 		if v.Admitted != nil {
 			r.claim(p.Path(), claim{action: registry.AuditAdmit, version: v.Version.String()})
@@ -162,7 +162,7 @@ func lostDecisions(o registry.MirrorOrigin, was *history) (lost []string) {
 
 // mirroredSums verifies a SHA256SUMS of an origin and its signature as clients do,
 // and that it lists the packages that refer to it.
-func (r *run) mirroredSums(ctx context.Context, p registry.MirrorProvider, v registry.MirrorVersion, at int,
+func (r *run) mirroredSums(ctx context.Context, p registry.MirrorAddress, v registry.MirrorVersion, at int,
 	read func(int64)) ([]Finding, error) {
 	if at >= len(v.Sums) {
 		return nil, nil // the version was withdrawn, or it is another one
@@ -198,7 +198,7 @@ func (r *run) mirroredSums(ctx context.Context, p registry.MirrorProvider, v reg
 }
 
 // mirroredSigner verifies a signature with the keys that the origin named.
-func (r *run) mirroredSigner(p registry.MirrorProvider, v registry.MirrorVersion, s registry.MirrorSums,
+func (r *run) mirroredSigner(p registry.MirrorAddress, v registry.MirrorVersion, s registry.MirrorSums,
 	sums, signature []byte) []Finding {
 	const otherwise = "restore the item of the version (with this path, and version/VERSION without build metadata) " +
 		"from a backup of the table; if there is no backup, run `larder withdraw ADDRESS VERSION --reason WHY`"

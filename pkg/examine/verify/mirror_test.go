@@ -16,8 +16,8 @@ import (
 )
 
 // unmirrored is a provider of which the mirror has nothing.
-var unmirrored = registry.MirrorProvider{
-	Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "dns"},
+var unmirrored = registry.MirrorAddress{
+	Hostname: "registry.example.com", Namespace: "acme", Name: "dns",
 }
 
 // allowAll is a policy that allows everything.
@@ -49,7 +49,7 @@ func (d data) decide(ctx context.Context) error {
 	return errors.Join(policy, d.decideAbout(ctx, mirrored), d.decideAbout(ctx, unmirrored))
 }
 
-func (d data) decideAbout(ctx context.Context, p registry.MirrorProvider) error {
+func (d data) decideAbout(ctx context.Context, p registry.MirrorAddress) error {
 	at := time.Now().UTC()
 	decision := registry.Decision{At: at, By: "ada", Reason: "a security fix"}
 	key := originKey("34365D9472D7468F")
@@ -89,7 +89,7 @@ func originKey(id string) registry.OriginKey {
 }
 
 // editOrigin changes the stored data about an origin, without an audit entry.
-func (d data) editOrigin(t *testing.T, p registry.MirrorProvider, edit func(*registry.MirrorOrigin)) {
+func (d data) editOrigin(t *testing.T, p registry.MirrorAddress, edit func(*registry.MirrorOrigin)) {
 	t.Helper()
 	if _, err := d.catalog.Mirror.UpdateOrigin(t.Context(), p,
 		func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
@@ -137,12 +137,12 @@ func TestMirrorCorruptions(t *testing.T) {
 	gone := func(partition, sort string) func(*testing.T, data) {
 		return func(t *testing.T, d data) { d.item(t, partition, sort, nil) }
 	}
-	origin := func(p registry.MirrorProvider, change func([]byte) []byte) func(*testing.T, data) {
+	origin := func(p registry.MirrorAddress, change func([]byte) []byte) func(*testing.T, data) {
 		return func(t *testing.T, d data) { d.item(t, "mirror/providers", p.String(), change) }
 	}
 	// damaged is the item of a provider of which only the data about the origin cannot
 	// be read.
-	damaged := func(p registry.MirrorProvider) func([]byte) []byte {
+	damaged := func(p registry.MirrorAddress) func([]byte) []byte {
 		return with([]byte(`{"address":"` + p.String() + `","origin":"eA=="}`))
 	}
 	edited := func(edit func(*registry.MirrorOrigin)) func(*testing.T, data) {

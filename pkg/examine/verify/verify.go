@@ -357,7 +357,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 		return verifyAddress(ctx, r, group, r.module(a), infos)
 	case registry.Provider:
 		return verifyAddress(ctx, r, group, r.provider(a), infos)
-	case registry.MirrorProvider:
+	case registry.MirrorAddress:
 		if err := r.origin(ctx, a); err != nil {
 			return err
 		}
@@ -667,7 +667,7 @@ func isDocumentation(a registry.Address, key string) bool {
 }
 
 func isMirroredSums(a registry.Address, key string) bool {
-	_, mirrored := a.(registry.MirrorProvider)
+	_, mirrored := a.(registry.MirrorAddress)
 	return mirrored && strings.HasSuffix(strings.TrimSuffix(key, ".sig"), "_SHA256SUMS")
 }
 

@@ -46,7 +46,7 @@ import (
 var (
 	vpc       = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 	inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
-	mirrored  = registry.MirrorProvider{Hostname: "registry.example.com", Provider: inventory}
+	mirrored  = registry.MirrorAddress{Hostname: "registry.example.com", Namespace: inventory.Namespace, Name: inventory.Type}
 	one       = version("1.0.0")
 )
 

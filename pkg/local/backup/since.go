@@ -88,7 +88,7 @@ func withdrawals(ctx context.Context, c *catalog.Catalog) (all []registry.AuditE
 			found, err = withdrawalsOf(ctx, c.Modules, a)
 		case registry.Provider:
 			found, err = withdrawalsOf(ctx, c.Providers, a)
-		case registry.MirrorProvider:
+		case registry.MirrorAddress:
 			found, err = withdrawalsOf(ctx, c.Mirror.Versions, a)
 		}
 		all = append(all, found...)

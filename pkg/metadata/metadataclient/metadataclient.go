@@ -212,7 +212,7 @@ func (c *Client) ProviderHistory(ctx context.Context, p registry.Provider) (d pr
 // MirroredHistory describes a mirrored provider, with the packages of the mirrored
 // versions, and with withdrawn and missing versions. It returns registry.ErrNotFound if
 // the mirror has nothing of it.
-func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorProvider) (
+func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorAddress) (
 	d protocol.MirroredProvider, err error,
 ) {
 	if err := c.get(ctx, p.Path()+"?history=true", &d); err != nil {

@@ -143,8 +143,8 @@ const list = "/v1/modules?limit=1"
 var (
 	vpc       = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 	inventory = registry.Provider{Namespace: "acme", Type: "inventory"}
-	random    = registry.MirrorProvider{
-		Hostname: "registry.opentofu.org", Provider: registry.Provider{Namespace: "hashicorp", Type: "random"},
+	random    = registry.MirrorAddress{
+		Hostname: "registry.opentofu.org", Namespace: "hashicorp", Name: "random",
 	}
 	version = registry.Version{Major: 1, Minor: 2, Metadata: "b"}
 )
@@ -288,7 +288,7 @@ func TestHistories(t *testing.T) {
 			otherVPC.Name = "none"
 			_, noModule := c.ModuleHistory(t.Context(), otherVPC)
 			_, noProvider := c.ProviderHistory(t.Context(), other)
-			_, notMirrored := c.MirroredHistory(t.Context(), registry.MirrorProvider{Hostname: "x.example", Provider: other})
+			_, notMirrored := c.MirroredHistory(t.Context(), registry.MirrorAddress{Hostname: "x.example", Namespace: other.Namespace, Name: other.Type})
 			for what, err := range map[string]error{
 				"module": noModule, "provider": noProvider, "mirrored provider": notMirrored,
 			} {

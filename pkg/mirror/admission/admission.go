@@ -25,7 +25,7 @@ import (
 // RuleOf returns the rule of a policy for an address. A nil policy allows
 // everything. If the policy does not allow the address, RuleOf returns
 // [registry.ErrNotAdmitted].
-func RuleOf(policy *registry.MirrorPolicy, p registry.MirrorProvider) (registry.MirrorRule, error) {
+func RuleOf(policy *registry.MirrorPolicy, p registry.MirrorAddress) (registry.MirrorRule, error) {
 	if policy == nil {
 		return registry.MirrorRule{}, nil
 	}
@@ -48,7 +48,7 @@ func RuleOf(policy *registry.MirrorPolicy, p registry.MirrorProvider) (registry.
 
 // Denial returns why a policy denies an address, or an empty string if it allows
 // the address.
-func Denial(policy *registry.MirrorPolicy, p registry.MirrorProvider) string {
+func Denial(policy *registry.MirrorPolicy, p registry.MirrorAddress) string {
 	if _, err := RuleOf(policy, p); err != nil {
 		return Reason(err)
 	}
@@ -63,8 +63,8 @@ func Reason(err error) string {
 
 // Matches reports whether a pattern matches an address. See
 // [registry.MirrorRule].
-func Matches(pattern string, p registry.MirrorProvider) bool {
-	return slices.EqualFunc(strings.Split(pattern, "/"), []string{p.Hostname, p.Namespace, p.Type},
+func Matches(pattern string, p registry.MirrorAddress) bool {
+	return slices.EqualFunc(strings.Split(pattern, "/"), strings.Split(p.String(), "/"),
 		func(part, name string) bool { return part == "*" || part == name })
 }
 
@@ -168,7 +168,7 @@ type Status struct {
 
 // Explain adds to the status of a version on request what the mirror found out when a
 // client requested it.
-func (s *Status) Explain(policy *registry.MirrorPolicy, p registry.MirrorProvider, found registry.PulledVersion,
+func (s *Status) Explain(policy *registry.MirrorPolicy, p registry.MirrorAddress, found registry.PulledVersion,
 	slow registry.BackOff, now time.Time) {
 	if !s.State.IsOnRequest() {
 		return
@@ -201,7 +201,7 @@ type Stored struct {
 	Origin   registry.MirrorOrigin
 	// Pulled is what the mirror found when it last checked for a client. It can be
 	// empty.
-	Pulled registry.PulledProvider
+	Pulled registry.PulledAddress
 }
 
 // StatusesOf returns the mirrored versions of a provider, and those that are
@@ -209,7 +209,7 @@ type Stored struct {
 // It omits versions that the policy denies, and refused ones whose key the policy
 // names now. Versions that differ only in build metadata have one status, because
 // only one of them can be mirrored.
-func StatusesOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Stored, now time.Time) []Status {
+func StatusesOf(policy *registry.MirrorPolicy, p registry.MirrorAddress, stored Stored, now time.Time) []Status {
 	rules := RulesOf(policy, p)
 	o := stored.Origin
 	seen := make(map[registry.Version]*registry.SeenVersion, len(o.Versions))

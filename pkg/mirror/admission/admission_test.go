@@ -13,7 +13,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-func provider(t *testing.T, s string) registry.MirrorProvider {
+func provider(t *testing.T, s string) registry.MirrorAddress {
 	t.Helper()
 	p, err := registry.ParseMirrorProvider(s)
 	if err != nil {

@@ -20,7 +20,7 @@ type Rules struct {
 
 // RulesOf returns the rules of a policy for a provider. A nil policy allows
 // everything.
-func RulesOf(policy *registry.MirrorPolicy, p registry.MirrorProvider) (r Rules) {
+func RulesOf(policy *registry.MirrorPolicy, p registry.MirrorAddress) (r Rules) {
 	if policy != nil {
 		r.SetAt = policy.SetAt
 	}

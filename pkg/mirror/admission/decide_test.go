@@ -194,16 +194,16 @@ func TestPullOfOutdated(t *testing.T) {
 	t.Parallel()
 	retry := noon.Add(time.Minute)
 	for name, test := range map[string]struct {
-		found    registry.PulledProvider
+		found    registry.PulledAddress
 		outdated bool
 	}{
-		"this policy":     {registry.PulledProvider{Problem: "it is down", RetryAt: retry, PolicySetAt: setAt}, false},
-		"a later policy":  {registry.PulledProvider{Problem: "it is down", RetryAt: retry, PolicySetAt: noon}, false},
-		"earlier policy":  {registry.PulledProvider{Problem: "it is down", RetryAt: retry, PolicySetAt: setAt.Add(-time.Second)}, true},
-		"changed":         {registry.PulledProvider{Problem: "it is down", RetryAt: retry}, true},
-		"success":         {registry.PulledProvider{Index: []byte("x"), PolicySetAt: setAt}, false},
-		"earlier success": {registry.PulledProvider{Index: []byte("x")}, true},
-		"never checked":   {registry.PulledProvider{}, false},
+		"this policy":     {registry.PulledAddress{Problem: "it is down", RetryAt: retry, PolicySetAt: setAt}, false},
+		"a later policy":  {registry.PulledAddress{Problem: "it is down", RetryAt: retry, PolicySetAt: noon}, false},
+		"earlier policy":  {registry.PulledAddress{Problem: "it is down", RetryAt: retry, PolicySetAt: setAt.Add(-time.Second)}, true},
+		"changed":         {registry.PulledAddress{Problem: "it is down", RetryAt: retry}, true},
+		"success":         {registry.PulledAddress{Index: []byte("x"), PolicySetAt: setAt}, false},
+		"earlier success": {registry.PulledAddress{Index: []byte("x")}, true},
+		"never checked":   {registry.PulledAddress{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

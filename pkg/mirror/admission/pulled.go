@@ -13,7 +13,7 @@ import (
 
 // Origin returns the host where the origin of a provider is. discovers reports whether
 // discovery finds its provider registry protocol.
-func Origin(rule registry.MirrorRule, p registry.MirrorProvider) (host string, discovers bool) {
+func Origin(rule registry.MirrorRule, p registry.MirrorAddress) (host string, discovers bool) {
 	if u, err := url.Parse(rule.Upstream); err == nil && u.Host != "" {
 		return u.Host, strings.Trim(u.Path, "/") == ""
 	}
@@ -22,7 +22,7 @@ func Origin(rule registry.MirrorRule, p registry.MirrorProvider) (host string, d
 
 // onRequest returns the versions that clients can make the mirror fetch, and
 // that are perhaps mirrored already. A cached index that cannot be read has none.
-func onRequest(rule registry.MirrorRule, found registry.PulledProvider) []registry.Version {
+func onRequest(rule registry.MirrorRule, found registry.PulledAddress) []registry.Version {
 	if rule.Pull == "" || len(found.Index) == 0 {
 		return nil
 	}
@@ -36,7 +36,7 @@ func onRequest(rule registry.MirrorRule, found registry.PulledProvider) []regist
 // PullOf describes how clients make the mirror fetch versions of a provider that
 // it lacks. It returns nil if the policy does not let them. statuses are those of
 // [StatusesOf].
-func PullOf(policy *registry.MirrorPolicy, p registry.MirrorProvider, stored Stored,
+func PullOf(policy *registry.MirrorPolicy, p registry.MirrorAddress, stored Stored,
 	statuses []Status) *protocol.MirroredPull {
 	rule, err := RuleOf(policy, p)
 	if err != nil || rule.Pull == "" {

@@ -77,7 +77,7 @@ const Unsigned = "unsigned"
 //
 // An ID that no refused key has is [registry.ErrNotFound]. If several have it,
 // that is [registry.ErrInvalid].
-func (m *Mirror) Trust(ctx context.Context, p registry.MirrorProvider, key, reason string) (
+func (m *Mirror) Trust(ctx context.Context, p registry.MirrorAddress, key, reason string) (
 	trusted registry.OriginKey, changed bool, err error,
 ) {
 	defer func() {

@@ -71,7 +71,7 @@ const (
 
 // Result is the result for one version of a provider.
 type Result struct {
-	Address registry.MirrorProvider
+	Address registry.MirrorAddress
 	Version registry.Version
 	// Packages are the requested packages, sorted by platform.
 	Packages []PackageResult
@@ -115,7 +115,7 @@ func checkAvailable(records []registry.MirrorVersion, v registry.Version) error 
 
 // records returns the records of all mirrored or withdrawn versions of a
 // provider. There may be none.
-func (m *Mirror) records(ctx context.Context, address registry.MirrorProvider) ([]registry.MirrorVersion, error) {
+func (m *Mirror) records(ctx context.Context, address registry.MirrorAddress) ([]registry.MirrorVersion, error) {
 	records, err := m.Catalog.Mirror.All(ctx, address)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, nil
@@ -125,7 +125,7 @@ func (m *Mirror) records(ctx context.Context, address registry.MirrorProvider) (
 
 // stored returns the record of a version. If there is none, it returns an empty
 // one. It returns an error for a version that cannot be mirrored.
-func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider,
+func (m *Mirror) stored(ctx context.Context, address registry.MirrorAddress,
 	v registry.Version) (registry.MirrorVersion, error) {
 	record, err := m.Catalog.Mirror.Check(ctx, address, v)
 	if errors.Is(err, registry.ErrNotFound) {
@@ -136,7 +136,7 @@ func (m *Mirror) stored(ctx context.Context, address registry.MirrorProvider,
 
 // find returns the stored package for a platform, or nil if there is none. It
 // returns [registry.ErrExists] if the stored one has other content.
-func find(address registry.MirrorProvider, record registry.MirrorVersion, platform registry.Platform,
+func find(address registry.MirrorAddress, record registry.MirrorVersion, platform registry.Platform,
 	sha256 string) (*registry.MirrorPackage, error) {
 	at := slices.IndexFunc(record.Packages, func(p registry.MirrorPackage) bool { return p.Platform == platform })
 	if at < 0 {

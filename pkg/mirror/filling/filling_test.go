@@ -43,9 +43,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-var inventory = registry.MirrorProvider{
-	Hostname: "registry.example.com",
-	Provider: registry.Provider{Namespace: "acme", Type: "inventory"},
+var inventory = registry.MirrorAddress{
+	Hostname:  "registry.example.com",
+	Namespace: "acme", Name: "inventory",
 }
 
 func parseVersion(t testing.TB, s string) registry.Version {
@@ -73,7 +73,7 @@ func platforms(t testing.TB, names ...string) []registry.Platform {
 // hashes returns what a lock file may have of a package.
 func hashes(t testing.TB, packed []byte) (h1, zh string) {
 	t.Helper()
-	found, err := archive.ReadProvider(t.Context(), bytes.NewReader(packed), int64(len(packed)), inventory.Type)
+	found, err := archive.ReadProvider(t.Context(), bytes.NewReader(packed), int64(len(packed)), inventory.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,10 +420,10 @@ func (s *store) mirror(o *origin) *filling.Mirror {
 
 // records returns all mirrored versions. It checks that each package in the
 // store matches its record, and that the indexes match the records.
-func (s *store) records(t testing.TB) map[registry.MirrorProvider][]registry.MirrorVersion {
+func (s *store) records(t testing.TB) map[registry.MirrorAddress][]registry.MirrorVersion {
 	t.Helper()
 	c := catalog.New(s.table)
-	all := make(map[registry.MirrorProvider][]registry.MirrorVersion)
+	all := make(map[registry.MirrorAddress][]registry.MirrorVersion)
 	for summary, err := range c.Mirror.Summaries(t.Context(), "") {
 		if err != nil {
 			t.Fatal(err)

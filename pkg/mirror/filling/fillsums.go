@@ -19,7 +19,7 @@ const maxFilled = 3
 // if they were lost. It requests nothing else of them, and tries few versions. Each
 // day it begins with others, so that a version that fails does not keep others from
 // it. It returns how many versions got it.
-func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
+func (p Pull) FillSums(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorAddress) (
 	filled int, err error,
 ) {
 	m, d, w, err := p.prepare(policy, address)

@@ -46,7 +46,7 @@ type folderPackage struct {
 // folderProvider is a version of a provider in a folder.
 type folderProvider struct {
 	dir      string
-	address  registry.MirrorProvider
+	address  registry.MirrorAddress
 	version  registry.Version
 	packages []folderPackage
 }
@@ -79,7 +79,7 @@ func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 	}
 	var results []Result
 	var failed []error
-	deciders := make(map[registry.MirrorProvider]*importer) // nil for those that failed
+	deciders := make(map[registry.MirrorAddress]*importer) // nil for those that failed
 	for _, p := range found {
 		d, decided := deciders[p.address]
 		if !decided {
@@ -105,7 +105,7 @@ func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 
 // decideImport returns the decider for a provider of a folder, or nil and an
 // error. It returns [registry.ErrNotAdmitted] if the policy denies the address.
-func (m *Mirror) decideImport(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
+func (m *Mirror) decideImport(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorAddress) (
 	*importer, error,
 ) {
 	d, err := m.decide(policy, address)
@@ -254,7 +254,7 @@ type importedPackage struct {
 func (m *Mirror) importPackage(ctx context.Context, d *importer, p folderProvider, pkg folderPackage,
 	record registry.MirrorVersion, signed []signature) (one importedPackage, err error) {
 	path := filepath.Join(p.dir, pkg.filename)
-	found, err := archive.ReadProviderFile(ctx, path, p.address.Type, m.Progress)
+	found, err := archive.ReadProviderFile(ctx, path, p.address.Name, m.Progress)
 	if err == nil {
 		err = checkHashes(pkg.hashes, found.H1, "zh:"+found.SHA256)
 	}
@@ -422,7 +422,7 @@ func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
 	return found, nil
 }
 
-func readFolderProvider(dir string, address registry.MirrorProvider) ([]folderProvider, error) {
+func readFolderProvider(dir string, address registry.MirrorAddress) ([]folderProvider, error) {
 	text, err := textfile.Read(filepath.Join(dir, indexFile), maxDocument)
 	if err != nil {
 		return nil, err
@@ -503,7 +503,7 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 // of the folder as it is, and does not write existing zips again. It writes
 // documents after the files that they name. If a stored part of a version is missing
 // or damaged, it continues with the others.
-func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorProvider) ([]Result, error) {
+func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.MirrorAddress) ([]Result, error) {
 	if len(addresses) == 0 {
 		for summary, err := range m.Catalog.Mirror.Summaries(ctx, "") {
 			if err != nil {
@@ -537,7 +537,7 @@ func isDamage(err error) bool {
 	return errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrInvalid)
 }
 
-func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorProvider) ([]Result, error) {
+func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorAddress) ([]Result, error) {
 	records, err := m.records(ctx, address)
 	if err != nil {
 		return nil, err
@@ -546,7 +546,7 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 	if len(records) == 0 {
 		return nil, registry.ErrNotFound
 	}
-	dir = filepath.Join(dir, address.Hostname, address.Namespace, address.Type)
+	dir = filepath.Join(dir, address.Hostname, address.Namespace, address.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
 		return nil, regularfile.Unwritable(dir, err)
 	}
@@ -595,7 +595,7 @@ func readBefore(path string, parse func([]byte) error) error {
 	return nil
 }
 
-func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorProvider,
+func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry.MirrorAddress,
 	record registry.MirrorVersion) (Result, error) {
 	result := Result{Address: address, Version: record.Version}
 	document := protocol.MirrorPackages{Archives: make(map[string]protocol.MirrorArchive)}

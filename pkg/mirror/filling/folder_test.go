@@ -33,7 +33,7 @@ type folder string
 
 // at is where the provider of most tests is.
 func (f folder) at(name string) string {
-	return filepath.Join(string(f), inventory.Hostname, inventory.Namespace, inventory.Type, name)
+	return filepath.Join(string(f), inventory.Hostname, inventory.Namespace, inventory.Name, name)
 }
 
 // newFolder has a version, with packages for platforms.
@@ -761,7 +761,7 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if results, err := s.mirror(nil).Export(t.Context(), string(f), []registry.MirrorProvider{inventory}); err != nil ||
+	if results, err := s.mirror(nil).Export(t.Context(), string(f), []registry.MirrorAddress{inventory}); err != nil ||
 		describe(results) != fmt.Sprintf(all, "unchanged") ||
 		fmt.Sprint(f.files(t)) != fmt.Sprint(got) {
 		t.Errorf("again: %s, %v", describe(results), err)
@@ -786,8 +786,8 @@ func TestExport(t *testing.T) {
 			}
 		}
 	}
-	_, err = s.mirror(nil).Export(t.Context(), t.TempDir(), []registry.MirrorProvider{
-		{Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "other"}},
+	_, err = s.mirror(nil).Export(t.Context(), t.TempDir(), []registry.MirrorAddress{
+		{Hostname: "registry.example.com", Namespace: "acme", Name: "other"},
 	})
 	failed(t, "a provider that is not mirrored", err, registry.ErrNotFound, "acme/other")
 	empty := folder(t.TempDir())

@@ -31,7 +31,7 @@ const (
 )
 
 // releasePath returns the path of a SHA256SUMS in a folder. n is its number, from 1.
-func releasePath(dir string, address registry.MirrorProvider, v registry.Version, n int) string {
+func releasePath(dir string, address registry.MirrorAddress, v registry.Version, n int) string {
 	path := filepath.Join(dir, sumsName(address, v))
 	if n > 1 {
 		path += "." + strconv.Itoa(n)
@@ -42,7 +42,7 @@ func releasePath(dir string, address registry.MirrorProvider, v registry.Version
 // exportSums writes each SHA256SUMS that packages of a version refer to, with its
 // signature and keys, and removes those of an earlier export. It reads all of them
 // first, so that the folder does not get only some.
-func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.MirrorProvider,
+func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.MirrorAddress,
 	record registry.MirrorVersion) error {
 	releases, err := m.usedReleases(ctx, address, record)
 	if err != nil {
@@ -78,7 +78,7 @@ func (m *Mirror) exportSums(ctx context.Context, dir string, address registry.Mi
 // usedReleases returns each SHA256SUMS that packages of a version refer to, in the
 // order of the record. If a part of one is missing, that is [registry.ErrCorrupt]. If
 // it is damaged, that is [registry.ErrInvalid].
-func (m *Mirror) usedReleases(ctx context.Context, address registry.MirrorProvider, record registry.MirrorVersion) (
+func (m *Mirror) usedReleases(ctx context.Context, address registry.MirrorAddress, record registry.MirrorVersion) (
 	used []signedRelease, err error,
 ) {
 	for i, s := range record.Sums {
@@ -134,7 +134,7 @@ func (m *Mirror) open(ctx context.Context, f registry.StoredFile) (io.ReadCloser
 }
 
 // repairable adds what to do if a stored part of a version is missing or damaged.
-func repairable(address registry.MirrorProvider, v registry.Version, platform registry.Platform, err error) error {
+func repairable(address registry.MirrorAddress, v registry.Version, platform registry.Platform, err error) error {
 	switch {
 	case errors.Is(err, registry.ErrCorrupt):
 		return registry.WithHint(err, "Restore it with `larder mirror add %s --version %s --platform %s`. "+

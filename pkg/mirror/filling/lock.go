@@ -19,7 +19,7 @@ import (
 type Locked struct {
 	// File is the name of the lock file.
 	File    string
-	Address registry.MirrorProvider
+	Address registry.MirrorAddress
 	Version registry.Version
 	// Hashes are the accepted hashes of packages. If empty, any package is
 	// accepted.
@@ -120,7 +120,7 @@ func parseHCL(ctx context.Context, name string, text []byte) (hcl.Body, error) {
 func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry.Platform,
 	allowUnsigned bool) ([]Result, error) {
 	type version struct {
-		registry.MirrorProvider
+		registry.MirrorAddress
 		registry.Version
 	}
 	byVersion := make(map[version][]Locked)
@@ -140,7 +140,7 @@ func (m *Mirror) Lock(ctx context.Context, locked []Locked, platforms []registry
 	var failed []error
 	for _, v := range order {
 		added, err := m.mirrorEach(ctx, policies, Wanted{
-			Address: v.MirrorProvider, exact: &v.Version, Platforms: platforms,
+			Address: v.MirrorAddress, exact: &v.Version, Platforms: platforms,
 			AllowUnsigned: allowUnsigned, locked: byVersion[v],
 		})
 		results = append(results, added...)

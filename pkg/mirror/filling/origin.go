@@ -38,7 +38,7 @@ import (
 
 // Wanted describes what to mirror of one provider.
 type Wanted struct {
-	Address registry.MirrorProvider
+	Address registry.MirrorAddress
 	// Constraint selects versions, in the syntax of required_providers. It selects
 	// the newest match, as clients do, or every match if All is set. An empty
 	// constraint matches all releases.
@@ -141,7 +141,7 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 	if err != nil {
 		return nil, asOriginError(err)
 	}
-	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
+	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider())
 	if err != nil {
 		return nil, originError{err}
 	}
@@ -566,7 +566,7 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 
 // publishSigned is [publish.Publisher.MirrorSigned], unless the caller of a [Pull]
 // stores the record.
-func (m *Mirror) publishSigned(ctx context.Context, p registry.MirrorProvider, record registry.MirrorVersion,
+func (m *Mirror) publishSigned(ctx context.Context, p registry.MirrorAddress, record registry.MirrorVersion,
 	packages []publish.MirrorPackage, sums *publish.MirrorSums) (stored registry.MirrorVersion, err error) {
 	if m.publish == nil {
 		stored, _, err = m.Publisher.MirrorSigned(ctx, p, record, packages, sums)
@@ -592,7 +592,7 @@ func (m *Mirror) describe(ctx context.Context, origin *client.Service, w Wanted,
 	group.SetLimit(parallel)
 	for i, platform := range platforms {
 		again := func(ctx context.Context) (client.ProviderPackage, error) {
-			return origin.ProviderPackage(ctx, w.Address.Provider, v, platform)
+			return origin.ProviderPackage(ctx, w.Address.Provider(), v, platform)
 		}
 		if known := w.known(platform); known.URL != "" {
 			offers[i] = offer{
@@ -1136,7 +1136,7 @@ func (m *Mirror) receiveOnce(ctx context.Context, d *decider, o offer, path stri
 	}
 	checked, checkEnd := m.transfer("checking "+o.stored, size)
 	defer checkEnd()
-	if found, err = archive.ReadProvider(ctx, progress.ReaderAt(f, checked), size, d.address.Type); err != nil {
+	if found, err = archive.ReadProvider(ctx, progress.ReaderAt(f, checked), size, d.address.Name); err != nil {
 		return found, fmt.Errorf("%s: %w", o.stored, err)
 	}
 	return found, nil

@@ -45,7 +45,7 @@ func TestOutdate(t *testing.T) {
 		}},
 	} {
 		pulls, now := s.mirror(nil).Catalog.Mirror, time.Now()
-		s.setPulled(t, func(found *registry.PulledProvider) {
+		s.setPulled(t, func(found *registry.PulledAddress) {
 			found.RequestedAt, found.CheckedAt, found.PolicySetAt, found.Index = now, now, now, []byte("{}")
 		})
 		if err := test.run(t); err != nil {

@@ -25,7 +25,7 @@ const maxSkew = 24 * time.Hour
 // decider decides what of one provider may be mirrored, in one run.
 type decider struct {
 	m       *Mirror
-	address registry.MirrorProvider
+	address registry.MirrorAddress
 	rule    registry.MirrorRule
 	// denied is why the policy denies the address, if an operator overrules that.
 	denied error
@@ -94,7 +94,7 @@ func (m *Mirror) mirrorEach(ctx context.Context, policies *admission.Policies, w
 
 // decide returns the decider for a provider. If the policy denies the address,
 // and is not overruled, it returns [registry.ErrNotAdmitted].
-func (m *Mirror) decide(policy *registry.MirrorPolicy, address registry.MirrorProvider) (*decider, error) {
+func (m *Mirror) decide(policy *registry.MirrorPolicy, address registry.MirrorAddress) (*decider, error) {
 	return m.decideWanted(policy, Wanted{Address: address})
 }
 
@@ -321,12 +321,12 @@ func (d *decider) learn(ctx context.Context, service *client.Service, all []clie
 		}
 	}
 	request := func(v registry.Version) (time.Time, error) {
-		return service.ProviderPublishedAt(ctx, d.address.Provider, v)
+		return service.ProviderPublishedAt(ctx, d.address.Provider(), v)
 	}
 	if all, ok := d.timesOf(service); ok && len(asked) > 0 {
 		if d.times == nil {
 			d.times = sync.OnceValues(func() (map[registry.Version]time.Time, error) {
-				return all.ProviderTimes(ctx, d.address.Provider)
+				return all.ProviderTimes(ctx, d.address.Provider())
 			})
 		}
 		published, err := d.times()

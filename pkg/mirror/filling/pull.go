@@ -131,7 +131,7 @@ type Listing struct {
 
 // List requests the versions of a provider at its origin. If the origin is the cause
 // of an error, that is [ErrOrigin].
-func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider) (
+func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorAddress) (
 	Listing, error,
 ) {
 	m, d, w, err := p.prepare(policy, address)
@@ -142,7 +142,7 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 	if err != nil {
 		return Listing{}, asOriginError(err)
 	}
-	offered, date, failed := origin.ProviderVersions(ctx, address.Provider)
+	offered, date, failed := origin.ProviderVersions(ctx, address.Provider())
 	if errors.Is(failed, registry.ErrNotFound) || failed == nil && len(offered) == 0 && p.State.Origin.IsEmpty() {
 		return d.offerable(nil), nil // an origin can have none for any name
 	}
@@ -170,7 +170,7 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 // LastVersions returns the versions that clients can get if the origin gives no
 // answer. They are the mirrored ones, and those of last that may be mirrored now.
 // last is the index of an earlier result of [Pull.List].
-func (p Pull) LastVersions(policy *registry.MirrorPolicy, address registry.MirrorProvider,
+func (p Pull) LastVersions(policy *registry.MirrorPolicy, address registry.MirrorAddress,
 	last protocol.MirrorIndex) (Listing, error) {
 	_, d, _, err := p.prepare(policy, address)
 	if err != nil {
@@ -252,7 +252,7 @@ func sortedPlatforms(platforms []registry.Platform) []registry.Platform {
 // mirrored is [registry.ErrNotAdmitted], and a withdrawn one
 // [registry.ErrWithdrawn]. If the origin is the cause of an error, that is
 // [ErrOrigin].
-func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider,
+func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorAddress,
 	v registry.Version) (answer registry.PulledVersion, err error) {
 	m, d, w, err := p.prepare(policy, address)
 	if err != nil {
@@ -331,7 +331,7 @@ func (p Pull) platforms(ctx context.Context, policy *registry.MirrorPolicy, orig
 func (p Pull) platformsNow(ctx context.Context, origin *client.Service, w Wanted, v registry.Version) (
 	[]registry.Platform, error,
 ) {
-	offered, _, err := origin.ProviderVersions(ctx, w.Address.Provider)
+	offered, _, err := origin.ProviderVersions(ctx, w.Address.Provider())
 	if err != nil {
 		return nil, originError{err}
 	}
@@ -365,13 +365,13 @@ func tooManyOffers() error {
 }
 
 // noPackage is the error for a version without a package that may be mirrored.
-func noPackage(address registry.MirrorProvider, v registry.Version) error {
+func noPackage(address registry.MirrorAddress, v registry.Version) error {
 	return fmt.Errorf("the origin has no package of %s %s for a platform of the mirror policy: %w", address, v,
 		registry.ErrNotFound)
 }
 
 // Check checks that a version may be copied, with the errors of [Pull.Offer].
-func (p Pull) Check(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider,
+func (p Pull) Check(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorAddress,
 	v registry.Version) error {
 	m, d, w, err := p.prepare(policy, address)
 	if err != nil {
@@ -405,7 +405,7 @@ func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v regi
 		return nil, stored, asOriginError(err)
 	}
 	if !isListed {
-		offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider)
+		offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider())
 		if err != nil {
 			return nil, stored, originError{err}
 		}
@@ -429,7 +429,7 @@ func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v regi
 // Copy mirrors a version for the platforms of the policy. A platform that the
 // version lacks is left out. If it lacks all, that is [registry.ErrNotFound]. If the
 // state has an answer of [Pull.Offer] that still applies, its packages are copied.
-func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorProvider,
+func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address registry.MirrorAddress,
 	v registry.Version) (Result, error) {
 	m, d, w, err := p.prepare(policy, address)
 	if err != nil {
@@ -485,7 +485,7 @@ func (p Pull) services() Services {
 // prepare returns the mirror with a client for the origin, and the decision of
 // the policy. A provider that the policy does not let readers fetch is
 // [registry.ErrNotAdmitted].
-func (p Pull) prepare(policy *registry.MirrorPolicy, address registry.MirrorProvider) (
+func (p Pull) prepare(policy *registry.MirrorPolicy, address registry.MirrorAddress) (
 	*Mirror, *decider, Wanted, error,
 ) {
 	m := *p.Mirror

@@ -591,7 +591,7 @@ func TestPullWithoutClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.setPulled(t, func(f *registry.PulledProvider) { f.Index, f.RequestedAt = index, p.now })
+	p.setPulled(t, func(f *registry.PulledAddress) { f.Index, f.RequestedAt = index, p.now })
 	got, err := p.offer(t, "2.0.0")
 	if err != nil {
 		t.Error(err)

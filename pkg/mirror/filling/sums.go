@@ -40,7 +40,7 @@ func (r signedRelease) signing(now time.Time) []registry.PublicKey {
 // described returns the packages of a version that the origin has described, as far as
 // the SHA256SUMS lists them. If there are more than maxOffers, it returns none, because
 // they are in one item.
-func (r signedRelease) described(address registry.MirrorProvider, v registry.Version,
+func (r signedRelease) described(address registry.MirrorAddress, v registry.Version,
 	offers []offer) (packages []registry.OfferedPackage) {
 	for _, o := range offers {
 		for _, p := range o.Packages {
@@ -60,7 +60,7 @@ func (r signedRelease) described(address registry.MirrorProvider, v registry.Ver
 
 // agrees returns [registry.ErrExists] if a SHA256SUMS lists one of the packages of a
 // mirrored version with another SHA-256. Then the origin has changed the release.
-func (r signedRelease) agrees(address registry.MirrorProvider, stored registry.MirrorVersion,
+func (r signedRelease) agrees(address registry.MirrorAddress, stored registry.MirrorVersion,
 	packages []registry.MirrorPackage) error {
 	for _, p := range packages {
 		if sum, listed := signing.ListedSum(r.sums, p.Filename); listed {
@@ -99,7 +99,7 @@ func added(missing []offer) (packages []registry.MirrorPackage) {
 // these in an exported folder. For packages that the version gets, that is
 // [registry.ErrExists]. For the same reason, a stored SHA256SUMS must not contradict
 // these, as [listing] reports.
-func (m *Mirror) newSums(ctx context.Context, address registry.MirrorProvider, stored registry.MirrorVersion,
+func (m *Mirror) newSums(ctx context.Context, address registry.MirrorAddress, stored registry.MirrorVersion,
 	more []registry.MirrorPackage, signed signature) (*publish.MirrorSums, error) {
 	if err := m.checkListed(ctx, stored, more, signed); err != nil {
 		return nil, err
@@ -180,13 +180,13 @@ func (m *Mirror) lostFiles(ctx context.Context, sums *publish.MirrorSums) (bool,
 const signatureEnd = ".sig"
 
 // sumsName returns the name of the SHA256SUMS of a version.
-func sumsName(p registry.MirrorProvider, v registry.Version) string {
-	return "terraform-provider-" + p.Type + "_" + v.String() + "_SHA256SUMS"
+func sumsName(p registry.MirrorAddress, v registry.Version) string {
+	return "terraform-provider-" + p.Name + "_" + v.String() + "_SHA256SUMS"
 }
 
 // place returns the SHA256SUMS with the keys of its objects. If the record has the
 // same one with another signature, the result has that one, without its data and keys.
-func (r signedRelease) place(address registry.MirrorProvider, stored registry.MirrorVersion,
+func (r signedRelease) place(address registry.MirrorAddress, stored registry.MirrorVersion,
 	signer string) *publish.MirrorSums {
 	name := sumsName(address, stored.Version)
 	file := func(data []byte, name string) registry.StoredFile {

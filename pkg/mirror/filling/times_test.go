@@ -17,7 +17,7 @@ import (
 
 // ofTofu is the tests' provider at the public registry of OpenTofu, whose protocol
 // has no publication times.
-var ofTofu = registry.MirrorProvider{Hostname: "registry.opentofu.org", Provider: inventory.Provider}
+var ofTofu = registry.MirrorAddress{Hostname: "registry.opentofu.org", Namespace: inventory.Namespace, Name: inventory.Name}
 
 // timesPage is the document with the times of its versions.
 const timesPage = "/registry/docs/providers/acme/inventory/index.json"
@@ -47,7 +47,7 @@ func (o *origin) requests(t *testing.T) string {
 }
 
 // knownTimes returns the publication times that are recorded.
-func (s *store) knownTimes(t *testing.T, address registry.MirrorProvider) map[string]string {
+func (s *store) knownTimes(t *testing.T, address registry.MirrorAddress) map[string]string {
 	t.Helper()
 	o, err := catalog.New(s.table).Mirror.Origin(t.Context(), address)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *store) knownTimes(t *testing.T, address registry.MirrorProvider) map[st
 }
 
 // lookAt returns the versions of a provider that clients can get.
-func (p *pulled) lookAt(t *testing.T, address registry.MirrorProvider) (string, error) {
+func (p *pulled) lookAt(t *testing.T, address registry.MirrorAddress) (string, error) {
 	t.Helper()
 	s, err := p.pull.Mirror.Catalog.Mirror.State(t.Context(), address, address.Hostname, nil, p.now)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestTimesOfAllRequests(t *testing.T) {
 	t.Parallel()
 	const elsewhere, tofu = "https://elsewhere.example.com/v1/providers/", "https://registry.opentofu.org"
 	for name, test := range map[string]struct {
-		address  registry.MirrorProvider
+		address  registry.MirrorAddress
 		rule     registry.MirrorRule
 		upstream string
 		want     string

@@ -184,7 +184,7 @@ func (s *store) loseOrigin(t testing.TB) {
 }
 
 // setPulled changes what was found at the origin for clients.
-func (s *store) setPulled(t testing.TB, edit func(*registry.PulledProvider)) {
+func (s *store) setPulled(t testing.TB, edit func(*registry.PulledAddress)) {
 	t.Helper()
 	state, err := catalog.New(s.table).Mirror.State(t.Context(), inventory, inventory.Hostname, nil, time.Now())
 	if err == nil {

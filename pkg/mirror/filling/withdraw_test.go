@@ -28,7 +28,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 	before := s.count(t)
 
-	_, err := m.Export(t.Context(), t.TempDir(), []registry.MirrorProvider{inventory})
+	_, err := m.Export(t.Context(), t.TempDir(), []registry.MirrorAddress{inventory})
 	failed(t, "an export of nothing", err, registry.ErrNotFound)
 
 	why := []string{"2026-11-21 01:02 UTC", w.Reason}

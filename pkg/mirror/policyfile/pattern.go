@@ -91,7 +91,7 @@ func checkPattern(pattern string) (reason, hint string) {
 	if err != nil {
 		return reasonOf(err, address), registry.Hint(err)
 	}
-	sent := []string{parsed.Hostname, parsed.Namespace, parsed.Type}
+	sent := []string{parsed.Hostname, parsed.Namespace, parsed.Name}
 	for i, part := range parts {
 		if part == wildcard {
 			sent[i] = wildcard

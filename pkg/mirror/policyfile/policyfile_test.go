@@ -598,7 +598,7 @@ func FuzzParse(f *testing.F) {
 
 // addressOf returns an address that a pattern matches. For wildcards, it has
 // names that no other rule has.
-func addressOf(t *testing.T, pattern string) registry.MirrorProvider {
+func addressOf(t *testing.T, pattern string) registry.MirrorAddress {
 	t.Helper()
 	parts := strings.Split(pattern, "/")
 	for i, name := range []string{"only-here.example.com", "only-here", "only-here"} {

@@ -90,7 +90,7 @@ func forHolders(ctx context.Context, holders catalog.Holders) context.Context {
 
 // holders returns for whom the work on a provider is done: the host of its origin,
 // and the caller, unless nobody waits for the work.
-func (w *Worker) holders(ctx context.Context, p registry.MirrorProvider) catalog.Holders {
+func (w *Worker) holders(ctx context.Context, p registry.MirrorAddress) catalog.Holders {
 	host := p.Hostname
 	if _, rule, err := w.rule(ctx, p); err == nil {
 		host, _ = admission.Origin(rule, p)

@@ -89,14 +89,14 @@ func TestNightBesideHangingHost(t *testing.T) {
 // copy of another origin in the same night, whichever comes first.
 func TestNightBesideSlowCopy(t *testing.T) {
 	t.Parallel()
-	for _, slow := range []registry.MirrorProvider{other, inventory} {
+	for _, slow := range []registry.MirrorAddress{other, inventory} {
 		t.Run(slow.Hostname, func(t *testing.T) {
 			t.Parallel()
 			origin := newMemoryOrigin(t)
 			origin.padding = padding(990 << 10)
 			origin.drips = map[string]drip{slow.Hostname: {50 * time.Second, 56 << 10}} // 15 minutes
 			bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
-				for _, p := range []registry.MirrorProvider{other, inventory} {
+				for _, p := range []registry.MirrorAddress{other, inventory} {
 					v := fakeVersion{p, "1.0.0", []string{linux}}
 					origin.add(t, v)
 					s.requestIndex(t, p)
@@ -108,7 +108,7 @@ func TestNightBesideSlowCopy(t *testing.T) {
 				if _, err := s.worker().Do(ctx, protocol.PullRequest{Action: protocol.PullNightly}); err != nil {
 					t.Error(err)
 				}
-				for _, p := range []registry.MirrorProvider{other, inventory} {
+				for _, p := range []registry.MirrorAddress{other, inventory} {
 					if got := s.mirrored(t, p, "1.0.0"); got == "" && p != slow {
 						t.Error("the other provider is not mirrored")
 					}
@@ -270,7 +270,7 @@ func TestSlotsOfOneCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			origin := newMemoryOrigin(t)
-			provider := func(i int) registry.MirrorProvider { return at(fmt.Sprintf("h%d.example.com", i), "p") }
+			provider := func(i int) registry.MirrorAddress { return at(fmt.Sprintf("h%d.example.com", i), "p") }
 			for i := range greedy + 1 {
 				origin.add(t, fakeVersion{provider(i), "1.0.0", []string{linux}})
 			}
@@ -317,7 +317,7 @@ func TestSlotStays(t *testing.T) {
 	t.Parallel()
 	const versions, duration = 40, 10 * time.Second
 	greedy := at("a.example.com", "p")
-	for name, other := range map[string]registry.MirrorProvider{
+	for name, other := range map[string]registry.MirrorAddress{
 		"another origin": at(honestHost, "p"), "the same origin": at(greedy.Hostname, "honest"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func copying(s *catalog.MirrorState) *registry.Lease { return &s.Version.Copying
 // error. Otherwise the reason is stored as the answer for the version.
 //
 // The copy is made in a slot, which copy takes if there is none. The caller leaves it.
-func (w *Worker) copy(ctx context.Context, slot *copySlot, p registry.MirrorProvider, v registry.Version) (err error) {
+func (w *Worker) copy(ctx context.Context, slot *copySlot, p registry.MirrorAddress, v registry.Version) (err error) {
 	defer w.recovered(ctx, &err)
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {
@@ -113,7 +113,7 @@ type versionCopy struct {
 	w        *Worker
 	policy   *registry.MirrorPolicy
 	rule     registry.MirrorRule
-	provider registry.MirrorProvider
+	provider registry.MirrorAddress
 	version  registry.Version
 	begin    time.Time
 	state    *catalog.MirrorState
@@ -237,7 +237,7 @@ func (c *versionCopy) store(ctx context.Context, from filling.Pull, record func(
 // last of them has most of Lambda's time. The slot passes to the copy whose origin and
 // caller took the least of it. Otherwise those who request most copies would take it
 // first each time.
-func (w *Worker) copyInTurn(ctx context.Context, p registry.MirrorProvider, v registry.Version) error {
+func (w *Worker) copyInTurn(ctx context.Context, p registry.MirrorAddress, v registry.Version) error {
 	begin, slot := w.options.Now(), new(copySlot)
 	defer w.leaveSlot(ctx, slot)
 	end := begin.Add(providerTime)
@@ -305,7 +305,7 @@ func (w *Worker) slotShares() catalog.Shares {
 
 // inSlot uses the slot until end is called, and takes one if there is none. The
 // returned context ends if the slot is lost. If none is free, that is [errNoSlot].
-func (w *Worker) inSlot(ctx context.Context, slot *copySlot, p registry.MirrorProvider) (
+func (w *Worker) inSlot(ctx context.Context, slot *copySlot, p registry.MirrorAddress) (
 	held context.Context, end func(), err error,
 ) {
 	if w.options.Copies == 0 {

@@ -117,7 +117,7 @@ func TestListedPlatformWithoutPackage(t *testing.T) {
 	t.Parallel()
 	o := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both})
 	o.set(func() {
-		delete(o.pages, inventory.Hostname+"/v1/"+inventory.Provider.String()+"/1.0.0/download/"+
+		delete(o.pages, inventory.Hostname+"/v1/"+inventory.Provider().String()+"/1.0.0/download/"+
 			strings.ReplaceAll(darwin, "_", "/"))
 	})
 	bubble(t, o, allow(registry.PullClosed), func(t *testing.T, s setup) {

@@ -33,7 +33,7 @@ var (
 )
 
 // Once does some work while it has the lease of the check of a provider.
-func (w *Worker) Once(ctx context.Context, p registry.MirrorProvider, isDone func() bool,
+func (w *Worker) Once(ctx context.Context, p registry.MirrorAddress, isDone func() bool,
 	do func(context.Context) error) error {
 	return w.once(ctx, work{
 		state: func(ctx context.Context) (*catalog.MirrorState, error) {

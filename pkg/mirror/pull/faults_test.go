@@ -84,7 +84,7 @@ func TestPanics(t *testing.T) {
 			t.Parallel()
 			origin := newMemoryOrigin(t, fakeVersion{other, "1.0.0", both}, fakeVersion{inventory, "1.0.0", both})
 			bubble(t, origin, withMinAge(1), func(t *testing.T, s setup) {
-				for _, p := range []registry.MirrorProvider{other, inventory} {
+				for _, p := range []registry.MirrorAddress{other, inventory} {
 					s.requestIndex(t, p)
 					origin.add(t, fakeVersion{p, "1.1.0", both})
 					time.Sleep(time.Hour)

@@ -79,7 +79,7 @@ func newAttack(t *testing.T) (*memoryOrigin, *attack) {
 		}
 		list := at(listsHost, fmt.Sprint("p", i))
 		o.add(t, fakeVersion{list, "1.0.0", []string{linux}})
-		o.put(t, listsHost+"/v1/"+list.Provider.String()+"/versions", map[string]any{
+		o.put(t, listsHost+"/v1/"+list.Provider().String()+"/versions", map[string]any{
 			"versions": o.listed[list], "padding": strings.Repeat(" ", listSize),
 		})
 	}
@@ -102,7 +102,7 @@ func newAttack(t *testing.T) (*memoryOrigin, *attack) {
 }
 
 // client does what a client makes the mirror do for a version, once.
-func (a *attack) client(ctx context.Context, caller string, p registry.MirrorProvider, version string) {
+func (a *attack) client(ctx context.Context, caller string, p registry.MirrorAddress, version string) {
 	for _, action := range []protocol.PullAction{protocol.PullIndex, protocol.PullVersion} {
 		request := requestFor(caller, p)
 		request.Action, request.Version = action, version

@@ -276,7 +276,7 @@ func (s setup) checkComplete(t *testing.T, v fakeVersion, processes ...*process)
 		for _, name := range []string{"SHA256SUMS", "SHA256SUMS.sig"} {
 			content := s.origin.pages[v.base()+name]
 			key := v.provider.FileKey(number(t, v.version), providerfiles.Sum(content),
-				"terraform-provider-"+v.provider.Type+"_"+v.version+"_"+name)
+				"terraform-provider-"+v.provider.Name+"_"+v.version+"_"+name)
 			want[key], once[key] = content, 1
 		}
 	})

@@ -24,26 +24,26 @@ import (
 )
 
 // named returns a provider of the origin of inventory.
-func named(namespace, name string) registry.MirrorProvider {
+func named(namespace, name string) registry.MirrorAddress {
 	p := inventory
-	p.Provider = registry.Provider{Namespace: namespace, Type: name}
+	p.Namespace, p.Name = namespace, name
 	return p
 }
 
 // indexRequest returns the request of a client that arrives now.
-func indexRequest(p registry.MirrorProvider) protocol.PullRequest {
+func indexRequest(p registry.MirrorAddress) protocol.PullRequest {
 	return protocol.PullRequest{Action: protocol.PullIndex, Address: p.String(), Deadline: time.Now().Add(8 * time.Second)}
 }
 
 // requestFor returns the request of a caller that arrives now.
-func requestFor(caller string, p registry.MirrorProvider) protocol.PullRequest {
+func requestFor(caller string, p registry.MirrorAddress) protocol.PullRequest {
 	r := indexRequest(p)
 	r.Caller = caller
 	return r
 }
 
 // at returns a provider of another origin.
-func at(host, name string) registry.MirrorProvider {
+func at(host, name string) registry.MirrorAddress {
 	p := named("acme", name)
 	p.Hostname = host
 	return p
@@ -158,7 +158,7 @@ func TestLookupsOfMissingProviders(t *testing.T) {
 
 func (s setup) requestIndexOf(t *testing.T, w interface {
 	Do(context.Context, protocol.PullRequest) (protocol.PullResponse, error)
-}, p registry.MirrorProvider) {
+}, p registry.MirrorAddress) {
 	t.Helper()
 	if _, err := w.Do(t.Context(), indexRequest(p)); err != nil {
 		t.Errorf("%s: %v", p, err)
@@ -185,7 +185,7 @@ func testLargeLookups(t *testing.T, hosts, most int) {
 		for i := range clients {
 			p := at(fmt.Sprintf("h%d.example.com", i%hosts), fmt.Sprint("p", i))
 			origin.put(t, p.Hostname+"/.well-known/terraform.json", map[string]string{"providers.v1": "/v1/"})
-			origin.put(t, p.Hostname+"/v1/"+p.Provider.String()+"/versions", "")
+			origin.put(t, p.Hostname+"/v1/"+p.Provider().String()+"/versions", "")
 			running.Go(func() {
 				if _, err := w.Do(t.Context(), requestFor(fmt.Sprint("ci-", i), p)); err != nil {
 					t.Error(err)

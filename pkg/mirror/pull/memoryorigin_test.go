@@ -33,7 +33,7 @@ import (
 // the clock of a test.
 type memoryOrigin struct {
 	key    keys.SigningKey
-	listed map[registry.MirrorProvider][]any // the versions
+	listed map[registry.MirrorAddress][]any // the versions
 
 	mu       sync.Mutex
 	pages    map[string][]byte // by host and path
@@ -96,14 +96,14 @@ func (d dripping) Read(b []byte) (int, error) {
 
 // fakeVersion is a version of a provider.
 type fakeVersion struct {
-	provider  registry.MirrorProvider
+	provider  registry.MirrorAddress
 	version   string
 	platforms []string
 }
 
 var (
-	inventory = registry.MirrorProvider{
-		Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "inventory"},
+	inventory = registry.MirrorAddress{
+		Hostname: "registry.example.com", Namespace: "acme", Name: "inventory",
 	}
 	both = []string{darwin, linux}
 )
@@ -116,7 +116,7 @@ func newMemoryOrigin(t testing.TB, versions ...fakeVersion) *memoryOrigin {
 	}
 	o := &memoryOrigin{
 		key: key, pages: make(map[string][]byte), fails: make(map[string]int), hangs: make(map[string]bool),
-		requests: make(map[string]int), listed: make(map[registry.MirrorProvider][]any),
+		requests: make(map[string]int), listed: make(map[registry.MirrorAddress][]any),
 	}
 	for _, v := range versions {
 		o.add(t, v)
@@ -135,7 +135,7 @@ func (o *memoryOrigin) add(t testing.TB, v fakeVersion) {
 	o.listed[v.provider] = append(o.listed[v.provider], map[string]any{"version": v.version, "platforms": offered})
 	host := v.provider.Hostname
 	o.put(t, host+"/.well-known/terraform.json", map[string]string{"providers.v1": "/v1/"})
-	o.put(t, host+"/v1/"+v.provider.Provider.String()+"/versions", map[string]any{"versions": o.listed[v.provider]})
+	o.put(t, host+"/v1/"+v.provider.Provider().String()+"/versions", map[string]any{"versions": o.listed[v.provider]})
 	o.addPackages(t, v)
 }
 
@@ -153,7 +153,7 @@ func (o *memoryOrigin) put(t testing.TB, page string, content any) {
 // addPackages adds the packages of a version, and their signed SHA256SUMS.
 func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 	t.Helper()
-	host, address := v.provider.Hostname, v.provider.Provider.String()
+	host, address := v.provider.Hostname, v.provider.Provider().String()
 	base := v.base()
 	var sums strings.Builder
 	for _, p := range v.platforms {
@@ -175,12 +175,12 @@ func (o *memoryOrigin) addPackages(t testing.TB, v fakeVersion) {
 
 // base returns the page of SHA256SUMS, without that name.
 func (v fakeVersion) base() string {
-	return v.provider.Hostname + "/files/" + v.provider.Provider.String() + "/" + v.version + "_"
+	return v.provider.Hostname + "/files/" + v.provider.Provider().String() + "/" + v.version + "_"
 }
 
 // zip returns the page of a package.
 func (v fakeVersion) zip(platform string) string {
-	return v.provider.Hostname + "/files/" + v.provider.Provider.String() + "/terraform-provider-" + v.provider.Type +
+	return v.provider.Hostname + "/files/" + v.provider.Provider().String() + "/terraform-provider-" + v.provider.Name +
 		"_" + v.version + "_" + platform + ".zip"
 }
 
@@ -193,7 +193,7 @@ func (v fakeVersion) content(t testing.TB, platform string) []byte {
 // padded is like content, with a longer program.
 func (v fakeVersion) padded(t testing.TB, platform, padding string) []byte {
 	t.Helper()
-	return providerfiles.Zip(t, "terraform-provider-"+v.provider.Type, "program "+v.version+" for "+platform+padding)
+	return providerfiles.Zip(t, "terraform-provider-"+v.provider.Name, "program "+v.version+" for "+platform+padding)
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -354,7 +354,7 @@ func newWorker(o *memoryOrigin, table catalog.Table, store publish.Objects, maxB
 }
 
 // run makes a worker do what the mirror requests for a version.
-func run(ctx context.Context, w *pull.Worker, p registry.MirrorProvider, version string) error {
+func run(ctx context.Context, w *pull.Worker, p registry.MirrorAddress, version string) error {
 	request := protocol.PullRequest{
 		Action: protocol.PullIndex, Address: p.String(), Version: version, Deadline: time.Now().Add(8 * time.Second),
 	}
@@ -380,7 +380,7 @@ func number(t testing.TB, s string) registry.Version {
 }
 
 // mirrored returns the platforms of a mirrored version, or nothing.
-func (s setup) mirrored(t *testing.T, p registry.MirrorProvider, version string) string {
+func (s setup) mirrored(t *testing.T, p registry.MirrorAddress, version string) string {
 	t.Helper()
 	record, err := s.catalog.Mirror.Get(t.Context(), p, number(t, version))
 	if errors.Is(err, registry.ErrNotFound) {
@@ -397,7 +397,7 @@ func (s setup) mirrored(t *testing.T, p registry.MirrorProvider, version string)
 }
 
 // problem returns why a version cannot be offered.
-func (s setup) problem(t *testing.T, p registry.MirrorProvider, version string) string {
+func (s setup) problem(t *testing.T, p registry.MirrorAddress, version string) string {
 	t.Helper()
 	found, err := s.catalog.Mirror.PulledVersion(t.Context(), p, number(t, version))
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
@@ -410,7 +410,7 @@ func (s setup) problem(t *testing.T, p registry.MirrorProvider, version string) 
 }
 
 // update changes the state of the provider and of a version.
-func (s setup) update(t *testing.T, p registry.MirrorProvider, version string, change func(*catalog.MirrorState)) {
+func (s setup) update(t *testing.T, p registry.MirrorAddress, version string, change func(*catalog.MirrorState)) {
 	t.Helper()
 	n := number(t, version)
 	state, err := s.catalog.Mirror.State(t.Context(), p, p.Hostname, &n, time.Now())

@@ -34,7 +34,7 @@ const (
 // requested are the versions of a provider that clients requested and the mirror
 // lacks.
 type requested struct {
-	provider registry.MirrorProvider
+	provider registry.MirrorAddress
 	origin   string // its host
 	versions []registry.Version
 	turns    int           // its copies so far
@@ -222,7 +222,7 @@ func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, h
 // refreshSince checks the origin of a provider, unless another check was after
 // begin. It returns the versions that clients requested, if the check succeeded. If
 // the origin did not answer in time, that is [errUnanswered].
-func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, begin time.Time) (
+func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorAddress, begin time.Time) (
 	pending []registry.Version, err error,
 ) {
 	defer w.recovered(ctx, &err)
@@ -232,7 +232,7 @@ func (w *Worker) refreshSince(ctx context.Context, p registry.MirrorProvider, be
 	}
 	checking, cancel := context.WithTimeout(ctx, nightlyTimeout)
 	defer cancel()
-	if err := w.check(checking, policy, rule, p, time.Time{}, func(found registry.PulledProvider) bool {
+	if err := w.check(checking, policy, rule, p, time.Time{}, func(found registry.PulledAddress) bool {
 		// A night does not wait for an origin that has failed often.
 		recent := found.RetryAt.After(w.options.Now()) && found.Failing.WaitSeconds <= int64(registry.PullRetry/time.Second)
 		checked := found.CheckedAt.After(begin) || recent

@@ -19,8 +19,8 @@ import (
 const day = 24 * time.Hour
 
 // other is a provider of another origin, which comes first in the listing.
-var other = registry.MirrorProvider{
-	Hostname: "a.example.com", Provider: registry.Provider{Namespace: "acme", Type: "other"},
+var other = registry.MirrorAddress{
+	Hostname: "a.example.com", Namespace: "acme", Name: "other",
 }
 
 // withMinAge returns a policy with a minimum age of some days, since the mirror saw
@@ -74,7 +74,7 @@ func TestNightlyAdmits(t *testing.T) {
 }
 
 // requestIndex makes a worker look at the versions of a provider.
-func (s setup) requestIndex(t *testing.T, p registry.MirrorProvider) {
+func (s setup) requestIndex(t *testing.T, p registry.MirrorAddress) {
 	t.Helper()
 	request := protocol.PullRequest{Action: protocol.PullIndex, Address: p.String(), Deadline: time.Now().Add(8 * time.Second)}
 	if _, err := s.worker().Do(t.Context(), request); err != nil {
@@ -130,7 +130,7 @@ func TestNightlyContinues(t *testing.T) {
 			t.Parallel()
 			origin := newMemoryOrigin(t, fakeVersion{other, "1.0.0", both}, fakeVersion{inventory, "1.0.0", both})
 			bubble(t, origin, withMinAge(1), func(t *testing.T, s setup) {
-				for _, p := range []registry.MirrorProvider{other, inventory} {
+				for _, p := range []registry.MirrorAddress{other, inventory} {
 					if err := run(t.Context(), s.worker(), p, "1.0.0"); err != nil {
 						t.Fatal(err)
 					}
@@ -178,7 +178,7 @@ func TestNightlyBesideSlowCopies(t *testing.T) {
 	}
 	checked := func(t *testing.T, s setup, from, to time.Time) {
 		t.Helper()
-		for _, p := range []registry.MirrorProvider{other, inventory} {
+		for _, p := range []registry.MirrorAddress{other, inventory} {
 			found, err := s.catalog.Mirror.Pulled(t.Context(), p)
 			if err != nil {
 				t.Fatal(err)
@@ -226,17 +226,17 @@ func TestNightlyBesideSlowCopies(t *testing.T) {
 // another provider from being copied, whichever comes first.
 func TestNightsOfAFunction(t *testing.T) {
 	t.Parallel()
-	for _, slow := range []registry.MirrorProvider{other, inventory} {
+	for _, slow := range []registry.MirrorAddress{other, inventory} {
 		t.Run(slow.Hostname, func(t *testing.T) {
 			t.Parallel()
 			origin := newMemoryOrigin(t)
 			origin.padding = padding(990 << 10)
-			for _, p := range []registry.MirrorProvider{other, inventory} {
+			for _, p := range []registry.MirrorAddress{other, inventory} {
 				origin.add(t, fakeVersion{p, "1.0.0", []string{linux}})
 			}
 			origin.drips = map[string]drip{slow.Hostname: {50 * time.Second, 56 << 10}} // 15 minutes
 			bubble(t, origin, allow(registry.PullClosed), func(t *testing.T, s setup) {
-				for _, p := range []registry.MirrorProvider{other, inventory} {
+				for _, p := range []registry.MirrorAddress{other, inventory} {
 					s.requestIndex(t, p)
 					s.addPending(t, fakeVersion{p, "1.0.0", nil})
 				}
@@ -252,7 +252,7 @@ func TestNightsOfAFunction(t *testing.T) {
 					}
 					cancel()
 				}
-				for _, p := range []registry.MirrorProvider{other, inventory} {
+				for _, p := range []registry.MirrorAddress{other, inventory} {
 					if got := s.mirrored(t, p, "1.0.0"); got == "" && p != slow {
 						t.Error("the other provider is not mirrored after two nights")
 					}
@@ -269,14 +269,14 @@ func (s setup) addPending(t *testing.T, v fakeVersion) {
 }
 
 // damageOrigin damages the data about the origin of a provider.
-func (s setup) damageOrigin(t *testing.T, p registry.MirrorProvider) {
+func (s setup) damageOrigin(t *testing.T, p registry.MirrorAddress) {
 	t.Helper()
 	found, err := s.catalog.Mirror.Pulled(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	data, err := json.Marshal(struct {
-		registry.PulledProvider
+		registry.PulledAddress
 		Origin string `json:"origin"`
 	}{found, "eA=="})
 	if err != nil {
@@ -286,7 +286,7 @@ func (s setup) damageOrigin(t *testing.T, p registry.MirrorProvider) {
 }
 
 // overwrite replaces the data of the item of a provider.
-func (s setup) overwrite(t *testing.T, p registry.MirrorProvider, data string) {
+func (s setup) overwrite(t *testing.T, p registry.MirrorAddress, data string) {
 	t.Helper()
 	k := catalog.Key{Partition: "mirror/providers", Sort: p.String()}
 	item, err := s.table.Get(t.Context(), k)

@@ -192,7 +192,7 @@ const (
 
 // rule returns the policy, and its rule for a provider. If readers may not fetch
 // the provider, the rule has no mode.
-func (w *Worker) rule(ctx context.Context, p registry.MirrorProvider) (
+func (w *Worker) rule(ctx context.Context, p registry.MirrorAddress) (
 	*registry.MirrorPolicy, registry.MirrorRule, error,
 ) {
 	policy, err := w.options.Policies.Get(ctx)
@@ -207,7 +207,7 @@ func (w *Worker) rule(ctx context.Context, p registry.MirrorProvider) (
 }
 
 // state reads the data about a provider, and about a version if v is not nil.
-func (w *Worker) state(ctx context.Context, rule registry.MirrorRule, p registry.MirrorProvider, v *registry.Version) (
+func (w *Worker) state(ctx context.Context, rule registry.MirrorRule, p registry.MirrorAddress, v *registry.Version) (
 	*catalog.MirrorState, error,
 ) {
 	host, _ := admission.Origin(rule, p)
@@ -219,12 +219,12 @@ func checking(s *catalog.MirrorState) *registry.Lease { return &s.Pulled.Checkin
 func locating(s *catalog.MirrorState) *registry.Lease { return &s.Version.Locating }
 
 // index checks the versions of a provider, unless the last check is current.
-func (w *Worker) index(ctx context.Context, p registry.MirrorProvider) error {
+func (w *Worker) index(ctx context.Context, p registry.MirrorAddress) error {
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {
 		return err
 	}
-	return w.check(ctx, policy, rule, p, w.options.Now(), func(found registry.PulledProvider) bool {
+	return w.check(ctx, policy, rule, p, w.options.Now(), func(found registry.PulledAddress) bool {
 		return found.Current(w.options.Now(), policy.SetAt)
 	})
 }
@@ -233,7 +233,7 @@ func (w *Worker) index(ctx context.Context, p registry.MirrorProvider) error {
 // returns true. If a client requested it, that was at requestedAt. Otherwise
 // requestedAt is the zero time.
 func (w *Worker) check(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
-	p registry.MirrorProvider, requestedAt time.Time, isDone func(registry.PulledProvider) bool) error {
+	p registry.MirrorAddress, requestedAt time.Time, isDone func(registry.PulledAddress) bool) error {
 	_, discovers := admission.Origin(rule, p)
 	return w.once(ctx, work{
 		state:  func(ctx context.Context) (*catalog.MirrorState, error) { return w.state(ctx, rule, p, nil) },
@@ -261,7 +261,7 @@ func (w *Worker) check(ctx context.Context, policy *registry.MirrorPolicy, rule 
 
 // checkOrigin requests the versions of a provider and stores them. end ends the
 // lease in an edit of s.
-func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorProvider,
+func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy, p registry.MirrorAddress,
 	requestedAt time.Time, s *catalog.MirrorState, end func() error) error {
 	unknown, changes := len(s.Pulled.Index) == 0 && !requestedAt.IsZero(), s.Pulled.Changes
 	if unknown {
@@ -330,7 +330,7 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 
 // lastVersions returns the last known versions of a provider, without those that
 // clients may not get any more.
-func (w *Worker) lastVersions(from filling.Pull, policy *registry.MirrorPolicy, p registry.MirrorProvider) (
+func (w *Worker) lastVersions(from filling.Pull, policy *registry.MirrorPolicy, p registry.MirrorAddress) (
 	filling.Listing, error,
 ) {
 	if len(from.State.Pulled.Index) == 0 {
@@ -345,7 +345,7 @@ func (w *Worker) lastVersions(from filling.Pull, policy *registry.MirrorPolicy, 
 
 // setIndex sets the index of a provider. If the versions are too many for its item,
 // it has the newest ones.
-func setIndex(found *registry.PulledProvider, o registry.MirrorOrigin, listing filling.Listing) (err error) {
+func setIndex(found *registry.PulledAddress, o registry.MirrorOrigin, listing filling.Listing) (err error) {
 	known, err := protocol.Compress(o)
 	if err != nil {
 		return err
@@ -368,7 +368,7 @@ func indexOf(listing filling.Listing, most int) (protocol.Document, error) {
 
 // version finds out where clients get a version that the mirror lacks. It
 // reports whether the caller must start to copy it.
-func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v registry.Version) (
+func (w *Worker) version(ctx context.Context, p registry.MirrorAddress, v registry.Version) (
 	startCopy bool, err error,
 ) {
 	policy, rule, err := w.rule(ctx, p)
@@ -400,7 +400,7 @@ func (w *Worker) version(ctx context.Context, p registry.MirrorProvider, v regis
 
 // locate finds out about a version, and stores it. end ends the lease in an edit of s.
 func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
-	p registry.MirrorProvider, v registry.Version, s *catalog.MirrorState, end func() error) (startCopy bool, err error) {
+	p registry.MirrorAddress, v registry.Version, s *catalog.MirrorState, end func() error) (startCopy bool, err error) {
 	now := w.options.Now()
 	from := w.from.With(s)
 	from.Services = w.services(s)
@@ -483,7 +483,7 @@ func offerUntil(answer registry.PulledVersion, now, at time.Time, some time.Dura
 // offer returns the packages of a version at its origin. In closed mode it only
 // checks that the version may be copied.
 func (w *Worker) offer(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
-	p registry.MirrorProvider, v registry.Version, from filling.Pull) (answer registry.PulledVersion, err error) {
+	p registry.MirrorAddress, v registry.Version, from filling.Pull) (answer registry.PulledVersion, err error) {
 	try := func() error {
 		if rule.Pull == registry.PullClosed {
 			return from.Check(ctx, policy, p, v)
@@ -510,9 +510,9 @@ func (w *Worker) offer(ctx context.Context, policy *registry.MirrorPolicy, rule 
 // than [registry.PullRetry] ago. Then it returns unlisted. Otherwise it replaces what
 // s has of the provider.
 func (w *Worker) refreshAgain(ctx context.Context, policy *registry.MirrorPolicy, rule registry.MirrorRule,
-	p registry.MirrorProvider, s *catalog.MirrorState, unlisted error) (checked bool, err error) {
+	p registry.MirrorAddress, s *catalog.MirrorState, unlisted error) (checked bool, err error) {
 	begin := w.options.Now()
-	isRecent := func(found registry.PulledProvider) bool {
+	isRecent := func(found registry.PulledAddress) bool {
 		checked = checked || found.CheckedAt.After(begin)
 		recent := begin.Before(found.RetryAt) || begin.Before(found.CheckedAt.Add(registry.PullRetry))
 		return recent && !found.PolicySetAt.IsZero()
@@ -637,7 +637,7 @@ func (w *Worker) services(s *catalog.MirrorState) filling.Services {
 	}
 }
 
-func (w *Worker) log(ctx context.Context, what string, p registry.MirrorProvider, failed error, more ...slog.Attr) {
+func (w *Worker) log(ctx context.Context, what string, p registry.MirrorAddress, failed error, more ...slog.Attr) {
 	level := slog.LevelInfo
 	attributes := append([]slog.Attr{slog.String("provider", p.String())}, more...)
 	if failed != nil {

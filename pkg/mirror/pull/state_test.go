@@ -35,7 +35,7 @@ func platformsOf(t *testing.T, names ...string) (all []registry.Platform) {
 func TestLargeRelease(t *testing.T) {
 	t.Parallel()
 	origin := newMemoryOrigin(t, fakeVersion{inventory, "1.0.0", both}, fakeVersion{inventory, "1.1.0", both})
-	base := inventory.Hostname + "/files/" + inventory.Provider.String() + "/1.1.0_"
+	base := inventory.Hostname + "/files/" + inventory.Provider().String() + "/1.1.0_"
 	var more strings.Builder
 	for i := range 12_000 {
 		fmt.Fprintf(&more, "%s  other_%d.zip\n", providerfiles.Sum(fmt.Append(nil, i)), i)
@@ -126,7 +126,7 @@ func TestDiscoveryOfHost(t *testing.T) {
 	var all []fakeVersion
 	for i := range 4 {
 		p := inventory
-		p.Type = fmt.Sprint("p", i)
+		p.Name = fmt.Sprint("p", i)
 		all = append(all, fakeVersion{p, "1.0.0", both})
 	}
 	index := func(t *testing.T, s setup, v fakeVersion) {

@@ -38,7 +38,7 @@ func (w *Worker) fillSums(ctx context.Context, all []*requested, end time.Time) 
 	return left
 }
 
-func (w *Worker) fillSumsOf(ctx context.Context, p registry.MirrorProvider) (filled int, err error) {
+func (w *Worker) fillSumsOf(ctx context.Context, p registry.MirrorAddress) (filled int, err error) {
 	defer w.recovered(ctx, &err)
 	policy, rule, err := w.rule(ctx, p)
 	if err != nil || rule.Pull == "" {

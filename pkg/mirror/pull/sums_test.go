@@ -18,7 +18,7 @@ import (
 
 // stripSums removes the SHA256SUMS of the mirrored version 1.0.0 of a provider, as if
 // it had none. It returns the record before.
-func (s setup) stripSums(t *testing.T, p registry.MirrorProvider, edit func(*registry.MirrorPackage),
+func (s setup) stripSums(t *testing.T, p registry.MirrorAddress, edit func(*registry.MirrorPackage),
 ) registry.MirrorVersion {
 	t.Helper()
 	before, err := s.catalog.Mirror.Get(t.Context(), p, number(t, "1.0.0"))
@@ -139,7 +139,7 @@ func testNightlyFillsSumsInTime(t *testing.T, silent int, night func(*testing.T,
 	slow := fakeVersion{other, "1.0.0", []string{linux}}
 	origin.add(t, slow)
 	origin.padding = ""
-	stored := []registry.MirrorProvider{inventory}
+	stored := []registry.MirrorAddress{inventory}
 	for i := range silent {
 		stored = append(stored, at(silentHost, fmt.Sprint("p", i)))
 	}

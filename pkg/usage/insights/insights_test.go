@@ -68,12 +68,12 @@ func (allProviders) Get(_ context.Context, _ registry.Provider, v registry.Versi
 	return registry.ProviderVersion{Version: v, Packages: []registry.ProviderPackage{linux}}, nil
 }
 
-func (allMirrored) Listing(context.Context, registry.MirrorProvider) (protocol.Document, error) {
+func (allMirrored) Listing(context.Context, registry.MirrorAddress) (protocol.Document, error) {
 	return protocol.Compress(protocol.MirrorListing{})
 }
 
 func (allMirrored) Get(
-	_ context.Context, _ registry.MirrorProvider, v registry.Version,
+	_ context.Context, _ registry.MirrorAddress, v registry.Version,
 ) (registry.MirrorVersion, error) {
 	if v.Major == 9 {
 		return registry.MirrorVersion{}, registry.ErrNotFound

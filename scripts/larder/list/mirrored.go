@@ -32,7 +32,7 @@ type MirroredView struct {
 	flags string
 }
 
-func listMirrored(ctx context.Context, r *place.Reader, a registry.MirrorProvider) (MirroredView, error) {
+func listMirrored(ctx context.Context, r *place.Reader, a registry.MirrorAddress) (MirroredView, error) {
 	history, err := r.MirroredHistory(ctx, a)
 	for i, warning := range history.Warnings {
 		history.Warnings[i] = warning + ". " + verifyHint(r)

@@ -28,8 +28,8 @@ import (
 )
 
 // seenProvider is a provider with versions in every state.
-var seenProvider = registry.MirrorProvider{
-	Hostname: "registry.example.com", Provider: registry.Provider{Namespace: "acme", Type: "inventory"},
+var seenProvider = registry.MirrorAddress{
+	Hostname: "registry.example.com", Namespace: "acme", Name: "inventory",
 }
 
 // originKey returns a signing key of an owner.
@@ -90,7 +90,7 @@ var outputRetry = outputDay.AddDate(100, 0, 0)
 // look has failed, or many versions are on request, by an earlier policy.
 func fillPulled(t *testing.T, data *local.Data, many bool) {
 	t.Helper()
-	found := registry.PulledProvider{
+	found := registry.PulledAddress{
 		Address: seenProvider.String(), CheckedAt: outputDay.Add(-time.Hour), RequestedAt: outputDay,
 		Problem: "the origin did not answer in time\x1b[2J", Pending: []registry.Version{parsed("0.2.0"), parsed("1.0.0")},
 		PolicySetAt: outputDay, RetryAt: outputRetry,

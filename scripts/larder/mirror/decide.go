@@ -116,7 +116,7 @@ The audit trail shows who trusts a key, and the reason.`,
 }
 
 func trust(
-	ctx context.Context, c *cli.Program, s *place.Store, address registry.MirrorProvider, key, reason string,
+	ctx context.Context, c *cli.Program, s *place.Store, address registry.MirrorAddress, key, reason string,
 ) (output.View, error) {
 	m, err := newMirror(ctx, c, s)
 	if err != nil {

@@ -55,7 +55,7 @@ the signature, and the origin's keys. Clients ignore these files.`,
 		Example: `  larder mirror export ./folder
   larder mirror export ./folder registry.opentofu.org/hashicorp/random`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
-			var addresses []registry.MirrorProvider
+			var addresses []registry.MirrorAddress
 			for _, arg := range args[1:] {
 				address, err := registry.ParseMirrorProvider(arg)
 				if err != nil {

@@ -325,7 +325,7 @@ providers.`,
     registry.opentofu.org/hashicorp/aws`,
 	}
 	cmd.RunE = c.Run(func(ctx context.Context, args []string) (output.View, error) {
-		var addresses []registry.MirrorProvider
+		var addresses []registry.MirrorAddress
 		for _, arg := range args[1:] {
 			address, err := registry.ParseMirrorProvider(arg)
 			if err != nil {
@@ -365,7 +365,7 @@ type checkedProvider struct {
 
 // checkPolicy returns what a policy decides about providers. If it denies one,
 // checkPolicy also returns [registry.ErrNotAdmitted].
-func checkPolicy(policy registry.MirrorPolicy, addresses []registry.MirrorProvider) (CheckedPolicyView, error) {
+func checkPolicy(policy registry.MirrorPolicy, addresses []registry.MirrorAddress) (CheckedPolicyView, error) {
 	v := CheckedPolicyView{
 		Rules: len(policy.Rules), Budget: budgetOf(policy), Providers: []checkedProvider{}, Notes: policyNotes(policy),
 	}

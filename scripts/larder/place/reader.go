@@ -49,7 +49,7 @@ func (r *Reader) States(ctx context.Context, a registry.Address) (all []protocol
 	case registry.Provider:
 		history, err := r.ProviderHistory(ctx, a)
 		return output.Mapped(history.Versions, func(v protocol.PastProvider) protocol.VersionState { return v.VersionState }), err
-	case registry.MirrorProvider:
+	case registry.MirrorAddress:
 		history, err := r.MirroredHistory(ctx, a)
 		for _, v := range history.Versions {
 			switch state := admission.State(v.State); {
