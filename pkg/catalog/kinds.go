@@ -126,7 +126,7 @@ func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registr
 	return registry.ProviderVersion{Version: v, Withdrawn: &w}
 }
 
-func (mirrorKind) prefix() string                        { return "mirror/" }
+func (mirrorKind) prefix() string                        { return "mirror" }
 func (mirrorKind) warns() bool                           { return false }
 func (mirrorKind) namespaced() bool                      { return false }
 func (mirrorKind) catalog(registry.MirrorAddress) string { return mirrorCatalog }
@@ -137,7 +137,10 @@ func (mirrorKind) newListing(registry.MirrorAddress) listing[registry.MirrorVers
 }
 
 func (mirrorKind) describe(entry *registry.Summary, latest registry.MirrorVersion) {
-	entry.PublishedAt = time.Time{}
+	entry.PublishedAt, entry.Words, entry.Source = time.Time{}, "", ""
+	if m := latest.Module; m != nil {
+		entry.PublishedAt, entry.Words, entry.Source = m.MirroredAt, m.Words, m.Pin.Source
+	}
 	for _, pkg := range latest.Packages {
 		if pkg.MirroredAt.After(entry.PublishedAt) {
 			entry.PublishedAt = pkg.MirroredAt

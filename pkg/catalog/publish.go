@@ -288,7 +288,7 @@ func addTo(v versions[registry.MirrorAddress, registry.MirrorVersion], s *state[
 	if stored, changed, err = merge(before, record); err != nil {
 		return stored, false, entry, err
 	}
-	if len(stored.Packages) == 0 {
+	if len(stored.Packages) == 0 && stored.Module == nil {
 		return stored, false, entry, errors.New("the version has no packages")
 	}
 	detail := differing(before, stored)
@@ -328,7 +328,21 @@ func addSums(record *registry.MirrorVersion, sums *OriginSums) (added bool, err 
 	return true, nil
 }
 
-// differing returns the names of the platforms that are new or changed.
+// mergeModule is merge for a module. Only other content that an operator accepts
+// replaces the stored one.
+func mergeModule(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, changed bool, err error) {
+	if stored.Module == nil || more.Module.Pin.Accepted != nil && stored.Module.Pin != more.Module.Pin {
+		return more, true, nil
+	}
+	if change := stored.Module.Pin.Differs(more.Module.Pin); change != "" {
+		return stored, false, fmt.Errorf("%w: it is mirrored with other content, which cannot change: %s",
+			registry.ErrExists, change)
+	}
+	return stored, false, nil
+}
+
+// differing returns the names of the platforms that are new or changed, or where the
+// content of a module came from.
 func differing(before, after registry.MirrorVersion) string {
 	var platforms []string
 	for _, pkg := range after.Packages {
@@ -336,12 +350,18 @@ func differing(before, after registry.MirrorVersion) string {
 			platforms = append(platforms, pkg.String())
 		}
 	}
+	if m := after.Module; m != nil && m != before.Module {
+		platforms = append(platforms, strings.TrimSpace(m.Pin.Source+" "+m.Pin.Commit))
+	}
 	return strings.Join(platforms, " ")
 }
 
 // merge returns a stored version with the additions of another record of it,
 // and reports whether there are any.
 func merge(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, changed bool, err error) {
+	if more.Module != nil {
+		return mergeModule(stored, more)
+	}
 	merged = stored
 	merged.Packages, merged.Sums = slices.Clone(stored.Packages), slices.Clone(stored.Sums)
 	if len(merged.Protocols) == 0 {

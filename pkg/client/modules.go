@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -14,41 +14,60 @@ import (
 
 // ModuleVersions returns the versions of a module, highest first. It skips the
 // versions that Larder cannot publish, such as 1.2.3.4, and returns their texts
-// as other.
+// as other. date is that of [Service.ProviderVersions].
 //
 // Source: module registry protocol, "List Available Versions for a Specific
-// Module". Clients read only the first module of the response.
+// Module". Clients read only the first module of the response. The protocol has no
+// publication times. Larder adds published_at.
 func (s *Service) ModuleVersions(ctx context.Context, m registry.Module) (
-	found []registry.Version, other []string, err error,
+	found []OfferedVersion, other []string, date time.Time, err error,
 ) {
 	var body struct {
 		Modules []struct {
-			Versions []struct {
-				Version string `json:"version"`
-			} `json:"versions"`
+			Versions moduleVersions `json:"versions"`
 		} `json:"modules"`
 	}
-	if _, err := s.GetJSON(ctx, m.String()+"/versions", &body); err != nil {
-		return nil, nil, err
+	a, err := s.getJSON(ctx, m.String()+"/versions", maxAnswer, &body)
+	if err != nil {
+		return nil, nil, time.Time{}, err
 	}
 	if len(body.Modules) == 0 {
-		return nil, nil, registry.Errorf(registry.ErrInvalid, "cannot read the versions of %s at %s: the list is empty",
-			m, printable.Mark(s.URL.Host, 300))
+		return nil, nil, time.Time{}, registry.Errorf(registry.ErrInvalid,
+			"cannot read the versions of %s at %s: the list is empty", m, printable.Mark(s.URL.Host, 300))
 	}
+	listed := body.Modules[0].Versions
+	found, err = listed.valid.sorted(a)
+	return found, listed.other, a.date(), err
+}
+
+// moduleVersions are the versions of a listing of a module.
+type moduleVersions struct {
+	valid offeredVersions
+	other []string
+}
+
+// maxOther is the maximum number of other versions that a message can name.
+const maxOther = 100
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (o *moduleVersions) UnmarshalJSON(text []byte) error {
+	type entry struct {
+		Version     string          `json:"version"`
+		PublishedAt publicationTime `json:"published_at"`
+	}
+	*o = moduleVersions{}
 	seen := make(map[string]bool)
-	for _, listed := range body.Modules[0].Versions {
+	return decodeEach(text, func(e entry) {
 		// Clients accept a leading v, and request the version without it.
-		v, err := registry.ParseVersion(strings.TrimPrefix(listed.Version, "v"))
+		v, err := registry.ParseVersion(strings.TrimPrefix(e.Version, "v"))
 		switch {
-		case err != nil:
-			other = append(other, printable.Mark(listed.Version, 100))
-		case !seen[v.String()]:
+		case err != nil && len(o.other) < maxOther:
+			o.other = append(o.other, printable.Mark(e.Version, 100))
+		case err == nil && !seen[v.String()] && len(o.valid) <= maxVersions:
 			seen[v.String()] = true
-			found = append(found, v)
+			o.valid = append(o.valid, OfferedVersion{Version: v, PublishedAt: time.Time(e.PublishedAt)})
 		}
-	}
-	slices.SortFunc(found, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	return found, other, nil
+	})
 }
 
 // ModuleLocation is where a registry locates the archive of a module.

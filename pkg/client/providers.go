@@ -20,8 +20,8 @@ import (
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
-// ProviderVersion is one version that an origin offers.
-type ProviderVersion struct {
+// OfferedVersion is one version of a provider or a module that an origin offers.
+type OfferedVersion struct {
 	Version registry.Version
 	// Platforms lists the platforms for which the origin announces packages.
 	// Some origins leave it out, because the CLIs do not read it.
@@ -39,7 +39,7 @@ type ProviderVersion struct {
 // Source: provider registry protocol, "List Available Versions". The protocol
 // has no publication times. Larder and other registries add published_at.
 func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) (
-	found []ProviderVersion, date time.Time, err error,
+	found []OfferedVersion, date time.Time, err error,
 ) {
 	var body struct {
 		Versions offeredVersions `json:"versions"`
@@ -49,13 +49,18 @@ func (s *Service) ProviderVersions(ctx context.Context, p registry.Provider) (
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	found = body.Versions
-	if len(found) > maxVersions {
-		return nil, time.Time{}, registry.Errorf(registry.ErrInvalid,
+	found, err = body.Versions.sorted(a)
+	return found, a.date(), err
+}
+
+// sorted returns the versions of a response, the highest first.
+func (o offeredVersions) sorted(a *answer) ([]OfferedVersion, error) {
+	if len(o) > maxVersions {
+		return nil, registry.Errorf(registry.ErrInvalid,
 			"cannot read the response to %s: it has more than %d versions", a.info, maxVersions)
 	}
-	slices.SortFunc(found, func(a, b ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
-	return found, a.date(), nil
+	slices.SortFunc(o, func(a, b OfferedVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	return o, nil
 }
 
 // maxVersions is the maximum number of versions that an origin lists.
@@ -63,7 +68,7 @@ const maxVersions = 100_000
 
 // offeredVersions are the valid versions of a listing, but not more than
 // maxVersions+1.
-type offeredVersions []ProviderVersion
+type offeredVersions []OfferedVersion
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (o *offeredVersions) UnmarshalJSON(text []byte) error {
@@ -80,7 +85,7 @@ func (o *offeredVersions) UnmarshalJSON(text []byte) error {
 			return
 		}
 		seen[version.String()] = true
-		*o = append(*o, ProviderVersion{version, e.Platforms, time.Time(e.PublishedAt)})
+		*o = append(*o, OfferedVersion{version, e.Platforms, time.Time(e.PublishedAt)})
 	})
 }
 
@@ -120,17 +125,15 @@ func decodeEach[T any](text []byte, use func(T)) error {
 	return nil
 }
 
-// ProviderPublishedAt requests when a version of a provider was published, as
-// the origin claims. The provider registry protocol has no such request. The
-// public Terraform registry and the metadata API of Larder answer it.
+// PublishedAt requests when a version of a module or a provider was published, as
+// the origin claims. The protocols have no such request. The public Terraform
+// registry and the metadata API of Larder answer it.
 //
 // It returns the zero time if the origin does not know the request, or responds
 // without a plausible time for the version. Every other response is an error,
 // because a firewall or a page about maintenance must not hide the time.
-func (s *Service) ProviderPublishedAt(ctx context.Context, p registry.Provider, v registry.Version) (
-	time.Time, error,
-) {
-	a, err := s.getOptional(ctx, p.String()+"/"+v.String(), maxDescription)
+func (s *Service) PublishedAt(ctx context.Context, of registry.Address, v registry.Version) (time.Time, error) {
+	a, err := s.getOptional(ctx, of.String()+"/"+v.String(), maxDescription)
 	if a == nil || err != nil {
 		return time.Time{}, err
 	}

@@ -42,13 +42,13 @@ func TestProviderVersions(t *testing.T) {
 	linux, darwin := registry.Platform{OS: "linux", Arch: "amd64"}, registry.Platform{OS: "darwin", Arch: "arm64"}
 	tests := map[string]struct {
 		answer string
-		want   []client.ProviderVersion
+		want   []client.OfferedVersion
 		err    error
 	}{
 		"sorted": {answer: `{"id":"x","warnings":["w"],"versions":[
 			{"version":"1.9.0","protocols":["5.0"],"platforms":[{"os":"linux","arch":"amd64"},{"os":"darwin","arch":"arm64"}]},
 			{"version":"1.10.0"},{"version":"2.0.0-rc.1"}]}`,
-			want: []client.ProviderVersion{
+			want: []client.OfferedVersion{
 				{Version: version(t, "2.0.0-rc.1")}, {Version: version(t, "1.10.0")},
 				{Version: version(t, "1.9.0"), Platforms: []registry.Platform{linux, darwin}},
 			}},
@@ -57,11 +57,11 @@ func TestProviderVersions(t *testing.T) {
 			{"version":"99999999999999999999.0.0"},{"version":"1.0"},{"version":"1.0.0"},
 			{"version":"1.1.0","platforms":[{"os":"../x","arch":"amd64"},{"os":"linux","arch":"amd64"},
 			{"os":"linux","arch":"amd64"},{}]}]}`,
-			want: []client.ProviderVersion{
+			want: []client.OfferedVersion{
 				{Version: version(t, "1.1.0"), Platforms: []registry.Platform{linux}}, {Version: version(t, "1.0.0")},
 			}},
-		"none":       {answer: `{}`, want: []client.ProviderVersion{}},
-		"null":       {answer: `{"versions":null}`, want: []client.ProviderVersion{}},
+		"none":       {answer: `{}`, want: []client.OfferedVersion{}},
+		"null":       {answer: `{"versions":null}`, want: []client.OfferedVersion{}},
 		"other type": {answer: `{"versions":"foreign words"}`, err: registry.ErrInvalid},
 	}
 	for name, test := range tests {
@@ -277,7 +277,7 @@ func TestPublicationTimes(t *testing.T) {
 			if got := listed[0].PublishedAt; !got.Equal(want) {
 				t.Errorf("listed %s, want %s", got, want)
 			}
-			got, err := service.ProviderPublishedAt(t.Context(), random, version(t, "1.0.0"))
+			got, err := service.PublishedAt(t.Context(), random, version(t, "1.0.0"))
 			if err != nil || !got.Equal(want) {
 				t.Errorf("metadata %s, %v, want %s", got, err, want)
 			}
@@ -285,7 +285,7 @@ func TestPublicationTimes(t *testing.T) {
 	}
 }
 
-func TestProviderPublishedAt(t *testing.T) {
+func TestPublishedAt(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	at := time.Date(2026, 11, 20, 8, 15, 0, 0, time.UTC)
@@ -324,7 +324,7 @@ func TestProviderPublishedAt(t *testing.T) {
 				w.Header().Set("Retry-After", "0")
 				answerJSON(w, test.status, test.answer)
 			})
-			got, err := service.ProviderPublishedAt(t.Context(), random, version(t, "1.0.0"))
+			got, err := service.PublishedAt(t.Context(), random, version(t, "1.0.0"))
 			check(t, texts, err, test.err)
 			if !got.Equal(test.want) {
 				t.Errorf("published at %s, want %s", got, test.want)

@@ -12,22 +12,22 @@ import (
 )
 
 // timesHosts are the hosts and paths of the documents with publication times, by
-// the host of the provider registry protocol. These registries have no times in
+// the host of the module and provider registry protocols. These registries have no times in
 // the protocol.
 //
-// Source: opentofu/registry-ui, backend/internal/server/openapi.yml, GetProvider.
+// Source: opentofu/registry-ui, backend/internal/server/openapi.yml, GetProvider and
+// GetModule.
 // An alias such as hashicorp/random has a document of its own.
 var timesHosts = map[string]url.URL{
-	"registry.opentofu.org": {Scheme: "https", Host: "api.opentofu.org", Path: "/registry/docs/providers/"},
+	"registry.opentofu.org": {Scheme: "https", Host: "api.opentofu.org", Path: "/registry/docs/"},
 }
 
 // maxTimes bounds a document with publication times, in bytes. A version needs
 // about 70, and the mirror records at most 10,000 versions of a provider.
 const maxTimes = 2 << 20
 
-// Times returns the service for [Service.ProviderTimes], if s is the provider
-// registry protocol of a public registry that has one. Its requests carry no
-// credential.
+// Times returns the service for [Service.VersionTimes], if s is a protocol of a
+// public registry that has one. Its requests carry no credential.
 func (s *Service) Times() (times *Service, ok bool) {
 	base, ok := timesHosts[s.URL.Host]
 	if !ok {
@@ -36,12 +36,11 @@ func (s *Service) Times() (times *Service, ok bool) {
 	return s.client.at(&base, ""), true
 }
 
-// ProviderTimes requests when the versions of a provider were published, in one
-// document of the service that [Service.Times] returns. The result has only
-// versions with a plausible time. Errors are like those of
-// [Service.ProviderPublishedAt].
-func (s *Service) ProviderTimes(ctx context.Context, p registry.Provider) (map[registry.Version]time.Time, error) {
-	a, err := s.getOptional(ctx, p.String()+"/index.json", maxTimes)
+// VersionTimes requests when the versions of a module or a provider were published,
+// in one document of the service that [Service.Times] returns. The result has only
+// versions with a plausible time. Errors are like those of [Service.PublishedAt].
+func (s *Service) VersionTimes(ctx context.Context, of registry.Address) (map[registry.Version]time.Time, error) {
+	a, err := s.getOptional(ctx, of.Path()+"/index.json", maxTimes)
 	if IsRefusal(err) {
 		err = registry.WithHint(err, TryLater) // no credential would help
 	}

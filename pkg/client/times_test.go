@@ -33,7 +33,7 @@ func times(t *testing.T, c *client.Client) *client.Service {
 // The document about a provider has the times of all its versions. A version
 // without a plausible time is missing. Another document is an error, so that nobody
 // takes its versions for old.
-func TestProviderTimes(t *testing.T) {
+func TestVersionTimes(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	const at = "2026-11-20T08:15:00Z"
@@ -90,7 +90,7 @@ func TestProviderTimes(t *testing.T) {
 				w.Header().Set("Retry-After", "0")
 				answerJSON(w, test.status, test.answer)
 			})
-			found, err := times(t, w.client(t)).ProviderTimes(t.Context(), random)
+			found, err := times(t, w.client(t)).VersionTimes(t.Context(), random)
 			check(t, texts, err, test.err)
 			var got []string
 			for _, v := range slices.SortedFunc(maps.Keys(found), registry.CompareVersions) {
@@ -105,7 +105,7 @@ func TestProviderTimes(t *testing.T) {
 
 // No credential is sent for the document, not even one for its own host. A
 // redirect must not lead to plain HTTP.
-func TestProviderTimesWithoutCredential(t *testing.T) {
+func TestVersionTimesWithoutCredential(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	for to, want := range map[string]error{
@@ -126,7 +126,7 @@ func TestProviderTimesWithoutCredential(t *testing.T) {
 				answerJSON(w, http.StatusOK, `{"versions":[{"id":"v1.0.0","published":"2026-11-20T08:15:00Z"}]}`)
 			})
 			c := w.client(t, "TF_TOKEN_registry_opentofu_org="+secret, "TF_TOKEN_api_opentofu_org="+secret)
-			found, err := times(t, c).ProviderTimes(t.Context(), random)
+			found, err := times(t, c).VersionTimes(t.Context(), random)
 			check(t, texts, err, want)
 			if want == nil && len(found) != 1 {
 				t.Errorf("got %v", found)
@@ -151,7 +151,7 @@ func TestTimesOfOthers(t *testing.T) {
 }
 
 // An isolated client must not reach a private address with this request either.
-func TestProviderTimesStaysOutside(t *testing.T) {
+func TestVersionTimesStaysOutside(t *testing.T) {
 	t.Parallel()
 	open := client.New(nil, "larder/test", &http.Transport{DisableKeepAlives: true})
 	open.SetResolver(resolver(t, []string{"10.0.0.1"}))
@@ -159,7 +159,7 @@ func TestProviderTimesStaysOutside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = times(t, c).ProviderTimes(t.Context(), random); !errors.Is(err, client.ErrRefusedAddress) {
+	if _, err = times(t, c).VersionTimes(t.Context(), random); !errors.Is(err, client.ErrRefusedAddress) {
 		t.Errorf("got error %v, want ErrRefusedAddress", err)
 	}
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,6 +94,14 @@ func ParseMirrorProvider(s string) (MirrorAddress, error) {
 	return p, nil
 }
 
+// AtOrigin returns the address in its own registry.
+func (a MirrorAddress) AtOrigin() Address {
+	if a.IsModule() {
+		return a.Module()
+	}
+	return a.Provider()
+}
+
 // ParseMirrorModule parses HOSTNAME/NAMESPACE/NAME/SYSTEM. The hostname is like
 // that of [ParseMirrorProvider], and the rest like that of [ParseModule]. Errors
 // are [ErrInvalid].
@@ -127,18 +136,13 @@ func ParseMirrorAddress(s string) (MirrorAddress, error) {
 }
 
 // String returns HOSTNAME/NAMESPACE/TYPE or HOSTNAME/NAMESPACE/NAME/SYSTEM.
-func (a MirrorAddress) String() string { return a.Hostname + "/" + a.rest() }
-
-func (a MirrorAddress) rest() string {
-	if a.IsModule() {
-		return a.Module().String()
-	}
-	return a.Provider().String()
-}
+func (a MirrorAddress) String() string { return a.Hostname + "/" + a.AtOrigin().String() }
 
 // Display is like [MirrorAddress.String], but has the hostname in the form of
 // [Host.Display], as clients need it in their configuration.
-func (a MirrorAddress) Display() string { return Host(a.Hostname).Display() + "/" + a.rest() }
+func (a MirrorAddress) Display() string {
+	return Host(a.Hostname).Display() + "/" + a.AtOrigin().String()
+}
 
 // The beginnings of the paths of mirrored addresses.
 const (
@@ -221,11 +225,13 @@ type OfferedPackage struct {
 	Size   int64  `json:"size"`
 }
 
-// MirrorVersion is the record of one mirrored version of a provider. It can
-// gain platforms. Existing platforms do not change until the version is
-// withdrawn.
+// MirrorVersion is the record of one mirrored version of a provider or a module.
+// That of a provider can gain platforms. Nothing else changes until the version is
+// withdrawn, unless an operator accepts other content of a module.
 type MirrorVersion struct {
 	Version Version `json:"version"`
+	// Module is the archive of a module. The fields of packages are then empty.
+	Module *MirroredModule `json:"module,omitempty"`
 	// Packages are sorted by platform.
 	Packages []MirrorPackage `json:"packages,omitzero"`
 	// Sums are the SHA256SUMS that list packages of the version. There can be
@@ -241,6 +247,51 @@ type MirrorVersion struct {
 	// Withdrawn is set if the version was withdrawn. The record then has only
 	// the version and this field.
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
+}
+
+// MirroredModule is the archive of a mirrored version of a module.
+type MirroredModule struct {
+	StoredFile
+	Pin ModulePin `json:"pin"`
+	// Docs, Words and Notes are those of [ModuleVersion].
+	Docs       *StoredFile `json:"docs,omitempty"`
+	Words      string      `json:"words,omitempty"`
+	Notes      []string    `json:"notes,omitempty"`
+	MirroredAt time.Time   `json:"mirrored_at"`
+	MirroredBy Publisher   `json:"mirrored_by"`
+}
+
+// ModulePin is what a version of a module is bound to, since the mirror first saw
+// it.
+type ModulePin struct {
+	// Source is the URL of the repository or the archive at the origin, without a
+	// query.
+	Source string `json:"source"`
+	// Commit is empty for an archive without one. Folder is the folder of the module
+	// in the repository or the archive, or empty.
+	Commit string `json:"commit,omitempty"`
+	Folder string `json:"folder,omitempty"`
+	// H1 is a digest over the files of the module. It does not depend on how they are
+	// packed. It is empty if the mirror has not read them.
+	H1 string `json:"h1,omitempty"`
+	// Accepted is the decision by which an operator replaced another pin.
+	Accepted *Decision `json:"accepted,omitempty"`
+}
+
+// Differs describes how another pin of the same version differs, or returns an
+// empty string. A digest that one of them lacks does not count.
+func (p ModulePin) Differs(other ModulePin) string {
+	switch {
+	case p.Source != other.Source:
+		return fmt.Sprintf("it came from %s, and now from %s", p.Source, other.Source)
+	case p.Commit != other.Commit:
+		return fmt.Sprintf("it was commit %s, and is now %s", cmp.Or(p.Commit, "unknown"), cmp.Or(other.Commit, "unknown"))
+	case p.Folder != other.Folder:
+		return fmt.Sprintf("it was in folder %q, and is now in %q", p.Folder, other.Folder)
+	case p.H1 != "" && other.H1 != "" && p.H1 != other.H1:
+		return fmt.Sprintf("its files had the digest %s, and now have %s", p.H1, other.H1)
+	}
+	return ""
 }
 
 // Has reports whether there is a package for each of the platforms.

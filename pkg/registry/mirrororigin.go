@@ -47,6 +47,9 @@ type SeenVersion struct {
 	SeenAt time.Time `json:"seen_at,omitzero"`
 	// Admitted is set if an operator has admitted the version early.
 	Admitted *Decision `json:"admitted,omitempty"`
+	// Pin is what the version of a module is bound to. It is the zero value if the
+	// mirror has not looked.
+	Pin ModulePin `json:"pin,omitzero"`
 }
 
 // OriginKey is a signing key of an origin.
@@ -63,11 +66,14 @@ type OriginKey struct {
 	Trusted *Decision `json:"trusted,omitempty"`
 }
 
-// RefusedVersion is a version that is not mirrored because of its signature.
+// RefusedVersion is a version that is refused because of its signature, or because
+// the origin has changed the version of a module.
 type RefusedVersion struct {
 	Version Version `json:"version"`
 	// Key signed the version. It is the zero value if no key did.
 	Key OriginKey `json:"key,omitzero"`
+	// Pin is what the origin offers of a module now.
+	Pin ModulePin `json:"pin,omitzero"`
 	At  time.Time `json:"at"`
 }
 
@@ -216,6 +222,19 @@ func (o *MirrorOrigin) Admit(n Version, d Decision) {
 	o.Versions[at].Admitted = &d
 }
 
+// Pin binds a version of a module, and forgets that it was refused. It reports
+// whether anything changed. A version that the mirror has not seen is not bound.
+func (o *MirrorOrigin) Pin(n Version, p ModulePin) (changed bool) {
+	at := o.index(n)
+	if at < 0 || o.Versions[at].Pin == p {
+		return false
+	}
+	o.Versions = slices.Clone(o.Versions)
+	o.Versions[at].Pin = p
+	o.Refused = slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool { return r.Version == n })
+	return true
+}
+
 // Trusts reports whether a key is one of the trusted ones.
 func (o *MirrorOrigin) Trusts(k OriginKey) bool {
 	return slices.ContainsFunc(o.Keys, k.same)
@@ -257,7 +276,7 @@ func (o *MirrorOrigin) Trust(k OriginKey) (changed bool) {
 // again and again.
 func (o *MirrorOrigin) Refuse(r RefusedVersion) (changed bool) {
 	if slices.ContainsFunc(o.Refused, func(known RefusedVersion) bool {
-		return known.Version == r.Version && known.Key.same(r.Key)
+		return known.Version == r.Version && known.Key.same(r.Key) && known.Pin == r.Pin
 	}) {
 		return false
 	}

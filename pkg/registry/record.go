@@ -84,6 +84,11 @@ func (v ProviderVersion) Files() []StoredFile {
 // Files implements [Record].
 func (v MirrorVersion) Files() []StoredFile {
 	var files []StoredFile
+	if v.Module != nil {
+		if files = append(files, v.Module.StoredFile); v.Module.Docs != nil {
+			files = append(files, *v.Module.Docs)
+		}
+	}
 	for _, pkg := range v.Packages {
 		files = append(files, pkg.StoredFile)
 	}
@@ -117,7 +122,13 @@ func validate[R Record](v R, path string, packages []ProviderPackage) error {
 	if v.Withdrawal() != nil {
 		return nil
 	}
-	if _, module := any(v).(ModuleVersion); !module && len(packages) == 0 {
+	_, isModule := any(v).(ModuleVersion)
+	if mirrored, ok := any(v).(MirrorVersion); ok && strings.HasPrefix(path, MirrorModulePrefix) {
+		if isModule = true; mirrored.Module == nil || len(packages) > 0 {
+			return errors.New("it is not the record of a module")
+		}
+	}
+	if !isModule && len(packages) == 0 {
 		return errors.New("it has no packages")
 	}
 	for _, f := range v.Files() {

@@ -14,11 +14,11 @@ import (
 )
 
 // offers returns versions as an origin offers them.
-func offers(t testing.TB, all ...string) []client.ProviderVersion {
+func offers(t testing.TB, all ...string) []client.OfferedVersion {
 	t.Helper()
-	var offered []client.ProviderVersion
+	var offered []client.OfferedVersion
 	for _, v := range all {
-		offered = append(offered, client.ProviderVersion{Version: parseVersion(t, v)})
+		offered = append(offered, client.OfferedVersion{Version: parseVersion(t, v)})
 	}
 	return offered
 }
@@ -126,7 +126,7 @@ func BenchmarkChoose(b *testing.B) {
 
 // An origin may list any number of platforms for a version.
 func BenchmarkPlatforms(b *testing.B) {
-	var offered client.ProviderVersion
+	var offered client.OfferedVersion
 	for i := range manyVersions {
 		offered.Platforms = append(offered.Platforms, registry.Platform{OS: "linux", Arch: fmt.Sprintf("a%d", i)})
 	}
@@ -140,7 +140,7 @@ func BenchmarkPlatforms(b *testing.B) {
 
 func TestPlatforms(t *testing.T) {
 	t.Parallel()
-	offered := client.ProviderVersion{Platforms: platforms(t, "linux_amd64", "darwin_arm64", "linux_amd64")}
+	offered := client.OfferedVersion{Platforms: platforms(t, "linux_amd64", "darwin_arm64", "linux_amd64")}
 	for _, test := range []struct {
 		name          string
 		wanted        []string

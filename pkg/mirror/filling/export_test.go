@@ -23,19 +23,19 @@ func Filenames(packages []folderPackage) []string {
 }
 
 // Choose selects of what an origin offers, without a policy.
-func Choose(w Wanted, offered []client.ProviderVersion, records []registry.MirrorVersion) (
-	[]client.ProviderVersion, error,
+func Choose(w Wanted, offered []client.OfferedVersion, records []registry.MirrorVersion) (
+	[]client.OfferedVersion, error,
 ) {
 	met, err := w.match(offered, records)
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := w.choose(met, records, func(client.ProviderVersion) error { return nil })
+	chosen, err := w.choose(met, records, func(client.OfferedVersion) error { return nil })
 	return chosen.selected, err
 }
 
 // Decide returns how many versions may be mirrored now, and how many are too new.
-func Decide(rule registry.MirrorRule, o registry.MirrorOrigin, offered []client.ProviderVersion, now time.Time) (
+func Decide(rule registry.MirrorRule, o registry.MirrorOrigin, offered []client.OfferedVersion, now time.Time) (
 	ready, waiting int, err error,
 ) {
 	d := &decider{m: &Mirror{}, rule: rule, now: now}
@@ -45,7 +45,7 @@ func Decide(rule registry.MirrorRule, o registry.MirrorOrigin, offered []client.
 	if err != nil {
 		return 0, 0, err
 	}
-	chosen, err := w.choose(met, nil, func(v client.ProviderVersion) error { return d.ready(v.Version) })
+	chosen, err := w.choose(met, nil, func(v client.OfferedVersion) error { return d.ready(v.Version) })
 	return len(chosen.selected), len(chosen.waiting), err
 }
 

@@ -186,7 +186,7 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 
 // choice is what to mirror of the versions that match.
 type choice struct {
-	selected []client.ProviderVersion
+	selected []client.OfferedVersion
 	// usable reports whether a selected version is not withdrawn.
 	usable bool
 	// waiting are versions that are too new. If one version is requested, they
@@ -218,7 +218,7 @@ func (c choice) skipped(w Wanted) []Result {
 
 // choose selects versions among those that may be mirrored now. If all that
 // match are too new, it returns [registry.ErrNotAdmitted].
-func (d *decider) choose(ctx context.Context, origin *client.Service, w Wanted, offered []client.ProviderVersion,
+func (d *decider) choose(ctx context.Context, origin *client.Service, w Wanted, offered []client.OfferedVersion,
 	records []registry.MirrorVersion) (choice, error) {
 	met, err := w.match(offered, records)
 	if err != nil {
@@ -229,13 +229,13 @@ func (d *decider) choose(ctx context.Context, origin *client.Service, w Wanted, 
 		for _, r := range records {
 			recorded[r.Version] = true
 		}
-		d.learn(ctx, origin, slices.DeleteFunc(slices.Clone(met), func(v client.ProviderVersion) bool {
+		d.learn(ctx, origin, slices.DeleteFunc(slices.Clone(met), func(v client.OfferedVersion) bool {
 			return recorded[v.Version]
 		}))
 	}
-	chosen, err := w.choose(met, records, func(v client.ProviderVersion) error {
+	chosen, err := w.choose(met, records, func(v client.OfferedVersion) error {
 		if !w.All {
-			d.learn(ctx, origin, []client.ProviderVersion{v})
+			d.learn(ctx, origin, []client.OfferedVersion{v})
 		}
 		return d.ready(v.Version)
 	})
@@ -292,8 +292,8 @@ func (m *Mirror) discover(ctx context.Context, host string) (*client.Service, er
 
 // match returns the versions that match, the newest first. A pre-release only
 // matches its own number.
-func (w Wanted) match(offered []client.ProviderVersion,
-	records []registry.MirrorVersion) ([]client.ProviderVersion, error) {
+func (w Wanted) match(offered []client.OfferedVersion,
+	records []registry.MirrorVersion) ([]client.OfferedVersion, error) {
 	acceptable, err := registry.ParseConstraint(w.Constraint)
 	if err != nil {
 		return nil, err
@@ -305,7 +305,7 @@ func (w Wanted) match(offered []client.ProviderVersion,
 	if w.exact != nil {
 		acceptable, meant = versions.Only(*w.exact), "version "+w.exact.String()
 	}
-	var met []client.ProviderVersion
+	var met []client.OfferedVersion
 	for _, v := range offered {
 		if acceptable.Has(v.Version) {
 			met = append(met, v)
@@ -314,7 +314,7 @@ func (w Wanted) match(offered []client.ProviderVersion,
 	if len(met) == 0 {
 		return nil, fmt.Errorf("the origin has no %s: %w (%s)", meant, registry.ErrNotFound, newest(offered))
 	}
-	slices.SortFunc(met, func(a, b client.ProviderVersion) int { return registry.CompareVersions(b.Version, a.Version) })
+	slices.SortFunc(met, func(a, b client.OfferedVersion) int { return registry.CompareVersions(b.Version, a.Version) })
 	// Clients do not distinguish versions that differ only in build metadata. If
 	// one of them is mirrored, choose selects that one.
 	mirrored := make(map[registry.Version]bool, len(records))
@@ -327,18 +327,18 @@ func (w Wanted) match(offered []client.ProviderVersion,
 			stays[v.Version.Comparable()] = true
 		}
 	}
-	met = slices.DeleteFunc(met, func(v client.ProviderVersion) bool {
+	met = slices.DeleteFunc(met, func(v client.OfferedVersion) bool {
 		return !mirrored[v.Version] && stays[v.Version.Comparable()]
 	})
-	return slices.CompactFunc(met, func(a, b client.ProviderVersion) bool { return a.Version.Same(b.Version) }), nil
+	return slices.CompactFunc(met, func(a, b client.OfferedVersion) bool { return a.Version.Same(b.Version) }), nil
 }
 
 // choose selects among the versions that match, as clients do. If the newest is
 // withdrawn or too new, it continues with older ones, down to one that is
 // neither. ready returns nil if a version that is not mirrored may be mirrored
 // now, and an [admission.TooNewError] if it may be later.
-func (w Wanted) choose(met []client.ProviderVersion, records []registry.MirrorVersion,
-	ready func(client.ProviderVersion) error) (chosen choice, err error) {
+func (w Wanted) choose(met []client.OfferedVersion, records []registry.MirrorVersion,
+	ready func(client.OfferedVersion) error) (chosen choice, err error) {
 	same := make(map[registry.Version][]registry.MirrorVersion, len(records)) // without build metadata
 	for _, r := range records {
 		same[r.Version.Comparable()] = append(same[r.Version.Comparable()], r)
@@ -372,11 +372,11 @@ func (w Wanted) choose(met []client.ProviderVersion, records []registry.MirrorVe
 	return chosen, nil
 }
 
-func newest(offered []client.ProviderVersion) string {
+func newest(offered []client.OfferedVersion) string {
 	if len(offered) == 0 {
 		return "it has no versions"
 	}
-	top := slices.MaxFunc(offered, func(a, b client.ProviderVersion) int {
+	top := slices.MaxFunc(offered, func(a, b client.OfferedVersion) int {
 		return registry.CompareVersions(a.Version, b.Version)
 	})
 	return fmt.Sprintf("its newest is %s", top.Version)
@@ -385,7 +385,7 @@ func newest(offered []client.ProviderVersion) string {
 // platforms returns the platforms to mirror of a version. If all versions or the
 // platforms of the policy are requested, it leaves out those that a version lacks,
 // and returns them as lacking.
-func (w Wanted) platforms(offered client.ProviderVersion) (platforms, lacking []registry.Platform, err error) {
+func (w Wanted) platforms(offered client.OfferedVersion) (platforms, lacking []registry.Platform, err error) {
 	platforms = slices.Clone(w.Platforms)
 	if len(platforms) == 0 {
 		platforms = slices.Clone(offered.Platforms)
@@ -442,7 +442,7 @@ type offer struct {
 // addVersion mirrors a version of a provider. records are the provider's
 // mirrored versions. It returns the new record, or nil if it has written none.
 func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
-	v client.ProviderVersion, records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
+	v client.OfferedVersion, records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
 	result := Result{Address: w.Address, Version: v.Version}
 	if err := checkAvailable(records, v.Version); err != nil {
 		if w.All || w.lenient {

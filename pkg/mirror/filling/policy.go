@@ -249,7 +249,7 @@ func (d *decider) update(ctx context.Context,
 // clock of this machine with date, the time of the origin's clock. If the clock
 // is wrong, ages are wrong too. If a minimum age applies, that is then
 // [registry.ErrInvalid].
-func (d *decider) see(ctx context.Context, offered []client.ProviderVersion, date time.Time) error {
+func (d *decider) see(ctx context.Context, offered []client.OfferedVersion, date time.Time) error {
 	limit := maxSkew
 	if d.rule.MinAge > 0 {
 		limit = min(limit, time.Duration(d.rule.MinAge)*time.Second/2)
@@ -302,7 +302,7 @@ func (d *decider) timesOf(origin *client.Service) (*client.Service, bool) {
 // and they are not known. ready returns the errors if the times can matter. If
 // one request returns the times of all versions, learn adds all that are not
 // known, so that later runs need no request.
-func (d *decider) learn(ctx context.Context, service *client.Service, all []client.ProviderVersion) {
+func (d *decider) learn(ctx context.Context, service *client.Service, all []client.OfferedVersion) {
 	if d.rule.MinAge == 0 {
 		return
 	}
@@ -321,12 +321,12 @@ func (d *decider) learn(ctx context.Context, service *client.Service, all []clie
 		}
 	}
 	request := func(v registry.Version) (time.Time, error) {
-		return service.ProviderPublishedAt(ctx, d.address.Provider(), v)
+		return service.PublishedAt(ctx, d.address.AtOrigin(), v)
 	}
 	if all, ok := d.timesOf(service); ok && len(asked) > 0 {
 		if d.times == nil {
 			d.times = sync.OnceValues(func() (map[registry.Version]time.Time, error) {
-				return all.ProviderTimes(ctx, d.address.Provider())
+				return all.VersionTimes(ctx, d.address.AtOrigin())
 			})
 		}
 		published, err := d.times()

@@ -153,7 +153,7 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 		return Listing{}, err
 	}
 	_, atOnce := d.timesOf(origin)
-	var unknown []client.ProviderVersion // the newest first
+	var unknown []client.OfferedVersion // the newest first
 	for _, v := range offered {
 		isUnknown := v.PublishedAt.IsZero() && !slices.ContainsFunc(p.State.Listed, v.Version.Same)
 		if isUnknown && (atOnce || len(unknown) < maxLearned) {
@@ -181,16 +181,16 @@ func (p Pull) LastVersions(policy *registry.MirrorPolicy, address registry.Mirro
 		return d.offerable(nil), nil //nolint:nilerr // the index is only a cache
 	}
 	platforms := last.Platforms()
-	offered := make([]client.ProviderVersion, len(versions))
+	offered := make([]client.OfferedVersion, len(versions))
 	for i, v := range versions {
-		offered[i] = client.ProviderVersion{Version: v, Platforms: platforms[v]}
+		offered[i] = client.OfferedVersion{Version: v, Platforms: platforms[v]}
 	}
 	return d.offerable(offered), nil
 }
 
 // offerable returns the stored versions, and those that the origin offers and
 // that may be mirrored now.
-func (d *decider) offerable(offered []client.ProviderVersion) Listing {
+func (d *decider) offerable(offered []client.OfferedVersion) Listing {
 	all := slices.Clone(d.state.Listed)
 	verifiable := maps.Clone(d.state.Verifiable)
 	if verifiable == nil {
@@ -234,7 +234,7 @@ func (d *decider) offerable(offered []client.ProviderVersion) Listing {
 
 // platformsOf returns the platforms of a version at its origin that may be mirrored,
 // sorted. There are none if the origin lists none.
-func (d *decider) platformsOf(v client.ProviderVersion) []registry.Platform {
+func (d *decider) platformsOf(v client.OfferedVersion) []registry.Platform {
 	return sortedPlatforms(slices.DeleteFunc(slices.Clone(v.Platforms), func(p registry.Platform) bool {
 		return len(d.rule.Platforms) > 0 && !slices.Contains(d.rule.Platforms, p)
 	}))
@@ -335,7 +335,7 @@ func (p Pull) platformsNow(ctx context.Context, origin *client.Service, w Wanted
 	if err != nil {
 		return nil, originError{err}
 	}
-	at := slices.IndexFunc(offered, func(o client.ProviderVersion) bool { return o.Version == v })
+	at := slices.IndexFunc(offered, func(o client.OfferedVersion) bool { return o.Version == v })
 	if at < 0 {
 		return nil, nil
 	}
@@ -409,7 +409,7 @@ func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v regi
 		if err != nil {
 			return nil, stored, originError{err}
 		}
-		if !slices.ContainsFunc(offered, func(o client.ProviderVersion) bool { return o.Version == v }) {
+		if !slices.ContainsFunc(offered, func(o client.OfferedVersion) bool { return o.Version == v }) {
 			return nil, stored, unlisted
 		}
 		if err := d.see(ctx, offered, date); err != nil {
@@ -419,7 +419,7 @@ func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v regi
 	if mirrored {
 		return origin, stored, nil // a mirrored version can gain platforms, whatever its age
 	}
-	d.learn(ctx, origin, []client.ProviderVersion{{Version: v}})
+	d.learn(ctx, origin, []client.OfferedVersion{{Version: v}})
 	if err := d.recordLearned(ctx); err != nil {
 		return nil, stored, err
 	}
@@ -440,7 +440,7 @@ func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address r
 	if err != nil {
 		return Result{}, err
 	}
-	wanted := client.ProviderVersion{Version: v}
+	wanted := client.OfferedVersion{Version: v}
 	// URLs end, and so does the trust in keys.
 	if answer := p.State.Version; answer.Current(m.now(), policy.SetAt) && len(answer.Sums) > 0 {
 		w.answer = &answer

@@ -79,12 +79,12 @@ func (h *Host) Versions(ctx context.Context, a registry.Address) (l Listing, err
 		if service, err = h.client.Service(ctx, h.host, "modules.v1"); err != nil {
 			return l, err
 		}
-		var found []registry.Version
-		if found, l.Other, err = service.ModuleVersions(ctx, a); err != nil {
+		var found []client.OfferedVersion
+		if found, l.Other, _, err = service.ModuleVersions(ctx, a); err != nil {
 			return l, err
 		}
 		for _, v := range found {
-			l.Versions = append(l.Versions, Version{Number: v})
+			l.Versions = append(l.Versions, Version{Number: v.Version})
 		}
 	case registry.Provider:
 		var service *client.Service
@@ -190,7 +190,7 @@ func (h *Host) Provider(ctx context.Context, p registry.Provider, v Version, dir
 	if err != nil {
 		return r, err
 	}
-	at := slices.IndexFunc(offered, func(o client.ProviderVersion) bool { return o.Version == v.Number })
+	at := slices.IndexFunc(offered, func(o client.OfferedVersion) bool { return o.Version == v.Number })
 	if at < 0 {
 		return r, fmt.Errorf("%w listing: %s does not list it any more", registry.ErrInvalid, h.host)
 	}
