@@ -414,7 +414,7 @@ func TestTestkit(t *testing.T) {
 		},
 	}
 	aws := []string{"awstest", "dynamodbtest", "lambda", "s3test"}
-	http := append([]string{"cloudwatch", "issuers", "notimeout", "oddities", "showcase"}, aws...)
+	http := append([]string{"cloudwatch", "issuers", "modulehosts", "notimeout", "oddities", "showcase"}, aws...)
 	clients := map[string]string{sdk + "service/s3": "s3test", sdk + "service/dynamodb": "dynamodbtest", minidyn: "dynamodbtest"}
 	packages := sources(t)
 	for _, name := range slices.Concat(http, slices.Collect(maps.Keys(own))) {
