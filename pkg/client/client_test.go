@@ -1372,3 +1372,14 @@ func TestMinRate(t *testing.T) {
 		})
 	}
 }
+
+func TestRequestRefusesURLs(t *testing.T) {
+	t.Parallel()
+	c := client.New(nil, "larder/test", nil)
+	for _, address := range []string{"http://git.example.com/", "https://token@git.example.com/", "ssh://git.example.com/", "https:///x", "%"} {
+		_, _, err := c.Request(t.Context(), address, nil, nil, 1)
+		if !errors.Is(err, registry.ErrInvalid) {
+			t.Errorf("%s: the error is %v, want ErrInvalid", address, err)
+		}
+	}
+}

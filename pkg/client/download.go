@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -197,20 +198,57 @@ func (c *Client) Elsewhere(ctx context.Context, address string) (reference strin
 	query.Set("terraform-get", "1")
 	target.RawQuery = query.Encode()
 	what := requestInfo{method: http.MethodGet, url: target, file: true}
-	request, err := newRequest(ctx, what, nil)
+	response, _, err := c.anonymous(ctx, what, nil, nil, maxDescription)
 	if err != nil {
 		return "", nil, err
-	}
-	response, _, err := c.exchange(request, true, maxDescription)
-	if err != nil {
-		return "", nil, what.connectionError(ctx, err)
-	}
-	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return "", nil, what.statusError(response.StatusCode, complaint{})
 	}
 	reference = response.Header.Get("X-Terraform-Get")
 	if reference == "" {
 		return "", nil, registry.Errorf(registry.ErrNotFound, "cannot %s: it is not an archive, and leads to none", what)
 	}
 	return reference, target, nil
+}
+
+// Request sends a GET to a URL, or a POST if body is not nil. It returns the
+// response of at most limit bytes, and its URL after redirects. The URL must be
+// https, or http on a loopback address.
+//
+// It sends no credential. It repeats the request after a failure, so the request
+// must change nothing.
+func (c *Client) Request(
+	ctx context.Context, address string, header http.Header, body []byte, limit int,
+) (read []byte, final *url.URL, err error) {
+	target, err := url.Parse(address)
+	if err != nil || target.Hostname() == "" || target.User != nil || !isPrivate(target) {
+		return nil, nil, registry.Errorf(registry.ErrInvalid, "the URL of a request must use https and have no user")
+	}
+	what := requestInfo{method: http.MethodGet, url: target, file: true}
+	if body != nil {
+		what.method = http.MethodPost
+	}
+	response, read, err := c.anonymous(ctx, what, header, body, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	return read, response.Request.URL, nil
+}
+
+// anonymous sends a request without a credential, and reads the response. Any
+// status but 2xx is an error.
+func (c *Client) anonymous(
+	ctx context.Context, what requestInfo, header http.Header, body []byte, limit int,
+) (*http.Response, []byte, error) {
+	request, err := newRequest(ctx, what, body)
+	if err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(request.Header, header)
+	response, read, err := c.exchange(request, true, limit)
+	if err != nil {
+		return nil, nil, what.connectionError(ctx, err)
+	}
+	if response.StatusCode < 200 || response.StatusCode > 299 {
+		return nil, nil, what.statusError(response.StatusCode, complaint{})
+	}
+	return response, read, nil
 }
