@@ -192,7 +192,7 @@ var onlyLinks = []struct {
 			"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/docs/render", "pkg/docs/extract",
 			"pkg/client", "pkg/publish/",
 			"pkg/mirror/policyfile", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/metadata/metadataclient",
-			"pkg/sources/copying", "pkg/sources/fetch", "pkg/sources/monorepo", "pkg/examine/", "pkg/local/",
+			"pkg/sources/copying", "pkg/sources/fetch", "pkg/sources/forge", "pkg/sources/monorepo", "pkg/examine/", "pkg/local/",
 			"functions/publish", "functions/pull", "scripts/larder/",
 		},
 	},
