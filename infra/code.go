@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/sources/git"
+	"github.com/larder-registry/larder/pkg/client/git"
 )
 
 // packFunction writes the deployment package of a function: a zip file with its

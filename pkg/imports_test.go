@@ -192,7 +192,7 @@ var onlyLinks = []struct {
 			"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/docs/render", "pkg/docs/extract",
 			"pkg/client", "pkg/publish/",
 			"pkg/mirror/policyfile", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/metadata/metadataclient",
-			"pkg/sources/copying", "pkg/sources/fetch", "pkg/sources/forge", "pkg/sources/monorepo", "pkg/examine/", "pkg/local/",
+			"pkg/sources/copying", "pkg/client/fetch", "pkg/client/forge", "pkg/sources/monorepo", "pkg/examine/", "pkg/local/",
 			"functions/publish", "functions/pull", "scripts/larder/",
 		},
 	},
@@ -321,7 +321,7 @@ var silent = []string{
 	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/mirror/admission",
 	"pkg/mirror/policyfile", "pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish",
 	"pkg/publish/inspection", "pkg/publish/rules",
-	"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/sources/git", "pkg/sources/location", "pkg/sources/monorepo",
+	"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/client/git", "pkg/client/location", "pkg/sources/monorepo",
 	"pkg/text/printable", "pkg/text/suggest", "pkg/text/terminal", "pkg/ttlcache",
 }
 
@@ -361,15 +361,18 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		},
 		"functions/modules":   slices.Concat(reading, []string{"pkg/modules"}),
 		"functions/providers": slices.Concat(reading, []string{"pkg/providers"}),
-		"functions/mirror":    slices.Concat(reading, []string{"pkg/mirror", "pkg/mirror/admission", "pkg/mirror/hostblock"}),
-		"functions/metadata":  slices.Concat(pages, []string{"pkg/metadata"}),
+		"functions/mirror": slices.Concat(reading, []string{
+			"pkg/mirror", "pkg/mirror/admission", "pkg/mirror/hostblock", "pkg/modules",
+		}),
+		"functions/metadata": slices.Concat(pages, []string{"pkg/metadata"}),
 		"functions/web": slices.Concat(pages, []string{
 			"pkg/docs/compare", "pkg/files/regularfile", "pkg/files/textfile", "pkg/mirror/hostblock", "pkg/web", "pkg/web/session",
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
 		"functions/pull": slices.Concat(inspecting, []string{
-			"pkg/client", "pkg/mirror/admission", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/network/ipclass",
-			"pkg/providers", "pkg/publish",
+			"pkg/client", "pkg/mirror/admission", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/modules",
+			"pkg/network/ipclass", "pkg/providers", "pkg/publish", "pkg/client/fetch", "pkg/client/forge",
+			"pkg/client/git", "pkg/client/location",
 		}),
 	}
 	got := make(map[string][]string)
@@ -445,14 +448,14 @@ func TestTestkit(t *testing.T) {
 	}
 }
 
-// Only pkg/sources/git starts git, so that git never obeys a repository of a
+// Only pkg/client/git starts git, so that git never obeys a repository of a
 // stranger. Only one other package has the text "git": it is a type of location.
 func TestGitHasOneStarter(t *testing.T) {
 	t.Parallel()
 	named := regexp.MustCompile("[\"`/]git(\\.exe)?[\"`]")
 	for name, p := range sources(t) {
 		for _, file := range p.GoFiles {
-			if name == "pkg/sources/git" || name == "pkg/sources/location" || strings.HasPrefix(name, testkit) {
+			if name == "pkg/client/git" || name == "pkg/client/location" || strings.HasPrefix(name, testkit) {
 				continue
 			}
 			text, err := os.ReadFile(filepath.Join("..", name, file))
@@ -460,7 +463,7 @@ func TestGitHasOneStarter(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(string(text)) {
-				if named.MatchString(line) && !strings.Contains(line, "/pkg/sources/git\"") {
+				if named.MatchString(line) && !strings.Contains(line, "/pkg/client/git\"") {
 					t.Errorf("%s/%s may start git: %s", name, file, strings.TrimSpace(line))
 				}
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/oddities"
 	"github.com/larder-registry/larder/internal/testkit/programs"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/client/fetch"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
@@ -26,7 +27,6 @@ import (
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/copying"
-	"github.com/larder-registry/larder/pkg/sources/fetch"
 )
 
 // originHost is the host of the origin in addresses of the mirror, since clients

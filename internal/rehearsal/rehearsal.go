@@ -30,11 +30,11 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/issuers"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/client/git"
 	"github.com/larder-registry/larder/pkg/cloud/partition"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/sources/git"
 )
 
 // StackName is the name of a rehearsal's stack. A rehearsal changes no other

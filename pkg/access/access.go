@@ -152,14 +152,18 @@ func (c *Control) RequirePublish(next http.Handler) http.Handler {
 
 // depths has the number of segments of a resource, by the first segment. Any
 // further segments of a path are a version or a document of that resource.
-var depths = map[string]int{"modules": 4, "providers": 3, "mirror": 4}
+var depths = map[string]int{"modules": 4, "providers": 3, "mirror": 4, "mirror-modules": 5}
+
+// others are the first segments of the paths of other registries' addresses, with
+// those of their scopes.
+var others = map[string]string{"providers-of": "mirror", "modules-of": "mirror-modules"}
 
 // resource returns the resource of a path, which scopes must match. It returns
 // the complete path for unknown kinds.
 func resource(path string) []string {
 	segments := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")
-	if segments[0] == "providers-of" { // the same providers in another protocol
-		segments[0] = "mirror"
+	if kind, ok := others[segments[0]]; ok {
+		segments[0] = kind
 	}
 	if depth := depths[segments[0]]; depth > 0 && len(segments) > depth {
 		segments = segments[:depth]

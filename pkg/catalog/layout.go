@@ -131,8 +131,14 @@ func pulledVersionKey(p registry.MirrorAddress, n registry.Version) Key {
 	return Key{p.Path(), "pulled/" + n.String()}
 }
 
-// originServiceKey returns the key of the [OriginService] of a host.
-func originServiceKey(host string) Key { return Key{originsPartition, host} }
+// originServiceKey returns the key of the [OriginService] of a host, for the modules
+// or the providers that it has.
+func originServiceKey(a registry.MirrorAddress, host string) Key {
+	if a.IsModule() {
+		host += "/modules"
+	}
+	return Key{originsPartition, host}
+}
 
 // budgetKey returns the key of the [registry.PullBudget] that was spent on a day.
 func budgetKey(day time.Time) Key { return Key{budgetPartition, day.Format(time.DateOnly)} }

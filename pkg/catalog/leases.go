@@ -275,7 +275,7 @@ func readSlots(ctx context.Context, t Table, partition string) (slots, error) {
 			s.taken[item.Sort] = takenSlot{stored, item}
 			continue
 		}
-		p, err := registry.ParseMirrorProvider(stored.Address)
+		p, err := registry.ParseMirrorAddress(stored.Address)
 		v, failed := registry.ParseVersion(stored.Version)
 		if err == nil && failed == nil && len(stored.Holders) > 0 {
 			s.waiting = append(s.waiting, WaitingCopy{p, v, stored.Holders, item})

@@ -78,7 +78,7 @@ func (m Mirror) CopyState(ctx context.Context, p registry.MirrorAddress, host st
 func (m Mirror) newState(p registry.MirrorAddress, host string, n *registry.Version, now time.Time) *MirrorState {
 	s := &MirrorState{table: m.table, provider: p, number: n, now: now, day: now.UTC().Truncate(24 * time.Hour)}
 	s.keys = []Key{
-		mirrorKey(p), schemaKey, listingKey(p.Path()), entryKey(mirrorCatalog, p.Path()), originServiceKey(host),
+		mirrorKey(p), schemaKey, listingKey(p.Path()), entryKey(mirrorCatalog, p.Path()), originServiceKey(p, host),
 	}
 	if n != nil {
 		s.keys = append(s.keys, recordKey(p.Path(), *n), pulledVersionKey(p, *n))

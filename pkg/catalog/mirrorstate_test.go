@@ -744,7 +744,7 @@ func TestPullsFail(t *testing.T) {
 			return s.Spend(t.Context(), registry.DefaultPullBudget, 1, 1)
 		}),
 		"OriginService": func(ctx context.Context, m catalog.Mirror) error {
-			_, err := m.OriginService(ctx, "example.com")
+			_, err := m.OriginService(ctx, random, "example.com")
 			return err
 		},
 		"Found": func(ctx context.Context, m catalog.Mirror) error {

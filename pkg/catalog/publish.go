@@ -288,7 +288,7 @@ func addTo(v versions[registry.MirrorAddress, registry.MirrorVersion], s *state[
 	if stored, changed, err = merge(before, record); err != nil {
 		return stored, false, entry, err
 	}
-	if len(stored.Packages) == 0 && stored.Module == nil {
+	if stored.IsEmpty() {
 		return stored, false, entry, errors.New("the version has no packages")
 	}
 	detail := differing(before, stored)

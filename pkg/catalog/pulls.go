@@ -154,8 +154,8 @@ func findings(n registry.Version, item Item) (found registry.PulledVersion, ok b
 	return registry.PulledVersion{Version: n}, false
 }
 
-// OriginService is where a host has the provider registry protocol, as found by
-// discovery.
+// OriginService is where a host has the module or the provider registry protocol, as
+// found by discovery.
 type OriginService struct {
 	// URL is empty if it is not known.
 	URL string `json:"url,omitempty"`
@@ -173,10 +173,12 @@ func (s OriginService) expires() time.Time {
 	return s.Until
 }
 
-// OriginService returns what discovery found for a host, which may have ended. Without
+// OriginService returns what discovery found for an address at a host, which may have ended. Without
 // an item, it is empty.
-func (m Mirror) OriginService(ctx context.Context, host string) (found OriginService, err error) {
-	err = get(ctx, m.table, originServiceKey(host), &found)
+func (m Mirror) OriginService(ctx context.Context, a registry.MirrorAddress, host string) (
+	found OriginService, err error,
+) {
+	err = get(ctx, m.table, originServiceKey(a, host), &found)
 	if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrCorrupt) {
 		return OriginService{}, nil // it is only a cache
 	}

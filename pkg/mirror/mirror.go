@@ -1,6 +1,7 @@
-// Package mirror offers providers of other registries from this one. It serves two
-// protocols. With the provider registry protocol, clients verify the signature of
-// the origin themselves. A host block of their configuration leads them here.
+// Package mirror offers modules and providers of other registries from this one. It
+// serves three protocols. Host blocks of the clients' configuration lead to the module
+// and the provider registry protocol. With the latter, clients verify the signature of
+// the origin themselves.
 //
 // With the provider network mirror protocol, they verify hashes. Packages have
 // absolute presigned URLs and both kinds of hashes. The mirror may lack a provider, a
@@ -9,8 +10,8 @@
 //
 // Source: the provider network mirror protocol,
 // https://opentofu.org/docs/internals/provider-network-mirror-protocol/, and the
-// provider registry protocol,
-// https://opentofu.org/docs/internals/provider-registry-protocol/.
+// registry protocols, https://opentofu.org/docs/internals/provider-registry-protocol/
+// and https://opentofu.org/docs/internals/module-registry-protocol/.
 package mirror
 
 import (
@@ -32,8 +33,12 @@ import (
 // network_mirror block ends with it.
 const Path = "/v1/mirror/"
 
-// ProvidersPath is the path of the provider registry protocol of other hosts.
-const ProvidersPath = hostblock.ProvidersPath
+// ProvidersPath and ModulesPath are the paths of the registry protocols of other
+// hosts.
+const (
+	ProvidersPath = hostblock.ProvidersPath
+	ModulesPath   = hostblock.ModulesPath
+)
 
 // Versions reads mirrored versions. Both methods return registry.ErrNotFound if
 // there is none.
@@ -51,32 +56,36 @@ type Signer interface {
 	SignGet(ctx context.Context, key string) (string, error)
 }
 
-// Routes returns the routes of both protocols.
+// Routes returns the routes of the protocols.
 func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) }
 
-// New returns a handler that serves both protocols. If pulling is nil, it serves
+// New returns a handler that serves the protocols. If pulling is nil, it serves
 // only mirrored versions.
 func New(versions Versions, signer Signer, pulling *Pulling) http.Handler {
-	return httpapi.Mux((&handler{versions, signer, pulling, newListings()}).endpoints()...)
+	return httpapi.Mux((&handler{versions, signer, pulling, newListings(), newListings()}).endpoints()...)
 }
 
 type handler struct {
-	stored   Versions
-	signer   Signer
-	pulling  *Pulling
-	listings *listings
+	stored  Versions
+	signer  Signer
+	pulling *Pulling
+	// providers and modules are the versions responses of the registry protocols.
+	providers, modules *listings
 }
 
 func (h *handler) endpoints() []httpapi.Endpoint {
 	get := func(path string, serve func(http.ResponseWriter, *http.Request) error) httpapi.Endpoint {
 		return httpapi.Endpoint{Route: httpapi.Route{Method: http.MethodGet, Path: path}, Serve: serve}
 	}
-	const provider = "{hostname}/{namespace}/{type}/"
+	const provider, module = "{hostname}/{namespace}/{type}/", "{hostname}/{namespace}/{name}/{system}/"
 	return []httpapi.Endpoint{
 		get(Path+provider+"{document}", h.document),
 		get(ProvidersPath+"{hostname}/.well-known/terraform.json", discovery),
 		get(ProvidersPath+provider+"versions", h.versions),
 		get(ProvidersPath+provider+"{version}/download/{os}/{arch}", h.download),
+		get(ModulesPath+"{hostname}/.well-known/terraform.json", discovery),
+		get(ModulesPath+module+"versions", h.moduleVersions),
+		get(ModulesPath+module+"{version}/download", h.module),
 	}
 }
 

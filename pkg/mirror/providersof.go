@@ -35,14 +35,10 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("mirrored provider %s: %w: %s", nameOf(r), registry.ErrNotFound, err.Error())
 	}
-	index, err := h.listing(r.Context(), p)
-	// A client that gets 404 reports that the provider does not exist.
-	if e, ok := errors.AsType[unansweredError](err); ok {
-		err = unanswered(e.problem)
-	}
+	index, err := h.listed(r.Context(), p)
 	var listing protocol.Document
 	if err == nil {
-		listing, err = h.listings.of(index, time.Now())
+		listing, err = h.providers.of(index, time.Now(), providerListing)
 	}
 	if err != nil {
 		return fmt.Errorf("versions of mirrored provider %s: %w", p, err)
@@ -53,12 +49,22 @@ func (h *handler) versions(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// listed is listing for the registry protocols. A client that gets 404 reports that
+// the address does not exist.
+func (h *handler) listed(ctx context.Context, a registry.MirrorAddress) (protocol.Document, error) {
+	index, err := h.listing(ctx, a)
+	if e, ok := errors.AsType[unansweredError](err); ok {
+		err = unanswered(e.problem)
+	}
+	return index, err
+}
+
 func unanswered(problem string) error {
 	return fmt.Errorf("%w: %s", registry.ErrUnavailable, problem)
 }
 
-// listings are the versions responses of the provider registry protocol. They follow
-// from the index of a provider.
+// listings are the versions responses of a registry protocol. They follow from the
+// index of an address.
 type listings struct {
 	cached *ttlcache.Cache[[sha256.Size]byte, protocol.Document]
 }
@@ -71,9 +77,9 @@ func newListings() *listings {
 	return &listings{ttlcache.New[[sha256.Size]byte, protocol.Document](maxListings, time.Hour)}
 }
 
-// of returns the listing for an index. If it has no version that clients could verify,
-// that is [registry.ErrNotFound].
-func (l *listings) of(index protocol.Document, now time.Time) (protocol.Document, error) {
+// of returns the listing that render makes of an index.
+func (l *listings) of(index protocol.Document, now time.Time,
+	render func(protocol.MirrorIndex) (protocol.Document, error)) (protocol.Document, error) {
 	sum := sha256.Sum256(index)
 	if listing, ok := l.cached.Get(sum, now); ok {
 		return listing, nil
@@ -82,15 +88,21 @@ func (l *listings) of(index protocol.Document, now time.Time) (protocol.Document
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, registry.ErrCorrupt)
 	}
-	all := decoded.Providers()
-	if len(all.Versions) == 0 {
-		return nil, fmt.Errorf("%w: all its versions were mirrored %s", registry.ErrNotFound, withoutSums)
-	}
-	listing, err := protocol.Compress(all)
+	listing, err := render(decoded)
 	if err == nil {
 		l.cached.Add(sum, listing, now, time.Time{})
 	}
 	return listing, err
+}
+
+// providerListing renders an index. If it has no version that clients could verify,
+// that is [registry.ErrNotFound].
+func providerListing(index protocol.MirrorIndex) (protocol.Document, error) {
+	all := index.Providers()
+	if len(all.Versions) == 0 {
+		return nil, fmt.Errorf("%w: all its versions were mirrored %s", registry.ErrNotFound, withoutSums)
+	}
+	return protocol.Compress(all)
 }
 
 // download serves "Find a Provider Package" of the provider registry protocol.

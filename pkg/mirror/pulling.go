@@ -246,10 +246,10 @@ func (p *Pulling) version(ctx context.Context, begin time.Time, address registry
 		if err != nil {
 			return stored, none, err
 		}
-		if len(record.Packages) > 0 {
+		if !record.IsEmpty() {
 			stored = record
 		}
-		if len(record.Packages) > 0 && record.Has(rule.Platforms) {
+		if !record.IsEmpty() && record.Has(rule.Platforms) {
 			return record, none, nil // it was copied meanwhile
 		}
 		if ok = p.isCurrent(found, setAt); !ok {
@@ -258,7 +258,7 @@ func (p *Pulling) version(ctx context.Context, begin time.Time, address registry
 		requestlog.From(ctx).Err = failed
 		// If the copy has not started, there is nothing to wait for.
 		if failed != nil && found.Problem == "" && len(found.Archives) == 0 {
-			if len(stored.Packages) == 0 {
+			if stored.IsEmpty() {
 				return stored, none, failed
 			}
 			return stored, none, nil
@@ -318,7 +318,7 @@ func (p *Pulling) waitForCopy(ctx context.Context, c awaitedCopy, found registry
 			return registry.MirrorVersion{}, none, nil
 		case err != nil && !errors.Is(err, registry.ErrNotFound):
 			return stored, none, err
-		case err == nil && (len(stored.Packages) == 0 || record.Has(c.rule.Platforms)):
+		case err == nil && (stored.IsEmpty() || record.Has(c.rule.Platforms)):
 			return record, none, nil
 		case err == nil:
 			stored = record
@@ -349,6 +349,6 @@ func (p *Pulling) waitForCopy(ctx context.Context, c awaitedCopy, found registry
 // problem.
 func explain(ctx context.Context, address registry.MirrorAddress, n registry.Version, problem string) {
 	if problem != "" {
-		requestlog.From(ctx).Note = fmt.Sprintf("mirrored provider %s %s: %s", address, n, problem)
+		requestlog.From(ctx).Note = fmt.Sprintf("mirrored %s %s %s: %s", address.Kind(), address, n, problem)
 	}
 }

@@ -113,22 +113,27 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("signing a URL for module %s %s: %w", m, v, err)
 	}
-	location := location(signed, record.SHA256)
+	entry := requestlog.From(r.Context())
+	// The canonical version, by which downloads are counted.
+	entry.Download, entry.Version = requestlog.ModuleDownload, v.String()
+	WriteLocation(w, r, signed, record.SHA256)
+	return nil
+}
+
+// WriteLocation responds with the location of a packed module at a signed URL.
+func WriteLocation(w http.ResponseWriter, r *http.Request, signed, sha256 string) {
+	location := location(signed, sha256)
 	// The header is always set, before the body: Terraform never reads the
 	// body, and OpenTofu prefers it.
 	w.Header().Set("X-Terraform-Get", location)
 	w.Header().Set("Vary", "Accept")
-	entry := requestlog.From(r.Context())
-	// The canonical version, by which downloads are counted.
-	entry.Download, entry.Version = requestlog.ModuleDownload, v.String()
 	if httpapi.Accepts(r.Header.Values("Accept"), "application/json") {
 		httpapi.WriteJSON(w, http.StatusOK, httpapi.NoStore, struct {
 			Location string `json:"location"`
 		}{location})
-		return nil
+		return
 	}
 	httpapi.WriteNoContent(w, httpapi.NoStore)
-	return nil
 }
 
 // location appends the parameters that go-getter removes. It does so after

@@ -175,19 +175,3 @@ func Copy(w io.Writer, body io.Reader, want Digest) error {
 	}
 	return nil
 }
-
-// ContextReader returns a reader of r that fails with the error of ctx once ctx
-// has ended.
-func ContextReader(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
-
-type contextReader struct {
-	ctx context.Context //nolint:containedctx // io.Reader has no parameter for it; it is the caller's
-	r   io.Reader
-}
-
-func (c *contextReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
-}

@@ -2,7 +2,10 @@
 // verifying use it, so that one display can show them all.
 package progress
 
-import "io"
+import (
+	"context"
+	"io"
+)
 
 // Reporter shows progress. Its methods, and the functions that Transfer
 // returns, are called concurrently.
@@ -106,4 +109,20 @@ type Writer func(n int64)
 func (w Writer) Write(b []byte) (int, error) {
 	w(int64(len(b)))
 	return len(b), nil
+}
+
+// WithContext returns a reader of r that fails with the error of ctx once ctx
+// has ended.
+func WithContext(ctx context.Context, r io.Reader) io.Reader { return &contextReader{ctx, r} }
+
+type contextReader struct {
+	ctx context.Context //nolint:containedctx // io.Reader has no parameter for it; it is the caller's
+	r   io.Reader
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
 }

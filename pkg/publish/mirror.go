@@ -2,11 +2,14 @@ package publish
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -84,4 +87,39 @@ func (p *Publisher) StoreMirrored(ctx context.Context, address registry.MirrorAd
 		p.step(fmt.Sprintf("mirroring %s %s", address, v))
 	}
 	return record, of, err
+}
+
+// MirrorModule is an inspected version of a module to mirror.
+type MirrorModule struct {
+	Version registry.Version
+	// Path is that of the archive, which has Size bytes.
+	Path  string
+	Size  int64
+	Found inspection.Found
+	Pin   registry.ModulePin
+}
+
+// StoreMirrorModule stores the archive and the documentation of a module. It returns
+// the record that the caller adds to the catalog.
+func (p *Publisher) StoreMirrorModule(ctx context.Context, address registry.MirrorAddress, m MirrorModule) (
+	registry.MirrorVersion, error,
+) {
+	mirrored := &registry.MirroredModule{
+		StoredFile: registry.StoredFile{SHA256: m.Found.SHA256, Size: m.Size}, Pin: m.Pin,
+		Notes: m.Found.Notes, MirroredAt: p.PublishedAt(), MirroredBy: p.By,
+	}
+	mirrored.Object = address.FileKey(m.Version, m.Found.SHA256, address.Name+".tar.gz")
+	files := []file{{File: rules.FileAt(m.Path, path.Base(mirrored.Object), mirrored.StoredFile)}}
+	if data := m.Found.Document.Data; len(data) > 0 {
+		sum := sha256.Sum256(data)
+		docs := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+		docs.Object = address.FileKey(m.Version, docs.SHA256, registry.DocsName)
+		mirrored.SetDocs(docs, m.Found.Document.Words)
+		files = append(files, file{File: rules.FileOf(registry.DocsName, data, docs)})
+	}
+	if _, err := p.uploadFiles(ctx, files); err != nil {
+		return registry.MirrorVersion{}, err
+	}
+	p.step(fmt.Sprintf("mirroring %s %s", address, m.Version))
+	return registry.MirrorVersion{Version: m.Version, Module: mirrored}, nil
 }

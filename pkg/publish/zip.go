@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
-	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -138,7 +137,7 @@ func (p *Publisher) hashZip(ctx context.Context, f file) error {
 	hash := sha256.New()
 	moved, end := progress.Or(p.Progress).Transfer("unpacking "+f.Name, f.Size)
 	defer end()
-	in := io.TeeReader(objects.ContextReader(ctx, progress.Reader(opened, moved)), hash)
+	in := io.TeeReader(progress.WithContext(ctx, progress.Reader(opened, moved)), hash)
 	*f.h1, err = f.Zip.HashFiles(in)
 	if err == nil && hex.EncodeToString(hash.Sum(nil)) != f.SHA256 {
 		err = errChanged

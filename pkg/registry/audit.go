@@ -15,6 +15,7 @@ type AuditEntry struct {
 	//	modules/NAMESPACE/NAME/SYSTEM
 	//	providers/NAMESPACE/TYPE
 	//	mirror/HOSTNAME/NAMESPACE/TYPE
+	//	mirror-modules/HOSTNAME/NAMESPACE/NAME/SYSTEM
 	//	keys/NAMESPACE/ID
 	//	tokens/ID
 	//	policy/mirror
@@ -59,6 +60,8 @@ const (
 	AuditOverrule    AuditAction = "overrule"   // the policy, for a version
 	AuditRefuseKey   AuditAction = "refuse-key" // of an origin
 	AuditTrustKey    AuditAction = "trust-key"  // of an origin
+	// AuditRefuseContent means that the origin has changed a version of a module.
+	AuditRefuseContent AuditAction = "refuse-content"
 	// AuditAcceptLoss names missing entries of the audit trail in its detail.
 	AuditAcceptLoss AuditAction = "accept-loss"
 )

@@ -249,6 +249,9 @@ type MirrorVersion struct {
 	Withdrawn *Withdrawal `json:"withdrawn,omitempty"`
 }
 
+// IsEmpty reports whether nothing of the version is mirrored.
+func (v MirrorVersion) IsEmpty() bool { return len(v.Packages) == 0 && v.Module == nil }
+
 // MirroredModule is the archive of a mirrored version of a module.
 type MirroredModule struct {
 	StoredFile
@@ -282,7 +285,7 @@ type ModulePin struct {
 // empty string. A digest that one of them lacks does not count.
 func (p ModulePin) Differs(other ModulePin) string {
 	switch {
-	case p.Source != other.Source:
+	case !strings.EqualFold(p.Source, other.Source): // as forges compare
 		return fmt.Sprintf("it came from %s, and now from %s", p.Source, other.Source)
 	case p.Commit != other.Commit:
 		return fmt.Sprintf("it was commit %s, and is now %s", cmp.Or(p.Commit, "unknown"), cmp.Or(other.Commit, "unknown"))

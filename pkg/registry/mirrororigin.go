@@ -212,27 +212,33 @@ func (o *MirrorOrigin) index(n Version) int {
 
 // Admit records that an operator admits a version early.
 func (o *MirrorOrigin) Admit(n Version, d Decision) {
-	at := o.index(n)
-	if at < 0 {
-		o.Versions = append(slices.Clone(o.Versions), SeenVersion{Version: n, SeenAt: d.At})
-		slices.SortFunc(o.Versions, newest)
-		at = o.index(n)
-	}
+	o.see(n, d.At)
 	o.Versions = slices.Clone(o.Versions)
-	o.Versions[at].Admitted = &d
+	o.Versions[o.index(n)].Admitted = &d
 }
 
 // Pin binds a version of a module, and forgets that it was refused. It reports
-// whether anything changed. A version that the mirror has not seen is not bound.
-func (o *MirrorOrigin) Pin(n Version, p ModulePin) (changed bool) {
+// whether anything changed. A version that the mirror has not seen counts as seen
+// at now.
+func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time) (changed bool) {
+	remaining := slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool { return r.Version == n })
+	changed = len(remaining) < len(o.Refused)
+	o.Refused = remaining
+	o.see(n, now)
 	at := o.index(n)
-	if at < 0 || o.Versions[at].Pin == p {
-		return false
+	if o.Versions[at].Pin != p {
+		o.Versions = slices.Clone(o.Versions)
+		o.Versions[at].Pin, changed = p, true
 	}
-	o.Versions = slices.Clone(o.Versions)
-	o.Versions[at].Pin = p
-	o.Refused = slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool { return r.Version == n })
-	return true
+	return changed
+}
+
+// see adds a version that the mirror has not seen.
+func (o *MirrorOrigin) see(n Version, now time.Time) {
+	if o.index(n) < 0 {
+		o.Versions = append(slices.Clone(o.Versions), SeenVersion{Version: n, SeenAt: now.UTC().Truncate(time.Second)})
+		slices.SortFunc(o.Versions, newest)
+	}
 }
 
 // Trusts reports whether a key is one of the trusted ones.

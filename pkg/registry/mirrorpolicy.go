@@ -23,8 +23,8 @@ type MirrorPolicy struct {
 
 // MirrorRule is a rule of a [MirrorPolicy].
 type MirrorRule struct {
-	// Pattern is HOSTNAME/NAMESPACE/TYPE. Each part can be *, which matches any
-	// name.
+	// Pattern is HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for
+	// modules. Each part can be *, which matches any name.
 	Pattern string `json:"pattern"`
 	// Line is the line of the rule in the policy's text.
 	Line int `json:"line"`
@@ -54,7 +54,24 @@ type MirrorRule struct {
 	// Networks are the addresses that the origin may have in addition to public
 	// ones.
 	Networks []netip.Prefix `json:"networks,omitempty"`
+	// Forges are the hosts of repositories of modules that are not well-known, with
+	// the programs that they run.
+	Forges map[string]Forge `json:"forges,omitempty"`
 }
+
+// Forge is the program that a host of repositories runs.
+type Forge string
+
+// The forges. Gitea counts as a [Forgejo].
+const (
+	GitHub    Forge = "github"
+	GitLab    Forge = "gitlab"
+	Bitbucket Forge = "bitbucket"
+	Forgejo   Forge = "forgejo"
+)
+
+// Forges are all forges.
+var Forges = []Forge{GitHub, GitLab, Bitbucket, Forgejo}
 
 // PullMode is how the mirror answers for a version that it may fetch and lacks.
 type PullMode string

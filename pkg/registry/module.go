@@ -61,12 +61,20 @@ func (m Module) DocsKey(v Version, sha256 string) string {
 // SetDocs sets the documentation and the search words of a version. The words
 // are cut so that they and the description have at most [MaxWords] bytes.
 func (v *ModuleVersion) SetDocs(file StoredFile, words string) {
-	v.Docs = &file
-	limit := max(MaxWords-len(v.Description), 0)
-	if len(words) > limit {
+	v.Docs, v.Words = &file, cut(words, MaxWords-len(v.Description))
+}
+
+// SetDocs is [ModuleVersion.SetDocs] for a mirrored version.
+func (v *MirroredModule) SetDocs(file StoredFile, words string) {
+	v.Docs, v.Words = &file, cut(words, MaxWords)
+}
+
+// cut returns the first words of a text, of at most limit bytes.
+func cut(words string, limit int) string {
+	if limit = max(limit, 0); len(words) > limit {
 		words = words[:max(strings.LastIndexByte(words[:limit+1], ' '), 0)]
 	}
-	v.Words = words
+	return words
 }
 
 // MaxWords bounds the description and the search words of a version in bytes.

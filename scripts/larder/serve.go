@@ -282,7 +282,7 @@ func pullThrough(ctx context.Context, data *local.Data, log *slog.Logger, metric
 	}
 	worker := pull.NewLocal(ctx, pull.New(pull.Options{
 		Catalog: data.Catalog, Objects: data.Objects, Client: pull.NewClient("larder/" + version()), Policies: policies,
-		Log: log, MaxBytes: settings.PullBytes, Lease: pullLease, OnBound: onBound,
+		Inspector: inspection.Process{Log: log}, Log: log, MaxBytes: settings.PullBytes, Lease: pullLease, OnBound: onBound,
 	}))
 	data.Pulling = &mirror.Pulling{Pulled: data.Catalog.Mirror, Worker: worker, Policies: policies}
 	return worker

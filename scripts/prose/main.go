@@ -19,7 +19,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/sources/git"
+	"github.com/larder-registry/larder/pkg/client/git"
 )
 
 func main() {

@@ -16,10 +16,10 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/larder-registry/larder/pkg/client/location"
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/location"
 )
 
 // shortLife is how long a URL should be valid at least: one init uses it until

@@ -51,7 +51,7 @@ func readFile(ctx context.Context, path, what string, reporter progress.Reporter
 	}
 	moved, end := progress.Or(reporter).Transfer(what, info.Size())
 	defer end()
-	return read(progress.Reader(objects.ContextReader(ctx, f), moved), visit)
+	return read(progress.Reader(progress.WithContext(ctx, f), moved), visit)
 }
 
 // visitor receives the content of a file. It must read all of it.

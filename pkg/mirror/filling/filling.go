@@ -37,6 +37,8 @@ type Mirror struct {
 	Publisher *publish.Publisher
 	// Client reads from origin registries.
 	Client *client.Client
+	// Inspector reads the archives of modules.
+	Inspector Inspector
 	// Progress reports the progress. It may be nil.
 	Progress progress.Reporter
 	// DryRun reports what would be done, and downloads and stores no packages.
@@ -59,7 +61,7 @@ type Mirror struct {
 	left *atomic.Int64
 }
 
-// The values of [PackageResult.Status].
+// The values of [Result.Status] and [PackageResult.Status].
 const (
 	Added     = "added"
 	Unchanged = "unchanged"
@@ -75,6 +77,8 @@ type Result struct {
 	Version registry.Version
 	// Packages are the requested packages, sorted by platform.
 	Packages []PackageResult
+	// Status is that of a module. It is empty for a provider.
+	Status string
 	// Signer is the ID of the key that signed the version, if that was checked,
 	// and Owner the owner of that key.
 	Signer, Owner string
@@ -89,9 +93,9 @@ type PackageResult struct {
 	Status   string
 }
 
-// Changed reports whether a package was added, restored or verified.
+// Changed reports whether a module or a package was added, restored or verified.
 func (r Result) Changed() bool {
-	return slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status != Unchanged })
+	return r.Status != "" && r.Status != Unchanged || slices.ContainsFunc(r.Packages, func(p PackageResult) bool { return p.Status != Unchanged })
 }
 
 // checkAvailable checks that a version can be mirrored, before any of it is

@@ -29,6 +29,7 @@ import (
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/modules"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
@@ -106,7 +107,7 @@ func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 
 // mirror is [Mirror.Add] with a policy that was read before. It may be nil.
 func (m *Mirror) mirror(ctx context.Context, policy *registry.MirrorPolicy, w Wanted) ([]Result, error) {
-	named := cmp.Or(w.Upstream, m.Client.Configured(w.Address.Hostname, providers.Service))
+	named := cmp.Or(w.Upstream, m.Client.Configured(w.Address.Hostname, serviceOf(w.Address)))
 	rule, _ := admission.RuleOf(policy, w.Address) // add returns the error
 	w.Upstream = cmp.Or(w.Upstream, rule.Upstream)
 	confined := *m
@@ -141,7 +142,7 @@ func (m *Mirror) add(ctx context.Context, policy *registry.MirrorPolicy, w Wante
 	if err != nil {
 		return nil, asOriginError(err)
 	}
-	offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider())
+	offered, date, err := versionsOf(ctx, origin, w.Address)
 	if err != nil {
 		return nil, originError{err}
 	}
@@ -251,10 +252,30 @@ func (d *decider) choose(ctx context.Context, origin *client.Service, w Wanted, 
 	return chosen, nil
 }
 
-// origin finds the provider registry protocol of an origin.
+// serviceOf returns the protocol of the registry of an address.
+func serviceOf(a registry.MirrorAddress) string {
+	if a.IsModule() {
+		return modules.Service
+	}
+	return providers.Service
+}
+
+// versionsOf requests the versions of a module or a provider. date is the time of the
+// origin's clock, or zero.
+func versionsOf(ctx context.Context, origin *client.Service, a registry.MirrorAddress) (
+	offered []client.OfferedVersion, date time.Time, err error,
+) {
+	if a.IsModule() {
+		offered, _, date, err = origin.ModuleVersions(ctx, a.Module())
+		return offered, date, err
+	}
+	return origin.ProviderVersions(ctx, a.Provider())
+}
+
+// origin finds the registry protocol of an origin.
 func (m *Mirror) origin(ctx context.Context, w Wanted) (*client.Service, error) {
 	if w.Upstream == "" {
-		return m.discover(ctx, w.Address.Hostname)
+		return m.discover(ctx, w.Address, w.Address.Hostname)
 	}
 	at, err := url.Parse(w.Upstream)
 	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
@@ -268,17 +289,17 @@ func (m *Mirror) origin(ctx context.Context, w Wanted) (*client.Service, error) 
 	if at.Scheme != "https" {
 		return nil, fmt.Errorf("%w upstream: discovery requires https", registry.ErrInvalid)
 	}
-	return m.discover(ctx, at.Host)
+	return m.discover(ctx, w.Address, at.Host)
 }
 
-// discover finds the provider registry protocol of a host.
-func (m *Mirror) discover(ctx context.Context, host string) (*client.Service, error) {
+// discover finds the registry protocol of a host.
+func (m *Mirror) discover(ctx context.Context, a registry.MirrorAddress, host string) (*client.Service, error) {
 	if m.services == nil {
-		return m.Client.Service(ctx, host, providers.Service)
+		return m.Client.Service(ctx, host, serviceOf(a))
 	}
 	at, err := m.services(ctx, host, func(ctx context.Context) (string, error) {
 		m.Client.Forget(host) // this process can have cached an earlier result
-		found, err := m.Client.Service(ctx, host, providers.Service)
+		found, err := m.Client.Service(ctx, host, serviceOf(a))
 		if err != nil {
 			return "", err
 		}
@@ -439,8 +460,8 @@ type offer struct {
 	again func(context.Context) (client.ProviderPackage, error)
 }
 
-// addVersion mirrors a version of a provider. records are the provider's
-// mirrored versions. It returns the new record, or nil if it has written none.
+// addVersion mirrors a version of a provider or a module. records are its mirrored
+// versions. It returns the new record, or nil if it has written none.
 func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *decider, w Wanted,
 	v client.OfferedVersion, records []registry.MirrorVersion) (Result, *registry.MirrorVersion, error) {
 	result := Result{Address: w.Address, Version: v.Version}
@@ -450,6 +471,10 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 			return result, nil, nil
 		}
 		return Result{}, nil, err
+	}
+	if w.Address.IsModule() {
+		stored := recordOf(records, v.Version)
+		return m.addModule(ctx, origin, d, w, v.Version, stored)
 	}
 	platforms, lacking, err := w.platforms(v)
 	if err != nil {
@@ -494,12 +519,7 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 	if err := d.object(v.Version, d.denied); err != nil {
 		return Result{}, nil, err
 	}
-	stored := registry.MirrorVersion{Version: v.Version}
-	for _, r := range records {
-		if r.Version == v.Version {
-			stored = r
-		}
-	}
+	stored := recordOf(records, v.Version)
 	signer, signed, err := m.verify(ctx, d, w, v.Version, offers, stored, records)
 	if err != nil {
 		return Result{}, nil, err
@@ -562,6 +582,16 @@ func (m *Mirror) addVersion(ctx context.Context, origin *client.Service, d *deci
 		return Result{}, nil, err
 	}
 	return result, &record, nil
+}
+
+// recordOf returns the record of a version, which is empty if there is none.
+func recordOf(records []registry.MirrorVersion, v registry.Version) registry.MirrorVersion {
+	for _, r := range records {
+		if r.Version == v {
+			return r
+		}
+	}
+	return registry.MirrorVersion{Version: v}
 }
 
 // publishSigned is [publish.Publisher.MirrorSigned], unless the caller of a [Pull]

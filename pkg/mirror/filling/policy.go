@@ -59,6 +59,8 @@ type decider struct {
 	clockless bool
 	// overruled are the objections that an operator overrules.
 	overruled map[registry.Version][]string
+	// accepted are the changes of modules at the origin that an operator accepts.
+	accepted map[registry.Version]string
 }
 
 // policy returns the policy of the mirror, or nil if there is none.
@@ -104,7 +106,7 @@ func (m *Mirror) decideWanted(policy *registry.MirrorPolicy, w Wanted) (*decider
 		m: m, address: w.Address, now: m.now(), admitting: w.admitting,
 		learned:   make(map[registry.Version]time.Time),
 		failed:    make(map[registry.Version]error),
-		overruled: make(map[registry.Version][]string),
+		overruled: make(map[registry.Version][]string), accepted: make(map[registry.Version]string),
 	}
 	if w.exact != nil {
 		d.admitted = *w.exact

@@ -142,7 +142,7 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 	if err != nil {
 		return Listing{}, asOriginError(err)
 	}
-	offered, date, failed := origin.ProviderVersions(ctx, address.Provider())
+	offered, date, failed := versionsOf(ctx, origin, address)
 	if errors.Is(failed, registry.ErrNotFound) || failed == nil && len(offered) == 0 && p.State.Origin.IsEmpty() {
 		return d.offerable(nil), nil // an origin can have none for any name
 	}
@@ -206,6 +206,9 @@ func (d *decider) offerable(offered []client.OfferedVersion) Listing {
 			taken[r.Version.Comparable()] = true
 			withheld = fmt.Errorf("%w: %s is signed by key %s, which is not trusted", registry.ErrNotAdmitted, r.Version,
 				r.Key.ID)
+			if r.Pin.Source != "" {
+				withheld = d.changed(r.Version, d.seen[r.Version].Pin.Differs(r.Pin))
+			}
 		}
 	}
 	var first time.Time
@@ -259,7 +262,7 @@ func (p Pull) Offer(ctx context.Context, policy *registry.MirrorPolicy, address 
 		return answer, err
 	}
 	origin, stored, err := p.check(ctx, m, d, w, v)
-	if err != nil {
+	if err != nil || address.IsModule() { // clients wait for the copy of a module
 		return answer, err
 	}
 	platforms, err := p.platforms(ctx, policy, origin, w, v)
@@ -405,7 +408,7 @@ func (p Pull) check(ctx context.Context, m *Mirror, d *decider, w Wanted, v regi
 		return nil, stored, asOriginError(err)
 	}
 	if !isListed {
-		offered, date, err := origin.ProviderVersions(ctx, w.Address.Provider())
+		offered, date, err := versionsOf(ctx, origin, w.Address)
 		if err != nil {
 			return nil, stored, originError{err}
 		}
@@ -441,6 +444,14 @@ func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address r
 		return Result{}, err
 	}
 	wanted := client.OfferedVersion{Version: v}
+	var records []registry.MirrorVersion
+	if !stored.IsEmpty() {
+		records = append(records, stored)
+	}
+	if address.IsModule() {
+		result, _, err := m.addVersion(ctx, origin, d, w, wanted, records)
+		return result, err
+	}
 	// URLs end, and so does the trust in keys.
 	if answer := p.State.Version; answer.Current(m.now(), policy.SetAt) && len(answer.Sums) > 0 {
 		w.answer = &answer
@@ -449,10 +460,6 @@ func (p Pull) Copy(ctx context.Context, policy *registry.MirrorPolicy, address r
 		}
 	} else if wanted.Platforms, err = p.platforms(ctx, policy, origin, w, v); err != nil {
 		return Result{}, err
-	}
-	var records []registry.MirrorVersion
-	if len(stored.Packages) > 0 {
-		records = append(records, stored)
 	}
 	result, _, err := m.addVersion(ctx, origin, d, w, wanted, records)
 	if err != nil {

@@ -12,9 +12,13 @@ import (
 // host block, the hostname and a slash follow.
 const ProvidersPath = "/v1/providers-of/"
 
+// ModulesPath is the same for the module registry protocol.
+const ModulesPath = "/v1/modules-of/"
+
 // services are the services that a mirror has of another registry, with the paths
 // below which it has them.
 var services = []struct{ id, path string }{
+	{"modules.v1", ModulesPath},
 	{"providers.v1", ProvidersPath},
 }
 

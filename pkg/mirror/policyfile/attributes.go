@@ -26,12 +26,14 @@ const (
 	pullName        = "pull"
 	upstreamName    = "upstream"
 	networksName    = "networks"
+	forgesName      = "forges"
 )
 
 // allowNames are the attributes of allow. The only attribute of deny is
 // reasonName.
 var allowNames = []string{
 	minAgeName, unknownAgeName, platformsName, maxSizeName, signingKeysName, pullName, upstreamName, networksName,
+	forgesName,
 }
 
 func (p *parser) attributes(b *hclsyntax.Block, rule *registry.MirrorRule) {
@@ -59,6 +61,16 @@ func (p *parser) attributes(b *hclsyntax.Block, rule *registry.MirrorRule) {
 
 // ofAllow reads an attribute of allow, except for reason.
 func (p *parser) ofAllow(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
+	ofModules := isModules(rule.Pattern)
+	if ofModules && (a.Name == platformsName || a.Name == signingKeysName) {
+		p.add(a.NameRange, "Remove it.", "a rule for modules has no %s", a.Name)
+		return
+	}
+	if !ofModules && rule.Pattern != "" && a.Name == forgesName {
+		p.add(a.NameRange, "Move it to a rule for modules, such as `allow \"registry.example.com/*/*/*\"`.",
+			"a rule for providers has no forges")
+		return
+	}
 	switch a.Name {
 	case minAgeName:
 		p.minAge(a, rule)
@@ -76,6 +88,8 @@ func (p *parser) ofAllow(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 		p.upstream(a, rule)
 	case networksName:
 		p.networks(a, rule)
+	case forgesName:
+		p.forges(a, rule)
 	default:
 		p.add(a.NameRange, didYouMean(a.Name, allowNames, "The attributes of allow are "+strings.Join(allowNames, ", ")+"."),
 			"allow has no attribute %q", a.Name)
@@ -147,6 +161,10 @@ func (p *parser) unknownAge(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 
 func (p *parser) pull(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 	rule.Pull = registry.PullMode(p.choice(a, string(registry.PullOpen), string(registry.PullClosed)))
+	if rule.Pull == registry.PullOpen && isModules(rule.Pattern) {
+		p.add(a.Expr.Range(), "Write pull = \"closed\".",
+			"pull of modules cannot be \"open\", because the mirror binds a module to its content before clients get it")
+	}
 }
 
 // choice returns the text of an attribute, which must be one or the other. If it

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -97,6 +98,33 @@ func (p *parser) isRepeated(e element, prefix netip.Prefix, earlier []netip.Pref
 		return true
 	}
 	return false
+}
+
+// forges reads the hosts of repositories that are not well-known.
+func (p *parser) forges(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
+	const example = `["gitlab://git.example.com"]`
+	var names []string
+	for _, kind := range registry.Forges {
+		names = append(names, string(kind))
+	}
+	for _, e := range p.texts(a, example, "Remove it to allow only the well-known forges.") {
+		kind, host, _ := strings.Cut(e.text, "://")
+		parsed, err := registry.ParseHost(host)
+		switch {
+		case !slices.Contains(names, kind):
+			p.add(e.at, didYouMean(kind, names, "Write it as "+example+"."), "invalid forge %.100q: it must begin with %s",
+				e.text, strings.Join(names, "://, ")+"://")
+		case err != nil:
+			p.add(e.at, "Write it as "+example+".", "invalid forge %.100q: a host must follow", e.text)
+		case rule.Forges[string(parsed)] != "":
+			p.add(e.at, "Remove one of the two.", "the forge %s is twice in the list", parsed)
+		default:
+			if rule.Forges == nil {
+				rule.Forges = make(map[string]registry.Forge)
+			}
+			rule.Forges[string(parsed)] = registry.Forge(kind)
+		}
+	}
 }
 
 // parseNetwork returns a prefix, or the reason why it is invalid and what to do

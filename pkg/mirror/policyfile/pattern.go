@@ -60,22 +60,25 @@ func covers(pattern, other string) bool {
 }
 
 // anyName are names that stand for wildcards when a pattern is checked.
-var anyName = []string{"registry.example.com", "any", "any"}
+var anyName = []string{"registry.example.com", "any", "any", "any"}
+
+// isModules reports whether a pattern is one of modules, which has a part more.
+func isModules(pattern string) bool { return strings.Count(pattern, "/") == 3 }
 
 // checkPattern returns the reason why a pattern is invalid, and what to do
 // about it. It returns empty strings for a valid one.
 func checkPattern(pattern string) (reason, hint string) {
 	parts := strings.Split(pattern, "/")
 	isURL := strings.Contains(pattern, "://")
-	if len(parts) != len(anyName) || isURL {
+	if len(parts) != 3 && !isModules(pattern) || isURL {
 		const example = "as in \"registry.opentofu.org/hashicorp/random\"."
 		switch {
 		case isURL:
 			hint = "Write the hostname without a scheme, " + example
-		case len(parts) == len(anyName)-1:
+		case len(parts) == 2:
 			hint = "Add the hostname, " + example
 		}
-		return "it must be HOSTNAME/NAMESPACE/TYPE, of which each part can be *", hint
+		return "it must be HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for modules, and each part can be *", hint
 	}
 	names := slices.Clone(parts)
 	for i, part := range parts {
@@ -87,11 +90,11 @@ func checkPattern(pattern string) (reason, hint string) {
 		}
 	}
 	address := strings.Join(names, "/")
-	parsed, err := registry.ParseMirrorProvider(address)
+	parsed, err := registry.ParseMirrorAddress(address)
 	if err != nil {
 		return reasonOf(err, address), registry.Hint(err)
 	}
-	sent := []string{parsed.Hostname, parsed.Namespace, parsed.Name}
+	sent := strings.Split(parsed.String(), "/")
 	for i, part := range parts {
 		if part == wildcard {
 			sent[i] = wildcard

@@ -16,6 +16,10 @@
 //	  networks = ["10.0.0.0/8"]
 //	}
 //	allow "*/*/*" { min_age = "14d" }
+//	allow "registry.opentofu.org/terraform-aws-modules/*/*" {
+//	  pull   = "closed"
+//	  forges = ["gitlab://git.example.com"]
+//	}
 //
 //	budget {
 //	  packages_per_day = 500
@@ -177,6 +181,9 @@ func (p *parser) parse(ctx context.Context, text []byte) error {
 		switch {
 		case slices.Contains(ruleTypes, b.Type):
 			p.rule(b)
+		case b.Type == "module":
+			p.add(b.TypeRange, "Write allow or deny. A pattern with four parts, such as "+
+				"\"registry.opentofu.org/terraform-aws-modules/*/*\", is one of modules.", "there is no block \"module\"")
 		case b.Type != budgetType:
 			p.add(b.TypeRange, didYouMean(b.Type, append(ruleTypes, budgetType), "A rule begins with allow or deny."),
 				"there is no block %q", b.Type)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +109,27 @@ var mistakes = map[string]struct {
 	"no rules": {"# nothing\n", []string{
 		"p:1:1: the policy has no rules, so it would deny everything (To deny everything, write `deny \"*/*/*\" {}`.)",
 	}},
+	"rules for modules": {`allow "a.example/b/c/d" {
+  platforms    = ["linux_amd64"]
+  signing_keys = ["34365D9472D7468F"]
+  pull         = "open"
+  forges       = ["gitlab://git.example.com", "gitlab://GIT.example.com", "svn://a.example", "git.example.com", "github://"]
+}
+allow "a.example/b/c" {
+  forges = ["gitlab://git.example.com"]
+}
+module "a.example/*/*/*" {}
+`, []string{
+		"p:2:3: a rule for modules has no platforms (Remove it.)",
+		"p:3:3: a rule for modules has no signing_keys (Remove it.)",
+		`p:4:18: pull of modules cannot be "open", because the mirror binds a module to its content before clients get it (Write pull = "closed".)`,
+		"p:5:47: the forge git.example.com is twice in the list (Remove one of the two.)",
+		`p:5:75: invalid forge "svn://a.example": it must begin with github://, gitlab://, bitbucket://, forgejo:// (Write it as ["gitlab://git.example.com"].)`,
+		`p:5:94: invalid forge "git.example.com": it must begin with github://, gitlab://, bitbucket://, forgejo:// (Write it as ["gitlab://git.example.com"].)`,
+		`p:5:113: invalid forge "github://": a host must follow (Write it as ["gitlab://git.example.com"].)`,
+		`p:8:3: a rule for providers has no forges (Move it to a rule for modules, such as ` + "`allow \"registry.example.com/*/*/*\"`.)",
+		`p:10:1: there is no block "module" (Write allow or deny. A pattern with four parts, such as "registry.opentofu.org/terraform-aws-modules/*/*", is one of modules.)`,
+	}},
 	"a syntax error": {"allow \"*/*/*\" {\n", []string{
 		"p:1:15: Unclosed configuration block: There is no closing brace for this block before the end of the file. This may be caused by incorrect brace nesting elsewhere in this file.",
 	}},
@@ -190,7 +213,7 @@ var mistakes = map[string]struct {
 	}},
 	"unknown attributes": {"allow \"*/*/a\" {\n  min_ag = \"7d\"\n  color = 1\n}\ndeny \"*/*/b\" {\n  reasons = \"x\"\n  color = 1\n}\n", []string{
 		"p:2:3: allow has no attribute \"min_ag\" (Did you mean min_age?)",
-		"p:3:3: allow has no attribute \"color\" (The attributes of allow are min_age, unknown_age, platforms, max_size, signing_keys, pull, upstream, networks.)",
+		"p:3:3: allow has no attribute \"color\" (The attributes of allow are min_age, unknown_age, platforms, max_size, signing_keys, pull, upstream, networks, forges.)",
 		"p:6:3: deny has no attribute \"reasons\" (Did you mean reason?)",
 		"p:7:3: deny has no attribute \"color\" (The only attribute of deny is reason.)",
 	}},
@@ -289,11 +312,11 @@ var attributes = map[string]string{
 
 // patterns has invalid patterns, with the reason and the hint.
 var patterns = map[string]string{
-	"":                                 `it must be HOSTNAME/NAMESPACE/TYPE, of which each part can be *`,
-	"*":                                `it must be HOSTNAME/NAMESPACE/TYPE, of which each part can be *`,
-	"hashicorp/aws":                    `it must be HOSTNAME/NAMESPACE/TYPE, of which each part can be * (Add the hostname, as in "registry.opentofu.org/hashicorp/random".)`,
-	"a.example/b/c/d":                  `it must be HOSTNAME/NAMESPACE/TYPE, of which each part can be *`,
-	"https://registry.opentofu.org":    `it must be HOSTNAME/NAMESPACE/TYPE, of which each part can be * (Write the hostname without a scheme, as in "registry.opentofu.org/hashicorp/random".)`,
+	"":                                 `it must be HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for modules, and each part can be *`,
+	"*":                                `it must be HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for modules, and each part can be *`,
+	"hashicorp/aws":                    `it must be HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for modules, and each part can be * (Add the hostname, as in "registry.opentofu.org/hashicorp/random".)`,
+	"a.example/b/c/d/e":                `it must be HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for modules, and each part can be *`,
+	"https://registry.opentofu.org":    `it must be HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for modules, and each part can be * (Write the hostname without a scheme, as in "registry.opentofu.org/hashicorp/random".)`,
 	"registry.opentofu.org/hashi*/aws": `its part "hashi*" must be a whole name, or only *`,
 	"*/*/**":                           `its part "**" must be a whole name, or only *`,
 	"registry.example.com:8443/a/*":    `no client can use a mirror for a hostname with a port`,
@@ -477,7 +500,7 @@ func TestSeveralMistakes(t *testing.T) {
 	}
 	want := "cannot read the mirror policy: 4 problems: p:2:17: unknown_age \"waits\" must be \"admit\" or \"wait\"; " +
 		"p:3:13: min_age must be a text in quotes, such as \"7d\"; " +
-		"p:5:6: invalid pattern \"a\": it must be HOSTNAME/NAMESPACE/TYPE, of which each part can be *; " +
+		"p:5:6: invalid pattern \"a\": it must be HOSTNAME/NAMESPACE/TYPE, or HOSTNAME/NAMESPACE/NAME/SYSTEM for modules, and each part can be *; " +
 		"p:5:12: deny has no attribute \"x\""
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v\nwant %s", err, want)
@@ -601,12 +624,13 @@ func FuzzParse(f *testing.F) {
 func addressOf(t *testing.T, pattern string) registry.MirrorAddress {
 	t.Helper()
 	parts := strings.Split(pattern, "/")
-	for i, name := range []string{"only-here.example.com", "only-here", "only-here"} {
+	names := []string{"only-here.example.com", "only-here", "only-here", "onlyhere"}
+	for i := range parts {
 		if parts[i] == "*" {
-			parts[i] = name
+			parts[i] = names[i]
 		}
 	}
-	address, err := registry.ParseMirrorProvider(strings.Join(parts, "/"))
+	address, err := registry.ParseMirrorAddress(strings.Join(parts, "/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -650,6 +674,13 @@ func written(rule registry.MirrorRule) string {
 		fmt.Fprintf(&text, "  networks = [")
 		for _, n := range rule.Networks {
 			fmt.Fprintf(&text, "%q,", n)
+		}
+		fmt.Fprintf(&text, "]\n")
+	}
+	if len(rule.Forges) > 0 {
+		fmt.Fprintf(&text, "  forges = [")
+		for _, host := range slices.Sorted(maps.Keys(rule.Forges)) {
+			fmt.Fprintf(&text, "\"%s://%s\",", rule.Forges[host], host)
 		}
 		fmt.Fprintf(&text, "]\n")
 	}

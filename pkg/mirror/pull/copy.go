@@ -159,7 +159,7 @@ func (c *versionCopy) run(ctx context.Context) (isEnded bool, err error) {
 		return c.fail(ctx, filling.Pull{State: s}, err)
 	}
 	from := w.from.With(s)
-	from.Services = w.services(s)
+	from.Services = w.services(c.provider, s)
 	from.Spend = func(ctx context.Context, packages int, bytes int64) error {
 		return s.Spend(ctx, budget, packages, bytes)
 	}
@@ -355,7 +355,7 @@ func (c *versionCopy) succeed(record registry.MirrorVersion) {
 // later.
 func (c *versionCopy) fail(ctx context.Context, from filling.Pull, failed error) (isEnded bool, err error) {
 	w := c.w
-	w.reached(ctx, boundOf(failed), w.holders(ctx, c.provider), slog.String("provider", c.provider.String()),
+	w.reached(ctx, boundOf(failed), w.holders(ctx, c.provider), slog.String(c.provider.Kind(), c.provider.String()),
 		slog.String("version", c.version.String()))
 	s, setAt, now := c.state, c.policy.SetAt, w.options.Now()
 	err = s.Update(ctx, func() error {

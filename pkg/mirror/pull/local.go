@@ -147,7 +147,7 @@ func (l *Local) forget(id workID, ended *lookup) {
 // Start is like Do, but does not wait. If the copy waits or runs already, or if the
 // process ends, it does nothing. If too many wait, those who have the most give way.
 func (l *Local) Start(ctx context.Context, request protocol.PullRequest) error {
-	p, err := registry.ParseMirrorProvider(request.Address)
+	p, err := registry.ParseMirrorAddress(request.Address)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (l *Local) Start(ctx context.Context, request protocol.PullRequest) error {
 		case <-l.ctx.Done():
 		case enters := <-place.entered:
 			if !enters {
-				l.worker.reached(l.ctx, BoundQueue, holders, slog.String("provider", request.Address))
+				l.worker.reached(l.ctx, BoundQueue, holders, slog.String(p.Kind(), request.Address))
 				return
 			}
 			_, _ = l.worker.Do(l.ctx, request) // it is logged, and clients request it again

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -37,7 +38,7 @@ func (s *memoryStore) PutOnce(ctx context.Context, key string, body io.ReadSeeke
 		return fmt.Errorf("object %s: %w", key, registry.ErrExists)
 	}
 	var content bytes.Buffer
-	if err := objects.Copy(&content, objects.ContextReader(ctx, body), digest); err != nil {
+	if err := objects.Copy(&content, progress.WithContext(ctx, body), digest); err != nil {
 		return err
 	}
 	if s.objects == nil {

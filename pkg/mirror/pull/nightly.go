@@ -160,7 +160,7 @@ func (w *Worker) allRequested(ctx context.Context) (all []*requested, _ error) {
 		if len(found.Index) == 0 && len(found.Pending) == 0 {
 			continue // it is only stored that the origin failed or lacks it
 		}
-		if p, err := registry.ParseMirrorProvider(found.Address); err == nil { // the item is only a cache
+		if p, err := registry.ParseMirrorAddress(found.Address); err == nil { // the item is only a cache
 			all = append(all, &requested{provider: p, origin: w.holders(ctx, p)[0], versions: found.Pending})
 		}
 	}
@@ -207,7 +207,7 @@ func (w *Worker) copyAll(ctx context.Context, all []*requested, end time.Time, h
 			r.versions = r.versions[1:]
 		}
 		if again[r] = cut; cut {
-			w.reached(ctx, BoundNight, catalog.Holders{r.origin}, slog.String("provider", r.provider.String()))
+			w.reached(ctx, BoundNight, catalog.Holders{r.origin}, slog.String(r.provider.Kind(), r.provider.String()))
 		}
 		r.turns++
 		r.took += w.options.Now().Sub(begin)

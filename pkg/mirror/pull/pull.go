@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime/debug"
 	"time"
 
@@ -39,6 +40,10 @@ type Options struct {
 	Objects publish.Objects
 	// Client reads from origins. It must have no credentials and no proxy.
 	Client *client.Client
+	// Clients is that of [filling.Pull].
+	Clients func(networks ...netip.Prefix) (*client.Client, error)
+	// Inspector reads the archives of modules.
+	Inspector filling.Inspector
 	// Policies has the policy of the mirror. If nil, it is read from Catalog and
 	// cached for a minute.
 	Policies *admission.Policies
@@ -81,10 +86,10 @@ func New(o Options) *Worker {
 	w := &Worker{options: o, lookups: newLookups()}
 	w.from = filling.Pull{
 		Mirror: &filling.Mirror{
-			Catalog: o.Catalog, Objects: o.Objects, Client: o.Client, Now: o.Now,
+			Catalog: o.Catalog, Objects: o.Objects, Client: o.Client, Inspector: o.Inspector, Now: o.Now,
 			Publisher: &publish.Publisher{Catalog: o.Catalog, Objects: o.Objects, By: By, Now: o.Now},
 		},
-		MaxBytes: o.MaxBytes,
+		Clients: o.Clients, MaxBytes: o.MaxBytes,
 	}
 	return w
 }
@@ -116,7 +121,7 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (response
 	if request.Action == protocol.PullNightly {
 		return protocol.PullResponse{}, w.nightly(ctx)
 	}
-	p, err := registry.ParseMirrorProvider(request.Address)
+	p, err := registry.ParseMirrorAddress(request.Address)
 	if err != nil {
 		return protocol.PullResponse{}, err
 	}
@@ -136,7 +141,7 @@ func (w *Worker) do(ctx context.Context, request protocol.PullRequest) (response
 	defer func() {
 		// A client that has left would have waited longer.
 		if errors.Is(err, errBusy) && !errors.Is(ctx.Err(), context.Canceled) {
-			w.reached(ctx, boundOf(err), holders, slog.String("provider", p.String()))
+			w.reached(ctx, boundOf(err), holders, slog.String(p.Kind(), p.String()))
 		}
 	}()
 	if request.Action == protocol.PullIndex {
@@ -270,7 +275,7 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		}
 	}
 	from, begin := w.from.With(s), w.options.Now()
-	from.Services = w.services(s)
+	from.Services = w.services(p, s)
 	listing, failed := from.List(ctx, policy, p)
 	if failed != nil && !isAnswer(failed) {
 		// It still counts as a miss. Otherwise readers who leave at once could flood the
@@ -403,7 +408,7 @@ func (w *Worker) locate(ctx context.Context, policy *registry.MirrorPolicy, rule
 	p registry.MirrorAddress, v registry.Version, s *catalog.MirrorState, end func() error) (startCopy bool, err error) {
 	now := w.options.Now()
 	from := w.from.With(s)
-	from.Services = w.services(s)
+	from.Services = w.services(p, s)
 	answer, failed := w.offer(ctx, policy, rule, p, v, from)
 	if failed != nil && !isAnswer(failed) {
 		return false, failed
@@ -598,7 +603,7 @@ func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {
 func finding(s *catalog.MirrorState) *registry.Lease { return &s.Service.Finding }
 
 // services shares the results of discovery between processes.
-func (w *Worker) services(s *catalog.MirrorState) filling.Services {
+func (w *Worker) services(p registry.MirrorAddress, s *catalog.MirrorState) filling.Services {
 	return func(ctx context.Context, host string, discover func(context.Context) (string, error)) (string, error) {
 		store := func(at string) error {
 			return s.Update(ctx, func() error {
@@ -619,7 +624,7 @@ func (w *Worker) services(s *catalog.MirrorState) filling.Services {
 			lease:  finding,
 			isDone: func(s *catalog.MirrorState) bool { return s.Service.URL != "" },
 			isWorking: func(ctx context.Context) (bool, error) {
-				found, err := w.options.Catalog.Mirror.OriginService(ctx, host)
+				found, err := w.options.Catalog.Mirror.OriginService(ctx, p, host)
 				if err == nil && !found.Finding.Held(w.options.Now()) {
 					err = s.Reread(ctx)
 				}
@@ -639,7 +644,7 @@ func (w *Worker) services(s *catalog.MirrorState) filling.Services {
 
 func (w *Worker) log(ctx context.Context, what string, p registry.MirrorAddress, failed error, more ...slog.Attr) {
 	level := slog.LevelInfo
-	attributes := append([]slog.Attr{slog.String("provider", p.String())}, more...)
+	attributes := append([]slog.Attr{slog.String(p.Kind(), p.String())}, more...)
 	if failed != nil {
 		level = slog.LevelWarn
 		attributes = append(attributes, slog.String("error", printable.Mark(failed.Error(), 2*maxProblem)))

@@ -41,7 +41,7 @@ func (w *Worker) fillSums(ctx context.Context, all []*requested, end time.Time) 
 func (w *Worker) fillSumsOf(ctx context.Context, p registry.MirrorAddress) (filled int, err error) {
 	defer w.recovered(ctx, &err)
 	policy, rule, err := w.rule(ctx, p)
-	if err != nil || rule.Pull == "" {
+	if err != nil || rule.Pull == "" || p.IsModule() {
 		return 0, err
 	}
 	filling, cancel := context.WithTimeout(ctx, nightlyTimeout)
@@ -51,7 +51,7 @@ func (w *Worker) fillSumsOf(ctx context.Context, p registry.MirrorAddress) (fill
 		return 0, nil // the check has just reported it
 	}
 	from := w.from.With(s)
-	from.Services = w.services(s)
+	from.Services = w.services(p, s)
 	filled, err = from.FillSums(filling, policy, p)
 	return filled, errors.Join(err, s.Update(ctx, from.Settle))
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
@@ -194,7 +195,7 @@ func (s *Store) PutOnce(ctx context.Context, key string, body io.ReadSeeker, dig
 	} else if !errors.Is(err, registry.ErrNotFound) {
 		return err
 	}
-	return s.add(objects.ContextReader(ctx, body), digest, key, s.unmark)
+	return s.add(progress.WithContext(ctx, body), digest, key, s.unmark)
 }
 
 // HasObjects reports whether a folder has any object, or a permanent object if

@@ -17,6 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -68,7 +69,7 @@ func (s *Store) PutStaged(ctx context.Context, key string, body io.ReadSeeker, d
 	if err := objects.CheckUpload(key, digest); err != nil {
 		return err
 	}
-	return s.add(objects.ContextReader(ctx, body), digest, key, s.mark)
+	return s.add(progress.WithContext(ctx, body), digest, key, s.mark)
 }
 
 // Keep implements [objects.Stage].

@@ -30,10 +30,10 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/builds"
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/client/fetch"
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/copying"
-	"github.com/larder-registry/larder/pkg/sources/fetch"
 )
 
 // imitation imitates how a registry locates version VERSION of the

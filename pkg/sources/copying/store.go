@@ -14,7 +14,6 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/stored"
-	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
@@ -136,7 +135,7 @@ func (s Store) fetch(ctx context.Context, f registry.StoredFile, to string) (err
 	moved, end := progress.Or(s.Progress).Transfer("fetching "+path.Base(f.Object), f.Size)
 	defer end()
 	err = write(to, f.SHA256, func(w io.Writer) error {
-		_, err := io.Copy(w, objects.ContextReader(ctx, progress.Reader(in, moved)))
+		_, err := io.Copy(w, progress.WithContext(ctx, progress.Reader(in, moved)))
 		return err
 	})
 	if errors.Is(err, errDigest) {

@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/client/git"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/git"
 )
 
 // Repository is a Git repository with a checkout. Create one with [Open].

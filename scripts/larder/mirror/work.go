@@ -9,6 +9,7 @@ import (
 	"github.com/larder-registry/larder/pkg/mirror/filling"
 	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
@@ -119,7 +120,7 @@ func newMirror(ctx context.Context, c *cli.Program, s *place.Store) (*filling.Mi
 		return nil, err
 	}
 	return &filling.Mirror{
-		Catalog: s.Catalog, Objects: s.Objects, Now: c.Now,
+		Catalog: s.Catalog, Objects: s.Objects, Inspector: inspection.Process{}, Now: c.Now,
 		Publisher: &publish.Publisher{Catalog: s.Catalog, Objects: s.Objects, By: by},
 	}, nil
 }

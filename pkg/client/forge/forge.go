@@ -9,32 +9,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/client/location"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/location"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
-// Kind is the software of a forge.
-type Kind string
-
-// The kinds of forges. Gitea is a [Forgejo] too.
-const (
-	GitHub    Kind = "github"
-	GitLab    Kind = "gitlab"
-	Bitbucket Kind = "bitbucket"
-	Forgejo   Kind = "forgejo"
-)
-
-// Kinds are all kinds.
-var Kinds = []Kind{GitHub, GitLab, Bitbucket, Forgejo}
-
-var public = map[registry.Host]Kind{
-	"github.com": GitHub, "gitlab.com": GitLab, "bitbucket.org": Bitbucket, "codeberg.org": Forgejo,
+var public = map[registry.Host]registry.Forge{
+	"github.com": registry.GitHub, "gitlab.com": registry.GitLab, "bitbucket.org": registry.Bitbucket,
+	"codeberg.org": registry.Forgejo,
 }
 
 // Repository is a repository at a forge. Get one with [Find].
 type Repository struct {
-	Kind Kind
+	Kind registry.Forge
 	// Host is canonical, and can have a port.
 	Host string
 	// Path has neither a slash at its ends nor the suffix .git. It is as in the
@@ -49,7 +36,7 @@ var part = regexp.MustCompile(`^[.-]?[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 // maxParts bounds the parts of a path in a GitLab. Groups can have 20 levels.
 const maxParts = 22
 
-const forgesHint = "Without Git, modules can be copied from GitHub, GitLab, Bitbucket and Forgejo over https. " +
+const forgesHint = "Without Git, modules can be copied from registry.GitHub, registry.GitLab, Bitbucket and Forgejo over https. " +
 	"On a machine with Git, `larder mirror add` can copy others."
 
 // Find returns the repository of a location. hosts has the kinds of hosts other
@@ -58,7 +45,7 @@ const forgesHint = "Without Git, modules can be copied from GitHub, GitLab, Bitb
 //
 // It returns registry.ErrInvalid if the location is not a repository at such a
 // forge over https, or has a user.
-func Find(at location.Location, hosts map[string]Kind) (Repository, error) {
+func Find(at location.Location, hosts map[string]registry.Forge) (Repository, error) {
 	if !at.Git {
 		return Repository{}, refused("it is not a Git repository")
 	}
@@ -74,13 +61,13 @@ func Find(at location.Location, hosts map[string]Kind) (Repository, error) {
 		return Repository{}, refused("its URL has the scheme %s", printable.Mark(at.URL.Scheme, 20))
 	case at.URL.User != nil:
 		return Repository{}, refused("its URL contains a user")
-	case !slices.Contains(Kinds, kind):
+	case !slices.Contains(registry.Forges, kind):
 		return Repository{}, refused("%s is not a known forge", printable.Mark(host.Display(), 300))
 	}
 	path := strings.TrimSuffix(strings.Trim(at.URL.Path, "/"), ".git")
 	parts := strings.Split(path, "/")
 	form, most := "OWNER/NAME", 2
-	if kind == GitLab {
+	if kind == registry.GitLab {
 		form, most = "GROUP/NAME", maxParts
 	}
 	isOther := func(text string) bool { return !part.MatchString(text) }
@@ -106,10 +93,10 @@ func (r Repository) Same(other Repository) bool { return strings.EqualFold(r.Str
 // folder, whose name depends on the forge.
 func (r Repository) Archive(commit string) string {
 	switch r.Kind {
-	case GitLab:
+	case registry.GitLab:
 		name := r.Path[strings.LastIndexByte(r.Path, '/')+1:]
 		return r.String() + "/-/archive/" + commit + "/" + name + "-" + commit + ".tar.gz"
-	case Bitbucket:
+	case registry.Bitbucket:
 		return r.String() + "/get/" + commit + ".tar.gz"
 	default:
 		return r.String() + "/archive/" + commit + ".tar.gz"

@@ -26,12 +26,12 @@ import (
 	"sync"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/client/location"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
-	"github.com/larder-registry/larder/pkg/sources/location"
 )
 
 // The bounds of a module. Tests lower them.
@@ -84,7 +84,7 @@ func (f *Fetcher) names(host string) bool {
 // files of the module, which is dir or below it. Errors of the location or its
 // content are registry.ErrInvalid.
 func (f *Fetcher) Folder(ctx context.Context, from client.ModuleLocation, dir string) (string, error) {
-	at, err := f.find(ctx, from)
+	at, err := f.Locate(ctx, from)
 	if err != nil {
 		return "", err
 	}
@@ -104,11 +104,11 @@ func (f *Fetcher) Folder(ctx context.Context, from client.ModuleLocation, dir st
 		}
 		f.others[host] = true
 	}
-	return below(dir, at.Folder)
+	return Below(dir, at.Folder)
 }
 
-// below returns the folder with a path in dir. Links must not lead out of dir.
-func below(dir, folder string) (string, error) {
+// Below returns the folder with a path in dir. Links must not lead out of dir.
+func Below(dir, folder string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", err
@@ -123,9 +123,14 @@ func below(dir, folder string) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(folder)), nil
 }
 
+// Unpack fetches an archive, and unpacks all of it into an empty folder.
+func (f *Fetcher) Unpack(ctx context.Context, at location.Location, dir string) error {
+	return f.unpack(ctx, client.ModuleLocation{}, at, dir)
+}
+
 // File writes the archive of a module to w, unchanged.
 func (f *Fetcher) File(ctx context.Context, from client.ModuleLocation, w io.Writer) error {
-	at, err := f.find(ctx, from)
+	at, err := f.Locate(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -135,8 +140,8 @@ func (f *Fetcher) File(ctx context.Context, from client.ModuleLocation, w io.Wri
 	return f.download(ctx, from, at, w)
 }
 
-// find parses a location, and follows those that lead to others.
-func (f *Fetcher) find(ctx context.Context, from client.ModuleLocation) (location.Location, error) {
+// Locate parses a location, and follows those that lead to others.
+func (f *Fetcher) Locate(ctx context.Context, from client.ModuleLocation) (location.Location, error) {
 	folder := ""
 	for range maxHops {
 		at, err := location.Parse(from.Reference, from.Base, from.Direct)

@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -53,7 +53,7 @@ func (u *unpacker) unpack(kind string, packed *os.File) error {
 	if err != nil {
 		return err
 	}
-	in := objects.ContextReader(u.ctx, io.NewSectionReader(packed, 0, size))
+	in := progress.WithContext(u.ctx, io.NewSectionReader(packed, 0, size))
 	switch kind {
 	case "zip":
 		err = u.zip(packed, size)
@@ -157,7 +157,7 @@ func (u *unpacker) zipped(f *zip.File) error {
 		return err
 	}
 	defer content.Close()
-	in := objects.ContextReader(u.ctx, content)
+	in := progress.WithContext(u.ctx, content)
 	switch f.Mode().Type() {
 	case 0:
 		return u.file(f.Name, f.Mode()&0o111 != 0, in)

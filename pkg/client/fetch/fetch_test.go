@@ -33,9 +33,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/client/fetch"
+	"github.com/larder-registry/larder/pkg/client/git"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/fetch"
-	"github.com/larder-registry/larder/pkg/sources/git"
 )
 
 // origin serves archives and repositories over https.

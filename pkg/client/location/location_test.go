@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/pkg/client/location"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/location"
 )
 
 // base is the URL of a download request.

@@ -21,10 +21,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/client/fetch"
+	"github.com/larder-registry/larder/pkg/client/forge"
+	"github.com/larder-registry/larder/pkg/client/location"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/fetch"
-	"github.com/larder-registry/larder/pkg/sources/forge"
-	"github.com/larder-registry/larder/pkg/sources/location"
 )
 
 // atForge starts a forge, and returns a client and the repository acme/vpc
@@ -37,7 +37,7 @@ func atForge(t *testing.T, handler http.Handler) (*client.Client, forge.Reposito
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := forge.Find(location.Location{Git: true, URL: u}, map[string]forge.Kind{u.Host: forge.Forgejo})
+	r, err := forge.Find(location.Location{Git: true, URL: u}, map[string]registry.Forge{u.Host: registry.Forgejo})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,11 +24,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/client/git"
+	"github.com/larder-registry/larder/pkg/client/location"
 	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/git"
-	"github.com/larder-registry/larder/pkg/sources/location"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 

@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/pkg/client/forge"
+	"github.com/larder-registry/larder/pkg/client/location"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/sources/forge"
-	"github.com/larder-registry/larder/pkg/sources/location"
 )
 
-var hosts = map[string]forge.Kind{
-	"Git.Example.com": forge.GitLab, "127.0.0.1:8443": forge.Forgejo, "typo.example.com": "svn",
-	"github.com": forge.GitLab, // it stays a GitHub
+var hosts = map[string]registry.Forge{
+	"Git.Example.com": registry.GitLab, "127.0.0.1:8443": registry.Forgejo, "typo.example.com": "svn",
+	"github.com": registry.GitLab, // it stays a GitHub
 }
 
 func TestFind(t *testing.T) {

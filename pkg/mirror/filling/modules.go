@@ -1,0 +1,284 @@
+package filling
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/client/fetch"
+	"github.com/larder-registry/larder/pkg/client/forge"
+	"github.com/larder-registry/larder/pkg/client/location"
+	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/temporary"
+	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/inspection"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
+)
+
+// Inspector reads the archive of a module, as described for
+// [inspection.Process.Inspect].
+type Inspector interface {
+	Inspect(ctx context.Context, request inspection.Request, source io.ReaderAt) (inspection.Found, error)
+}
+
+// place is where the origin has a version of a module.
+type place struct {
+	// pin has no digest yet.
+	pin registry.ModulePin
+	// archive is the location of an archive. isCommit means that it is the archive of a
+	// commit at a forge, which has one folder around everything.
+	archive  location.Location
+	isCommit bool
+}
+
+// locate requests where the origin has a version of a module.
+func (m *Mirror) locate(ctx context.Context, origin *client.Service, d *decider, v registry.Version) (place, error) {
+	_, end := m.transfer(fmt.Sprintf("looking up %s %s", d.address, v), 0)
+	defer end()
+	found, err := origin.ModuleLocation(ctx, d.address.Module(), v)
+	if err != nil {
+		return place{}, err
+	}
+	at, err := m.fetcher().Locate(ctx, found)
+	if err != nil {
+		return place{}, err
+	}
+	p := place{archive: at, pin: registry.ModulePin{Folder: at.Folder}}
+	if !at.Git {
+		bare := *at.URL
+		bare.User, bare.RawQuery, bare.ForceQuery = nil, "", false
+		p.pin.Source = bare.String()
+		return p, nil
+	}
+	repository, err := forge.Find(at, d.rule.Forges)
+	if err != nil {
+		return place{}, err
+	}
+	p.isCommit, p.pin.Source = true, repository.String()
+	if p.pin.Commit, err = repository.Commit(ctx, m.Client, at.Ref); err != nil {
+		return place{}, err
+	}
+	p.archive = location.Location{Type: "tar.gz"}
+	p.archive.URL, err = url.Parse(repository.Archive(p.pin.Commit))
+	return p, err
+}
+
+func (m *Mirror) fetcher() *fetch.Fetcher {
+	return &fetch.Fetcher{Client: m.Client, Progress: m.Progress}
+}
+
+// addModule mirrors a version of a module. stored is its record, which is empty if it
+// is not mirrored. addModule returns the new record, or nil if it has written none.
+func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decider, w Wanted, v registry.Version,
+	stored registry.MirrorVersion) (result Result, written *registry.MirrorVersion, err error) {
+	result = Result{Address: w.Address, Version: v, Status: Unchanged}
+	at, err := m.locate(ctx, origin, d, v)
+	if err != nil {
+		return Result{}, nil, asOriginError(err)
+	}
+	if err := d.bind(ctx, v, &at.pin, stored); err != nil {
+		return Result{}, nil, err
+	}
+	if stored.Module != nil && stored.Module.Pin.Differs(at.pin) == "" {
+		if err := objects.CheckStored(ctx, m.Objects, stored.Module.StoredFile); !errors.Is(err, registry.ErrNotFound) {
+			return result, nil, err
+		}
+		result.Status = Restored
+	} else {
+		result.Status = Added
+	}
+	if m.DryRun {
+		return result, nil, nil
+	}
+	record, notes, err := m.fetchModule(ctx, d, at, v, stored, result.Status == Restored)
+	if err != nil {
+		return result, nil, err
+	}
+	result.Notes = append(result.Notes, notes...)
+	return result, &record, nil
+}
+
+// fetchModule downloads, inspects and mirrors a version of a module. The archive is
+// packed anew, because forges compress the same commit in different ways.
+func (m *Mirror) fetchModule(ctx context.Context, d *decider, at place, v registry.Version,
+	stored registry.MirrorVersion, restores bool) (record registry.MirrorVersion, notes []string, err error) {
+	dir, err := temporary.Folder("larder-mirror-*")
+	if err != nil {
+		return record, nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	packed := filepath.Join(dir, d.address.Name+".tar.gz")
+	found, notes, err := m.readModule(ctx, d.address, at, filepath.Join(dir, "module"), packed)
+	if err != nil {
+		return record, nil, asOriginError(err)
+	}
+	at.pin.H1 = found.h1
+	if err := d.bind(ctx, v, &at.pin, stored); err != nil {
+		return record, nil, m.spendOn(ctx, 0, found.size, err)
+	}
+	if !restores {
+		if err := d.checkSize(v, found.size); err != nil {
+			return record, nil, m.spendOn(ctx, 0, found.size, err)
+		}
+		if err := m.spendOn(ctx, 1, found.size, nil); err != nil {
+			return record, nil, err
+		}
+	}
+	decided, err := d.settleModule(ctx, v, at.pin)
+	if err == nil {
+		record, err = m.publishModule(ctx, d.address, publish.MirrorModule{
+			Version: v, Path: packed, Pin: at.pin, Found: found.Found, Size: found.size,
+		})
+	}
+	if err != nil && !restores {
+		return record, nil, m.spendOn(ctx, -1, -found.size, err)
+	}
+	return record, append(notes, decided...), err
+}
+
+// spendOn counts an archive and its bytes, if a reader makes the mirror fetch it. It
+// returns failed too, the reason why nothing is stored.
+func (m *Mirror) spendOn(ctx context.Context, archives int, size int64, failed error) error {
+	if m.spend == nil {
+		return failed
+	}
+	return errors.Join(failed, m.spend(context.WithoutCancel(ctx), archives, size))
+}
+
+// publishModule is [publish.Publisher.MirrorModule], unless the caller of a [Pull]
+// stores the record.
+func (m *Mirror) publishModule(ctx context.Context, address registry.MirrorAddress, module publish.MirrorModule) (
+	registry.MirrorVersion, error,
+) {
+	record, err := m.Publisher.StoreMirrorModule(ctx, address, module)
+	if err != nil {
+		return record, err
+	}
+	if m.publish != nil {
+		return m.publish(ctx, record, nil, m.Publisher.By.String())
+	}
+	stored, _, err := m.Catalog.Mirror.Add(ctx, address, record, m.Publisher.By.String())
+	return stored, err
+}
+
+// moduleFiles is the result of reading a module.
+type moduleFiles struct {
+	inspection.Found
+
+	h1   string
+	size int64
+}
+
+// readModule fetches a module into a folder, packs it into a file, and inspects that.
+func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress, at place, dir, packed string) (
+	found moduleFiles, notes []string, err error,
+) {
+	// An archive must not end the process, which may serve clients.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w archive: cannot read it: %v", registry.ErrInvalid, p)
+		}
+	}()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return found, nil, err
+	}
+	if err := m.fetcher().Unpack(ctx, at.archive, dir); err != nil {
+		return found, nil, err
+	}
+	if at.isCommit {
+		if dir, err = unwrapped(dir); err == nil {
+			notes, err = forge.Examine(dir, at.pin.Folder)
+		}
+		if err != nil {
+			return found, nil, err
+		}
+	}
+	if dir, err = fetch.Below(dir, at.pin.Folder); err != nil {
+		return found, nil, err
+	}
+	m.step("packing %s", address)
+	out, err := os.Create(packed)
+	if err != nil {
+		return found, nil, regularfile.Unwritable(packed, err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	// Clients get everything that a commit or an archive has.
+	excluded, err := archive.Pack(ctx, dir, archive.Options{
+		Include: []string{"*"}, Existing: true, IgnoreProblem: func(error) {},
+	}, out)
+	if err != nil {
+		return found, nil, errs.DiskFull(err)
+	}
+	for _, e := range excluded[:min(len(excluded), errs.MaxNotes)] {
+		notes = append(notes, printable.Line("excluded "+e.String(), errs.MaxNote))
+	}
+	if found.size, err = out.Seek(0, io.SeekCurrent); err != nil {
+		return found, nil, err
+	}
+	found.Found, err = m.Inspector.Inspect(ctx, inspection.Request{
+		Kind: inspection.Module, Size: found.size, Name: address.Name,
+	}, out)
+	if err != nil {
+		return found, nil, err
+	}
+	found.Notes = append(notes, found.Notes...)
+	found.h1, err = digest(ctx, io.NewSectionReader(out, 0, found.size))
+	return found, found.Notes, err
+}
+
+// unwrapped returns the only folder in a folder.
+func unwrapped(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", regularfile.Unreadable(dir, err)
+	}
+	if len(entries) != 1 || !entries[0].IsDir() {
+		return "", fmt.Errorf("%w archive: the archive of a commit has one folder around everything, and this one has not",
+			registry.ErrInvalid)
+	}
+	return filepath.Join(dir, entries[0].Name()), nil
+}
+
+// digest returns the h1 digest of the files of a packed module.
+//
+// Source: golang.org/x/mod/sumdb/dirhash, Hash1.
+func digest(ctx context.Context, packed io.Reader) (string, error) {
+	plain, err := gzip.NewReader(progress.WithContext(ctx, packed))
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for in := tar.NewReader(plain); ; {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		sum := sha256.New()
+		if _, err := io.Copy(sum, in); err != nil { //nolint:gosec // archive.Pack has bounded it
+			return "", err
+		}
+		lines = append(lines, fmt.Sprintf("%x  %s\n", sum.Sum(nil), header.Name))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[66:], b[66:]) })
+	all := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return "h1:" + base64.StdEncoding.EncodeToString(all[:]), nil
+}

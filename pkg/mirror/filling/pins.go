@@ -1,0 +1,103 @@
+package filling
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// bind binds a version of a module to what the origin has, at first sight. If that is
+// something else later, bind records it and returns [registry.ErrNotAdmitted], unless
+// an operator admits the version. stored is the record of the version, or empty. bind
+// adds to pin the decision that applies.
+func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.ModulePin,
+	stored registry.MirrorVersion) error {
+	known := d.seen[v].Pin
+	if stored.Module != nil {
+		known = stored.Module.Pin
+	}
+	change := changeOf(known, *pin)
+	switch {
+	case change == "" || d.accepted[v] != "":
+		if pin.Accepted == nil {
+			pin.Accepted = known.Accepted
+		}
+	case d.admitting != "":
+		decision := d.decision(d.admitting)
+		pin.Accepted, d.accepted[v] = &decision, change
+	default:
+		refused := registry.RefusedVersion{Version: v, Pin: *pin, At: d.decision("").At}
+		if err := d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
+			if !o.Refuse(refused) {
+				return false, nil, nil
+			}
+			entry := d.entry(registry.AuditRefuseContent, change)
+			entry.Version = &v
+			return true, entry, nil
+		}); err != nil {
+			return err
+		}
+		return d.changed(v, change)
+	}
+	if d.accepted[v] != "" {
+		return nil // settleModule binds it
+	}
+	return d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
+		seen, _ := o.Seen(v)
+		if change := changeOf(seen.Pin, *pin); change != "" { // another run was first
+			return false, nil, d.changed(v, change)
+		}
+		if pin.H1 == "" {
+			pin.H1 = seen.Pin.H1
+		}
+		return o.Pin(v, *pin, d.now), nil, nil
+	})
+}
+
+// changeOf describes how what the origin has of a version differs from what the
+// mirror saw first, or returns an empty string.
+func changeOf(known, now registry.ModulePin) string {
+	if known.Source == "" {
+		return ""
+	}
+	return known.Differs(now)
+}
+
+// changed returns the error for a version of a module that the origin has changed.
+func (d *decider) changed(v registry.Version, change string) error {
+	return registry.WithHint(fmt.Errorf("%w: the origin has changed %s: %s", registry.ErrNotAdmitted, v, change),
+		"Find out why. To accept it, run `larder mirror admit %s %s --reason WHY`.", d.address, v)
+}
+
+// settleModule records that an operator admits a version of a module, accepts what the
+// origin has changed, or overrules the policy. It does so before the version is
+// stored. It returns a note if the policy was overruled.
+func (d *decider) settleModule(ctx context.Context, v registry.Version, pin registry.ModulePin) (
+	notes []string, err error,
+) {
+	change, overruled := d.accepted[v], len(d.overruled[v]) > 0
+	if !d.early && change == "" && !overruled {
+		return nil, nil
+	}
+	if err := d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
+		if !d.early && change == "" {
+			return true, d.overrule(v), nil
+		}
+		entry := d.admit(o, v)
+		if change != "" {
+			o.Pin(v, pin, d.now)
+			entry.Detail += " (" + change + ")"
+		}
+		return true, entry, nil
+	}); err != nil {
+		return nil, err
+	}
+	if change != "" {
+		notes = append(notes, "what the origin has changed was accepted: "+change)
+	}
+	if overruled {
+		notes = append(notes, d.overruledNote(v)...)
+	}
+	return notes, nil
+}
