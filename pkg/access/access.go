@@ -16,6 +16,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -154,17 +155,15 @@ func (c *Control) RequirePublish(next http.Handler) http.Handler {
 // further segments of a path are a version or a document of that resource.
 var depths = map[string]int{"modules": 4, "providers": 3, "mirror": 4, "mirror-modules": 5}
 
-// others are the first segments of the paths of other registries' addresses, with
-// those of their scopes.
-var others = map[string]string{"providers-of": "mirror", "modules-of": "mirror-modules"}
+// mirrored has the resources of the paths for host blocks, by the first segment.
+// They are those of other registries, and never the registry's own.
+var mirrored = map[string]string{"providers-of": "mirror", "modules-of": "mirror-modules"}
 
 // resource returns the resource of a path, which scopes must match. It returns
 // the complete path for unknown kinds.
 func resource(path string) []string {
 	segments := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")
-	if kind, ok := others[segments[0]]; ok {
-		segments[0] = kind
-	}
+	segments[0] = cmp.Or(mirrored[segments[0]], segments[0])
 	if depth := depths[segments[0]]; depth > 0 && len(segments) > depth {
 		segments = segments[:depth]
 	}
@@ -177,7 +176,8 @@ func published(path string) []string {
 	below, found := strings.CutPrefix(path, "/v1/publish/")
 	segments := strings.Split(below, "/")
 	depth := depths[segments[0]]
-	if !found || segments[0] == "mirror" || depth == 0 || len(segments) < depth || slices.Contains(segments[:depth], "") {
+	isOwn := segments[0] == "modules" || segments[0] == "providers"
+	if !found || !isOwn || len(segments) < depth || slices.Contains(segments[:depth], "") {
 		return nil
 	}
 	return segments[:depth]

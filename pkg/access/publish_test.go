@@ -61,7 +61,7 @@ func TestProtectPublish(t *testing.T) {
 	token := func(scopes ...string) string { return "Bearer " + store.add("ci", scopes...) }
 	acme, one := token("publish:modules/acme/**"), token("publish:modules/acme/vpc/aws", "read:**")
 	all, reader, providers := token("publish:**"), token("read:**"), token("publish:providers/acme/x")
-	modules, mirror, some := token("publish:modules/**"), token("publish:mirror/**"), token("publish:*/*/*")
+	modules, mirror, some := token("publish:modules/**"), token("publish:mirror/**", "publish:mirror-modules/**"), token("publish:*/*/*")
 	each := token("publish:*", "publish:*/modules/**", "publish:**/acme")
 	const publish = "/v1/publish"
 	for _, test := range []struct {
@@ -79,7 +79,7 @@ func TestProtectPublish(t *testing.T) {
 		// resource.
 		{all, 200, []string{
 			publishModule, publishProvider, publish + "/modules/acme/vpc", publish + "/", publish,
-			publish + "/mirror/example.com/acme/x/1.0.0", path, "/",
+			publish + "/mirror/example.com/acme/x/1.0.0", publish + "/mirror-modules/example.com/acme/x/aws/1.0.0", path, "/",
 		}},
 		{acme, 403, []string{
 			publish + "/modules/other/vpc/aws/1.0.0", publish + "/modules/acme2/vpc/aws/1.0.0", publishProvider,
@@ -89,7 +89,9 @@ func TestProtectPublish(t *testing.T) {
 		{one, 403, []string{publish + "/modules/acme/vpc/azurerm/1.0.0", publish + "/modules/acme/vpc2/aws/1.0.0"}},
 		{providers, 403, []string{publish + "/providers/acme/y/1.0.0", publishModule, publish + "/providers/acme/"}},
 		{reader, 403, []string{publishModule, publishProvider}},
-		{mirror, 403, []string{publishModule, publish + "/mirror/example.com/acme/x/1.0.0"}},
+		{mirror, 403, []string{
+			publishModule, publish + "/mirror/example.com/acme/x/1.0.0", publish + "/mirror-modules/example.com/acme/x/aws/1.0.0",
+		}},
 		{modules, 403, []string{publish + "/modules", publish + "/modules/", publish + "/modules/acme/vpc/", path}},
 		{each, 403, []string{publish + "/modules/acme/vpc", publish + "/modules", publish, publish + "/uploads/7"}},
 		{some, 403, []string{publish + "/a/b/c/d"}},

@@ -137,7 +137,7 @@ func CanReadAll(ctx context.Context) bool {
 			patterns = append(patterns, s.Pattern)
 		}
 	}
-	for _, kind := range []string{"modules", "providers", "mirror"} {
+	for kind := range depths {
 		every := Pattern{kind, "*"}
 		if !slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Covers(every) }) {
 			return false

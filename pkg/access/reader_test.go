@@ -21,7 +21,9 @@ func TestIdentify(t *testing.T) {
 	store := &records{}
 	acme, publisher := store.add("acme", "read:modules/acme/*"), store.add("publisher", "publish:**")
 	all, system := store.add("all", "read:**"), store.add("system", "read:modules/*/*/aws")
-	const public = `{"public": ["mirror/**"]}`
+	mirror, mirrored := store.add("mirror", "read:mirror/**"), store.add("mirrored", "read:mirror-modules/example.com/**")
+	modules := store.add("modules", "read:modules/**")
+	const public, vpc = `{"public": ["mirror/**"]}`, "mirror-modules/example.com/acme/vpc/aws"
 	none, unauthenticated, forbidden := error(nil), registry.ErrUnauthenticated, registry.ErrForbidden
 	for _, test := range []struct {
 		name, settings, token, path string
@@ -37,6 +39,14 @@ func TestIdentify(t *testing.T) {
 		{"another system", "{}", system, "modules/acme/vpc/google", forbidden},
 		{"everything", "{}", all, "providers/acme/x", none},
 		{"a publisher", "{}", publisher, "modules/acme/vpc/aws", forbidden},
+		{"a mirrored module", "{}", mirrored, vpc, none},
+		{"everything, a mirrored module", "{}", all, vpc, none},
+		{"a mirrored module of another host", "{}", mirrored, "mirror-modules/example.org/acme/vpc/aws", forbidden},
+		{"mirrored providers, a mirrored module", "{}", mirror, vpc, forbidden},
+		{"own modules, a mirrored module", "{}", modules, vpc, forbidden},
+		{"mirrored modules, a mirrored provider", "{}", mirrored, "mirror/example.com/acme/x", forbidden},
+		{"mirrored modules, an own one", "{}", mirrored, "modules/acme/vpc/aws", forbidden},
+		{"public mirrored providers, a mirrored module", public, "", vpc, unauthenticated},
 		{"public, without a credential", public, "", "mirror/example.com/acme/x", none},
 		{"public, with a credential", public, acme, "mirror/example.com/acme/x", none},
 		{"not public, without a credential", public, "", "modules/acme/vpc/aws", unauthenticated},
@@ -98,6 +108,10 @@ func TestCanReadBelow(t *testing.T) {
 		{"read:**/aws", "modules/acme", true},
 		{"read:mirror/example.com/*", "mirror", true},
 		{"read:mirror/example.com/*", "modules", false},
+		{"read:mirror/**", "mirror-modules", false},
+		{"read:mirror-modules/example.com/**", "mirror-modules", true},
+		{"read:mirror-modules/example.com/**", "mirror", false},
+		{"read:mirror-modules/example.com/**", "mirror-modules/example.org", false},
 		{"publish:**", "modules", false},
 		{"publish:modules/acme/*", "modules/acme", false},
 	} {
@@ -205,11 +219,12 @@ func TestCanReadAll(t *testing.T) {
 		want   bool
 	}{
 		{"", []string{"read:**"}, true},
-		{"", []string{"read:modules", "read:providers/*", "read:mirror/**"}, true},
-		{"mirror", []string{"read:modules", "read:providers"}, true},
+		{"", []string{"read:modules", "read:providers/*", "read:mirror/**", "read:mirror-modules/**"}, true},
+		{"mirror", []string{"read:modules", "read:providers", "read:mirror-modules"}, true},
+		{"", []string{"read:modules", "read:providers", "read:mirror"}, false},
 		{"", []string{"read:modules", "read:providers"}, false},
 		{"", []string{"read:*/acme"}, false},
-		{"", []string{"read:modules/acme", "read:providers", "read:mirror"}, false},
+		{"", []string{"read:modules/acme", "read:providers", "read:mirror", "read:mirror-modules"}, false},
 		{"", []string{"publish:**"}, false},
 		{"modules", []string{"publish:**"}, false},
 	} {

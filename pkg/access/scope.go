@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/files/jsonfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Pattern matches the paths of modules, providers and mirrored providers:
-// modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE and
-// mirror/HOST/NAMESPACE/TYPE. A segment * matches one segment, and ** matches
+// Pattern matches the paths of modules and providers, and of mirrored ones:
+// modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE,
+// mirror/HOST/NAMESPACE/TYPE and mirror-modules/HOST/NAMESPACE/NAME/SYSTEM. A segment * matches one segment, and ** matches
 // any number, including none. A pattern covers what it matches, and everything
 // below that. So modules/acme and modules/acme/* both cover
 // modules/acme/vpc/aws.
@@ -68,10 +69,17 @@ func ParsePattern(s string) (Pattern, error) {
 	}
 	kind := p[0]
 	if depth := depths[kind]; depth > 0 && len(p) > depth && !slices.Contains(p, "**") {
-		return bad(fmt.Sprintf("paths of %s have %d segments, so the pattern covers nothing", kind, depth))
+		why := fmt.Sprintf("paths of %s have %d segments, so the pattern covers nothing", kind, depth)
+		if kind == "mirror" {
+			why += "; those of mirrored modules begin with mirror-modules"
+		}
+		return bad(why)
 	}
-	if depths[kind] == 0 && !strings.HasPrefix(kind, "*") {
-		return bad("the first segment must be modules, providers, mirror, * or **")
+	switch {
+	case mirrored[kind] != "":
+		return bad(fmt.Sprintf("for paths below /v1/%s/, the first segment must be %s", kind, mirrored[kind]))
+	case depths[kind] == 0 && !strings.HasPrefix(kind, "*"):
+		return bad(jsonfile.Unknown("first segment", kind, []string{"modules", "providers", "mirror", "mirror-modules", "*", "**"}))
 	}
 	return p, nil
 }

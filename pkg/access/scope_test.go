@@ -28,6 +28,7 @@ func TestCovers(t *testing.T) {
 		{"modules/*/*/aws", "modules/**", false},
 		{"modules/acme/*", "modules/other/vpc", false},
 		{"providers/**", "modules/**", false},
+		{"mirror/**", "mirror-modules/example.com/acme/vpc/aws", false},
 		{"**/aws", "**", false},
 	} {
 		p, err := access.ParsePattern(test.pattern)
