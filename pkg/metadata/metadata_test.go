@@ -480,6 +480,40 @@ func TestTableFails(t *testing.T) {
 	}
 }
 
+// A scope for mirrored providers lists no mirrored module, and the other way round.
+// Neither is in a list of the registry's own.
+func TestMirroredModules(t *testing.T) {
+	t.Parallel()
+	s := sample(t)
+	const vpc, random = "registry.opentofu.org/acme/vpc/aws", "registry.opentofu.org/hashicorp/random"
+	s.put("catalog/mirror", "mirror-modules/"+vpc, registry.Summary{Address: vpc, Latest: version(t, "5.0.0")})
+	h := s.protect("{}")
+	for scope, want := range map[string]struct {
+		providers []string
+		modules   int
+	}{
+		"read:**":                {[]string{random}, 4},
+		"read:mirror/**":         {[]string{random}, 0},
+		"read:mirror-modules/**": {nil, 0},
+		"read:modules/**":        {nil, 4},
+	} {
+		token := []string{"Authorization", "Bearer " + s.token(scope)}
+		var providers []string
+		for _, p := range read[protocol.MirrorList](t, h, "/v1/mirror", token...).Providers {
+			providers = append(providers, p.Hostname+"/"+p.Namespace+"/"+p.Name)
+		}
+		if diff := cmp.Diff(want.providers, providers); diff != "" {
+			t.Errorf("%s: mirrored providers (-want +got):\n%s", scope, diff)
+		}
+		if got := read[protocol.ModuleList](t, h, "/v1/modules", token...).Meta.Total; got != want.modules {
+			t.Errorf("%s: %d modules, want %d", scope, got, want.modules)
+		}
+	}
+	if log := h.log.String(); strings.Contains(log, "level=ERROR") {
+		t.Errorf("the log has an error: %s", log)
+	}
+}
+
 // Entries that cannot be read do not hide the others. They are logged once.
 func TestDamagedEntries(t *testing.T) {
 	t.Parallel()

@@ -31,15 +31,16 @@ type Kind string
 
 // The kinds of entries.
 const (
-	Modules   Kind = "modules/"
-	Providers Kind = "providers/"
-	Mirrored  Kind = "mirror/"
+	Modules         Kind = "modules/"
+	Providers       Kind = "providers/"
+	Mirrored        Kind = registry.MirrorPrefix
+	MirroredModules Kind = registry.MirrorModulePrefix
 )
 
 // AllowsNamespace reports whether addresses of the kind may be in a namespace.
 func (k Kind) AllowsNamespace(namespace string) bool {
 	var err error
-	if k == Modules {
+	if k == Modules || k == MirroredModules {
 		_, err = registry.ParseModule(namespace + "/any/any")
 	} else {
 		_, err = registry.ParseProvider(namespace + "/any")
@@ -73,7 +74,7 @@ func New(c *catalog.Catalog, now func() time.Time) *Index {
 		now = time.Now
 	}
 	return &Index{
-		catalog: c, now: now, cached: ttlcache.New[Kind, []Entry](3, cacheTime), reads: make(map[Kind]*read),
+		catalog: c, now: now, cached: ttlcache.New[Kind, []Entry](4, cacheTime), reads: make(map[Kind]*read),
 	}
 }
 
@@ -105,7 +106,7 @@ func (x *Index) Entries(ctx context.Context, k Kind) ([]Entry, error) {
 	return r.entries, r.err
 }
 
-// EntriesIn reads the entries of one namespace, which mirrored providers do not have. It
+// EntriesIn reads the entries of one namespace, which the mirror does not have. It
 // caches nothing. Entries that cannot be decoded are omitted and logged.
 func (x *Index) EntriesIn(ctx context.Context, k Kind, namespace string) ([]Entry, error) {
 	var found collected
@@ -139,8 +140,8 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 // That takes one request. It is not cached, so that the first publish is visible
 // at once.
 func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err error) {
-	namespaces := []string{""} // mirrored providers have none
-	if k != Mirrored {
+	namespaces := []string{""} // the mirror has none
+	if k == Modules || k == Providers {
 		if namespaces, err = x.catalog.Namespaces(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -190,7 +191,15 @@ func (x *Index) summaries(ctx context.Context, k Kind, namespace string) iter.Se
 	case Providers:
 		return x.catalog.Providers.Summaries(ctx, namespace)
 	}
-	return x.catalog.Mirror.Summaries(ctx, "")
+	return func(yield func(registry.Summary, error) bool) {
+		for s, err := range x.catalog.Mirror.Summaries(ctx, "") {
+			// Mirrored modules share the catalog of mirrored providers, but no scope.
+			isModule := strings.Count(s.Address, "/") == 3
+			if (err != nil || isModule == (k == MirroredModules)) && !yield(s, err) {
+				return
+			}
+		}
+	}
 }
 
 // collected are the entries of one namespace.
@@ -228,6 +237,8 @@ func nameOf(k Kind, address string) (name string, err error) {
 		slashes, at = 1, 1
 	case Mirrored:
 		at = 2
+	case MirroredModules:
+		slashes, at = 3, 2
 	}
 	if len(parts) != slashes+1 || slices.Contains(parts, "") {
 		return "", fmt.Errorf("an entry has the address %.100q: %w", address, registry.ErrCorrupt)

@@ -1,5 +1,5 @@
-// Package search finds modules, providers and mirrored providers in the whole
-// catalog.
+// Package search finds modules and providers in the whole catalog, own and mirrored
+// ones.
 //
 // An index has everything. Check for each entry whether the caller may read it.
 package search
@@ -44,7 +44,7 @@ func ParseQuery(text string) (Query, error) {
 	return Query{words}, nil
 }
 
-// Entry is a module, a provider or a mirrored provider that a search can find.
+// Entry is a module or a provider that a search can find, own or mirrored.
 // Texts in lower case share the memory of the original if that is in lower case
 // already.
 type Entry struct {

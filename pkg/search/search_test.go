@@ -1,7 +1,9 @@
 package search_test
 
 import (
+	"encoding/json"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
 )
@@ -101,6 +105,43 @@ func TestMatches(t *testing.T) {
 		}
 		if diff := cmp.Diff([][]string{want}, matches); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// Mirrored modules and providers share a catalog, and are in separate lists.
+func TestMirroredEntries(t *testing.T) {
+	t.Parallel()
+	table, err := sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	provider := registry.MirrorAddress{Hostname: "example.com", Namespace: "acme", Name: "note"}
+	module := provider
+	module.System = "aws"
+	for _, a := range []registry.MirrorAddress{provider, module} {
+		summary, err := json.Marshal(registry.Summary{Address: a.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := catalog.Key{Partition: "catalog/mirror", Sort: a.Path()}
+		if err := table.Write(t.Context(), catalog.Change{Key: key, Data: summary}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	index := search.New(catalog.New(table), nil)
+	for kind, want := range map[search.Kind]string{search.Mirrored: provider.Path(), search.MirroredModules: module.Path()} {
+		entries, err := index.Entries(t.Context(), kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var paths []string
+		for _, e := range entries {
+			paths = append(paths, e.Path())
+		}
+		if diff := cmp.Diff([]string{want}, paths); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}
 	}
 }
