@@ -961,7 +961,7 @@ func TestPatterns(t *testing.T) {
 		{"mirror-modules/**", "/v1/mirror/registry.opentofu.org/hashicorp/null/index.json", false},
 		{"mirror-modules/**", "/v1/providers-of/registry.opentofu.org/hashicorp/null/versions", false},
 		{"mirror-modules/**", "/v1/modules/acme/vpc/aws/versions", false},
-		{"mirror-modules/registry.opentofu.org/acme/vpc/aws", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", true},
+		{"mirror-modules/example.com/acme/vpc/aws", "/v1/modules-of/example.com/acme/vpc/aws/versions", true},
 		{"mirror-modules/*/acme/*/aws", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", true},
 		{"mirror-modules/**/aws", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", true},
 		{"mirror-modules/**/versions", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", false},

@@ -61,7 +61,8 @@ func TestProtectPublish(t *testing.T) {
 	token := func(scopes ...string) string { return "Bearer " + store.add("ci", scopes...) }
 	acme, one := token("publish:modules/acme/**"), token("publish:modules/acme/vpc/aws", "read:**")
 	all, reader, providers := token("publish:**"), token("read:**"), token("publish:providers/acme/x")
-	modules, mirror, some := token("publish:modules/**"), token("publish:mirror/**", "publish:mirror-modules/**"), token("publish:*/*/*")
+	modules, some := token("publish:modules/**"), token("publish:*/*/*")
+	mirror := token("publish:mirror/**", "publish:mirror-modules/**")
 	each := token("publish:*", "publish:*/modules/**", "publish:**/acme")
 	const publish = "/v1/publish"
 	for _, test := range []struct {
@@ -90,7 +91,8 @@ func TestProtectPublish(t *testing.T) {
 		{providers, 403, []string{publish + "/providers/acme/y/1.0.0", publishModule, publish + "/providers/acme/"}},
 		{reader, 403, []string{publishModule, publishProvider}},
 		{mirror, 403, []string{
-			publishModule, publish + "/mirror/example.com/acme/x/1.0.0", publish + "/mirror-modules/example.com/acme/x/aws/1.0.0",
+			publishModule, publish + "/mirror/example.com/acme/x/1.0.0",
+			publish + "/mirror-modules/example.com/acme/x/aws/1.0.0",
 		}},
 		{modules, 403, []string{publish + "/modules", publish + "/modules/", publish + "/modules/acme/vpc/", path}},
 		{each, 403, []string{publish + "/modules/acme/vpc", publish + "/modules", publish, publish + "/uploads/7"}},

@@ -11,10 +11,10 @@ import (
 
 // Pattern matches the paths of modules and providers, and of mirrored ones:
 // modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE,
-// mirror/HOST/NAMESPACE/TYPE and mirror-modules/HOST/NAMESPACE/NAME/SYSTEM. A segment * matches one segment, and ** matches
-// any number, including none. A pattern covers what it matches, and everything
-// below that. So modules/acme and modules/acme/* both cover
-// modules/acme/vpc/aws.
+// mirror/HOST/NAMESPACE/TYPE and mirror-modules/HOST/NAMESPACE/NAME/SYSTEM. A
+// segment * matches one segment, and ** matches any number, including none. A
+// pattern covers what it matches, and everything below that. So modules/acme and
+// modules/acme/* both cover modules/acme/vpc/aws.
 type Pattern []string
 
 // Verb is what a scope allows.
@@ -79,7 +79,8 @@ func ParsePattern(s string) (Pattern, error) {
 	case mirrored[kind] != "":
 		return bad(fmt.Sprintf("for paths below /v1/%s/, the first segment must be %s", kind, mirrored[kind]))
 	case depths[kind] == 0 && !strings.HasPrefix(kind, "*"):
-		return bad(jsonfile.Unknown("first segment", kind, []string{"modules", "providers", "mirror", "mirror-modules", "*", "**"}))
+		kinds := []string{"modules", "providers", "mirror", "mirror-modules", "*", "**"}
+		return bad(jsonfile.Unknown("first segment", kind, kinds))
 	}
 	return p, nil
 }

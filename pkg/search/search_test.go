@@ -131,7 +131,9 @@ func TestMirroredEntries(t *testing.T) {
 		}
 	}
 	index := search.New(catalog.New(table), nil)
-	for kind, want := range map[search.Kind]string{search.Mirrored: provider.Path(), search.MirroredModules: module.Path()} {
+	for kind, want := range map[search.Kind]string{
+		search.Mirrored: provider.Path(), search.MirroredModules: module.Path(),
+	} {
 		entries, err := index.Entries(t.Context(), kind)
 		if err != nil {
 			t.Fatal(err)
