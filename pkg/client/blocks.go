@@ -60,15 +60,16 @@ func (s settings) blocks(from file) (found []Block) {
 // publicHosts are the hosts of sources that name none.
 var publicHosts = []svchost.Hostname{"registry.opentofu.org", "registry.terraform.io"}
 
-// IgnoreServices ignores the host blocks with a service below a path, such as those
-// that lead to a mirror of the host. It ignores the credentials for these hosts too,
-// which are for the mirror. A token of Larder in a file or a variable is also ignored for the public
-// registries.
-func (c *Config) IgnoreServices(path string) {
+// IgnoreServices ignores the host blocks with a service below one of the paths, such as
+// those that lead to a mirror of the host. It ignores the credentials for these hosts
+// too, which are for the mirror. A token of Larder in a file or a variable is also
+// ignored for the public registries.
+func (c *Config) IgnoreServices(paths ...string) {
 	none := svcauth.HostCredentialsToken("") // so that no helper is used
 	for host, services := range c.services {
 		for _, value := range services {
-			if text, _ := value.(string); strings.Contains(text, path) {
+			text, _ := value.(string)
+			if slices.ContainsFunc(paths, func(path string) bool { return strings.Contains(text, path) }) {
 				delete(c.services, host)
 				c.tokens[host] = none
 			}

@@ -69,6 +69,7 @@ func TestBlocks(t *testing.T) {
 func TestIgnoreServices(t *testing.T) {
 	t.Parallel()
 	const mirrored, other = "https://larder.example.com/v1/providers-of/a.example.com/", "https://b.example.com/"
+	modules := strings.Replace(mirrored, "providers", "modules", 1)
 	own := registry.FormatToken([32]byte{1})
 	for name, test := range map[string]struct {
 		url, token string
@@ -77,6 +78,7 @@ func TestIgnoreServices(t *testing.T) {
 	}{
 		"mirror with its token":      {mirrored, own, false, ""},
 		"mirror with another token":  {mirrored, "a", false, ""}, // such as that of an identity
+		"mirror of modules":          {modules, own, false, ""},
 		"another place with a token": {other, own, true, own},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +89,7 @@ func TestIgnoreServices(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config.IgnoreServices("/v1/providers-of/")
+			config.IgnoreServices("/v1/modules-of/", "/v1/providers-of/")
 			if got := config.Services("a.example.com"); got != test.services {
 				t.Errorf("there is a host block: %t, want %t", got, test.services)
 			}
@@ -107,7 +109,7 @@ func TestIgnoreServicesPublic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.IgnoreServices("/v1/providers-of/")
+		config.IgnoreServices("/v1/modules-of/", "/v1/providers-of/")
 		if got := token(t, config, "registry.terraform.io"); got != want {
 			t.Errorf("token %q, want %q", got, want)
 		}

@@ -95,10 +95,9 @@ func (g guide) jobs() []step {
 func (g guide) mirror() step {
 	return step{
 		Title: "Use the mirror",
-		Text: "Clients then get the providers of registry.opentofu.org and registry.terraform.io " +
-			"from here only, and verify their signatures. `larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together.",
+		Text: "Clients then get the modules and providers of registry.opentofu.org and registry.terraform.io " +
+			"from here only, and verify the signatures of providers. `larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together.",
 		Code:  g.hostBlocks("registry.opentofu.org", "registry.terraform.io"),
 		Label: "Mirror configuration", IsHCL: true,
-		After: "The blocks replace all services of these hosts, so clients do not find their modules.",
 	}
 }

@@ -415,7 +415,7 @@ func withOrigin(
 	if err != nil {
 		return err
 	}
-	configuration.IgnoreServices(hostblock.ProvidersPath) // the origin has more than a mirror of it
+	configuration.IgnoreServices(hostblock.ModulesPath, hostblock.ProvidersPath) // a mirror has only a part of it
 	var failed error
 	err = c.AsHost(configuration, p.Host, client.Identity{Only: c.Remote.CIIdentity}, func(credentials *client.Client) error {
 		confined := credentials.Confine(ctx, "https://"+p.Host, networks...)

@@ -88,7 +88,8 @@ between slashes, and ** matches any number of segments.`,
 // accessExample is an access settings file with comments.
 const accessExample = `  {
     // Patterns for what anyone can read without a credential. They match
-    // modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE and
+    // modules/NAMESPACE/NAME/SYSTEM and providers/NAMESPACE/TYPE. For the
+    // mirror it is mirror-modules/HOST/NAMESPACE/NAME/SYSTEM and
     // mirror/HOST/NAMESPACE/TYPE. A pattern also covers everything below it.
     "public": ["modules/acme/hello"],
 

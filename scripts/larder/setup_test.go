@@ -30,8 +30,8 @@ func setUp(t *testing.T, home, host, token string) {
 	}
 }
 
-// The real clients request a provider of their own public registry from the mirror,
-// with the token, and send no other request.
+// The real clients request a module and a provider of their own public registry from
+// the mirror, with the token, and send no other request.
 func TestSetupLeadsClients(t *testing.T) {
 	t.Parallel()
 	clients.Each(t, func(t *testing.T, c clients.Client) {
@@ -49,21 +49,26 @@ func TestSetupLeadsClients(t *testing.T) {
 		writeFiles(t, home, map[string]string{
 			"ca.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})),
 		})
-		writeFiles(t, folder, map[string]string{
-			"main.tf": "terraform {\n  required_providers {\n    note = { source = \"acme/note\" }\n  }\n}\n",
-		})
 		setUp(t, home, s.Listener.Addr().String(), token)
 		session := clients.Session{Client: c, Home: home, CAFile: authority}
-		out, err := session.Run(t.Context(), folder, "init")
-		if err == nil {
-			t.Error("the client found a provider that does not exist")
-		}
 		public := map[string]string{"tofu": "registry.opentofu.org", "terraform": "registry.terraform.io"}[c.Name]
-		want := "/v1/providers-of/" + public + "/acme/note/versions Bearer " + token
-		mu.Lock()
-		defer mu.Unlock()
-		if !slices.Contains(requests, want) {
-			t.Errorf("the requests lack %q: %q\n%s", want, requests, out)
+		// A module that is missing ends init before it installs providers.
+		for path, text := range map[string]string{
+			"/v1/modules-of/" + public + "/acme/note/aws/versions": "module \"note\" {\n  source = \"acme/note/aws\"\n}\n",
+			"/v1/providers-of/" + public + "/acme/note/versions": "terraform {\n  required_providers {\n" +
+				"    note = { source = \"acme/note\" }\n  }\n}\n",
+		} {
+			writeFiles(t, folder, map[string]string{"main.tf": text})
+			out, err := session.Run(t.Context(), folder, "init")
+			if err == nil {
+				t.Errorf("the client found something that does not exist\n%s", out)
+			}
+			mu.Lock()
+			if got, want := requests, []string{path + " Bearer " + token}; !slices.Equal(slices.Compact(got), want) {
+				t.Errorf("requests %q, want %q\n%s", got, want, out)
+			}
+			requests = nil
+			mu.Unlock()
 		}
 	})
 }
@@ -79,7 +84,8 @@ func TestSetupParses(t *testing.T) {
 	home := t.TempDir()
 	setUp(t, home, "registry.example.com", "larder_token")
 	service := func(host string) string {
-		return `"` + host + `":{"Services":{"providers.v1":"https://registry.example.com/v1/providers-of/` + host + `/"}}`
+		return `"` + host + `":{"Services":{"modules.v1":"https://registry.example.com/v1/modules-of/` + host + `/",` +
+			`"providers.v1":"https://registry.example.com/v1/providers-of/` + host + `/"}}`
 	}
 	const first, second = "registry.opentofu.org", "registry.terraform.io"
 	want := `{"credentials":{"` + first + `":{"token":"larder_token"},"` + second + `":{"token":"larder_token"}},` +

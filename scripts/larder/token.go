@@ -53,7 +53,8 @@ func tokenCreateCommand(c *cli.Program) *cobra.Command {
 and Terraform. With --quiet it prints only the token.
 
 A scope is read:PATTERN or publish:PATTERN. A pattern matches
-modules/NAMESPACE/NAME/SYSTEM, providers/NAMESPACE/TYPE or
+modules/NAMESPACE/NAME/SYSTEM or providers/NAMESPACE/TYPE. For the mirror it is
+mirror-modules/HOSTNAME/NAMESPACE/NAME/SYSTEM or
 mirror/HOSTNAME/NAMESPACE/TYPE. A * matches one segment, and ** matches any
 number of segments. A pattern also covers everything below it: read:modules/acme
 covers all modules of a namespace, and read:** covers everything.

@@ -87,8 +87,7 @@ func (e *examination) configuration() string {
 	switch {
 	case len(e.mirrors) == 0:
 	case e.block != "":
-		b.WriteString("# `larder mirror setup --write` writes this to a file that both clients read. The block replaces all\n" +
-			"# services of the host, so clients find no modules of it.\n" + e.block)
+		b.WriteString("# `larder mirror setup --write` writes this to a file that both clients read.\n" + e.block)
 	default:
 		if len(e.Config.Installations()) > 0 {
 			b.WriteString("# This replaces the existing provider_installation block. Clients use only one.\n")

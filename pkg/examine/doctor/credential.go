@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 )
 
 // checkCredential checks whether the registry accepts the credential or needs
@@ -192,9 +193,9 @@ func (e *examination) others() string {
 
 func (e *examination) getCredential(host string) string {
 	if u := e.leads(host); u != nil {
-		return fmt.Sprintf("get a token from the operator of %[1]s (`larder token create --name NAME --scope 'read:mirror/**'`), "+
+		return fmt.Sprintf("get a token from the operator of %[1]s (`larder token create --name NAME %[3]s`), "+
 			"and run `larder mirror setup %[2]s --registry https://%[1]s --write --token-stdin` with it", e.quote(u.Host),
-			strings.Join(e.leading(u.Host), " "))
+			strings.Join(e.leading(u.Host), " "), hostblock.Scopes)
 	}
 	way := "get a token from the operator of " + host
 	if sameHost(host, e.Host) {

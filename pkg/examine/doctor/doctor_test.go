@@ -874,7 +874,7 @@ func TestBroken(t *testing.T) {
 		"host block with a wrong token": {"configuration", setUp{closed: true, prepare: each(
 			presented(leading+credentials(random.Hostname, secret)), examining("mirror"))}},
 		"host block without a slash": {"configuration", setUp{closed: true, prepare: each(func(d preparation) {
-			presented(strings.Replace(leading, `/"`, `"`, 1) + credentials(random.Hostname, d.token("read:mirror/**")))(d)
+			presented(strings.ReplaceAll(leading, `/"`, `"`) + credentials(random.Hostname, d.token("read:mirror/**")))(d)
 		}, examining("mirror"))}},
 		"host block with another scope": {"credential",
 			setUp{closed: true, prepare: each(byBlock("read:modules/**"), examining("mirror"))}},

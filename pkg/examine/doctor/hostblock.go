@@ -87,7 +87,7 @@ func (e *examination) hostBlock(ctx context.Context, b client.Block, c credentia
 		u, err := url.Parse(b.Services[id])
 		switch {
 		case err != nil || u.Host == "":
-		case sameHost(u.Host, e.Host) || strings.HasPrefix(u.Path, hostblock.ProvidersPath):
+		case sameHost(u.Host, e.Host) || isMirror(u.Path):
 			here = append(here, u.Host)
 		default:
 			elsewhere = append(elsewhere, id+" to "+u.Host)
@@ -100,7 +100,6 @@ func (e *examination) hostBlock(ctx context.Context, b client.Block, c credentia
 	if len(here) == 0 {
 		return
 	}
-	e.providersURL(b, block)
 	logout := fmt.Sprintf("run `tofu logout %[1]s` or `terraform logout %[1]s`", b.Host)
 	inVariable, isLogin := strings.HasPrefix(c.Place, "in TF_TOKEN_"), strings.HasSuffix(c.Place, loginFile)
 	// A JWT can be one of an issuer that the registry trusts.
@@ -131,52 +130,60 @@ func (e *examination) hostBlock(ctx context.Context, b client.Block, c credentia
 				logout)
 		}
 	}
-	for _, service := range []struct{ id, noun, needed, fix string }{
-		{modulesService, "modules", e.moduleOf(ctx, b.Host), "copy the module with `larder copy` and name the registry in its " +
-			"source, or remove the block"},
-		{providersService, "providers", e.providerOf(b.Host), "add the service: " + setUp + " prints it"},
+	for _, service := range []struct{ id, noun, path, needed string }{
+		{providersService, "providers", hostblock.ProvidersPath, e.providerOf(b.Host)},
+		{modulesService, "modules", hostblock.ModulesPath, e.moduleOf(ctx, b.Host)},
 	} {
 		result := fmt.Sprintf("%s replaces all services of the host and has no %s, so clients find no %s of it", block,
 			service.id, service.noun)
 		switch {
 		case b.Services[service.id] != "":
-		case strings.Contains(service.needed, " with "):
-			e.warn(name, "", result+"; this folder needs "+e.quote(service.needed), service.fix)
+			e.serviceURL(b, block, service.id, service.noun, service.path)
 		case service.needed != "":
-			e.wrong(name, "", result+"; this folder needs "+e.quote(service.needed), service.fix)
+			e.wrong(name, "", result+"; this folder needs "+e.quote(service.needed), "add the service: run "+setUp+" again")
 		default:
 			e.ok(name, "", result)
 		}
 	}
 }
 
-// providersURL adds a step if a host block leads to a wrong URL of the examined
-// registry, or to another registry.
-func (e *examination) providersURL(b client.Block, block string) {
-	u, err := url.Parse(b.Services[providersService])
+// isMirror reports whether the path of a URL is that of a protocol of other hosts.
+func isMirror(path string) bool {
+	return strings.HasPrefix(path, hostblock.ModulesPath) || strings.HasPrefix(path, hostblock.ProvidersPath)
+}
+
+// serviceURL adds a step if a host block leads a service to a wrong URL of the examined
+// registry, or to another registry. The mirror has the service below a path.
+func (e *examination) serviceURL(b client.Block, block, id, noun, path string) {
+	u, err := url.Parse(b.Services[id])
 	host, invalid := registry.ParseHost(b.Host)
 	if err != nil || invalid != nil || u.Host == "" {
 		return
 	}
 	// For any other host, its block can make it another name of this registry.
 	isOther := publicHosts[b.Host] != "" || e.Mirror != nil && e.Mirror.Hostname == string(host)
-	path, isHere := strings.TrimSuffix(u.Path, "/")+"/", sameHost(u.Host, e.Host)
-	result := block + " leads " + providersService + " to " + e.shown(u) + ", "
+	given, isHere := strings.TrimSuffix(u.Path, "/")+"/", sameHost(u.Host, e.Host)
+	right := hostblock.URL("https://"+u.Host, path, host)
+	fix := "change the URL to " + e.quote(right)
+	result := block + " leads " + id + " to " + e.shown(u) + ", "
 	switch {
-	case e.leads(b.Host) != nil && isHere:
-	case e.leads(b.Host) != nil:
+	case u.String() == right && isHere:
+	case u.String() == right:
 		e.warn("configuration", "", result+"and not to "+e.Host, "if this is intended, examine that registry; otherwise change "+
-			"the URL to "+hostblock.ProvidersURL("https://"+e.Host, host))
-	case strings.HasPrefix(path, hostblock.ProvidersPath),
-		isHere && (path == "/v1/providers/" && isOther || path == usualMirror || path != u.Path || u.Scheme != "https"):
-		result += "where clients find no providers of " + b.Host
-		if path != u.Path {
+			"the URL to "+hostblock.URL("https://"+e.Host, path, host))
+	case u.String()+"/" == right && id == modulesService:
+		e.warn("configuration", "", result+"without a slash at its end; OpenTofu and Terraform add it, but other programs "+
+			"may not", fix)
+	case isMirror(given),
+		isHere && (given == usual(id) && isOther || given == usualMirror || given != u.Path || u.Scheme != "https"):
+		result += "where clients find no " + noun + " of " + b.Host
+		if given != u.Path && id == providersService {
 			result += ": without a slash at its end, they drop the last part of the URL"
 		}
-		if isHere {
+		if isHere && id == providersService {
 			e.misled = append(e.misled, b.Host)
 		}
-		e.wrong("configuration", "", result, "change the URL to "+e.quote(hostblock.ProvidersURL("https://"+u.Host, host)))
+		e.wrong("configuration", "", result, fix)
 	}
 }
 
@@ -260,7 +267,7 @@ func (e *examination) leads(host string) *url.URL {
 	parsed, err := registry.ParseHost(host)
 	b, _ := e.blockOf(parsed.Display())
 	u, invalid := url.Parse(b.Services[providersService])
-	if err != nil || invalid != nil || hostblock.ProvidersURL("https://"+u.Host, parsed) != u.String() {
+	if err != nil || invalid != nil || hostblock.URL("https://"+u.Host, hostblock.ProvidersPath, parsed) != u.String() {
 		return nil
 	}
 	return u
@@ -333,9 +340,6 @@ func (e *examination) blockFor(ctx context.Context, base *url.URL) (text string)
 		}
 	}
 	host, token := registry.Host(e.Mirror.Hostname), ""
-	if e.moduleOf(ctx, host.Display()) != "" {
-		return "" // the block would break it
-	}
 	c, err := e.credentialOfMirror(ctx, base)
 	if err == nil && c.Token != "" {
 		token = "YOUR TOKEN"

@@ -133,7 +133,35 @@ func TestHostBlocks(t *testing.T) {
 		"modules of the default host": {
 			files:    leadingTo(mirroredURL),
 			folder:   map[string]string{"main.tofu": "module \"vpc\" {\n  source = \"terraform-aws-modules/vpc/aws\"\n}\n"},
+			outcomes: "wrong",
+		},
+		"modules of the mirror": {
+			files:    map[string]string{".tofurc": fmt.Sprintf(mixed, mirroredURL, publicMirror)},
+			folder:   map[string]string{"main.tofu": "module \"vpc\" {\n  source = \"terraform-aws-modules/vpc/aws\"\n}\n"},
+			outcomes: "ok",
+		},
+		"modules without a slash": {
+			files:    map[string]string{".tofurc": fmt.Sprintf(mixed, mirroredURL, strings.TrimSuffix(publicMirror, "/"))},
 			outcomes: "warning",
+		},
+		"modules of another registry": {
+			files: map[string]string{
+				".tofurc": fmt.Sprintf(mixed, mirroredURL, strings.Replace(publicMirror, "example.com", "example.org", 1)),
+			},
+			outcomes: "warning",
+		},
+		"modules of a URL of another host": {
+			files: map[string]string{
+				".tofurc": fmt.Sprintf(mixed, mirroredURL, strings.Replace(publicMirror, "opentofu", "terraform", 1)),
+			},
+			outcomes: "wrong",
+		},
+		"modules of the URL of providers": {
+			files: map[string]string{".tofurc": fmt.Sprintf(mixed, mirroredURL, mirroredURL)}, outcomes: "wrong",
+		},
+		"own modules as those of another host": {
+			files:    map[string]string{".tofurc": fmt.Sprintf(mixed, mirroredURL, "https://registry.example.com/v1/modules/")},
+			outcomes: "wrong",
 		},
 		"other modules in the configuration": {
 			files: leadingTo(mirroredURL),
@@ -158,13 +186,13 @@ func TestHostBlocks(t *testing.T) {
 			outcomes: "ok",
 		},
 		"providers that the folder needs": {
-			files:    map[string]string{".tofurc": fmt.Sprintf(modulesOf, "https://registry.example.com/v1/modules/") + credential(own)},
+			files:    map[string]string{".tofurc": fmt.Sprintf(modulesOf, publicMirror) + credential(own)},
 			folder:   map[string]string{".terraform.lock.hcl": "provider \"registry.opentofu.org/hashicorp/random\" {\n}\n"},
 			outcomes: "wrong",
 		},
 		"providers by network_mirror": {
-			files: map[string]string{".tofurc": fmt.Sprintf(modulesOf, "https://registry.example.com/v1/modules/") +
-				credential(own) + installation("https://registry.example.com/v1/mirror/", "*/*/*", "*/*/*")},
+			files: map[string]string{".tofurc": fmt.Sprintf(modulesOf, publicMirror) + credential(own) +
+				installation("https://registry.example.com/v1/mirror/", "*/*/*", "*/*/*")},
 			folder:   map[string]string{".terraform.lock.hcl": "provider \"registry.opentofu.org/hashicorp/random\" {\n}\n"},
 			outcomes: "ok",
 		},

@@ -8,9 +8,15 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// ProvidersPath is the path of the provider registry protocol of other hosts. In a
-// host block, the hostname and a slash follow.
-const ProvidersPath = "/v1/providers-of/"
+// The paths of the registry protocols of other hosts. In a host block, the hostname
+// and a slash follow.
+const (
+	ModulesPath   = "/v1/modules-of/"
+	ProvidersPath = "/v1/providers-of/"
+)
+
+// Scopes are the flags of `larder token create` for the credentials blocks.
+const Scopes = "--scope 'read:mirror/**' --scope 'read:mirror-modules/**'"
 
 // ModulesPath is the same for the module registry protocol.
 const ModulesPath = "/v1/modules-of/"
@@ -22,9 +28,9 @@ var services = []struct{ id, path string }{
 	{"providers.v1", ProvidersPath},
 }
 
-// ProvidersURL returns the URL of the provider registry protocol of another host.
-func ProvidersURL(registryURL string, host registry.Host) string {
-	return registryURL + ProvidersPath + string(host) + "/"
+// URL returns the URL of a registry protocol of another host, below one of the paths.
+func URL(registryURL, path string, host registry.Host) string {
+	return registryURL + path + string(host) + "/"
 }
 
 // Text returns the blocks of the clients' configuration that lead from another
@@ -32,7 +38,7 @@ func ProvidersURL(registryURL string, host registry.Host) string {
 func Text(registryURL string, host registry.Host, token string) string {
 	text := fmt.Sprintf("host %q {\n  services = {\n", host.Display())
 	for _, s := range services {
-		text += fmt.Sprintf("    %q = %q\n", s.id, registryURL+s.path+string(host)+"/")
+		text += fmt.Sprintf("    %-14s = %q\n", fmt.Sprintf("%q", s.id), URL(registryURL, s.path, host))
 	}
 	text += "  }\n}\n"
 	if token != "" {
@@ -40,6 +46,3 @@ func Text(registryURL string, host registry.Host, token string) string {
 	}
 	return text
 }
-
-// LacksModules reports whether clients with a host block find no modules of the host.
-func LacksModules() bool { return len(services) == 1 }

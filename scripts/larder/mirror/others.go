@@ -21,6 +21,7 @@ var others = map[string]func(*setup) (configuration string, notes []string){
 	"dependabot": dependabot,
 	"trivy":      trivy,
 	"infracost":  infracost,
+	"checkov":    checkov,
 }
 
 func clientNames() string { return arguments.OneOf(slices.Sorted(maps.Keys(others))) }
@@ -30,14 +31,17 @@ func (s *setup) named() string {
 	return arguments.OneOf(output.Mapped(s.hosts, registry.Host.Display))
 }
 
-// Source: internal/providercache and internal/tf/cache/helpers/client.go of
-// Terragrunt 1.1.3. Its changelog names 1.0.4 for host blocks.
+// Source: internal/providercache, internal/getter and
+// internal/tf/cache/helpers/client.go of Terragrunt 1.1.3. Its changelog names 1.0.4
+// for host blocks.
 func terragrunt(s *setup) (string, []string) {
 	notes := []string{
 		"Terragrunt runs OpenTofu or Terraform, which read the file of `larder mirror setup`.",
 		"With --provider-cache, Terragrunt 1.0.4 or newer reads the file too. It then sends the token of " + s.to.Host +
 			" itself, and not that of the host block.",
 		"A source of tfr://HOST with " + s.named() + " ignores the host block, and sends the token to HOST. Use no such sources.",
+		"With TG_TF_DEFAULT_REGISTRY_HOST, tfr:/// gets only this registry's own modules. " +
+			"Call mirrored ones in a module block.",
 	}
 	variable := client.TokenVariable(s.to.Host)
 	if variable == "" {
@@ -46,8 +50,10 @@ func terragrunt(s *setup) (string, []string) {
 	return "# only for --provider-cache\nexport " + variable + "=\"YOUR TOKEN\"\n", notes
 }
 
-// Renovate 44.121.2 was run with these rules, against a registry that answers
-// /v1/providers-of/HOST/.well-known/terraform.json.
+// Renovate 44.121.2 was run with the rules for providers, against a registry that
+// answers /v1/providers-of/HOST/.well-known/terraform.json. The one for modules is
+// from lib/modules/datasource/terraform-module, which takes the host of a source
+// before registryUrls.
 func renovate(s *setup) (string, []string) {
 	type rule struct {
 		Datasources  []string `json:"matchDatasources"`
@@ -67,14 +73,18 @@ func renovate(s *setup) (string, []string) {
 		if host == "registry.terraform.io" { // which Renovate assumes for a source without a hostname
 			r.Registries, r.Expressions = nil, []string{"registryUrls = null"}
 			rules = append(rules, r)
+			r.Datasources = []string{"terraform-module"}
+			r.RegistryURLs = []string{s.url() + hostblock.ModulesPath + string(host)}
+			rules = append(rules, r)
 		}
 	}
 	text, _ := json.MarshalIndent(map[string]any{"packageRules": rules}, "", "  ") // strings always encode
 	return string(text) + "\n", []string{
 		fmt.Sprintf("Set the token in the environment of Renovate, with RENOVATE_HOST_RULES='[{\"matchHost\": \"https://%s/\", "+
 			"\"token\": \"YOUR TOKEN\"}]'.", s.to.Host),
-		"Renovate takes a provider without a hostname in its source for one of registry.terraform.io, unless a lock file " +
-			"shows another hostname.",
+		"Renovate takes a module or provider without a hostname in its source for one of registry.terraform.io. For a " +
+			"provider, a lock file can show another hostname.",
+		"For a module with a hostname in its source, Renovate requests that host itself.",
 		"`lockFileMaintenance` still requests the public registry.",
 	}
 }
@@ -89,21 +99,35 @@ func dependabot(s *setup) (string, []string) {
 	}
 }
 
-// Source: pkg/iac/scanners/terraform/parser/resolvers/registry.go of Trivy.
+// installed is the note for programs that read the modules of a folder from where
+// clients have installed them.
+const installed = "Run `tofu init` or `terraform init` first: it then reads the modules that they have installed."
+
+// Source: pkg/iac/scanners/terraform/parser of Trivy, in load_module.go and
+// resolvers/registry.go.
 func trivy(s *setup) (string, []string) {
 	return "", []string{
-		"Trivy reads modules and no providers from registries, so it needs nothing.",
+		"Trivy reads modules and no providers from registries.", installed,
 		"It reads no host blocks. For a module source that begins with the hostname, it sends the token in the variable to that host.",
 		"Do not set " + s.variables() + ".",
 	}
 }
 
-// Source: internal/credentials/terraform.go and internal/hcl/modules/registry.go of
-// Infracost.
+// Source: internal/credentials/terraform.go, and loader.go and registry.go in
+// internal/hcl/modules, of Infracost.
 func infracost(s *setup) (string, []string) {
 	return "", []string{
-		"Infracost reads modules and no providers from registries, so it needs nothing.",
+		"Infracost reads modules and no providers from registries.", installed,
 		"It reads no host blocks, but the credentials blocks of ~/.terraformrc and of the file in TF_CLI_CONFIG_FILE. It sends " +
 			"their tokens to " + s.named() + ". It does not read " + setupFile + ".",
+	}
+}
+
+// Source: registry_loader.py and module_finder.py in checkov/terraform/module_loading
+// of checkov.
+func checkov(*setup) (string, []string) {
+	return "export CHECKOV_EXPERIMENTAL_TERRAFORM_MANAGED_MODULES=True\n", []string{
+		"checkov reads modules and no providers from registries. It requests registry.terraform.io, and no mirror.",
+		"With the variable, it reads the modules that `tofu init` or `terraform init` has installed in the scanned folder.",
 	}
 }

@@ -50,10 +50,11 @@ func setupCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "setup [HOST…]",
 		Short: "Print the configuration with which clients use the mirror",
-		Long: `Print a configuration file with which OpenTofu and Terraform get the providers
-of other registries from this one. Clients verify the signatures of the origin,
-and sources stay as they are. HOST is the hostname of another registry. By
-default the file has registry.opentofu.org and registry.terraform.io.
+		Long: `Print a configuration file with which OpenTofu and Terraform get the modules and
+providers of other registries from this one. Clients verify the signatures of
+the providers, and sources stay as they are. HOST is the hostname of another
+registry. By default the file has registry.opentofu.org and
+registry.terraform.io.
 
 For each host, the file has a host block, which leads to this registry, and a
 credentials block. Clients send the credential of a host to where its host block
@@ -72,8 +73,8 @@ configuration file has a block for a host, because clients use only one of them.
 With --client, the command prints what another program needs instead:
 ` + clientNames() + `.`,
 		Example: `  larder mirror setup --registry https://registry.example.com
-  larder token create --quiet --name laptop --scope 'read:mirror/**' |
-    larder mirror setup --write --token-stdin
+  larder token create --quiet --name laptop --scope 'read:mirror/**' \
+    --scope 'read:mirror-modules/**' | larder mirror setup --write --token-stdin
   larder mirror setup registry.opentofu.org --no-token --write
   larder mirror setup --client renovate`,
 	}
@@ -127,7 +128,7 @@ func (s *setup) prepare(args []string, stdin io.Reader) (err error) {
 		case err != nil:
 			return arguments.Wrong(err)
 		case host.Name() != string(host):
-			return arguments.Errorf("%s: providers of a hostname with a port cannot be mirrored", host.Display())
+			return arguments.Errorf("%s: a hostname with a port cannot be mirrored", host.Display())
 		case !slices.Contains(s.hosts, host):
 			s.hosts = append(s.hosts, host)
 		}
@@ -155,7 +156,7 @@ func (s *setup) prepare(args []string, stdin io.Reader) (err error) {
 // createToken is how to create a token that reads only the mirror.
 func createToken(flags string) string {
 	return "To create a token that reads the mirror and nothing else, run " +
-		"`larder token create --name NAME --scope 'read:mirror/**'" + flags + "`."
+		"`larder token create --name NAME " + hostblock.Scopes + flags + "`."
 }
 
 // run prints or writes the configuration. flags are those that name the registry.
@@ -277,10 +278,6 @@ func (s *setup) notes(configuration *client.Config, flags string) (notes []strin
 	}
 	if !s.noToken && s.token == "" {
 		notes = append(notes, createToken(flags))
-	}
-	if hostblock.LacksModules() {
-		notes = append(notes, "A host block replaces all services of its host. Clients find no modules of these hosts by their "+
-			"short source, until a later release of Larder mirrors modules too.")
 	}
 	login := "`tofu login` and `terraform login` do not work for these hosts. "
 	if s.noToken {

@@ -88,7 +88,7 @@ func mirrorFromOrigins(
 	if err != nil {
 		return nil, err
 	}
-	configuration.IgnoreServices(hostblock.ProvidersPath) // a mirror cannot be filled from itself
+	configuration.IgnoreServices(hostblock.ModulesPath, hostblock.ProvidersPath) // a mirror cannot be filled from itself
 	return runWork(ctx, c, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
 		m.Client = client.New(configuration, c.Agent, nil)
 		return work(m)
