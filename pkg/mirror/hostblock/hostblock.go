@@ -18,9 +18,6 @@ const (
 // Scopes are the flags of `larder token create` for the credentials blocks.
 const Scopes = "--scope 'read:mirror/**' --scope 'read:mirror-modules/**'"
 
-// ModulesPath is the same for the module registry protocol.
-const ModulesPath = "/v1/modules-of/"
-
 // services are the services that a mirror has of another registry, with the paths
 // below which it has them.
 var services = []struct{ id, path string }{
