@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ type larder struct {
 	caFile string
 	log    *buffer
 	token  string // of a reader of mirrored modules, if the registry is closed
-	now    func() time.Time
+	ahead  atomic.Int64
 }
 
 type buffer struct {
@@ -75,21 +76,36 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// serve serves an empty registry with a policy.
+// serve serves an empty registry with a policy. It reaches all public names at the
+// test's hosts.
 func serve(t *testing.T, h *modulehosts.Hosts, policy string, open bool) *larder {
+	t.Helper()
+	c := newClient(h, true)
+	return start(t, h, policy, open, func(...netip.Prefix) (*client.Client, error) { return c, nil })
+}
+
+// serveConfined is serve with credentials, and a worker that connects only to the
+// addresses that it may.
+func serveConfined(t *testing.T, h *modulehosts.Hosts, policy string) *larder {
+	t.Helper()
+	return start(t, h, policy, false, nil)
+}
+
+func start(t *testing.T, h *modulehosts.Hosts, policy string, open bool,
+	clientOf func(...netip.Prefix) (*client.Client, error)) *larder {
 	t.Helper()
 	data, _, err := local.Create(t.Context(), filepath.Join(t.TempDir(), "registry"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &larder{data: data, hosts: h, log: new(buffer), now: time.Now}
+	l := &larder{data: data, hosts: h, log: new(buffer)}
 	l.setPolicy(t, policy)
 	log := slog.New(slog.NewJSONHandler(l.log, nil))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	policies := admission.NewPoliciesWithLifetime(0, data.Catalog, l.clock)
 	worker := pull.NewLocal(ctx, pull.New(pull.Options{
-		Catalog: data.Catalog, Objects: data.Objects, Client: l.client(), Inspector: inspection.Process{Log: log},
-		Clients:  func(...netip.Prefix) (*client.Client, error) { return l.client(), nil },
+		Catalog: data.Catalog, Objects: data.Objects, Client: newClient(h, clientOf != nil), Inspector: inspection.Process{Log: log},
+		Clients:  clientOf,
 		Policies: policies, Log: log, MaxBytes: 1 << 30, Now: l.clock,
 	}))
 	var running sync.WaitGroup
@@ -116,11 +132,19 @@ func serve(t *testing.T, h *modulehosts.Hosts, policy string, open bool) *larder
 	return l
 }
 
-func (l *larder) clock() time.Time { return l.now() }
+// clock returns the time of the registry, which [larder.pass] moves.
+func (l *larder) clock() time.Time { return time.Now().Add(time.Duration(l.ahead.Load())) }
 
-// client returns a client for the origins, as the worker has it.
-func (l *larder) client() *client.Client {
-	c := client.New(nil, "larder/test", l.hosts.Client().Transport.(*http.Transport)) //nolint:forcetypeassert // it is one
+func (l *larder) pass(d time.Duration) { l.ahead.Add(int64(d)) }
+
+// newClient returns a client for the origins, as the worker has it. It reaches them by
+// their public names too, or dials as the worker does.
+func newClient(h *modulehosts.Hosts, publicNames bool) *client.Client {
+	transport := h.Client().Transport.(*http.Transport) //nolint:forcetypeassert // it is one
+	if !publicNames {
+		transport.DialContext = nil
+	}
+	c := client.New(nil, "larder/test", transport)
 	c.Wait = time.Millisecond
 	return c
 }
@@ -129,7 +153,7 @@ func (l *larder) client() *client.Client {
 func (l *larder) operator() *filling.Mirror {
 	by := registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
 	return &filling.Mirror{
-		Catalog: l.data.Catalog, Objects: l.data.Objects, Client: l.client(), Inspector: inspection.Process{}, Now: l.clock,
+		Catalog: l.data.Catalog, Objects: l.data.Objects, Client: newClient(l.hosts, true), Inspector: inspection.Process{}, Now: l.clock,
 		Publisher: &publish.Publisher{Catalog: l.data.Catalog, Objects: l.data.Objects, By: by, Now: l.clock},
 	}
 }
@@ -140,7 +164,7 @@ func (l *larder) setPolicy(t *testing.T, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy.SetAt, policy.SetBy = l.now().UTC(), "operator"
+	policy.SetAt, policy.SetBy = l.clock().UTC(), "operator"
 	if _, err := l.data.Catalog.SetMirrorPolicy(t.Context(), policy, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +173,7 @@ func (l *larder) setPolicy(t *testing.T, text string) {
 func (l *larder) newToken(t *testing.T, scopes ...string) string {
 	t.Helper()
 	secret, digest := access.NewToken()
-	record := registry.Token{ID: digest[:12], Name: "reader", Scopes: scopes, CreatedAt: l.now().UTC()}
+	record := registry.Token{ID: digest[:12], Name: "reader", Scopes: scopes, CreatedAt: l.clock().UTC()}
 	if err := l.data.Catalog.AddToken(t.Context(), digest, record); err != nil {
 		t.Fatal(err)
 	}
@@ -242,14 +266,7 @@ func TestInit(t *testing.T) {
 						t.Errorf("%d downloads of %s", n, path)
 					}
 				}
-				for _, r := range h.Requests() {
-					if r.Header.Get("Authorization") != "" {
-						t.Errorf("a credential in %s %s", r.Method, r.Path)
-					}
-				}
-				if l.token != "" && strings.Contains(l.log.String(), l.token) {
-					t.Error("the log has the token")
-				}
+				l.expectNoCredentials(t)
 			})
 		}
 	}

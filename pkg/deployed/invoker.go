@@ -38,7 +38,7 @@ type Invoker struct {
 	now    func() time.Time
 }
 
-// PullWorker returns the worker that fetches providers, or nil if the stack has
+// PullWorker returns the worker of the mirror, or nil if the stack has
 // none. The role of the function needs lambda:InvokeFunction.
 func (r *Registry) PullWorker() *Invoker { return r.pull }
 

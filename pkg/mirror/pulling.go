@@ -151,7 +151,7 @@ var errNoAnswer = errors.New("it did not answer in time")
 // unavailable returns the error for a failure of the worker. It does not wrap
 // it, because an error of its own kind could be one of the client.
 func unavailable(failed error) error {
-	return fmt.Errorf("%w: the worker that fetches providers failed: %s", registry.ErrUnavailable, failed.Error())
+	return fmt.Errorf("%w: the worker of the mirror failed: %s", registry.ErrUnavailable, failed.Error())
 }
 
 // cached returns the findings about a provider's origin. If they cannot be read, they

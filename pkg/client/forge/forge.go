@@ -36,7 +36,7 @@ var part = regexp.MustCompile(`^[.-]?[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 // maxParts bounds the parts of a path in a GitLab. Groups can have 20 levels.
 const maxParts = 22
 
-const forgesHint = "Without Git, modules can be copied from registry.GitHub, registry.GitLab, Bitbucket and Forgejo over https. " +
+const forgesHint = "Without Git, modules can be copied from GitHub, GitLab, Bitbucket and Forgejo over https. " +
 	"On a machine with Git, `larder mirror add` can copy others."
 
 // Find returns the repository of a location. hosts has the kinds of hosts other

@@ -28,7 +28,7 @@ func (m *Mirror) Admit(ctx context.Context, w Wanted, v registry.Version, reason
 	if err == nil {
 		err = rules.CheckReason(reason)
 	}
-	if err == nil && len(w.Platforms) == 0 {
+	if err == nil && len(w.Platforms) == 0 && !w.Address.IsModule() {
 		err = m.setUsualPlatforms(ctx, &w, policy)
 	}
 	if err != nil {

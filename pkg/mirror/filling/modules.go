@@ -232,7 +232,7 @@ func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress,
 		return found, nil, err
 	}
 	found.Found, err = m.Inspector.Inspect(ctx, inspection.Request{
-		Kind: inspection.Module, Size: found.size, Name: address.Name,
+		Kind: inspection.Module, Size: found.size, Name: address.Name, Part: at.pin.Folder != "",
 	}, out)
 	if err != nil {
 		return found, nil, err

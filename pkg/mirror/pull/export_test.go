@@ -59,11 +59,9 @@ func IndexOf(versions []registry.Version) (protocol.Document, error) {
 	return indexOf(filling.Listing{Versions: versions}, maxIndex)
 }
 
-// WithClientAsIs makes the worker use its client as it is, for origins without a
-// network.
-func (w *Worker) WithClientAsIs() *Worker {
-	w.from.Clients = func(...netip.Prefix) (*client.Client, error) { return w.options.Client, nil }
-	return w
+// AsIs makes a worker use a client as it is, for origins without a network.
+func AsIs(c *client.Client) func(...netip.Prefix) (*client.Client, error) {
+	return func(...netip.Prefix) (*client.Client, error) { return c, nil }
 }
 
 // Wait waits until all copies that were started have ended.

@@ -340,17 +340,18 @@ func (s setup) process(copies int, bound func(string)) *pull.Worker {
 	c := client.New(nil, "larder/test", s.origin)
 	c.MinRate = pull.MinRate
 	return pull.New(pull.Options{
-		Catalog: s.catalog, Objects: s.objects, Client: c, Log: slog.New(slog.DiscardHandler), MaxBytes: 1 << 20, Copies: copies, OnBound: bound,
-	}).WithClientAsIs()
+		Catalog: s.catalog, Objects: s.objects, Client: c, Clients: pull.AsIs(c),
+		Log: slog.New(slog.DiscardHandler), MaxBytes: 1 << 20, Copies: copies, OnBound: bound,
+	})
 }
 
 func newWorker(o *memoryOrigin, table catalog.Table, store publish.Objects, maxBytes int64) *pull.Worker {
 	c := client.New(nil, "larder/test", o)
 	c.MinRate = pull.MinRate
 	return pull.New(pull.Options{
-		Catalog: catalog.New(table), Objects: store, Client: c,
+		Catalog: catalog.New(table), Objects: store, Client: c, Clients: pull.AsIs(c),
 		Log: slog.New(slog.DiscardHandler), MaxBytes: maxBytes,
-	}).WithClientAsIs()
+	})
 }
 
 // run makes a worker do what the mirror requests for a version.

@@ -78,15 +78,15 @@ func newTestRegistry(t *testing.T, mode registry.PullMode, within bool) *testReg
 	c.Wait = time.Millisecond
 	now := func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
 	ctx, cancel := context.WithCancel(t.Context())
-	worker := pull.New(pull.Options{
+	options := pull.Options{
 		Catalog: r.catalog, Objects: r.store, Client: c, MaxBytes: 1 << 20, Now: now,
 		Log: slog.New(slog.NewJSONHandler(&r.log, nil)),
-	})
+	}
 	wait := time.Hour
 	if within {
-		worker, wait = worker.WithClientAsIs(), 8*time.Second
+		options.Clients, wait = pull.AsIs(c), 8*time.Second
 	}
-	r.local = pull.NewLocal(ctx, worker)
+	r.local = pull.NewLocal(ctx, pull.New(options))
 	t.Cleanup(func() {
 		cancel()
 		r.local.Wait()

@@ -1,4 +1,5 @@
-// Package pull is the worker that fetches providers when clients request them.
+// Package pull is the worker that fetches providers and modules when clients request
+// them.
 //
 // The function that serves the mirror invokes it, and never waits longer than
 // its clients do. The worker stores all its findings in the catalog. Processes

@@ -39,6 +39,9 @@ type Request struct {
 	// at or below the paths AllowSecrets.
 	New          bool     `json:"new,omitempty"`
 	AllowSecrets []string `json:"allow_secrets,omitempty"`
+	// Part means that the module is a folder of what its origin has. It is then not valid
+	// if it calls a folder outside of its own, which clients of the origin have.
+	Part bool `json:"part,omitempty"`
 	// ProviderType and Platform are those of a provider's zip.
 	ProviderType string            `json:"provider_type,omitempty"`
 	Platform     registry.Platform `json:"platform,omitzero"`
@@ -97,6 +100,11 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 		}
 		tolerated.Add(found.Problems...)
 		var problems errs.Problems
+		for _, problem := range found.Problems {
+			if request.Part && errors.Is(problem, archive.ErrOutside) {
+				_ = problems.Add(problem)
+			}
+		}
 		err = cmp.Or(problems.Add(tolerated.Check("")), problems.Add(secrets.Check(found.Secrets)), problems.Err(""))
 		if err != nil {
 			return Found{}, nil, err
