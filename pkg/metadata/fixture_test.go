@@ -204,6 +204,36 @@ func (s *store) proven(address, number string) {
 		map[registry.Version][]registry.Platform{record.Version: record.Verifiable()}))
 }
 
+// mirroredVPC is the address of the tests' mirrored module.
+const mirroredVPC = "registry.opentofu.org/acme/vpc/aws"
+
+// mirroredModule mirrors versions of a module, the newest first.
+func (s *store) mirroredModule(numbers ...string) {
+	s.t.Helper()
+	var listing protocol.MirrorListing
+	for _, number := range numbers {
+		record := moduleMirrorRecord(s.t, number)
+		listing = append(listing, record.Version)
+		s.put("mirror-modules/"+mirroredVPC, "version/"+number, record)
+	}
+	s.list("mirror-modules/"+mirroredVPC, listing)
+	s.put("catalog/mirror", "mirror-modules/"+mirroredVPC, registry.Summary{Address: mirroredVPC, Latest: listing[0]})
+}
+
+// moduleMirrorRecord returns the record of a version of the tests' mirrored module.
+func moduleMirrorRecord(t testing.TB, number string) registry.MirrorVersion {
+	t.Helper()
+	return registry.MirrorVersion{Version: version(t, number), Module: &registry.MirroredModule{
+		StoredFile: registry.StoredFile{
+			Object: "mirror-modules/" + mirroredVPC + "/" + number + "/" + sum + "/vpc.tar.gz", SHA256: sum, Size: 121,
+		},
+		Pin: registry.ModulePin{
+			Source: "https://github.com/acme/terraform-aws-vpc", Commit: "0123456789abcdef0123456789abcdef01234567", H1: "h1:x",
+		},
+		MirroredAt: published, MirroredBy: registry.Publisher{Kind: registry.PublisherAWS, Name: "ada"},
+	}}
+}
+
 // origin adds what the mirror has seen of a provider.
 func (s *store) origin(o registry.MirrorOrigin) {
 	s.t.Helper()

@@ -96,6 +96,12 @@ var operations = []operation{
 		nil, ok(protocol.ProviderListing{}), false},
 	{"mirror", "GET /v1/providers-of/{hostname}/{namespace}/{type}/{version}/download/{os}/{arch}",
 		"Locate a mirrored package", "", nil, ok(protocol.ProviderDownload{}), false},
+	{"mirror", "GET /v1/modules-of/{hostname}/.well-known/terraform.json", "Discover that there is nothing to discover",
+		"", nil, ok(Document{}), false},
+	{"mirror", "GET /v1/modules-of/{hostname}/{namespace}/{name}/{system}/versions", "List versions of a mirrored module",
+		"", nil, ok(ModuleVersions{}), false},
+	{"mirror", "GET /v1/modules-of/{hostname}/{namespace}/{name}/{system}/{version}/download",
+		"Locate the archive of a mirrored module", "", nil, map[int]any{200: ModuleLocation{}, 204: nil}, false},
 	{"metadata", "GET /v1/modules", "List modules", "q provider " + paging, nil, ok(protocol.ModuleList{}), false},
 	{"metadata", "GET /v1/modules/search", "Search modules", "q provider " + paging, nil, ok(protocol.ModuleList{}),
 		false},
@@ -344,6 +350,7 @@ func TestOpenAPIResponses(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
 	s.proven(null, "1.1.0")
+	s.mirroredModule("1.1.0")
 	h := s.everything()
 	described, err := validator.UnmarshalJSON(get(t, h, "/v1/openapi.json").Body)
 	if err != nil {
@@ -355,7 +362,8 @@ func TestOpenAPIResponses(t *testing.T) {
 	}
 	values := strings.NewReplacer("{namespace}", "acme", "{name}", "vpc", "{system}", "aws", "{version}", "1.1.0",
 		"{type}", "inventory", "{os}", "linux", "{arch}", "amd64",
-		"/{hostname}/acme/inventory/{document}", "/"+null+"/index.json", "/{hostname}/acme/inventory", "/"+null)
+		"/{hostname}/acme/inventory/{document}", "/"+null+"/index.json", "/{hostname}/acme/inventory", "/"+null,
+		"/{hostname}/acme/vpc/aws", "/"+mirroredVPC)
 	for _, o := range operations {
 		method, path, _ := strings.Cut(o.route, " ")
 		filled := strings.ReplaceAll(values.Replace(values.Replace(path)), "inventory/1.1.0", "inventory/1.0.0")
