@@ -243,7 +243,7 @@ func (s *store) origin(o registry.MirrorOrigin) {
 // change changes the state of a mirrored provider, and of a version unless n is nil.
 func (s *store) change(address string, n *registry.Version, edit func(*catalog.MirrorState)) {
 	s.t.Helper()
-	p, err := registry.ParseMirrorProvider(address)
+	p, err := registry.ParseMirrorAddress(address)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -126,16 +126,17 @@ func stateOf[R registry.Record](r R, deprecated string, hidden bool) protocol.Ve
 	return s
 }
 
-// mirroredPast has the versions of a mirrored provider by their records.
+// mirroredPast has the versions of a mirrored address by their records.
 type mirroredPast struct {
 	listed, excluded []registry.Version
-	// packages are those of the listed versions.
+	// packages and modules are those of the listed versions.
 	packages map[registry.Version][]protocol.MirroredFile
+	modules  map[registry.Version]*registry.MirroredModule
 	// gone are the withdrawn and the missing versions.
 	gone []protocol.MirroredVersion
 }
 
-// mirroredPast reads all records of a mirrored provider with a Query. listed are
+// mirroredPast reads all records of a mirrored address with a Query. listed are
 // the versions of its listing, which was read before.
 func (h *handler) mirroredPast(
 	ctx context.Context, p registry.MirrorAddress, listed []registry.Version,
@@ -145,6 +146,7 @@ func (h *handler) mirroredPast(
 		return past, err
 	}
 	past.packages = make(map[registry.Version][]protocol.MirroredFile)
+	past.modules = make(map[registry.Version]*registry.MirroredModule)
 	exclude := func(v protocol.MirroredVersion) {
 		past.excluded, past.gone = append(past.excluded, v.Version), append(past.gone, v)
 	}
@@ -156,6 +158,7 @@ func (h *handler) mirroredPast(
 			continue
 		}
 		past.listed = append(past.listed, v.Version)
+		past.modules[v.Version] = v.Module
 		verifiable := v.Verifiable()
 		for _, pkg := range v.Packages {
 			past.packages[v.Version] = append(past.packages[v.Version], protocol.MirroredFile{
@@ -169,4 +172,10 @@ func (h *handler) mirroredPast(
 		exclude(protocol.MirroredVersion{Version: n, State: protocol.StateMissing})
 	}
 	return past, nil
+}
+
+func archiveOf(m *registry.MirroredModule) *protocol.MirroredArchive {
+	return &protocol.MirroredArchive{
+		SHA256: m.SHA256, Size: m.Size, Notes: m.Notes, MirroredAt: m.MirroredAt, MirroredBy: m.MirroredBy,
+	}
 }

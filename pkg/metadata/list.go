@@ -89,7 +89,7 @@ func (h *handler) page(ctx context.Context, k search.Kind, s selection) ([]*sear
 	var all []search.Entry
 	if access.CanReadBelow(ctx, s.path(k)) {
 		var err error
-		if h.once && s.namespace != "" && k != search.Mirrored {
+		if h.once && s.namespace != "" && !k.IsMirrored() {
 			all, err = h.index.EntriesIn(ctx, k, s.namespace)
 		} else {
 			all, err = h.index.Entries(ctx, k)
@@ -109,7 +109,7 @@ func (h *handler) page(ctx context.Context, k search.Kind, s selection) ([]*sear
 // path returns a path of which everything that a request selects is below.
 func (s selection) path(k search.Kind) string {
 	path := strings.TrimSuffix(string(k), "/")
-	if s.namespace == "" || k == search.Mirrored { // whose hostname is first
+	if s.namespace == "" || k.IsMirrored() { // whose hostname is first
 		return path
 	}
 	if path += "/" + s.namespace; s.name != "" {
@@ -130,6 +130,9 @@ func (s selection) includes(k search.Kind, address string) bool {
 	case search.Mirrored:
 		_, namespace, name = split(address)
 		system = s.system
+	case search.MirroredModules:
+		_, namespace, name = split(address)
+		name, system, _ = strings.Cut(name, "/")
 	}
 	return (s.namespace == "" || s.namespace == namespace) && (s.name == "" || s.name == name) &&
 		(s.system == "" || s.system == system)
@@ -235,20 +238,37 @@ func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *handler) mirrored(w http.ResponseWriter, r *http.Request) error {
-	s, err := parseSelection(r, search.Mirrored)
+	all, meta, err := h.mirroredDetails(r, search.Mirrored)
 	if err != nil {
 		return err
 	}
-	found, meta, err := h.page(r.Context(), search.Mirrored, s)
+	return respond(w, r, protocol.MirrorList{Meta: meta, Providers: all})
+}
+
+func (h *handler) mirroredModules(w http.ResponseWriter, r *http.Request) error {
+	all, meta, err := h.mirroredDetails(r, search.MirroredModules)
 	if err != nil {
 		return err
 	}
-	list := protocol.MirrorList{Meta: meta, Providers: []protocol.MirroredDetail{}}
+	return respond(w, r, protocol.MirroredModuleList{Meta: meta, Modules: all})
+}
+
+func (h *handler) mirroredDetails(r *http.Request, k search.Kind) (
+	all []protocol.MirroredDetail, meta protocol.ListMeta, err error,
+) {
+	s, err := parseSelection(r, k)
+	if err != nil {
+		return nil, meta, err
+	}
+	found, meta, err := h.page(r.Context(), k, s)
+	all = []protocol.MirroredDetail{}
 	for _, e := range found {
 		hostname, namespace, name := split(e.Address)
-		list.Providers = append(list.Providers, protocol.MirroredDetail{
-			Hostname: hostname, Namespace: namespace, Name: name, Version: e.Latest, PublishedAt: e.PublishedAt,
+		name, system, _ := strings.Cut(name, "/")
+		all = append(all, protocol.MirroredDetail{
+			Hostname: hostname, Namespace: namespace, Name: name, Provider: system, Version: e.Latest,
+			PublishedAt: e.PublishedAt,
 		})
 	}
-	return respond(w, r, list)
+	return all, meta, err
 }

@@ -37,11 +37,15 @@ const (
 	modulesPath   = "/v1/modules"
 	providersPath = "/v1/providers"
 	mirrorPath    = "/v1/mirror"
-	openAPIPath   = "/v1/openapi.json"
+	// mirrorModulesPath is not below mirrorPath, as in scopes.
+	mirrorModulesPath = "/v1/mirror-modules"
+	openAPIPath       = "/v1/openapi.json"
 
 	modulePath   = modulesPath + "/{namespace}/{name}/{system}"
 	providerPath = providersPath + "/{namespace}/{type}"
 	mirroredPath = mirrorPath + "/{hostname}/{namespace}/{type}"
+
+	mirroredModulePath = mirrorModulesPath + "/{hostname}/{namespace}/{name}/{system}"
 )
 
 // Routes returns the API's routes.
@@ -110,7 +114,9 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		get(providerPath+"/{version}", h.provider),
 		get(providerPath+"/history", h.providerHistory),
 		get(mirrorPath, h.mirrored),
-		get(mirroredPath, h.mirroredProvider),
+		get(mirroredPath, h.mirroredVersions),
+		get(mirrorModulesPath, h.mirroredModules),
+		get(mirroredModulePath, h.mirroredVersions),
 	}
 }
 

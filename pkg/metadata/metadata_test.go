@@ -490,12 +490,13 @@ func TestMirroredModules(t *testing.T) {
 	h := s.protect("{}")
 	for scope, want := range map[string]struct {
 		providers []string
+		mirrored  []string
 		modules   int
 	}{
-		"read:**":                {[]string{random}, 4},
-		"read:mirror/**":         {[]string{random}, 0},
-		"read:mirror-modules/**": {nil, 0},
-		"read:modules/**":        {nil, 4},
+		"read:**":                {[]string{random}, []string{vpc}, 4},
+		"read:mirror/**":         {[]string{random}, nil, 0},
+		"read:mirror-modules/**": {nil, []string{vpc}, 0},
+		"read:modules/**":        {nil, nil, 4},
 	} {
 		token := []string{"Authorization", "Bearer " + s.token(scope)}
 		var providers []string
@@ -504,6 +505,13 @@ func TestMirroredModules(t *testing.T) {
 		}
 		if diff := cmp.Diff(want.providers, providers); diff != "" {
 			t.Errorf("%s: mirrored providers (-want +got):\n%s", scope, diff)
+		}
+		var mirrored []string
+		for _, m := range read[protocol.MirroredModuleList](t, h, "/v1/mirror-modules?q=vpc&provider=aws", token...).Modules {
+			mirrored = append(mirrored, strings.Join([]string{m.Hostname, m.Namespace, m.Name, m.Provider}, "/"))
+		}
+		if diff := cmp.Diff(want.mirrored, mirrored); diff != "" {
+			t.Errorf("%s: mirrored modules (-want +got):\n%s", scope, diff)
 		}
 		if got := read[protocol.ModuleList](t, h, "/v1/modules", token...).Meta.Total; got != want.modules {
 			t.Errorf("%s: %d modules, want %d", scope, got, want.modules)

@@ -15,14 +15,21 @@ import (
 	"github.com/larder-registry/larder/pkg/search"
 )
 
-// mirrorProviderOf returns the mirrored provider of a request, after checking
+// mirroredOf returns the mirrored provider or module of a request, after checking
 // that the caller may read it.
-func mirrorProviderOf(r *http.Request) (registry.MirrorAddress, error) {
-	address := r.PathValue("hostname") + "/" + r.PathValue("namespace") + "/" + r.PathValue("type")
-	if err := access.CheckRead(r.Context(), string(search.Mirrored)+address); err != nil {
+func mirroredOf(r *http.Request) (registry.MirrorAddress, error) {
+	kind, parse := search.Mirrored, registry.ParseMirrorProvider
+	address := r.PathValue("hostname") + "/" + r.PathValue("namespace") + "/"
+	if name := r.PathValue("name"); name != "" {
+		kind, parse = search.MirroredModules, registry.ParseMirrorModule
+		address += name + "/" + r.PathValue("system")
+	} else {
+		address += r.PathValue("type")
+	}
+	if err := access.CheckRead(r.Context(), string(kind)+address); err != nil {
 		return registry.MirrorAddress{}, err
 	}
-	p, err := registry.ParseMirrorProvider(address)
+	p, err := parse(address)
 	// The scopes were compared with the address exactly as it was sent.
 	if err == nil && p.String() != address {
 		err = fmt.Errorf("%w: clients request %s", registry.ErrInvalid, p)
@@ -36,8 +43,8 @@ const (
 	warnPolicy = "versions that are too new are not listed, because the mirror policy is damaged"
 )
 
-// mirroredProvider serves the versions of a mirrored provider, and those that
-// wait, are refused or can be fetched. It reads the table once, and once a minute
+// mirroredVersions serves the versions of a mirrored provider or module, and those
+// that wait, are refused or can be fetched. It reads the table once, and once a minute
 // the policy. If there are versions on request, it reads the table once more.
 //
 // If the policy is damaged, the response lacks the versions that wait. If what is
@@ -45,13 +52,13 @@ const (
 // warning, and the log has the error. If nothing remains, the error is the
 // response.
 //
-// With history=true, it is the history of the provider. This has the packages of
-// the mirrored versions, and the withdrawn and the missing versions. Their records
-// take one Query more. A record that cannot be read is an error. The history has
-// no path of its own, because API Gateway takes each such path for a document of
-// the mirror.
-func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error {
-	p, err := mirrorProviderOf(r)
+// With history=true, it is the history of the address. This has the packages or the
+// archives of the mirrored versions, and the withdrawn and the missing versions.
+// Their records take one Query more. A record that cannot be read is an error. The
+// history has no path of its own, because API Gateway takes each such path for a
+// document of the mirror.
+func (h *handler) mirroredVersions(w http.ResponseWriter, r *http.Request) error {
+	p, err := mirroredOf(r)
 	if err != nil {
 		return err
 	}
@@ -62,12 +69,13 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	contents, badOrigin := h.catalog.Mirror.ContentsAndOrigin(r.Context(), p)
 	tolerant := h.once && errors.Is(badOrigin, registry.ErrCorrupt) // of a damaged listing, as in allVersions
 	if badOrigin != nil && contents.Entry.Address == "" && !tolerant {
-		return fmt.Errorf("mirrored provider %s: %w", p, badOrigin)
+		return fmt.Errorf("mirrored %s %s: %w", p.Kind(), p, badOrigin)
 	}
 	damaged := errors.Join(badPolicy, badOrigin)
 	requestlog.From(r.Context()).Err = damaged
 	d := protocol.MirroredProvider{
-		Hostname: p.Hostname, Namespace: p.Namespace, Name: p.Name, Versions: []protocol.MirroredVersion{},
+		Hostname: p.Hostname, Namespace: p.Namespace, Name: p.Name, Provider: p.System,
+		Versions:    []protocol.MirroredVersion{},
 		SigningKeys: notNil(contents.Origin.Keys), Unsigned: contents.Origin.Unsigned, Denied: admission.Denial(policy, p),
 	}
 	if contents.Entry.Address != "" && !contents.Entry.Unlisted {
@@ -90,7 +98,7 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	var past mirroredPast
 	if r.URL.Query().Get("history") == "true" {
 		if past, err = h.mirroredPast(r.Context(), p, contents.Listed); err != nil {
-			return fmt.Errorf("mirrored provider %s: %w", p, err)
+			return fmt.Errorf("mirrored %s %s: %w", p.Kind(), p, err)
 		}
 		stored.Listed, stored.Excluded = past.listed, past.excluded
 	}
@@ -101,7 +109,7 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	explained := admission.VersionsToExplain(d.Pull, statuses)
 	found, err := h.catalog.Mirror.PulledVersions(r.Context(), p, explained...)
 	if err != nil {
-		return fmt.Errorf("mirrored provider %s: %w", p, err)
+		return fmt.Errorf("mirrored %s %s: %w", p.Kind(), p, err)
 	}
 	for _, s := range statuses {
 		if slices.Contains(explained, s.Version) {
@@ -109,6 +117,9 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 		}
 		s.Reason = ipclass.Hide(s.Reason)
 		v := s.Document()
+		if m := past.modules[s.Version]; m != nil {
+			v.Pin, v.Archive = m.Pin, archiveOf(m)
+		}
 		v.Packages = past.packages[s.Version]
 		d.Versions = append(d.Versions, v)
 	}
@@ -120,7 +131,7 @@ func (h *handler) mirroredProvider(w http.ResponseWriter, r *http.Request) error
 	case len(d.Versions) > 0 || d.Pull != nil:
 		return respond(w, r, d)
 	case damaged != nil:
-		return fmt.Errorf("mirrored provider %s: %w", p, damaged)
+		return fmt.Errorf("mirrored %s %s: %w", p.Kind(), p, damaged)
 	}
-	return fmt.Errorf("mirrored provider %s: no version is mirrored, waits or is refused: %w", p, registry.ErrNotFound)
+	return fmt.Errorf("mirrored %s %s: no version is mirrored, waits or is refused: %w", p.Kind(), p, registry.ErrNotFound)
 }

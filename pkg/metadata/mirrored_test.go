@@ -193,3 +193,84 @@ func TestMirroredProviderAbsurdTimes(t *testing.T) {
 		t.Errorf("4.0.0 is available at %s, want %s", got, last)
 	}
 }
+
+// The states of a module's versions have what they are bound to. If the origin has
+// changed one since, that is the reason of its state, also if it is mirrored.
+func TestMirroredModule(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.mirroredModule("5.1.0", "5.0.0")
+	bound := moduleMirrorRecord(t, "5.1.0").Module.Pin
+	moved := bound
+	moved.Commit = "89abcdef0123456789abcdef0123456789abcdef"
+	seen := func(number string, age time.Duration, pin registry.ModulePin) registry.SeenVersion {
+		return registry.SeenVersion{Version: version(t, number), PublishedAt: published.Add(-age), Pin: pin}
+	}
+	s.origin(registry.MirrorOrigin{
+		Address: mirroredVPC, SeenAt: published,
+		Versions: []registry.SeenVersion{
+			seen("5.3.0", day, registry.ModulePin{}), seen("5.2.0", 30*day, bound), seen("5.1.0", 30*day, bound),
+		},
+		Refused: []registry.RefusedVersion{
+			{Version: version(t, "5.2.0"), Pin: moved, At: published}, {Version: version(t, "5.1.0"), Pin: moved, At: published},
+		},
+	})
+	rule := sevenDays
+	rule.Pattern = "*/*/*/*"
+	s.policy(rule)
+	s.put("mirror-modules/"+mirroredVPC, "version/4.0.0", registry.MirrorVersion{
+		Version: version(t, "4.0.0"), Withdrawn: &registry.Withdrawal{At: published, By: "ada", Reason: "leaked"},
+	})
+	path := "/v1/mirror-modules/" + mirroredVPC
+	h := s.serveAt(clock.At(published))
+	const changed = "the origin has changed it: it was commit 0123456789abcdef0123456789abcdef01234567, " +
+		"and is now 89abcdef0123456789abcdef0123456789abcdef"
+	archive := archiveOf(t)
+	for query, want := range map[string][]protocol.MirroredVersion{
+		"": {
+			{Version: version(t, "5.3.0"), State: "too new"},
+			{Version: version(t, "5.2.0"), State: "refused", Reason: changed, Pin: bound, ChangedTo: moved},
+			{Version: version(t, "5.1.0"), State: "available", Reason: changed, Pin: bound, ChangedTo: moved},
+			{Version: version(t, "5.0.0"), State: "available"},
+		},
+		"?history=true": {
+			{Version: version(t, "5.3.0"), State: "too new"},
+			{Version: version(t, "5.2.0"), State: "refused", Reason: changed, Pin: bound, ChangedTo: moved},
+			{Version: version(t, "5.1.0"), State: "available", Reason: changed, Pin: bound, ChangedTo: moved, Archive: archive},
+			{Version: version(t, "5.0.0"), State: "available", Pin: bound, Archive: archive},
+			{
+				Version: version(t, "4.0.0"), State: "withdrawn", Reason: "leaked",
+				Withdrawn: &registry.Withdrawal{At: published, By: "ada", Reason: "leaked"},
+			},
+		},
+	} {
+		d := read[protocol.MirroredProvider](t, h, path+query)
+		if d.Provider != "aws" {
+			t.Errorf("%q: the system is %q, want aws", query, d.Provider)
+		}
+		for i, v := range d.Versions { // the times are those of any version
+			if v.PublishedAt, v.AvailableAt = (time.Time{}), (time.Time{}); v.State == "too new" {
+				v.Reason = ""
+			}
+			v.AgeUnknown = false
+			d.Versions[i] = v
+		}
+		if diff := cmp.Diff(want, d.Versions); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", query, diff)
+		}
+	}
+	for _, other := range []string{"/v1/mirror/registry.opentofu.org/acme/vpc", path + "x", "/v1/mirror-modules/x"} {
+		if w := h.get(t, other); w.Code != http.StatusNotFound {
+			t.Errorf("%s: status %d, want 404", other, w.Code)
+		}
+	}
+}
+
+// archiveOf returns the archive of a version of the tests' mirrored module.
+func archiveOf(t *testing.T) *protocol.MirroredArchive {
+	t.Helper()
+	m := moduleMirrorRecord(t, "1.0.0").Module
+	return &protocol.MirroredArchive{
+		SHA256: m.SHA256, Size: m.Size, MirroredAt: m.MirroredAt, MirroredBy: m.MirroredBy,
+	}
+}

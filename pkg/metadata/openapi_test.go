@@ -129,6 +129,10 @@ var operations = []operation{
 	{"metadata", "GET /v1/mirror", "List mirrored providers", "q " + paging, nil, ok(protocol.MirrorList{}), false},
 	{"metadata", "GET /v1/mirror/{hostname}/{namespace}/{type}", "Describe a mirrored provider", "history", nil,
 		ok(protocol.MirroredProvider{}), false},
+	{"metadata", "GET /v1/mirror-modules", "List mirrored modules", "q provider " + paging, nil,
+		ok(protocol.MirroredModuleList{}), false},
+	{"metadata", "GET /v1/mirror-modules/{hostname}/{namespace}/{name}/{system}", "Describe a mirrored module", "history",
+		nil, ok(protocol.MirroredProvider{}), false},
 	{"metadata", "GET /v1/openapi.json", "Describe this API", "", nil, ok(Document{}), true},
 }
 
@@ -163,7 +167,7 @@ var queryParameters = map[string]map[string]any{
 	"q": {"description": "Words that must all occur in the address, the description or the names of the documentation.",
 		"schema": map[string]any{"type": "string", "maxLength": protocol.MaxSearch}},
 	"provider": {"description": "The system of the module's address.", "schema": map[string]any{"type": "string"}},
-	"history": {"description": "Whether to add the packages, and the versions that are withdrawn or missing.",
+	"history": {"description": "Whether to add the packages or archives, and the versions that are withdrawn or missing.",
 		"schema": map[string]any{"type": "boolean", "default": false}},
 	"namespace": {"description": "The namespace of the address.", "schema": map[string]any{"type": "string"}},
 	"offset": {"description": "The number of results before the page.",
@@ -393,7 +397,7 @@ func TestOpenAPIResponses(t *testing.T) {
 		})
 	}
 	for _, name := range []string{
-		"ModuleDetail", "ModuleList", "ProviderDetail", "ProviderList", "MirrorList", "MirroredProvider",
+		"ModuleDetail", "ModuleList", "ProviderDetail", "ProviderList", "MirrorList", "MirroredModuleList", "MirroredProvider",
 		"ModuleHistory", "ProviderHistory",
 	} {
 		schema, err := compiler.Compile("openapi.json#/components/schemas/" + name)

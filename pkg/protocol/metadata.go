@@ -34,6 +34,12 @@ type MirrorList struct {
 	Providers []MirroredDetail `json:"providers"`
 }
 
+// MirroredModuleList is a list of mirrored modules.
+type MirroredModuleList struct {
+	Meta    ListMeta         `json:"meta"`
+	Modules []MirroredDetail `json:"modules"`
+}
+
 // ListMeta describes a page of a list.
 type ListMeta struct {
 	Limit         int `json:"limit"`
@@ -178,23 +184,27 @@ type ProviderFile struct {
 	Size int64 `json:"size"`
 }
 
-// MirroredDetail describes a mirrored provider by its latest version.
+// MirroredDetail describes a mirrored provider or module by its latest version.
 type MirroredDetail struct {
-	Hostname  string           `json:"hostname"`
-	Namespace string           `json:"namespace"`
-	Name      string           `json:"name"`
-	Version   registry.Version `json:"version"`
-	// PublishedAt is when the latest version got its newest package.
+	Hostname  string `json:"hostname"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Provider is the system of a module. It is missing for a provider.
+	Provider string           `json:"provider,omitempty"`
+	Version  registry.Version `json:"version"`
+	// PublishedAt is when the latest version was mirrored, or got its newest package.
 	PublishedAt time.Time `json:"published_at,omitzero"`
 }
 
-// MirroredProvider describes a mirrored provider with its versions. A history
-// also has its packages, and the versions that are withdrawn or missing. It is
-// Larder's own.
+// MirroredProvider describes a mirrored provider or module with its versions. A
+// history also has its packages or archives, and the versions that are withdrawn or
+// missing. It is Larder's own.
 type MirroredProvider struct {
 	Hostname  string `json:"hostname"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// Provider is the system of a module. It is missing for a provider.
+	Provider string `json:"provider,omitempty"`
 	// Version is the latest mirrored version. It is missing if none is mirrored.
 	Version *registry.Version `json:"version,omitempty"`
 	// Versions are the mirrored versions, and those that the mirror has seen at
@@ -208,8 +218,8 @@ type MirroredProvider struct {
 	// MinAge is the minimum age of a version in seconds. It is missing if the policy
 	// of the mirror requires none.
 	MinAge int64 `json:"min_age,omitempty"`
-	// Denied is why the policy of the mirror denies further versions of the
-	// provider. It is missing if the policy allows the provider.
+	// Denied is why the policy of the mirror denies further versions. It is missing if
+	// the policy allows the address.
 	Denied string `json:"denied,omitempty"`
 	// Pull describes how clients make the mirror fetch versions that it lacks. It
 	// is missing if the policy of the mirror does not let them.
@@ -218,8 +228,7 @@ type MirroredProvider struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// MirroredPull describes how clients make the mirror fetch versions of a provider
-// that it lacks.
+// MirroredPull describes how clients make the mirror fetch versions that it lacks.
 type MirroredPull struct {
 	// Mode is "open" or "closed". In open mode, clients get a missing version from
 	// its origin until it is copied. In closed mode, they get it when it is copied.
@@ -248,7 +257,7 @@ type MirroredPull struct {
 	Pending []registry.Version `json:"pending"`
 }
 
-// MirroredVersion is a version of a mirrored provider.
+// MirroredVersion is a version of a mirrored provider or module.
 type MirroredVersion struct {
 	Version registry.Version `json:"version"`
 	// State is "available", "too new", "refused", "on request", "copying" or "failed".
@@ -256,8 +265,8 @@ type MirroredVersion struct {
 	// those that it copies now, or that failed, too. In a history, the state can also be
 	// "withdrawn" or "missing". A missing version has lost its record.
 	State string `json:"state"`
-	// Reason is why the version has its state. It is missing if the version is
-	// available or on request. Only the versions of "pending" and the newest ones can
+	// Reason is why the version has its state. It is missing if the version is on
+	// request, or available and unchanged at the origin. Only the versions of "pending" and the newest ones can
 	// be "copying" or "failed".
 	Reason string `json:"reason,omitempty"`
 	// AvailableAt is when the version may be mirrored, if it is too new.
@@ -283,10 +292,29 @@ type MirroredVersion struct {
 	// KeyDenied means that the policy of the mirror does not allow the key of a
 	// refused version either. So it does not help to trust the key.
 	KeyDenied bool `json:"key_denied,omitempty"`
+	// Pin is what the version of a module is bound to. It is missing for a provider,
+	// and if the mirror has not looked.
+	Pin registry.ModulePin `json:"pin,omitzero"`
+	// ChangedTo is what the origin has of the version of a module now, if that is
+	// refused. An available version stays as it was mirrored.
+	ChangedTo registry.ModulePin `json:"changed_to,omitzero"`
+	// Archive is that of a module. Only a history has it.
+	Archive *MirroredArchive `json:"archive,omitempty"`
 	// Packages are the mirrored packages. Only a history has them.
 	Packages []MirroredFile `json:"packages,omitempty"`
 	// Withdrawn is set if the version was withdrawn. Only a history has it.
 	Withdrawn *registry.Withdrawal `json:"withdrawn,omitempty"`
+}
+
+// MirroredArchive is the archive of a version of a mirrored module.
+type MirroredArchive struct {
+	SHA256 string `json:"sha256"`
+	// Size is the size of the archive in bytes.
+	Size int64 `json:"size"`
+	// Notes describe what clients get otherwise than the origin has it.
+	Notes      []string           `json:"notes,omitempty"`
+	MirroredAt time.Time          `json:"mirrored_at"`
+	MirroredBy registry.Publisher `json:"mirrored_by"`
 }
 
 // MirroredFile is the package of a mirrored provider for one platform.

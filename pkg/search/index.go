@@ -37,6 +37,9 @@ const (
 	MirroredModules Kind = registry.MirrorModulePrefix
 )
 
+// IsMirrored reports whether the addresses begin with a hostname.
+func (k Kind) IsMirrored() bool { return k == Mirrored || k == MirroredModules }
+
 // AllowsNamespace reports whether addresses of the kind may be in a namespace.
 func (k Kind) AllowsNamespace(namespace string) bool {
 	var err error
@@ -141,7 +144,7 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 // at once.
 func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err error) {
 	namespaces := []string{""} // the mirror has none
-	if k == Modules || k == Providers {
+	if !k.IsMirrored() {
 		if namespaces, err = x.catalog.Namespaces(ctx); err != nil {
 			return nil, nil, err
 		}

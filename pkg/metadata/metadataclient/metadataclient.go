@@ -146,6 +146,19 @@ func (c *Client) Mirrored(ctx context.Context) ([]protocol.MirroredDetail, error
 	return all, err
 }
 
+// MirroredModules returns the mirrored modules that the caller may read. A registry of
+// an earlier release has none.
+func (c *Client) MirroredModules(ctx context.Context) ([]protocol.MirroredDetail, error) {
+	all, _, err := pages(ctx, c, Query{}, "mirror-modules",
+		func(l protocol.MirroredModuleList) ([]protocol.MirroredDetail, protocol.ListMeta) {
+			return l.Modules, l.Meta
+		})
+	if errors.Is(err, registry.ErrNotFound) {
+		return []protocol.MirroredDetail{}, nil
+	}
+	return all, err
+}
+
 func pages[L, E any](
 	ctx context.Context, c *Client, q Query, kind string, part func(L) ([]E, protocol.ListMeta),
 ) (all []E, total int, err error) {
@@ -209,8 +222,8 @@ func (c *Client) ProviderHistory(ctx context.Context, p registry.Provider) (d pr
 	return d, c.notFound(ctx, err, p.String())
 }
 
-// MirroredHistory describes a mirrored provider, with the packages of the mirrored
-// versions, and with withdrawn and missing versions. It returns registry.ErrNotFound if
+// MirroredHistory describes a mirrored provider or module, with the packages or archives
+// of the mirrored versions, and with withdrawn and missing versions. It returns registry.ErrNotFound if
 // the mirror has nothing of it.
 func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorAddress) (
 	d protocol.MirroredProvider, err error,
@@ -246,7 +259,9 @@ func ModuleAddress(m protocol.ModuleSummary) string {
 // ProviderAddress returns NAMESPACE/TYPE.
 func ProviderAddress(p protocol.ProviderSummary) string { return p.Namespace + "/" + p.Name }
 
-// MirroredAddress returns HOSTNAME/NAMESPACE/TYPE.
+// MirroredAddress returns HOSTNAME/NAMESPACE/TYPE or HOSTNAME/NAMESPACE/NAME/SYSTEM.
 func MirroredAddress(m protocol.MirroredDetail) string {
-	return strings.Join([]string{m.Hostname, m.Namespace, m.Name}, "/")
+	return registry.MirrorAddress{
+		Hostname: m.Hostname, Namespace: m.Namespace, Name: m.Name, System: m.Provider,
+	}.String()
 }

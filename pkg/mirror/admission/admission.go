@@ -1,5 +1,5 @@
-// Package admission decides which versions of other registries' providers may be
-// mirrored, and when.
+// Package admission decides which versions of other registries' providers and modules
+// may be mirrored, and when.
 //
 // A policy has rules for addresses. A rule can require a minimum age, so that
 // others find a poisoned release first. Publication times come from origins,
@@ -121,7 +121,8 @@ const (
 	// TooNew means that the version may not be mirrored yet.
 	TooNew State = "too new"
 	// Refused means that the version is signed by a key that is not trusted, or
-	// by none although others are.
+	// by none although others are. For a module, it means that the origin has changed
+	// the version since the mirror first saw it.
 	Refused State = "refused"
 	// OnRequest means that the mirror fetches the version when a client requests
 	// it.
@@ -161,8 +162,11 @@ type Status struct {
 	// KeyDenied means that the policy does not allow the key of a refused version
 	// either. So it does not help to trust the key.
 	KeyDenied bool
-	// Reason is why the version has its state. It is empty if it is available or on
-	// request.
+	// ChangedTo is what the origin has of the version of a module now, if that is
+	// refused. The version can be available as it was.
+	ChangedTo registry.ModulePin
+	// Reason is why the version has its state. It is empty if it is on request, or
+	// available and unchanged.
 	Reason string
 }
 
@@ -187,7 +191,7 @@ func (s Status) Document() protocol.MirroredVersion {
 	return protocol.MirroredVersion{
 		Version: s.Version, State: string(s.State), Reason: s.Reason, AvailableAt: s.AvailableAt, RetryAt: s.RetryAt,
 		PublishedAt: s.PublishedAt, SeenAt: s.SeenAt, AgeUnknown: s.AgeUnknown, Admitted: s.Admitted,
-		SigningKey: s.Key.ID, KeyOwner: s.Key.Owner, KeyDenied: s.KeyDenied,
+		SigningKey: s.Key.ID, KeyOwner: s.Key.Owner, KeyDenied: s.KeyDenied, Pin: s.Pin, ChangedTo: s.ChangedTo,
 	}
 }
 
@@ -237,7 +241,7 @@ func StatusesOf(policy *registry.MirrorPolicy, p registry.MirrorAddress, stored 
 			return
 		}
 		s := Status{SeenVersion: registry.SeenVersion{Version: k.Version}, State: d.State, Reason: d.Reason, Key: d.Key,
-			KeyDenied: d.KeyDenied}
+			KeyDenied: d.KeyDenied, ChangedTo: d.ChangedTo}
 		if k.Seen != nil {
 			s.SeenVersion = *k.Seen
 		}

@@ -39,7 +39,7 @@ type Known struct {
 	Twin *registry.Version
 	// Seen is what the mirror has seen of the version at its origin, or nil.
 	Seen *registry.SeenVersion
-	// Refused is why it was refused because of its signature, or nil.
+	// Refused is why it was refused, or nil.
 	Refused *registry.RefusedVersion
 	// IsListed means that clients can make the mirror fetch the version, because its
 	// origin lists it.
@@ -54,7 +54,7 @@ type Known struct {
 type Decision struct {
 	State State
 	// Reason is why the version has this state, for people. It is empty if the version
-	// is available or on request.
+	// is on request. An available version has one if something more is refused.
 	Reason string
 	// Until is when the state can end by itself. It is the zero time if that is not
 	// known.
@@ -63,6 +63,9 @@ type Decision struct {
 	Key registry.OriginKey
 	// KeyDenied means that the policy does not allow that key either.
 	KeyDenied bool
+	// ChangedTo is what the origin has of the version of a module now, if that is
+	// refused. It is the zero value otherwise.
+	ChangedTo registry.ModulePin
 	// IsComplete means that the version is mirrored for all platforms of the rule.
 	IsComplete bool
 	// CanCopy means that a copy may begin. Clients can get an answer from the origin
@@ -87,7 +90,8 @@ func (r Rules) Decide(k Known, now time.Time) Decision {
 	case k.IsWithdrawn:
 		return Decision{State: Withdrawn, Reason: "it is withdrawn"}
 	case k.IsMirrored && k.IsComplete:
-		return Decision{State: Available, IsComplete: true}
+		change, to := k.change()
+		return Decision{State: Available, Reason: change, ChangedTo: to, IsComplete: true}
 	case k.IsMirrored:
 		// Clients for other platforms get those that are mirrored. The rest can follow.
 		return Decision{State: Available, Reason: r.problem(k, now), CanCopy: copies}
@@ -151,10 +155,31 @@ func (r Rules) failedUntil(k Known, now time.Time) (until time.Time) {
 	return until
 }
 
-// refused returns the decision about a version with an untrusted signature.
+// change describes how the origin has changed the version of a module since the
+// mirror first saw it, and returns what it has now. The description is empty if the
+// version was not refused for that.
+func (k Known) change() (change string, to registry.ModulePin) {
+	if k.Refused == nil || k.Refused.Pin.Source == "" {
+		return "", to
+	}
+	change, to = "the origin has changed it", k.Refused.Pin
+	if k.Seen == nil || k.Seen.Pin.Source == "" {
+		return change, to
+	}
+	if how := k.Seen.Pin.Differs(to); how != "" {
+		change += ": " + how
+	}
+	return change, to
+}
+
+// refused returns the decision about a version with an untrusted signature, or about
+// one that the origin has changed.
 func (r Rules) refused(k Known) (d Decision, isRefused bool) {
 	if k.Refused == nil {
 		return d, false
+	}
+	if change, to := k.change(); change != "" {
+		return Decision{State: Refused, Reason: change, ChangedTo: to}, true
 	}
 	named, err := CheckKey(r.Rule, k.Refused.Key)
 	if named {
