@@ -144,6 +144,15 @@ func (a MirrorAddress) Display() string {
 	return Host(a.Hostname).Display() + "/" + a.AtOrigin().String()
 }
 
+// Source returns the address as configurations have it. Both clients have a public
+// registry for addresses without a hostname.
+func (a MirrorAddress) Source() string {
+	if a.Hostname == "registry.opentofu.org" || a.Hostname == "registry.terraform.io" {
+		return a.AtOrigin().String()
+	}
+	return a.Display()
+}
+
 // The beginnings of the paths of mirrored addresses.
 const (
 	MirrorPrefix       = "mirror/"

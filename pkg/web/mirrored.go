@@ -308,13 +308,13 @@ func (h *handler) mirrored(v *visit) (page, error) {
 	m.Head.Facts = append(m.Head.Facts, field{Label: "Mirrored", Time: state.published})
 	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
 	m.Hint = fmt.Sprintf("`larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together. "+
-		"They replace all services of the host. Your configurations keep `%s` as the source.", sourceName(p))
+		"They replace all services of the host. Your configurations keep `%s` as the source.", p.Source())
 	isSigned := slices.ContainsFunc(r.Packages, func(pkg registry.MirrorPackage) bool { return pkg.SigningKey != "" })
 	// Clients require a signature of each host but one.
 	if len(r.Verifiable()) == 0 || !isSigned && p.Hostname != "registry.opentofu.org" {
 		m.Use = mirrorBlock(v.own, p.Display())
 		m.Hint = fmt.Sprintf("Put this in `~/.tofurc` or `~/.terraformrc`. Your configurations keep `%s` as the source. With a "+
-			"host block, clients could not verify this version.", sourceName(p))
+			"host block, clients could not verify this version.", p.Source())
 	}
 	var packages []registry.ProviderPackage
 	for _, pkg := range r.Packages {
@@ -389,13 +389,6 @@ func (e *mirroredEdition) seenFields(v registry.SeenVersion) (fields []field) {
 		fields = append(fields, field{Label: "First seen", Time: seen})
 	}
 	return append(fields, decisionFields("Admitted", v.Admitted)...)
-}
-
-func sourceName(p registry.MirrorAddress) string {
-	if p.Hostname == "registry.opentofu.org" || p.Hostname == "registry.terraform.io" {
-		return p.Provider().String()
-	}
-	return p.Display()
 }
 
 // newCopied describes who copied a mirrored version.

@@ -139,24 +139,22 @@ func (c *Client) Providers(ctx context.Context, q Query) ([]protocol.ProviderSum
 	})
 }
 
-// Mirrored returns the mirrored providers that the caller may read.
+// Mirrored returns the mirrored providers and then the mirrored modules that the caller
+// may read. A registry of an earlier release has no mirrored modules.
 func (c *Client) Mirrored(ctx context.Context) ([]protocol.MirroredDetail, error) {
-	all, _, err := pages(ctx, c, Query{}, "mirror",
+	providers, _, err := pages(ctx, c, Query{}, "mirror",
 		func(l protocol.MirrorList) ([]protocol.MirroredDetail, protocol.ListMeta) { return l.Providers, l.Meta })
-	return all, err
-}
-
-// MirroredModules returns the mirrored modules that the caller may read. A registry of
-// an earlier release has none.
-func (c *Client) MirroredModules(ctx context.Context) ([]protocol.MirroredDetail, error) {
-	all, _, err := pages(ctx, c, Query{}, "mirror-modules",
+	if err != nil {
+		return nil, err
+	}
+	modules, _, err := pages(ctx, c, Query{}, "mirror-modules",
 		func(l protocol.MirroredModuleList) ([]protocol.MirroredDetail, protocol.ListMeta) {
 			return l.Modules, l.Meta
 		})
 	if errors.Is(err, registry.ErrNotFound) {
-		return []protocol.MirroredDetail{}, nil
+		err = nil
 	}
-	return all, err
+	return append(providers, modules...), err
 }
 
 func pages[L, E any](

@@ -26,21 +26,23 @@ func Command(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAMESPACE|ADDRESS]",
 		Short: "List modules, providers and versions",
-		Long: `List modules, providers and mirrored providers: all of them, or those of a
-namespace or a hostname. With ADDRESS, list the versions of one module or
+		Long: `List modules and providers, and those that are mirrored: all of them, or those
+of a namespace or a hostname. With ADDRESS, list the versions of one module or
 provider. ADDRESS is one of
 
-  NAMESPACE/NAME/SYSTEM    a module
-  NAMESPACE/TYPE           a provider
-  HOSTNAME/NAMESPACE/TYPE  a mirrored provider
+  NAMESPACE/NAME/SYSTEM           a module
+  NAMESPACE/TYPE                  a provider
+  HOSTNAME/NAMESPACE/TYPE         a mirrored provider
+  HOSTNAME/NAMESPACE/NAME/SYSTEM  a mirrored module
 
 The state of a version is deprecated, hidden, withdrawn or missing. A version is
 missing if its record is missing.
 
-For a mirrored provider, the list also has the versions that the mirror found at
+For something mirrored, the list also has the versions that the mirror found at
 the origin and may not mirror. Their state is too new or refused. If the mirror
 policy lets clients fetch versions, the list also has the number of such
-versions and the latest check of the origin.
+versions and the latest check of the origin. For a mirrored module, it shows
+whether the origin has changed a version since the mirror first saw it.
 
 With --quiet the command prints only addresses or versions, the newest version
 first. It omits versions that clients cannot select.` + place.ReadThroughRegistry,
@@ -49,6 +51,7 @@ first. It omits versions that clients cannot select.` + place.ReadThroughRegistr
   larder list acme/vpc/aws --json
   larder list acme/inventory
   larder list registry.opentofu.org/hashicorp/random
+  larder list registry.opentofu.org/terraform-aws-modules/vpc/aws
   larder list --registry https://registry.example.com`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			what := strings.Join(args, "")
@@ -101,20 +104,17 @@ func listing(what string) (lister, error) {
 		return func(ctx context.Context, r *place.Reader) (output.View, error) {
 			return output.As(listNamespace(ctx, r, what))
 		}, nil
-	case slashes == 1:
-		provider, err := registry.ParseProvider(what)
-		return listVersions(provider, func(ctx context.Context, r *place.Reader) (output.View, error) {
-			history, err := r.ProviderHistory(ctx, provider)
-			return output.As(ProviderView{history}, err)
-		}), err
-	case hostname, first == "mirror" && slashes == 3:
-		mirrored, err := registry.ParseMirrorProvider(strings.TrimPrefix(what, "mirror/"))
-		return listVersions(mirrored, func(ctx context.Context, r *place.Reader) (output.View, error) {
-			return output.As(listMirrored(ctx, r, mirrored))
-		}), err
 	}
-	module, err := registry.ParseModule(what)
-	return listVersions(module, func(ctx context.Context, r *place.Reader) (output.View, error) {
+	address, err := registry.ParseAddress(what)
+	return listVersions(address, func(ctx context.Context, r *place.Reader) (output.View, error) {
+		switch a := address.(type) {
+		case registry.Provider:
+			history, err := r.ProviderHistory(ctx, a)
+			return output.As(ProviderView{history}, err)
+		case registry.MirrorAddress:
+			return output.As(listMirrored(ctx, r, a))
+		}
+		module, _ := address.(registry.Module)
 		history, err := r.ModuleHistory(ctx, module)
 		return output.As(ModuleView{history}, err)
 	}), err
@@ -133,11 +133,13 @@ func listVersions(a registry.Address, list lister) lister {
 	}
 }
 
-// ContentsView is a list of modules, providers and mirrored providers.
+// ContentsView is a list of modules and providers, own and mirrored ones.
 type ContentsView struct {
 	Modules   []registry.Summary `json:"modules"`
 	Providers []registry.Summary `json:"providers"`
-	Mirrored  []registry.Summary `json:"mirrored"`
+	// Mirrored has the mirrored providers.
+	Mirrored        []registry.Summary `json:"mirrored"`
+	MirroredModules []registry.Summary `json:"mirrored_modules"`
 	// remote reports whether the list has only what a credential can read.
 	remote bool
 }
@@ -154,7 +156,7 @@ func listNamespace(ctx context.Context, r *place.Reader, namespace string) (v Co
 	}
 	v = ContentsView{
 		Modules: output.Mapped(modules, moduleSummary), Providers: output.Mapped(providers, providerSummary),
-		Mirrored: []registry.Summary{}, remote: !r.Store,
+		Mirrored: []registry.Summary{}, MirroredModules: []registry.Summary{}, remote: !r.Store,
 	}
 	if namespace != "" {
 		if len(modules)+len(providers) == 0 {
@@ -163,7 +165,7 @@ func listNamespace(ctx context.Context, r *place.Reader, namespace string) (v Co
 		return v, err
 	}
 	mirrored, err := r.Mirrored(ctx)
-	v.Mirrored = output.Mapped(mirrored, mirroredSummary)
+	v.setMirrored(mirrored)
 	if err == nil && len(v.Modules)+len(v.Providers)+len(mirrored) == 0 {
 		err = needsCredential(ctx, r)
 	}
@@ -181,18 +183,29 @@ func needsCredential(ctx context.Context, r *place.Reader) error {
 	return nil
 }
 
-// listHost lists the mirrored providers of HOSTNAME or HOSTNAME/NAMESPACE.
+// listHost lists what is mirrored of HOSTNAME or HOSTNAME/NAMESPACE.
 func listHost(ctx context.Context, r *place.Reader, part string) (v ContentsView, err error) {
 	mirrored, err := r.Mirrored(ctx)
 	v = ContentsView{Modules: []registry.Summary{}, Providers: []registry.Summary{}, remote: !r.Store}
-	v.Mirrored = slices.DeleteFunc(output.Mapped(mirrored, mirroredSummary), func(s registry.Summary) bool {
-		return !strings.HasPrefix(s.Address, strings.TrimSuffix(part, "/")+"/")
-	})
-	if err == nil && len(v.Mirrored) == 0 {
+	v.setMirrored(slices.DeleteFunc(mirrored, func(m protocol.MirroredDetail) bool {
+		return !strings.HasPrefix(metadataclient.MirroredAddress(m), strings.TrimSuffix(part, "/")+"/")
+	}))
+	if err == nil && len(v.Mirrored)+len(v.MirroredModules) == 0 {
 		err = cmp.Or(needsCredential(ctx, r),
-			fmt.Errorf("cannot list mirrored providers of %s: %w", part, registry.ErrNotFound))
+			fmt.Errorf("cannot list mirrored modules or providers of %s: %w", part, registry.ErrNotFound))
 	}
 	return v, err
+}
+
+// setMirrored sets the lists of mirrored providers and modules. The providers come
+// first in all.
+func (v *ContentsView) setMirrored(all []protocol.MirroredDetail) {
+	first := slices.IndexFunc(all, func(m protocol.MirroredDetail) bool { return m.Provider != "" })
+	if first < 0 {
+		first = len(all)
+	}
+	v.Mirrored = output.Mapped(all[:first], mirroredSummary)
+	v.MirroredModules = output.Mapped(all[first:], mirroredSummary)
 }
 
 func moduleSummary(m protocol.ModuleSummary) registry.Summary {
@@ -230,7 +243,7 @@ func (v ContentsView) Text(p output.Page) {
 	for _, part := range []struct {
 		title string
 		all   []registry.Summary
-	}{{"MODULE", v.Modules}, {"PROVIDER", v.Providers}, {"MIRRORED PROVIDER", v.Mirrored}} {
+	}{{"MODULE", v.Modules}, {"PROVIDER", v.Providers}, {"MIRRORED PROVIDER", v.Mirrored}, {"MIRRORED MODULE", v.MirroredModules}} {
 		if len(part.all) == 0 {
 			continue
 		}
@@ -261,7 +274,7 @@ func (v ContentsView) Text(p output.Page) {
 
 // Quiet prints what a script needs.
 func (v ContentsView) Quiet(p output.Page) {
-	for _, s := range slices.Concat(v.Modules, v.Providers, v.Mirrored) {
+	for _, s := range slices.Concat(v.Modules, v.Providers, v.Mirrored, v.MirroredModules) {
 		p.Printf("%s\n", s.Address)
 	}
 }

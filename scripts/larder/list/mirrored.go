@@ -21,7 +21,7 @@ import (
 	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-// MirroredView is a list of a mirrored provider's versions.
+// MirroredView is a list of the versions of a mirrored provider or module.
 type MirroredView struct {
 	Address string `json:"address"`
 	protocol.MirroredProvider
@@ -73,16 +73,25 @@ func (v MirroredView) Text(p output.Page) {
 		p.Printf("\n")
 		v.printAbsent(p)
 	}
+	v.printHints(p)
 	if v.Pull != nil {
 		p.Printf("\n")
-		printPulled(p, *v.Pull, v.Versions)
+		printPulled(p, *v.Pull, v.kind(), v.Versions)
 	}
 	v.printKeys(p)
 	p.Warnings(v.Warnings)
 }
 
+// isModule reports whether the versions are those of a module.
+func (v MirroredView) isModule() bool { return v.Provider != "" }
+
+func (v MirroredView) kind() string { return registry.MirrorAddress{System: v.Provider}.Kind() }
+
 func (v MirroredView) printMirrored(p output.Page) {
 	rows := versionRows{between: 5}
+	if v.isModule() {
+		rows.between = 4
+	}
 	for _, one := range v.Versions {
 		state := protocol.VersionState{Version: one.Version, State: one.State, Withdrawn: one.Withdrawn}
 		if !isStored(one) || rows.lost(p, state) {
@@ -92,8 +101,17 @@ func (v MirroredView) printMirrored(p output.Page) {
 		switch {
 		case one.Admitted != nil:
 			why = "admitted" // the reason is below the table
+		case one.Reason != "":
+			why = one.Reason
+		case one.Pin.Accepted != nil:
+			why = "accepted" // the reason is below the table
 		case one.AgeUnknown:
 			why = "age unknown"
+		}
+		if a := one.Archive; a != nil {
+			rows.add(one.Version, "", why, output.FormatTime(a.MirroredAt), output.ShortPublisher(a.MirroredBy),
+				cmp.Or(one.Pin.Commit, "none"), humanize.IBytes(uint64(max(a.Size, 0))))
+			continue
 		}
 		if len(one.Packages) == 0 {
 			rows.add(one.Version, "", why)
@@ -109,20 +127,33 @@ func (v MirroredView) printMirrored(p output.Page) {
 	}
 	mirrored := output.PublishedColumn
 	mirrored.Title = "MIRRORED"
-	p.Table([]terminal.Column{
+	size := terminal.Column{Title: "SIZE", Right: true, Optional: true}
+	columns := []terminal.Column{
 		output.VersionColumn, output.StateColumn, mirrored, output.ByColumn, {Title: "PLATFORM"},
-		{Title: "SIZE", Right: true, Optional: true}, {Title: "SIGNED BY"}, output.ReasonColumn,
-	}, rows.table())
+		size, {Title: "SIGNED BY"}, output.ReasonColumn,
+	}
+	if v.isModule() {
+		columns = []terminal.Column{
+			output.VersionColumn, output.StateColumn, mirrored, output.ByColumn, {Title: "COMMIT", Min: 12},
+			size, output.ReasonColumn,
+		}
+	}
+	p.Table(columns, rows.table())
 	first := true
 	for _, one := range v.Versions {
-		if one.State != string(admission.Available) || one.Admitted == nil {
-			continue
+		for _, d := range []struct {
+			how string
+			*registry.Decision
+		}{{"was admitted", one.Admitted}, {"was accepted as the origin changed it,", one.Pin.Accepted}} {
+			if one.State != string(admission.Available) || d.Decision == nil {
+				continue
+			}
+			if first {
+				p.Printf("\n")
+			}
+			first = false
+			p.Println("%s %s %s", one.Version, d.how, decidedBy(*d.Decision))
 		}
-		if first {
-			p.Printf("\n")
-		}
-		first = false
-		p.Println("%s was admitted %s", one.Version, decidedBy(*one.Admitted))
 	}
 }
 
@@ -157,11 +188,9 @@ func (v MirroredView) printKeys(p output.Page) {
 	}
 }
 
-// printAbsent prints the versions that are too new or refused, and what an
-// operator can do.
+// printAbsent prints the versions that are too new or refused.
 func (v MirroredView) printAbsent(p output.Page) {
 	var rows [][]string
-	var hints []string
 	for _, one := range v.Versions {
 		if !isAbsent(one) {
 			continue
@@ -171,13 +200,23 @@ func (v MirroredView) printAbsent(p output.Page) {
 			why = v.whyTooNew(one)
 		}
 		rows = append(rows, []string{one.Version.String(), one.State, why})
-		if hint := v.hint(one); hint != "" && !slices.Contains(hints, hint) {
-			hints = append(hints, hint)
-		}
 	}
 	column := output.VersionColumn
 	column.Title = "NOT MIRRORED"
 	p.Table([]terminal.Column{column, output.StateColumn, output.ReasonColumn}, rows)
+}
+
+// printHints prints what an operator can do.
+func (v MirroredView) printHints(p output.Page) {
+	var hints []string
+	for _, one := range v.Versions {
+		if !isAbsent(one) && !isChanged(one) {
+			continue
+		}
+		if hint := v.hint(one); hint != "" && !slices.Contains(hints, hint) {
+			hints = append(hints, hint)
+		}
+	}
 	if len(hints) > 0 {
 		p.Printf("\n")
 	}
@@ -185,6 +224,9 @@ func (v MirroredView) printAbsent(p output.Page) {
 		p.Println("%s", text)
 	}
 }
+
+// isChanged reports whether the origin has changed a version of a module.
+func isChanged(v protocol.MirroredVersion) bool { return v.ChangedTo != registry.ModulePin{} }
 
 // hint returns what an operator can do about a version that is too new or refused.
 func (v MirroredView) hint(one protocol.MirroredVersion) string {
@@ -204,11 +246,14 @@ func (v MirroredView) hint(one protocol.MirroredVersion) string {
 		return ""
 	case one.State == string(admission.TooNew):
 		platforms := ""
-		if !slices.ContainsFunc(v.Versions, isStored) { // whose platforms would be the default
+		if !v.isModule() && !slices.ContainsFunc(v.Versions, isStored) { // whose platforms would be the default
 			platforms = " --platform PLATFORMS"
 		}
 		return fmt.Sprintf("To mirror a version early, %s `larder mirror admit %s VERSION --reason WHY%s%s`.", run, v.Address,
 			platforms, v.ofOperator())
+	case isChanged(one):
+		return fmt.Sprintf("If the origin has announced what changed, %s `larder mirror admit %s VERSION --reason WHY%s`.", run,
+			v.Address, v.ofOperator())
 	case one.KeyDenied:
 		return "The mirror policy allows only the signing keys that it names."
 	case one.SigningKey == "":

@@ -188,7 +188,13 @@ func trustRefused(t *testing.T, c *catalog.Catalog) {
 // setRule sets a policy with a rule for [seenProvider].
 func setRule(t *testing.T, c *catalog.Catalog, rule registry.MirrorRule) {
 	t.Helper()
-	rule.Pattern, rule.Line = seenProvider.String(), 3
+	setRuleFor(t, c, seenProvider, rule)
+}
+
+// setRuleFor sets a policy with a rule for an address.
+func setRuleFor(t *testing.T, c *catalog.Catalog, a registry.MirrorAddress, rule registry.MirrorRule) {
+	t.Helper()
+	rule.Pattern, rule.Line = a.String(), 3
 	_, err := c.SetMirrorPolicy(t.Context(), registry.MirrorPolicy{
 		Text: fmt.Sprint(rule), Rules: []registry.MirrorRule{rule}, SetAt: outputDay, SetBy: "ada",
 	}, "")
@@ -275,6 +281,80 @@ func TestListOrigin(t *testing.T) {
 				t.Fatal(err)
 			}
 			equalGolden(t, "origin-"+strings.ReplaceAll(test.name, " ", "-"), v)
+		})
+	}
+}
+
+// seenModule is a module with versions in every state.
+var seenModule = registry.MirrorAddress{
+	Hostname: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws",
+}
+
+// fillModule mirrors versions of [seenModule]. The origin has changed one of them, and
+// one that is not mirrored. An operator has accepted what it changed of another.
+func fillModule(t *testing.T, c *catalog.Catalog) {
+	t.Helper()
+	pin := func(commit string) registry.ModulePin {
+		return registry.ModulePin{
+			Source: "https://github.com/acme/terraform-aws-vpc", Commit: strings.Repeat(commit, 40),
+			H1: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+		}
+	}
+	accepted := pin("c")
+	accepted.Accepted = &registry.Decision{At: outputDay, By: "ada", Reason: "they removed a key from the history"}
+	for number, p := range map[string]registry.ModulePin{"1.0.0": pin("a"), "1.1.0": pin("a"), "1.2.0": accepted} {
+		v, sum := parsed(number), strings.Repeat("ab", 32)
+		record := registry.MirrorVersion{Version: v, Module: &registry.MirroredModule{
+			StoredFile: registry.StoredFile{Object: seenModule.FileKey(v, sum, "vpc.tar.gz"), SHA256: sum, Size: 17 << 10},
+			Pin:        p, MirroredAt: outputDay, MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
+		}}
+		if _, _, err := c.Mirror.Add(t.Context(), seenModule, record, "ada"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := c.Mirror.UpdateOrigin(t.Context(), seenModule,
+		func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
+			released := make(map[registry.Version]time.Time)
+			for _, number := range []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0"} {
+				released[parsed(number)] = outputDay.AddDate(0, 0, -30)
+			}
+			o.See(released, outputDay.AddDate(0, 0, -20))
+			o.See(map[registry.Version]time.Time{parsed("1.4.0"): outputDay.AddDate(0, 0, -1)}, outputDay)
+			for _, number := range []string{"1.1.0", "1.3.0"} {
+				o.Pin(parsed(number), pin("a"), outputDay)
+				o.Refuse(registry.RefusedVersion{Version: parsed(number), Pin: pin("b"), At: outputDay})
+			}
+			return true, nil, nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A mirrored module is listed with the commits of its versions, and with what the
+// origin has changed.
+func TestListModule(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * 60 * 60
+	for name, rule := range map[string]registry.MirrorRule{
+		"minimum age": {MinAge: week, Pull: registry.PullClosed},
+		"denied":      {Deny: true, Reason: "We do not use it."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, _, err := local.Create(t.Context(), t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer data.Close()
+			fillModule(t, data.Catalog)
+			setRuleFor(t, data.Catalog, seenModule, rule)
+			s := &place.Store{Catalog: data.Catalog, Objects: data.Objects, Now: now}
+			v, err := listMirrored(t.Context(), s.Reader(), seenModule)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equalGolden(t, "module-"+strings.ReplaceAll(name, " ", "-"), v)
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // printPulled prints how clients make the mirror fetch versions that it lacks, and
 // what the mirror found at the origin.
-func printPulled(p output.Page, pull protocol.MirroredPull, versions []protocol.MirroredVersion) {
+func printPulled(p output.Page, pull protocol.MirroredPull, kind string, versions []protocol.MirroredVersion) {
 	from := "its origin"
 	if pull.Upstream != "" {
 		from = printable.Escape(pull.Upstream)
@@ -60,7 +60,7 @@ func printPulled(p output.Page, pull protocol.MirroredPull, versions []protocol.
 	if pull.Problem != "" && !pull.RetryAt.IsZero() {
 		p.Println("The mirror tries again at the first request of a client after %s, or at night.", output.FormatFrom(pull.RetryAt))
 	}
-	p.Println("%s", lastCheck(pull))
+	p.Println("%s", lastCheck(pull, kind))
 	switch {
 	case pull.Outdated:
 		p.Println("The policy or the mirror has changed since the last check. The mirror checks again at the next request of " +
@@ -71,8 +71,8 @@ func printPulled(p output.Page, pull protocol.MirroredPull, versions []protocol.
 }
 
 // lastCheck returns when the mirror last checked the origin with success, and when
-// a client last requested the provider.
-func lastCheck(pull protocol.MirroredPull) string {
+// a client last requested the address, which is of a kind.
+func lastCheck(pull protocol.MirroredPull, kind string) string {
 	var parts []string
 	switch {
 	case !pull.CheckedAt.IsZero():
@@ -82,9 +82,9 @@ func lastCheck(pull protocol.MirroredPull) string {
 	}
 	switch {
 	case !pull.RequestedAt.IsZero():
-		parts = append(parts, "a client last requested the provider "+output.FormatTime(pull.RequestedAt))
+		parts = append(parts, "a client last requested the "+kind+" "+output.FormatTime(pull.RequestedAt))
 	case pull.CheckedAt.IsZero():
-		parts = append(parts, "no client has requested the provider in the last 30 days")
+		parts = append(parts, "no client has requested the "+kind+" in the last 30 days")
 	}
 	text := strings.Join(parts, "; ")
 	return strings.ToUpper(text[:1]) + text[1:] + "."
