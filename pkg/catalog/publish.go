@@ -351,7 +351,7 @@ func differing(before, after registry.MirrorVersion) string {
 		}
 	}
 	if m := after.Module; m != nil && m != before.Module {
-		platforms = append(platforms, strings.TrimSpace(m.Pin.Source+" "+m.Pin.Commit))
+		platforms = append(platforms, m.Pin.Origin())
 	}
 	return strings.Join(platforms, " ")
 }

@@ -382,8 +382,8 @@ func eachFile(ctx context.Context, c *catalog.Catalog, visit func(registry.Store
 			err = visitFiles(ctx, c.Modules, registry.ParseModule, rest, visit)
 		case "providers":
 			err = visitFiles(ctx, c.Providers, registry.ParseProvider, rest, visit)
-		case "mirror":
-			err = visitFiles(ctx, c.Mirror.Versions, registry.ParseMirrorProvider, rest, visit)
+		case "mirror", "mirror-modules":
+			err = visitFiles(ctx, c.Mirror.Versions, registry.ParseMirrorAddress, rest, visit)
 		}
 		if errors.Is(err, registry.ErrCorrupt) {
 			unreadable = errors.Join(unreadable, err)

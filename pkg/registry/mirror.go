@@ -290,6 +290,9 @@ type ModulePin struct {
 	Accepted *Decision `json:"accepted,omitempty"`
 }
 
+// Origin returns the source and the commit, as the audit trail has them.
+func (p ModulePin) Origin() string { return strings.TrimSpace(p.Source + " " + p.Commit) }
+
 // Differs describes how another pin of the same version differs, or returns an
 // empty string. A digest that one of them lacks does not count.
 func (p ModulePin) Differs(other ModulePin) string {

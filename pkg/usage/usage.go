@@ -66,7 +66,7 @@ func ParseAddress(kind, address string) (registry.Address, error) {
 	case requestlog.ProviderDownload:
 		return registry.ParseProvider(address)
 	case requestlog.MirrorDownload:
-		return registry.ParseMirrorProvider(address)
+		return registry.ParseMirrorAddress(address)
 	}
 	return nil, fmt.Errorf("%w kind of download", registry.ErrInvalid)
 }

@@ -29,12 +29,13 @@ func auditCommand(c *cli.Program) *cobra.Command {
 		Long: `List changes to the registry and who made them, the newest change first. Changes
 are each publish, mirrored package, deprecation and withdrawal, and each signing
 key and token that someone added or removed. They are also each mirror policy,
-and each decision about a mirrored provider. With ADDRESS, list only the changes
-to one module, provider or mirrored provider. ADDRESS is one of
+and each decision about something mirrored. With ADDRESS, list only the changes
+to one module or provider. ADDRESS is one of
 
-  NAMESPACE/NAME/SYSTEM    a module
-  NAMESPACE/TYPE           a provider
-  HOSTNAME/NAMESPACE/TYPE  a mirrored provider
+  NAMESPACE/NAME/SYSTEM           a module
+  NAMESPACE/TYPE                  a provider
+  HOSTNAME/NAMESPACE/TYPE         a mirrored provider
+  HOSTNAME/NAMESPACE/NAME/SYSTEM  a mirrored module
 
 The registry writes each entry together with its change. An entry that is
 unreadable, or that someone changed later, has the state damaged. To find

@@ -84,9 +84,9 @@ func (d *deprecation) parse(args []string) (err error) {
 		}
 		d.version = &v
 	}
-	if _, mirrored := d.address.(registry.MirrorAddress); mirrored {
+	if a, mirrored := d.address.(registry.MirrorAddress); mirrored {
 		return registry.WithHint(
-			fmt.Errorf("cannot deprecate %s: %w address: it is a mirrored provider", d.address, registry.ErrInvalid),
+			fmt.Errorf("cannot deprecate %s: %w address: it is a mirrored %s", a, registry.ErrInvalid, a.Kind()),
 			"To permanently remove a version of it, use `larder withdraw %s VERSION --reason WHY`.", d.address)
 	}
 	return d.check()

@@ -37,13 +37,16 @@ it. For a module, also show its inputs, outputs, resources, requirements,
 submodules and examples. Without VERSION, show the newest version.
 
 ADDRESS is NAMESPACE/NAME/SYSTEM for a module and NAMESPACE/TYPE for a provider.
-For a mirrored provider, use ` + "`larder list`" + ` instead.
+For a mirrored module, HOSTNAME/NAMESPACE/NAME/SYSTEM, show what the version is
+bound to, and what the origin has changed. For a mirrored provider, use
+` + "`larder list`" + ` instead.
 
 With --quiet the command prints only the version. With --json it prints all
 folders of a module, whatever --path is.` + place.ReadThroughRegistry,
 		Example: `  larder show acme/vpc/aws
   larder show acme/vpc/aws 1.2.0 --readme
   larder show acme/vpc/aws --path modules/endpoints
+  larder show registry.opentofu.org/terraform-aws-modules/vpc/aws 5.8.1
   larder show acme/inventory --registry https://registry.example.com`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			a, err := registry.ParseAddress(args[0])
@@ -68,8 +71,14 @@ folders of a module, whatever --path is.` + place.ReadThroughRegistry,
 
 // check checks the flags for an address.
 func (f showFlags) check(a registry.Address) error {
-	switch a.(type) {
+	switch a := a.(type) {
 	case registry.MirrorAddress:
+		if a.IsModule() && f.path == "" && !f.readme {
+			return nil
+		}
+		if a.IsModule() {
+			return arguments.Errorf("--path and --readme are for modules of this registry, but %s is a mirrored module", a)
+		}
 		return registry.WithHint(arguments.Errorf("cannot show %s: it is a mirrored provider", a),
 			"Run `larder list %s` to list its versions.", a)
 	case registry.Provider:
@@ -91,6 +100,9 @@ func showVersion(
 			return nil, r.NotFound(ctx, a, version, err)
 		}
 		return shownProviderView{found, p, r.Host}, nil
+	}
+	if mirrored, ok := a.(registry.MirrorAddress); ok {
+		return output.As(showMirrored(ctx, r, mirrored, version))
 	}
 	m, ok := a.(registry.Module)
 	if !ok {

@@ -26,9 +26,10 @@ func usageCommand(c *cli.Program) *cobra.Command {
 		Long: `Count how often each version is downloaded. For one address, count also by
 caller: the names of tokens and identities. ADDRESS is one of
 
-  NAMESPACE/NAME/SYSTEM    a module
-  NAMESPACE/TYPE           a provider
-  HOSTNAME/NAMESPACE/TYPE  a mirrored provider
+  NAMESPACE/NAME/SYSTEM           a module
+  NAMESPACE/TYPE                  a provider
+  HOSTNAME/NAMESPACE/TYPE         a mirrored provider
+  HOSTNAME/NAMESPACE/NAME/SYSTEM  a mirrored module
 
 On this machine, larder serve counts the downloads in usage.db, in the
 registry's folder. It stores them for 90 days, for whole days in UTC. It writes

@@ -27,12 +27,13 @@ func withdrawCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "withdraw ADDRESS VERSION --reason WHY",
 		Short: "Permanently remove a version",
-		Long: `Permanently remove a version of a module, a provider or a mirrored provider, for
+		Long: `Permanently remove a version of a module or a provider, own or mirrored, for
 example because it contains a secret. ADDRESS is one of
 
-  NAMESPACE/NAME/SYSTEM    a module
-  NAMESPACE/TYPE           a provider
-  HOSTNAME/NAMESPACE/TYPE  a mirrored provider
+  NAMESPACE/NAME/SYSTEM           a module
+  NAMESPACE/TYPE                  a provider
+  HOSTNAME/NAMESPACE/TYPE         a mirrored provider
+  HOSTNAME/NAMESPACE/NAME/SYSTEM  a mirrored module
 
 First the registry marks the version as withdrawn. Clients can no longer find or
 download it, and ` + "`init`" + ` fails in configurations that need it. No publish,

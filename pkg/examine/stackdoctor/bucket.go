@@ -12,6 +12,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/cloud/resourcepolicy"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -215,7 +216,7 @@ func reachesArchives(r types.LifecycleRule) bool {
 			return false
 		}
 	}
-	for _, root := range []string{"modules/", "providers/", "mirror/"} {
+	for _, root := range []string{"modules/", "providers/", registry.MirrorPrefix, registry.MirrorModulePrefix} {
 		p := aws.ToString(prefix(r))
 		if strings.HasPrefix(root, p) || strings.HasPrefix(p, root) {
 			return true

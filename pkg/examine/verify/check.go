@@ -37,7 +37,7 @@ func (r *run) module(m registry.Module) subject[registry.Module, registry.Module
 					return r.documentation(ctx, v, read)
 				},
 				func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
-					return r.archive(ctx, v.Archive(), v.ContentSHA256, read)
+					return r.archive(ctx, v.Archive(), "sha256:"+v.ContentSHA256, unpackedSHA256, read)
 				},
 				func(_ context.Context, v registry.ModuleVersion, _ func(int64)) ([]Finding, error) {
 					return noted(v.Notes), nil
@@ -81,6 +81,9 @@ func (r *run) mirrored(p registry.MirrorAddress) subject[registry.MirrorAddress,
 		address: p, versions: r.Catalog.Mirror.Versions, count: func(r *Report) *int { return &r.Mirrored },
 		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
 			var checks []check[registry.MirrorVersion]
+			if v.Module != nil {
+				checks = append(checks, r.mirroredModule)
+			}
 			for i := range v.Sums {
 				checks = append(checks, func(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
 					return r.mirroredSums(ctx, p, v, i, read)
@@ -171,8 +174,20 @@ func otherBytes(f registry.StoredFile, sum string) []Finding {
 	}
 }
 
-// archive verifies a module's archive.
-func (r *run) archive(ctx context.Context, f registry.StoredFile, content string, read func(int64)) ([]Finding, error) {
+// unpackedSHA256 returns the digest of what gzip has compressed.
+func unpackedSHA256(_ context.Context, in io.Reader) (string, error) {
+	unpacked := sha256.New()
+	unzipped, err := gzip.NewReader(in)
+	if err == nil {
+		_, err = io.Copy(unpacked, unzipped) //nolint:gosec // only its hash is computed
+	}
+	return "sha256:" + hex.EncodeToString(unpacked.Sum(nil)), err
+}
+
+// archive verifies a module's archive. content is the digest that digest must return of
+// it.
+func (r *run) archive(ctx context.Context, f registry.StoredFile, content string,
+	digest func(context.Context, io.Reader) (string, error), read func(int64)) ([]Finding, error) {
 	found, err := r.inspect(ctx, f)
 	if err != nil || len(found) > 0 || r.Quick {
 		return found, err
@@ -182,12 +197,9 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 		return nil, err
 	}
 	defer in.Close()
-	packed, unpacked := sha256.New(), sha256.New()
+	packed := sha256.New()
 	tee := io.TeeReader(in, packed)
-	unzipped, bad := gzip.NewReader(tee)
-	if bad == nil {
-		_, bad = io.Copy(unpacked, unzipped) //nolint:gosec // only its hash is computed
-	}
+	unpacked, bad := digest(ctx, tee)
 	if _, err := io.Copy(io.Discard, tee); err != nil || in.failed != nil {
 		return nil, errors.Join(err, in.failed)
 	}
@@ -197,12 +209,12 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 	case bad != nil:
 		return []Finding{{Kind: Content, Object: f.Object, Detail: fmt.Sprintf("it cannot be unpacked: %s", bad)}}, nil
 	}
-	if sum := hex.EncodeToString(unpacked.Sum(nil)); sum != content {
+	if unpacked != content {
 		return []Finding{
 			{
 				Kind:   Content,
 				Object: f.Object,
-				Detail: fmt.Sprintf("its content has sha256:%s, but the record has sha256:%s", sum, content),
+				Detail: fmt.Sprintf("its content has %s, but the record has %s", unpacked, content),
 			},
 		}, nil
 	}

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/signing"
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/mirror/policyfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -108,8 +110,12 @@ func (r *run) claimOrigin(p registry.MirrorAddress, o registry.MirrorOrigin) {
 			r.claim(p.Path(), claim{action: registry.AuditAdmit, version: v.Version.String()})
 		}
 	}
+	refusal := registry.AuditRefuseKey
+	if p.IsModule() {
+		refusal = registry.AuditRefuseContent
+	}
 	for _, refused := range o.Refused {
-		r.claim(p.Path(), claim{action: registry.AuditRefuseKey, version: refused.Version.String()})
+		r.claim(p.Path(), claim{action: refusal, version: refused.Version.String()})
 	}
 	trusted := o.Unsigned != nil
 	for _, k := range o.Keys {
@@ -158,6 +164,20 @@ func lostDecisions(o registry.MirrorOrigin, was *history) (lost []string) {
 		lost = append(lost, "the refusal of a key that was not the trusted one")
 	}
 	return slices.Compact(lost)
+}
+
+// mirroredModule verifies the archive and the documentation of a mirrored module.
+func (r *run) mirroredModule(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
+	m := v.Module
+	if m == nil {
+		return nil, nil // the version was withdrawn
+	}
+	found, err := r.archive(ctx, m.StoredFile, m.Pin.H1, archive.H1, read)
+	if err != nil || m.Docs == nil {
+		return found, err
+	}
+	_, more, err := r.small(ctx, *m.Docs, docs.MaxSize, read)
+	return append(found, more...), err
 }
 
 // mirroredSums verifies a SHA256SUMS of an origin and its signature as clients do,

@@ -37,7 +37,8 @@ func newTrail() *trail {
 type history struct {
 	whole    actions
 	versions map[string]actions
-	// platforms are the platforms of mirrored versions, separated by spaces.
+	// platforms are the platforms of mirrored versions, separated by spaces. For a
+	// module they are words of [registry.ModulePin.Origin].
 	platforms map[string]string
 	// trusted are the fingerprints or IDs of the trusted keys of an origin, and
 	// "unsigned".
@@ -55,7 +56,7 @@ var knownActions = []registry.AuditAction{
 	registry.AuditPublish, registry.AuditMirror, registry.AuditDeprecate, registry.AuditHide,
 	registry.AuditUndeprecate, registry.AuditWithdraw, registry.AuditCreateToken,
 	registry.AuditSetPolicy, registry.AuditAdmit, registry.AuditOverrule, registry.AuditRefuseKey, registry.AuditTrustKey,
-	registry.AuditCopy,
+	registry.AuditCopy, registry.AuditRefuseContent,
 }
 
 func setOf(action registry.AuditAction) actions {
@@ -115,6 +116,9 @@ func (t *trail) add(e registry.AuditEntry) {
 			if h.platforms == nil {
 				h.platforms = make(map[string]string)
 			}
+			if strings.HasPrefix(e.Subject, registry.MirrorModulePrefix) {
+				h.platforms[v] = "" // what an operator accepts replaces what was mirrored
+			}
 			h.platforms[v] += " " + e.Detail
 		}
 	}
@@ -148,7 +152,8 @@ type claim struct {
 	action registry.AuditAction
 	// version is empty for an entry about all versions, a key or a token.
 	version string
-	// platform is the platform of a mirrored package, or [registry.AuditedSums].
+	// platform is the platform of a mirrored package, or [registry.AuditedSums]. For a
+	// mirrored module it is a word of [registry.ModulePin.Origin].
 	platform string
 }
 
@@ -231,6 +236,11 @@ func claimsOf[R registry.Record](record R) []claim {
 	v := record.Number().String()
 	if m, ok := any(record).(registry.MirrorVersion); ok {
 		var made []claim
+		if m.Module != nil {
+			for word := range strings.FieldsSeq(m.Module.Pin.Origin()) {
+				made = append(made, claim{registry.AuditMirror, v, word})
+			}
+		}
 		for _, pkg := range m.Packages {
 			made = append(made, claim{registry.AuditMirror, v, pkg.String()})
 		}
@@ -470,6 +480,7 @@ var wording = []struct {
 	{registry.AuditCreateToken, "creation of token "},
 	{registry.AuditAdmit, "admission of "},
 	{registry.AuditRefuseKey, "refusal of "},
+	{registry.AuditRefuseContent, "refusal of changes to "},
 	{registry.AuditTrustKey, "trust in a key of "},
 	{registry.AuditSetPolicy, "setting of "},
 }

@@ -127,7 +127,7 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 			return Report{}, err
 		}
 	}
-	part := part{what: "the mirror", prefixes: []string{"mirror/"}, entries: r.Catalog.MirrorEntries}
+	part := part{what: "the mirror", prefixes: []string{registry.MirrorPrefix, registry.MirrorModulePrefix}, entries: r.Catalog.MirrorEntries}
 	if err := r.part(ctx, part); err != nil {
 		return Report{}, err
 	}
@@ -198,7 +198,7 @@ func (r *run) namespaces(ctx context.Context) ([]string, error) {
 		names[name] = true
 	}
 	for _, path := range r.trail.addresses() {
-		if kind, rest, _ := strings.Cut(path, "/"); kind != "mirror" {
+		if kind, rest, _ := strings.Cut(path, "/"); kind == "modules" || kind == "providers" {
 			name, _, _ := strings.Cut(rest, "/")
 			names[name] = true
 		}
@@ -327,8 +327,11 @@ func (r *run) part(ctx context.Context, p part) error {
 func pathOf(key string) string {
 	parts := strings.Split(key, "/")
 	n := 4
-	if parts[0] == "providers" {
+	switch parts[0] {
+	case "providers":
 		n = 3
+	case "mirror-modules":
+		n = 5
 	}
 	return strings.Join(parts[:min(n, len(parts)-1)], "/")
 }
@@ -342,8 +345,8 @@ func addressOf(path string) registry.Address {
 		a, err = registry.ParseModule(address)
 	case "providers":
 		a, err = registry.ParseProvider(address)
-	case "mirror":
-		a, err = registry.ParseMirrorProvider(address)
+	case "mirror", "mirror-modules":
+		a, err = registry.ParseMirrorAddress(address)
 	}
 	if err != nil || a == nil || a.Path() != path {
 		return nil
@@ -377,7 +380,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 	return nil
 }
 
-// subject is one module, provider or mirrored provider.
+// subject is one module or provider, own or mirrored.
 type subject[A registry.Address, R registry.Record] struct {
 	address  A
 	versions catalog.Versions[A, R]
@@ -592,6 +595,9 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 		case published && isMirroredSums(s.address, info.Key):
 			f.Note, f.Detail = true, f.Detail+"; it is a SHA256SUMS or a signature that the version does not use, because "+
 				"others were stored at the same time"
+		case published && isMirroredModule(s.address):
+			f.Note, f.Detail = true, f.Detail+"; it is content that the version does not have any more, because an operator "+
+				"accepted what the origin has changed"
 		case isUploaded(s.address.Path(), info.Key) && (!r.AtRest || published):
 			f.Note, f.Detail = true, f.Detail+"; it was uploaded with the publish API and not published"
 		case !r.AtRest && r.Now().Sub(now.Modified) < orphanedAfter:
@@ -669,6 +675,11 @@ func isDocumentation(a registry.Address, key string) bool {
 func isMirroredSums(a registry.Address, key string) bool {
 	_, mirrored := a.(registry.MirrorAddress)
 	return mirrored && strings.HasSuffix(strings.TrimSuffix(key, ".sig"), "_SHA256SUMS")
+}
+
+func isMirroredModule(a registry.Address) bool {
+	m, mirrored := a.(registry.MirrorAddress)
+	return mirrored && m.IsModule()
 }
 
 // isUploaded reports whether an object was uploaded with the publish API. It

@@ -1,19 +1,14 @@
 package filling
 
 import (
-	"archive/tar"
-	"compress/gzip"
+	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/client/fetch"
@@ -23,7 +18,6 @@ import (
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/files/temporary"
 	"github.com/larder-registry/larder/pkg/objects"
-	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -96,7 +90,11 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 		return Result{}, nil, err
 	}
 	if stored.Module != nil && stored.Module.Pin.Differs(at.pin) == "" {
-		if err := objects.CheckStored(ctx, m.Objects, stored.Module.StoredFile); !errors.Is(err, registry.ErrNotFound) {
+		var err error
+		for _, f := range stored.Files() {
+			err = cmp.Or(err, objects.CheckStored(ctx, m.Objects, f))
+		}
+		if !errors.Is(err, registry.ErrNotFound) {
 			return result, nil, err
 		}
 		result.Status = Restored
@@ -238,7 +236,7 @@ func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress,
 		return found, nil, err
 	}
 	found.Notes = append(notes, found.Notes...)
-	found.h1, err = digest(ctx, io.NewSectionReader(out, 0, found.size))
+	found.h1, err = archive.H1(ctx, io.NewSectionReader(out, 0, found.size))
 	return found, found.Notes, err
 }
 
@@ -253,32 +251,4 @@ func unwrapped(dir string) (string, error) {
 			registry.ErrInvalid)
 	}
 	return filepath.Join(dir, entries[0].Name()), nil
-}
-
-// digest returns the h1 digest of the files of a packed module.
-//
-// Source: golang.org/x/mod/sumdb/dirhash, Hash1.
-func digest(ctx context.Context, packed io.Reader) (string, error) {
-	plain, err := gzip.NewReader(progress.WithContext(ctx, packed))
-	if err != nil {
-		return "", err
-	}
-	var lines []string
-	for in := tar.NewReader(plain); ; {
-		header, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		sum := sha256.New()
-		if _, err := io.Copy(sum, in); err != nil { //nolint:gosec // archive.Pack has bounded it
-			return "", err
-		}
-		lines = append(lines, fmt.Sprintf("%x  %s\n", sum.Sum(nil), header.Name))
-	}
-	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[66:], b[66:]) })
-	all := sha256.Sum256([]byte(strings.Join(lines, "")))
-	return "h1:" + base64.StdEncoding.EncodeToString(all[:]), nil
 }

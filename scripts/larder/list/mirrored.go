@@ -152,13 +152,13 @@ func (v MirroredView) printMirrored(p output.Page) {
 				p.Printf("\n")
 			}
 			first = false
-			p.Println("%s %s %s", one.Version, d.how, decidedBy(*d.Decision))
+			p.Println("%s %s %s", one.Version, d.how, DecidedBy(*d.Decision))
 		}
 	}
 }
 
-// decidedBy returns who made a decision, and why.
-func decidedBy(d registry.Decision) string {
+// DecidedBy returns who made a decision, and why.
+func DecidedBy(d registry.Decision) string {
 	by := "by " + printable.Escape(cmp.Or(d.By, "unknown"))
 	if d.Reason != "" {
 		by += ": " + printable.Escape(d.Reason)
@@ -179,12 +179,12 @@ func (v MirroredView) printKeys(p output.Page) {
 			text += " of " + printable.Escape(k.Owner)
 		}
 		if decided(k) {
-			text += ", " + decidedBy(*k.Trusted)
+			text += ", " + DecidedBy(*k.Trusted)
 		}
 		p.Println("%s", text)
 	}
 	if v.Unsigned != nil {
-		p.Println("Versions without a signature are accepted, %s", decidedBy(*v.Unsigned))
+		p.Println("Versions without a signature are accepted, %s", DecidedBy(*v.Unsigned))
 	}
 }
 
@@ -210,7 +210,7 @@ func (v MirroredView) printAbsent(p output.Page) {
 func (v MirroredView) printHints(p output.Page) {
 	var hints []string
 	for _, one := range v.Versions {
-		if !isAbsent(one) && !isChanged(one) {
+		if !isAbsent(one) && !IsChanged(one) {
 			continue
 		}
 		if hint := v.hint(one); hint != "" && !slices.Contains(hints, hint) {
@@ -225,8 +225,8 @@ func (v MirroredView) printHints(p output.Page) {
 	}
 }
 
-// isChanged reports whether the origin has changed a version of a module.
-func isChanged(v protocol.MirroredVersion) bool { return v.ChangedTo != registry.ModulePin{} }
+// IsChanged reports whether the origin has changed a version of a module.
+func IsChanged(v protocol.MirroredVersion) bool { return v.ChangedTo != registry.ModulePin{} }
 
 // hint returns what an operator can do about a version that is too new or refused.
 func (v MirroredView) hint(one protocol.MirroredVersion) string {
@@ -251,7 +251,7 @@ func (v MirroredView) hint(one protocol.MirroredVersion) string {
 		}
 		return fmt.Sprintf("To mirror a version early, %s `larder mirror admit %s VERSION --reason WHY%s%s`.", run, v.Address,
 			platforms, v.ofOperator())
-	case isChanged(one):
+	case IsChanged(one):
 		return fmt.Sprintf("If the origin has announced what changed, %s `larder mirror admit %s VERSION --reason WHY%s`.", run,
 			v.Address, v.ofOperator())
 	case one.KeyDenied:

@@ -40,7 +40,7 @@ func (s *Store) Reader() *Reader {
 }
 
 // States returns all versions of an address with their states, the newest first. For
-// a mirrored provider it returns those that are mirrored, withdrawn or missing.
+// something mirrored it returns those that are mirrored, withdrawn or missing.
 func (r *Reader) States(ctx context.Context, a registry.Address) (all []protocol.VersionState, err error) {
 	switch a := a.(type) {
 	case registry.Module:
