@@ -82,7 +82,7 @@ var viewsOf = map[string][]output.View{
 	"publish provider":    {publishcommand.PublishedProviderView{}},
 	"search":              {searchView{}},
 	"serve":               {servedView{}},
-	"show":                {shownModuleView{}, shownProviderView{}},
+	"show":                {shownModuleView{}, shownProviderView{}, shownMirroredView{}},
 	"token create":        {createdTokenView{}},
 	"token list":          {tokensView{}},
 	"token revoke":        {revokedTokenView{}},
