@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,23 @@ func New(c *catalog.Catalog, now func() time.Time) *Index {
 // error is that of the table. Entries that cannot be decoded are omitted, and the
 // request that reads them logs them.
 func (x *Index) Entries(ctx context.Context, k Kind) ([]Entry, error) {
+	if !k.IsMirrored() {
+		return x.entries(ctx, k)
+	}
+	all, err := x.entries(ctx, Mirrored) // both kinds, because they are read together
+	from, _ := slices.BinarySearchFunc(all, k, func(e Entry, k Kind) int { return cmp.Compare(e.Kind, k) })
+	to := from
+	for to < len(all) && all[to].Kind == k {
+		to++
+	}
+	if all != nil {
+		all = all[from:to:to]
+	}
+	return all, err
+}
+
+// entries returns the cached entries of a kind, or reads them.
+func (x *Index) entries(ctx context.Context, k Kind) ([]Entry, error) {
 	x.mu.Lock()
 	if found, ok := x.cached.Get(k, x.now()); ok {
 		x.mu.Unlock()
@@ -175,7 +193,9 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err
 	for _, p := range parts {
 		entries, bad = append(entries, p.entries...), append(bad, p.damaged...)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Address, b.Address))
+	})
 	return entries, damage(bad), nil
 }
 
@@ -194,15 +214,7 @@ func (x *Index) summaries(ctx context.Context, k Kind, namespace string) iter.Se
 	case Providers:
 		return x.catalog.Providers.Summaries(ctx, namespace)
 	}
-	return func(yield func(registry.Summary, error) bool) {
-		for s, err := range x.catalog.Mirror.Summaries(ctx, "") {
-			// Mirrored modules share the catalog of mirrored providers, but no scope.
-			isModule := strings.Count(s.Address, "/") == 3
-			if (err != nil || isModule == (k == MirroredModules)) && !yield(s, err) {
-				return
-			}
-		}
-	}
+	return x.catalog.Mirror.Summaries(ctx, "")
 }
 
 // collected are the entries of one namespace.
@@ -213,9 +225,14 @@ type collected struct {
 
 func (c *collected) collect(k Kind, summaries iter.Seq2[registry.Summary, error]) error {
 	for s, err := range summaries {
+		// Mirrored modules share the catalog of mirrored providers, but no scope.
+		of := k
+		if k == Mirrored && strings.Count(s.Address, "/") == 3 {
+			of = MirroredModules
+		}
 		var e Entry
 		if err == nil {
-			e, err = NewEntry(k, s)
+			e, err = NewEntry(of, s)
 		}
 		switch {
 		case err == nil:

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -22,10 +23,13 @@ func providerOf(v *visit) (registry.Provider, error) {
 	return p, checkReadable(v.Context(), p, err)
 }
 
-// mirrorOf is like providerOf for a mirrored provider.
+// mirrorOf is like providerOf for a mirrored provider or module.
 func mirrorOf(v *visit) (registry.MirrorAddress, error) {
-	p, err := registry.ParseMirrorProvider(
-		v.PathValue("hostname") + "/" + v.PathValue("namespace") + "/" + v.PathValue("type"))
+	parts := []string{v.PathValue("hostname"), v.PathValue("namespace"), v.PathValue("type")}
+	if system := v.PathValue("system"); system != "" {
+		parts = append(parts[:2], v.PathValue("name"), system)
+	}
+	p, err := registry.ParseMirrorAddress(strings.Join(parts, "/"))
 	return p, checkReadable(v.Context(), p, err)
 }
 
@@ -53,6 +57,12 @@ func headOfProvider(p registry.Provider) head {
 }
 
 func headOfMirror(p registry.MirrorAddress) head {
+	if p.IsModule() {
+		return head{
+			Breadcrumb: []link{{"Mirrored modules", "/mirror-modules"}, {Text: p.Hostname}},
+			Before:     p.Namespace + "/", Name: p.Name, After: "/" + p.System,
+		}
+	}
 	return head{
 		Breadcrumb: []link{{"Mirrored providers", "/mirror"}, {Text: p.Hostname}},
 		Before:     p.Namespace + "/", Name: p.Name,

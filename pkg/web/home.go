@@ -58,10 +58,10 @@ func (h *handler) nothing(v *visit) page {
 	return page{template: "nothing", title: "Nothing to show", canonical: "/"}
 }
 
-// ownNamespace is like namespaceOf, but empty for a mirrored provider, whose
+// ownNamespace is like namespaceOf, but empty for something mirrored, whose
 // namespace is that of another registry.
 func ownNamespace(e *search.Entry) string {
-	if e.Kind == search.Mirrored {
+	if e.Kind.IsMirrored() {
 		return ""
 	}
 	return namespaceOf(e)

@@ -27,6 +27,7 @@ type list struct {
 func (h *handler) modules(v *visit) (page, error)           { return h.list(v, 0) }
 func (h *handler) providers(v *visit) (page, error)         { return h.list(v, 1) }
 func (h *handler) mirroredProviders(v *visit) (page, error) { return h.list(v, 2) }
+func (h *handler) mirroredModules(v *visit) (page, error)   { return h.list(v, 3) }
 
 // list returns the page of a kind, of one namespace if the path has one. A
 // namespace without readable entries is registry.ErrNotFound.
@@ -52,7 +53,7 @@ func (h *handler) list(v *visit, kind int) (page, error) {
 		r.Kind = "" // the title has it
 		m.Rows = append(m.Rows, r)
 	}
-	if m.Namespace == "" && k.Kind != search.Mirrored { // a mirrored provider has no page of its namespace
+	if m.Namespace == "" && !k.IsMirrored() { // there are no pages of their namespaces
 		m.Namespaces = countBy(all, namespaceOf)
 		for i, n := range m.Namespaces {
 			m.Namespaces[i].Path = k.Path + "/" + n.Name

@@ -11,19 +11,20 @@ import (
 
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
+	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// mirroredEdition is a version of a mirrored provider, with what the mirror has
+// mirroredEdition is a version of a mirrored provider or module, with what the mirror has
 // seen at the origin.
 type mirroredEdition struct {
 	edition[registry.MirrorVersion]
 
 	origin registry.MirrorOrigin
-	// rule is the rule of the policy for the provider.
+	// rule is the rule of the policy for the address.
 	rule registry.MirrorRule
 	// denial is why the mirror takes no further versions. It is empty if the
-	// policy allows the provider.
+	// policy allows the address.
 	denial string
 	now    time.Time
 	// statuses are those of all versions that are not withdrawn, the newest
@@ -65,7 +66,7 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 	if err == nil {
 		e.rule = rule
 	} else {
-		e.denial = sentence(cmp.Or(rule.Reason, "The mirror policy does not allow this provider"))
+		e.denial = sentence(cmp.Or(rule.Reason, "The mirror policy does not allow this "+p.Kind()))
 	}
 	stored := admission.Stored{Listed: e.Listed, Excluded: e.Entry.Withdrawn, Origin: e.origin, Pulled: c.Pulled.Forgotten(e.now)}
 	e.statuses = admission.StatusesOf(policy, p, stored, e.now)
@@ -75,6 +76,10 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 		return e, nil
 	}
 	return e, err
+}
+
+func (e *mirroredEdition) isModule() bool {
+	return strings.HasPrefix(e.Path, "/"+registry.MirrorModulePrefix)
 }
 
 func (e *mirroredEdition) isEmpty() bool { return e.Entry.Unlisted && len(e.Entry.Withdrawn) == 0 }
@@ -108,9 +113,15 @@ func (e *mirroredEdition) picker() picker {
 // banner returns the one notice of the page that counts most, or nil.
 func (e *mirroredEdition) banner() *banner {
 	waits, found := e.waiting()
+	change := e.change()
 	switch {
 	case e.record().Withdrawn != nil:
 		return e.edition.banner()
+	case change != "":
+		return &banner{
+			Tone: "warn", Strong: "This is not what the origin has now.",
+			Text: sentence(change) + " To accept that, an operator runs `larder mirror admit`.", Links: e.waysOut(current),
+		}
 	case e.denial != "":
 		return &banner{Tone: "note", Strong: noneFollow, Text: e.denial, Links: e.waysOut(current)}
 	case !found:
@@ -132,7 +143,22 @@ func (e *mirroredEdition) banner() *banner {
 	}
 }
 
-// noneFollow is the notice for a provider that the policy denies.
+// change returns how the origin has changed the shown version, or an empty string.
+func (e *mirroredEdition) change() string {
+	for _, s := range e.statuses {
+		if s.Version == e.Number && s.ChangedTo != (registry.ModulePin{}) {
+			return changeOf(s)
+		}
+	}
+	return ""
+}
+
+// changeOf returns how the origin has changed a version, for people.
+func changeOf(s admission.Status) string {
+	return strings.ToUpper(s.Reason[:1]) + ipclass.Hide(s.Reason[1:])
+}
+
+// noneFollow is the notice for an address that the policy denies.
 const noneFollow = "The mirror takes no further versions."
 
 // waiting returns the version that is next to become available, if it is newer
@@ -162,7 +188,7 @@ func ageText(age time.Duration) string {
 	return age.String()
 }
 
-// mirroredRow is a version in the table of a mirrored provider.
+// mirroredRow is a version in the table of a mirrored provider or module.
 type mirroredRow struct {
 	listed
 
@@ -179,8 +205,12 @@ type mirroredRow struct {
 	// that the policy names other keys.
 	Refused, KeyDenied bool
 	Key                string
-	// Platforms are those of the mirrored packages, in short.
-	Platforms string
+	// Change is how the origin has changed the version of a module.
+	Change string
+	// Content is what is mirrored, in short: the platforms, or the commit of a module.
+	Content string
+	// IsModule means that it is a version of a module.
+	IsModule bool
 }
 
 // decision is a decision of an operator.
@@ -208,7 +238,7 @@ func (e *mirroredEdition) rows(numbers []registry.Version) (rows []mirroredRow) 
 	for _, n := range numbers {
 		i := slices.IndexFunc(e.statuses, func(s admission.Status) bool { return s.Version == n })
 		if i < 0 {
-			rows = append(rows, mirroredRow{listed: e.line(n)}) // withdrawn
+			rows = append(rows, mirroredRow{listed: e.line(n), IsModule: e.isModule()}) // withdrawn
 			continue
 		}
 		rows = append(rows, e.row(e.statuses[i]))
@@ -220,17 +250,21 @@ func (e *mirroredEdition) rows(numbers []registry.Version) (rows []mirroredRow) 
 func (e *mirroredEdition) row(s admission.Status) mirroredRow {
 	row := mirroredRow{Released: s.PublishedAt, Seen: e.firstSeen(s.SeenVersion), Admitted: newDecision(s.Admitted)}
 	row.Version = s.Version.String()
+	row.IsModule = e.isModule()
+	if s.ChangedTo != (registry.ModulePin{}) {
+		row.Change = changeOf(s)
+	}
 	switch s.State {
 	case admission.Available:
 		row.listed = e.line(s.Version)
 		row.Badges = []badge{{"available", "ok"}}
-		row.Platforms = platformsOf(e.Records[s.Version])
+		row.Content = contentOf(e.Records[s.Version])
 	case admission.TooNew:
 		row.AvailableAt = roundUp(s.AvailableAt)
 		row.Badges = []badge{{"available " + dayOf(row.AvailableAt, e.now), "note"}}
 	case admission.Refused:
 		row.Badges = []badge{{"refused", "bad"}}
-		row.Refused, row.Key = true, s.Key.ID
+		row.Refused, row.Key = !row.IsModule, s.Key.ID
 		row.KeyDenied = s.KeyDenied && e.denial == "" // else no key is allowed
 	}
 	if s.Version.Prerelease != "" {
@@ -250,7 +284,11 @@ func (e *mirroredEdition) firstSeen(v registry.SeenVersion) time.Time {
 	if _, found := e.origin.Seen(v.Version); found && seen.IsZero() {
 		seen = e.origin.SeenAt
 	}
-	for _, p := range e.Records[v.Version].Packages {
+	r := e.Records[v.Version]
+	if seen.IsZero() && r.Module != nil {
+		seen = r.Module.MirroredAt
+	}
+	for _, p := range r.Packages {
 		if seen.IsZero() || p.MirroredAt.Before(seen) {
 			seen = p.MirroredAt
 		}
@@ -261,7 +299,10 @@ func (e *mirroredEdition) firstSeen(v registry.SeenVersion) time.Time {
 // maxPlatforms is the number of platforms that the row of a version names.
 const maxPlatforms = 2
 
-func platformsOf(r registry.MirrorVersion) string {
+func contentOf(r registry.MirrorVersion) string {
+	if r.Module != nil {
+		return shortCommit(r.Module.Pin.Commit)
+	}
 	if len(r.Packages) > maxPlatforms {
 		return plural(len(r.Packages), "platform")
 	}
@@ -272,11 +313,22 @@ func platformsOf(r registry.MirrorVersion) string {
 	return strings.Join(names, ", ")
 }
 
-// mirrored serves the page of a version of a mirrored provider. It makes two
-// requests to the table, and one for the policy about every minute. If no
-// version is mirrored, it serves the list of those that wait, are refused or can
-// be fetched.
-func (h *handler) mirrored(v *visit) (page, error) {
+func (h *handler) mirrored(v *visit) (page, error) { return h.mirroredFolder(v, "") }
+
+func (h *handler) mirroredSubmodule(v *visit) (page, error) {
+	return h.mirroredFolder(v, "modules/"+v.PathValue("folder"))
+}
+
+func (h *handler) mirroredExample(v *visit) (page, error) {
+	return h.mirroredFolder(v, "examples/"+v.PathValue("folder"))
+}
+
+// mirroredFolder serves the page of a version of a mirrored provider, or of a folder of
+// a version of a mirrored module. The folder is empty for the module itself.
+// mirroredFolder makes two requests to the table, and one for the policy about every
+// minute. If no version is mirrored, it serves the list of those that wait, are refused
+// or can be fetched.
+func (h *handler) mirroredFolder(v *visit, folder string) (page, error) {
 	p, err := mirrorOf(v)
 	if err != nil {
 		return page{}, err
@@ -290,13 +342,13 @@ func (h *handler) mirrored(v *visit) (page, error) {
 	}
 	records, err := h.Catalog.Mirror.Records(v.Context(), p, e.others()...)
 	if err := e.add(v.Context(), records, err); err != nil {
-		return page{}, fmt.Errorf("mirrored provider %s: %w", p, err)
+		return page{}, fmt.Errorf("mirrored %s %s: %w", p.Kind(), p, err)
 	}
 	r := e.record()
 	m := providerPage{Head: headOfMirror(p), Origin: p.Hostname, Total: len(e.all()), All: e.Path + "/versions"}
-	m.Head.Description = fmt.Sprintf("A copy of %s from %s.", p.Provider(), p.Hostname)
+	m.Head.Description = fmt.Sprintf("A copy of %s from %s.", p.AtOrigin(), p.Hostname)
 	m.Head.Picker, m.Head.Banner = e.picker(), e.banner()
-	title := fmt.Sprintf("%s %s of %s", p.Provider(), e.Number, p.Hostname)
+	title := fmt.Sprintf("%s %s of %s", p.AtOrigin(), e.Number, p.Hostname)
 	if r.Withdrawn != nil {
 		return withdrawnPage(m.Head, e.Number, title), nil
 	}
@@ -306,6 +358,13 @@ func (h *handler) mirrored(v *visit) (page, error) {
 		m.Head.Facts = append(m.Head.Facts, field{Label: "Released", Time: seen.PublishedAt})
 	}
 	m.Head.Facts = append(m.Head.Facts, field{Label: "Mirrored", Time: state.published})
+	m.Provenance = newCopied(p.Hostname, state)
+	if isSeen {
+		m.Provenance.Fields = append(m.Provenance.Fields, e.seenFields(seen)...)
+	}
+	if p.IsModule() {
+		return h.mirroredModule(v, p, e, folder, page{title: title, model: m})
+	}
 	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
 	m.Hint = fmt.Sprintf("`larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together. "+
 		"They replace all services of the host. Your configurations keep `%s` as the source.", p.Source())
@@ -323,16 +382,12 @@ func (h *handler) mirrored(v *visit) (page, error) {
 	m.setPackages(packages)
 	m.Key, m.Verification = e.keys(p.Hostname)
 	m.Mirrored, m.Pull = e.rows(e.shown()), e.pull
-	m.Provenance = newCopied(p.Hostname, state)
-	if isSeen {
-		m.Provenance.Fields = append(m.Provenance.Fields, e.seenFields(seen)...)
-	}
 	m.addSections()
 	return page{template: "provider", title: title, canonical: e.pathOf(e.Number), model: m}, nil
 }
 
-// mirrorVersions serves the list of the versions of a mirrored provider, with
-// those that are not mirrored.
+// mirrorVersions serves the list of the versions of a mirrored provider or module,
+// with those that are not mirrored.
 func (h *handler) mirrorVersions(v *visit) (page, error) {
 	p, err := mirrorOf(v)
 	if err != nil {
@@ -371,7 +426,7 @@ func (h *handler) mirroredList(v *visit, p registry.MirrorAddress, e *mirroredEd
 	top := headOfMirror(p)
 	m := versionList{Head: top.below(e.Path), Mirrored: e.rows(shown), Pull: e.pull, pagination: rows}
 	if e.isEmpty() {
-		m.Note = "No version of this provider is mirrored yet."
+		m.Note = "No version of this " + p.Kind() + " is mirrored yet."
 	}
 	if e.denial != "" {
 		m.Note = noneFollow + " " + e.denial

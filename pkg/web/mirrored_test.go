@@ -30,7 +30,7 @@ func (s *store) policy(rule registry.MirrorRule) {
 // origin changes what the mirror has seen of an origin.
 func (s *store) origin(text string, edit func(o *registry.MirrorOrigin)) {
 	s.t.Helper()
-	p, err := registry.ParseMirrorProvider(text)
+	p, err := registry.ParseMirrorAddress(text)
 	if err != nil {
 		s.t.Fatal(err)
 	}

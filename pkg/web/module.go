@@ -25,6 +25,8 @@ type modulePage struct {
 	// without a value.
 	Use      string
 	MustFill bool
+	// Mirror is the configuration with which clients get a mirrored module from here.
+	Mirror string
 	// Documented means that there is documentation. Notes describe what it lacks.
 	Documented bool
 	Notes      []string
@@ -60,6 +62,8 @@ type folderLink struct{ Name, Path, Summary string }
 type moduleVersion struct {
 	*edition[registry.ModuleVersion]
 	module registry.Module
+	// source is the address in the configuration of clients.
+	source string
 	docs   docs.Documentation
 	// documented means that docs could be read.
 	documented bool
@@ -121,7 +125,7 @@ func (h *handler) openModule(v *visit, folder string) (*moduleVersion, error) {
 	if err := e.add(v.Context(), records, err); err != nil {
 		return nil, err
 	}
-	return &moduleVersion{edition: e, module: m}, nil
+	return &moduleVersion{edition: e, module: m, source: v.host + "/" + m.String()}, nil
 }
 
 // readDocs reads the documentation of a version. A version without readable
@@ -183,7 +187,7 @@ func (m *moduleVersion) head(folder string) head {
 // newModulePage returns the model of the page of a folder, without its head.
 func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	p := modulePage{
-		Use: useModule(v.host, m, f), Documented: m.documented, Notes: m.docs.Notes,
+		Use: useModule(m, f), Documented: m.documented, Notes: m.docs.Notes,
 		RestHeadings: f.ReadmeRestHeadings, ReadmeText: f.Readme,
 		Inputs: newInputs(f.Inputs), Outputs: f.Outputs, Resources: resources(f),
 		Requirements: requirements(v, f),

@@ -274,7 +274,7 @@ type missing struct {
 func notFound(v *visit) page {
 	address := strings.Trim(v.URL.Path, "/")
 	name := 0
-	for kind, at := range map[string]int{"modules/": 1, "providers/": 1, "mirror/": 2} {
+	for kind, at := range map[string]int{"modules/": 1, "providers/": 1, "mirror/": 2, "mirror-modules/": 2} {
 		if rest, found := strings.CutPrefix(address, kind); found {
 			address, name = rest, at
 			break

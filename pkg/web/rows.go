@@ -15,10 +15,10 @@ import (
 type row struct {
 	// Path is the path of the page.
 	Path string
-	// Kind is module, provider or mirrored provider.
+	// Kind is module or provider, own or mirrored.
 	Kind string
 	// Before, Name and After are the parts of the address. Name is the part that
-	// people call it by. Host is the origin of a mirrored provider.
+	// people call it by. Host is the origin of something mirrored.
 	Before, Name, After, Host string
 	Version                   string
 	Badges                    []badge
@@ -39,6 +39,7 @@ var kinds = []kind{
 	{search.Modules, "module", "Modules", "/modules", "modules"},
 	{search.Providers, "provider", "Providers", "/providers", "providers"},
 	{search.Mirrored, "mirrored provider", "Mirrored providers", "/mirror", "mirrored"},
+	{search.MirroredModules, "mirrored module", "Mirrored modules", "/mirror-modules", "mirrored-modules"},
 }
 
 // kind is a kind of entries. Param is its value in the URL of a search.
@@ -64,6 +65,8 @@ func newRow(e *search.Entry) row {
 		r.Before, r.Name = parts[0]+"/", parts[1]
 	case search.Mirrored:
 		r.Host, r.Before, r.Name = parts[0], parts[1]+"/", parts[2]
+	case search.MirroredModules:
+		r.Host, r.Before, r.Name, r.After = parts[0], parts[1]+"/", parts[2], "/"+parts[3]
 	}
 	if e.Reason != "" {
 		r.Badges = append(r.Badges, badge{"deprecated", "warn"})
@@ -108,7 +111,7 @@ func (h *handler) allReadable(ctx context.Context) ([]search.Entry, error) {
 
 func namespaceOf(e *search.Entry) string {
 	parts := strings.Split(e.Address, "/")
-	if e.Kind == search.Mirrored {
+	if e.Kind.IsMirrored() {
 		return parts[1]
 	}
 	return parts[0]

@@ -74,7 +74,7 @@ var filters = []struct {
 	{"kind", func(e *search.Entry) string { return kindOf(e).Param }},
 	{"ns", ownNamespace},
 	{"system", func(e *search.Entry) string {
-		if e.Kind != search.Modules {
+		if e.Kind != search.Modules && e.Kind != search.MirroredModules {
 			return ""
 		}
 		return e.Address[strings.LastIndexByte(e.Address, '/')+1:]

@@ -12,7 +12,7 @@ import (
 // setup is the model of the page that describes how to use the registry.
 type setup struct {
 	People, CI []step
-	// Mirror is empty if the caller can read no mirrored provider.
+	// Mirror is empty if the caller can read nothing that is mirrored.
 	Mirror []step
 	// Open means that reading needs no credential.
 	Open bool
@@ -24,9 +24,13 @@ func (h *handler) setup(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	mirrored, err := h.readable(v.Context(), search.Mirrored)
-	if err != nil {
-		return page{}, err
+	var mirrored []search.Entry
+	for _, k := range []search.Kind{search.Mirrored, search.MirroredModules} {
+		some, err := h.readable(v.Context(), k)
+		if err != nil {
+			return page{}, err
+		}
+		mirrored = append(mirrored, some...)
 	}
 	m := setup{People: append(g.trust(), g.credentials()...), Open: g.isOpen()}
 	m.People = append(m.People, g.useModule(modules))

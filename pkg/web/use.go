@@ -15,8 +15,8 @@ const maxRequired = 500
 
 // useModule returns a module block for a folder of a module version. Each
 // required input is a line without a value that names the type.
-func useModule(host string, m *moduleVersion, f docs.Folder) string {
-	name, source := m.module.Name, host+"/"+m.module.String()
+func useModule(m *moduleVersion, f docs.Folder) string {
+	name, source := m.module.Name, m.source
 	if f.Path != "" {
 		name, source = f.Name, source+"//"+f.Path
 	}

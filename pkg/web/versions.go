@@ -245,6 +245,9 @@ func stateOf[R registry.Record](r R) (s versionState) {
 	case registry.ProviderVersion:
 		s = versionState{reason: r.Deprecated, published: r.PublishedAt, by: r.PublishedBy}
 	case registry.MirrorVersion:
+		if m := r.Module; m != nil {
+			s.published, s.by = m.MirroredAt, m.MirroredBy
+		}
 		for _, p := range r.Packages {
 			if p.MirroredAt.After(s.published) {
 				s.published, s.by = p.MirroredAt, p.MirroredBy

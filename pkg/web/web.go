@@ -108,6 +108,8 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		module   = "/modules/{namespace}/{name}/{system}"
 		provider = "/providers/{namespace}/{type}"
 		mirrored = "/mirror/{hostname}/{namespace}/{type}"
+		// A path below /mirror could also be that of a version of a provider.
+		mirroredModule = "/mirror-modules/{hostname}/{namespace}/{name}/{system}"
 	)
 	all := []httpapi.Endpoint{
 		h.get("/static/{file}", h.static),
@@ -139,6 +141,12 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		{mirrored, h.mirrored},
 		{mirrored + "/versions", h.mirrorVersions},
 		{mirrored + "/{version}", h.mirrored},
+		{"/mirror-modules", h.mirroredModules},
+		{mirroredModule, h.mirrored},
+		{mirroredModule + "/versions", h.mirrorVersions},
+		{mirroredModule + "/{version}", h.mirrored},
+		{mirroredModule + "/{version}/modules/{folder}", h.mirroredSubmodule},
+		{mirroredModule + "/{version}/examples/{folder}", h.mirroredExample},
 	} {
 		all = append(all, h.get(p.path, h.page(p.page)))
 		switch {
