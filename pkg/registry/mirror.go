@@ -138,6 +138,12 @@ func ParseMirrorAddress(s string) (MirrorAddress, error) {
 // String returns HOSTNAME/NAMESPACE/TYPE or HOSTNAME/NAMESPACE/NAME/SYSTEM.
 func (a MirrorAddress) String() string { return a.Hostname + "/" + a.AtOrigin().String() }
 
+// IsWithin reports whether part is the address, or its beginning: HOSTNAME,
+// HOSTNAME/NAMESPACE and so on.
+func (a MirrorAddress) IsWithin(part string) bool {
+	return a.String() == part || strings.HasPrefix(a.String(), strings.TrimSuffix(part, "/")+"/")
+}
+
 // Display is like [MirrorAddress.String], but has the hostname in the form of
 // [Host.Display], as clients need it in their configuration.
 func (a MirrorAddress) Display() string {

@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 
 	"github.com/apparentlymart/go-versions/versions"
@@ -113,6 +114,15 @@ func ParseConstraint(s string) (versions.Set, error) {
 			"Use a constraint such as \"~> 3.5\" or \">= 1.0, < 3.0\".")
 	}
 	return acceptable, nil
+}
+
+// prefixed finds the v of versions such as v1.2.0.
+var prefixed = regexp.MustCompile(`(^|[\s,=<>~!])v([0-9])`)
+
+// ModuleConstraint returns the version constraint of a module block in the syntax of
+// [ParseConstraint]. Clients ignore the v of versions in constraints of modules.
+func ModuleConstraint(s string) string {
+	return prefixed.ReplaceAllString(strings.TrimSpace(s), "$1$2")
 }
 
 // NextRelease returns the lowest release that follows a version.

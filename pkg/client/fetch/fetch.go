@@ -89,7 +89,7 @@ func (f *Fetcher) Folder(ctx context.Context, from client.ModuleLocation, dir st
 		return "", err
 	}
 	if at.Git {
-		err = f.clone(ctx, at, dir)
+		err = f.cloneComplete(ctx, at, dir)
 	} else {
 		err = f.unpack(ctx, from, at, dir)
 	}

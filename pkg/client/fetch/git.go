@@ -47,24 +47,44 @@ var (
 
 const stepBytes = 256 << 10
 
-// clone fetches a commit of a repository, and checks it out into dir. It does not
-// fetch submodules. Without a ref, the commit is that of the default branch.
+// Clone fetches a commit of a repository, and checks all of it out into an empty
+// folder. It returns the commit. It does not fetch submodules and the files in Git
+// LFS: dir has empty folders and pointers instead. Without a ref, the commit is that
+// of the default branch.
 //
 // git uses the credentials of this machine only for hosts that f names. If a
 // repository exceeds a limit, f does not fetch from it again.
-func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (err error) {
+func (f *Fetcher) Clone(ctx context.Context, at location.Location, dir string) (commit string, err error) {
+	return f.clone(ctx, at, func(g gitRun, commit string) error { return g.checkout(commit, dir) })
+}
+
+// cloneComplete is Clone for a module that has everything in its folder.
+func (f *Fetcher) cloneComplete(ctx context.Context, at location.Location, dir string) error {
+	_, err := f.clone(ctx, at, func(g gitRun, commit string) error {
+		if err := g.checkout(commit, dir); err != nil {
+			return err
+		}
+		return g.checkComplete(commit, at.Folder, dir)
+	})
+	return err
+}
+
+// clone fetches a commit of a repository, and calls checkout with it.
+func (f *Fetcher) clone(ctx context.Context, at location.Location, checkout func(gitRun, string) error) (
+	commit string, err error,
+) {
 	f.mu.Lock()
 	err = f.failed[at.URL.String()]
 	f.mu.Unlock()
 	if err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, gitTimeout,
 		fmt.Errorf("%w: it takes more than %s: %w", errLimit, gitTimeout, registry.ErrUnavailable))
 	defer cancel()
 	host := at.URL.Hostname()
 	if at.URL.Scheme == "ssh" && !f.names(host) {
-		return fmt.Errorf("cannot fetch %s: %w", shown(at.URL), f.unnamed(host,
+		return "", fmt.Errorf("cannot fetch %s: %w", shown(at.URL), f.unnamed(host,
 			"%w location of the module: ssh would use a key of this machine for %s, which you did not name",
 			registry.ErrInvalid, host))
 	}
@@ -74,21 +94,21 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 	}
 	connection, p, err := f.connection(ctx, at)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer p.close()
 	repository, err := temporary.Folder("larder-git-*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(repository)) }()
 	_, end := progress.Or(f.Progress).Transfer("fetching "+shown(at.URL), 0)
 	defer end()
 	g := gitRun{ctx: ctx, dir: repository, connection: connection}
 	if g.repository, err = git.Init(ctx, repository, nil); err != nil {
-		return err
+		return "", err
 	}
-	commit, err := g.fetch(at)
+	commit, err = g.fetch(at)
 	switch refused := p.refused(); {
 	case err != nil && refused != nil:
 		err = refused
@@ -96,10 +116,10 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 		err = f.unnamed(host, "%w", err)
 	}
 	if err == nil {
-		err = g.checkout(commit, at.Folder, dir)
+		err = checkout(g, commit)
 	}
 	if err == nil {
-		return nil
+		return commit, nil
 	}
 	err = fmt.Errorf("cannot fetch %s: %w", shown(at.URL), err)
 	if errors.Is(err, errLimit) {
@@ -110,7 +130,7 @@ func (f *Fetcher) clone(ctx context.Context, at location.Location, dir string) (
 		}
 		f.failed[at.URL.String()] = err
 	}
-	return err
+	return "", err
 }
 
 // needsLogin matches the messages of git for a repository that may need a login.
@@ -198,15 +218,21 @@ func (g gitRun) step(do func(context.Context) error) error {
 }
 
 // checkout checks the files of a commit, and checks them out into dir.
-func (g gitRun) checkout(commit, folder, dir string) error {
+func (g gitRun) checkout(commit, dir string) error {
 	if err := g.step(func(ctx context.Context) error { return g.check(ctx, commit) }); err != nil {
 		return err
 	}
 	_, err := g.repository.RunIn(g.ctx, dir, filepath.Join(g.dir, "index"), "checkout", "--quiet", "--force", "--detach", commit)
-	var lacks map[string]string
-	if err == nil {
-		lacks, err = g.repository.Incomplete(g.ctx, commit, dir, folder)
+	if err != nil && g.ctx.Err() != nil {
+		err = context.Cause(g.ctx)
 	}
+	return err
+}
+
+// checkComplete returns registry.ErrInvalid if a folder of a checked out commit lacks
+// content.
+func (g gitRun) checkComplete(commit, folder, dir string) error {
+	lacks, err := g.repository.Incomplete(g.ctx, commit, dir, folder)
 	if err != nil && g.ctx.Err() != nil {
 		err = context.Cause(g.ctx)
 	}

@@ -22,24 +22,24 @@ const (
 	maxPointer = 1 << 10
 )
 
-// Examine examines the unpacked archive of a commit. dir has all its files and
-// its empty folders, without the folder around them. The module is in folder,
-// or in the root if that is empty.
+// Examine examines the files of a commit, from the archive of a forge or from a
+// checkout of Git. dir has all of them and the empty folders, without a folder
+// around them. The module is in folder, or in the root if that is empty.
 //
 // Clients clone the repository, and then run `git submodule update --init
 // --recursive`. Examine returns registry.ErrInvalid if they would get a module
-// with more folders. It returns notes if they can get other files. It cannot
-// notice what a file .gitattributes excludes if that file excludes itself.
+// with more folders. It returns notes if they can get other files. In an archive, it
+// cannot notice what a file .gitattributes excludes if that file excludes itself.
 //
 // It follows no links. The caller bounds the number of files.
-func Examine(dir, folder string) (notes []string, err error) {
+func Examine(dir, folder string, isArchive bool) (notes []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	e := examination{
-		files: root.FS(), module: strings.Trim(folder, "/"),
+		files: root.FS(), module: strings.Trim(folder, "/"), isArchive: isArchive,
 		ignored:     attribute{names: map[string]bool{"export-ignore": true}},
 		substituted: attribute{names: map[string]bool{"export-subst": true}},
 	}
@@ -49,19 +49,19 @@ func Examine(dir, folder string) (notes []string, err error) {
 		return nil, err
 	}
 	if e.within.named != nil {
-		return nil, registry.WithHint(fmt.Errorf("%w commit: %s is a submodule, whose files are not in a forge's archive",
+		return nil, registry.WithHint(fmt.Errorf("%w commit: %s is a submodule, whose files are not in the commit",
 			registry.ErrInvalid, e.within.named[0]),
 			"Clone the repository with its submodules, and publish the module as one of your own.")
 	}
 	if info, err := fs.Lstat(e.files, path.Clean(e.module)); err != nil || !info.IsDir() {
-		return nil, fmt.Errorf("%w location of the module: there is no folder %s in the forge's archive",
+		return nil, fmt.Errorf("%w location of the module: there is no folder %s in the commit",
 			registry.ErrInvalid, printable.Mark(e.module, 200))
 	}
 	for _, found := range []struct {
 		text  string
 		names list
 	}{
-		{"the forge's archive lacks submodules outside the module's folder: ", e.outside},
+		{"it lacks submodules outside the module's folder: ", e.outside},
 		{"the forge's archive lacks files that .gitattributes excludes with export-ignore: ", e.ignored.patterns},
 		{"the forge's archive has other contents of files with export-subst in .gitattributes: ", e.substituted.patterns},
 		{"these files are pointers of Git LFS, without their content: ", e.pointers},
@@ -96,9 +96,10 @@ func (l *list) String() string {
 }
 
 type examination struct {
-	files  fs.FS
-	module string // the module's folder
-	last   string // the folder that was visited last, if nothing in it was visited
+	files     fs.FS
+	module    string // the module's folder
+	isArchive bool   // and not a checkout
+	last      string // the folder that was visited last, if nothing in it was visited
 
 	within, outside, pointers list
 	ignored, substituted      attribute
@@ -122,7 +123,7 @@ func (e *examination) visit(name string, entry fs.DirEntry, err error) error {
 		return nil
 	case !entry.Type().IsRegular():
 		return nil
-	case path.Base(name) == ".gitattributes":
+	case e.isArchive && path.Base(name) == ".gitattributes":
 		return e.attributes(name)
 	case !isIn(name, e.module):
 		return nil
@@ -139,7 +140,7 @@ func (e *examination) visit(name string, entry fs.DirEntry, err error) error {
 }
 
 // leave notes a submodule if the last folder is empty, which the next name
-// shows. An archive of Git has an empty folder only for a submodule, also if
+// shows. A commit has an empty folder only for a submodule, also if
 // the file .gitmodules is excluded.
 func (e *examination) leave(next string) {
 	switch {

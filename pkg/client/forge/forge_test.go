@@ -100,9 +100,9 @@ const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	const (
-		empty   = " is a submodule, whose files are not in a forge's archive"
-		none    = "invalid location of the module: there is no folder vpc in the forge's archive"
-		outside = "the forge's archive lacks submodules outside the module's folder: "
+		empty   = " is a submodule, whose files are not in the commit"
+		none    = "invalid location of the module: there is no folder vpc in the commit"
+		outside = "it lacks submodules outside the module's folder: "
 		large   = "these files are pointers of Git LFS, without their content: "
 		lacks   = "the forge's archive lacks files that .gitattributes excludes with export-ignore: "
 		changed = "the forge's archive has other contents of files with export-subst in .gitattributes: "
@@ -202,7 +202,7 @@ func TestExamine(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			notes, err := forge.Examine(dir, c.folder)
+			notes, err := forge.Examine(dir, c.folder, true)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -230,11 +230,11 @@ func TestExamineFollowsNoLinks(t *testing.T) {
 			t.Skip("LEFT OUT: this system has no symbolic links")
 		}
 	}
-	notes, err := forge.Examine(dir, "")
+	notes, err := forge.Examine(dir, "", true)
 	if err != nil || notes != nil {
 		t.Errorf("the notes are %q with the error %v", notes, err)
 	}
-	if _, err := forge.Examine(dir, "folder"); !errors.Is(err, registry.ErrInvalid) {
+	if _, err := forge.Examine(dir, "folder", true); !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("the error for a link to a folder is %v, want ErrInvalid", err)
 	}
 }

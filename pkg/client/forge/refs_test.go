@@ -385,7 +385,7 @@ func examineArchive(t *testing.T, c *client.Client, r forge.Repository) {
 	t.Helper()
 	for ref, want := range map[string]string{
 		"both": "[the forge's archive lacks files that .gitattributes excludes with export-ignore: *.md] <nil>",
-		"":     "[] invalid commit: sub/module is a submodule, whose files are not in a forge's archive",
+		"":     "[] invalid commit: sub/module is a submodule, whose files are not in the commit",
 	} {
 		commit, err := r.Commit(t.Context(), c, ref)
 		if err != nil {
@@ -399,7 +399,7 @@ func examineArchive(t *testing.T, c *client.Client, r forge.Repository) {
 		if _, err := os.Stat(filepath.Join(folder, "main.tf")); err != nil {
 			t.Error(err)
 		}
-		notes, err := forge.Examine(folder, "")
+		notes, err := forge.Examine(folder, "", true)
 		if diff := cmp.Diff(want, fmt.Sprint(notes, " ", err)); diff != "" {
 			t.Errorf("the archive of %q (-want +got):\n%s", ref, diff)
 		}

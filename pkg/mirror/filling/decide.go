@@ -12,9 +12,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Admit admits a version that is too new, and mirrors it. It records the
-// admission after it has verified the packages. So a run that fails before
-// admits nothing. If w has no platforms, they are those of the policy that the
+// Admit admits a version that is too new, or one of a module that its origin has
+// changed, and mirrors it. It records the admission after it has verified the
+// packages. So a run that fails before admits nothing. If w has no platforms, they are those of the policy that the
 // version has. If the policy names none, they are those of the newest mirrored
 // version that is not withdrawn. If nothing is mirrored then, that is
 // [registry.ErrInvalid]. The fields Constraint and All of w are not used.

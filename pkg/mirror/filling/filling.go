@@ -39,12 +39,16 @@ type Mirror struct {
 	Client *client.Client
 	// Inspector reads the archives of modules.
 	Inspector Inspector
+	// Git allows to fetch modules with git if their repositories are at no known forge.
+	Git bool
+	// GitHosts are the hosts for which git may use the credentials of this machine.
+	GitHosts []string
 	// Progress reports the progress. It may be nil.
 	Progress progress.Reporter
 	// DryRun reports what would be done, and downloads and stores no packages.
 	DryRun bool
-	// Skip is called by Import with the address of each provider that cannot be
-	// mirrored, and the reason. It may be nil.
+	// Skip is called with the address of what is not mirrored, and the reason: a provider
+	// of a folder, or a module that a mirrored one calls. It may be nil.
 	Skip func(address, reason string)
 	// Overrule is the reason for which an operator overrules the policy of the
 	// mirror. If empty, the policy applies. It is recorded in the audit trail.
@@ -71,14 +75,16 @@ const (
 	Restored = "restored"
 )
 
-// Result is the result for one version of a provider.
+// Result is the result for one version of a provider or a module.
 type Result struct {
 	Address registry.MirrorAddress
 	Version registry.Version
 	// Packages are the requested packages, sorted by platform.
 	Packages []PackageResult
-	// Status is that of a module. It is empty for a provider.
+	// Status is that of a module. It is empty for a provider. Pin is where a module
+	// came from.
 	Status string
+	Pin    registry.ModulePin
 	// Signer is the ID of the key that signed the version, if that was checked,
 	// and Owner the owner of that key.
 	Signer, Owner string

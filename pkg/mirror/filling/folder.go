@@ -68,8 +68,15 @@ type folderProvider struct {
 // for a version that was refused because of its key. It has no publication times
 // other than those that [Mirror.Add] has recorded. It compares them with the clock
 // of this machine, and no origin's clock confirms that.
+//
+// The folder can have modules, as Export writes them. Import compares the files of each
+// with its pin, and binds the version to it, as Add does.
 func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
-	found, err := m.readFolder(dir)
+	modules, err := readFolderModules(dir)
+	var found []folderProvider
+	if err == nil {
+		found, err = m.readFolder(dir, len(modules) > 0)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -80,25 +87,31 @@ func (m *Mirror) Import(ctx context.Context, dir string) ([]Result, error) {
 	var results []Result
 	var failed []error
 	deciders := make(map[registry.MirrorAddress]*importer) // nil for those that failed
-	for _, p := range found {
-		d, decided := deciders[p.address]
-		if !decided {
-			if d, err = m.decideImport(ctx, policy, p.address); err != nil {
-				failed = append(failed, fmt.Errorf("cannot import %s: %w", p.address, err))
+	each := func(address registry.MirrorAddress, v registry.Version, do func(*importer) (Result, error)) {
+		d, decided := deciders[address]
+		if !decided && ctx.Err() == nil {
+			if d, err = m.decideImport(ctx, policy, address); err != nil {
+				failed = append(failed, fmt.Errorf("cannot import %s: %w", address, err))
 			}
-			deciders[p.address] = d
+			deciders[address] = d
 		}
-		if d == nil {
-			continue
+		if d == nil || ctx.Err() != nil {
+			return
 		}
-		if result, err := m.importVersion(ctx, d, p); err != nil {
-			failed = append(failed, fmt.Errorf("cannot import %s %s: %w", p.address, p.version, err))
+		if result, err := do(d); err != nil {
+			failed = append(failed, fmt.Errorf("cannot import %s %s: %w", address, v, err))
 		} else {
 			results = append(results, result)
 		}
-		if ctx.Err() != nil {
-			break
-		}
+	}
+	for _, p := range found {
+		each(p.address, p.version, func(d *importer) (Result, error) { return m.importVersion(ctx, d, p) })
+	}
+	for _, f := range modules {
+		each(f.address, f.version, func(d *importer) (Result, error) { return m.importModule(ctx, d.decider, f) })
+	}
+	if ctx.Err() != nil && len(failed) == 0 {
+		failed = append(failed, ctx.Err())
 	}
 	return results, errors.Join(failed...)
 }
@@ -378,9 +391,9 @@ func checkHashes(named []string, has ...string) error {
 // mirrorFolder is the hint for a folder with other content.
 const mirrorFolder = "Name the folder that you gave to `tofu providers mirror`."
 
-// readFolder reads the documents of a folder. It sorts the versions by address
-// and number.
-func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
+// readFolder reads the documents of the providers of a folder. It sorts the versions by
+// address and number. optional means that there need not be one.
+func (m *Mirror) readFolder(dir string, optional bool) ([]folderProvider, error) {
 	m.step("reading %s", dir)
 	if _, err := os.Stat(dir); err != nil {
 		return nil, registry.WithHint(registry.Errorf(registry.ErrInvalid, "%w", regularfile.Unreadable(dir, err)),
@@ -390,7 +403,7 @@ func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(indexes) == 0 {
+	if len(indexes) == 0 && !optional {
 		err := fmt.Errorf("%w folder: there is no HOSTNAME/NAMESPACE/TYPE/%s in %s", registry.ErrInvalid, indexFile, dir)
 		return nil, registry.WithHint(err, mirrorFolder)
 	}
@@ -400,7 +413,7 @@ func (m *Mirror) readFolder(dir string) ([]folderProvider, error) {
 		name := filepath.ToSlash(filepath.Dir(index))
 		address, err := registry.ParseMirrorProvider(name)
 		if hostname, _, _ := strings.Cut(name, "/"); err != nil && strings.Contains(hostname, ":") {
-			if skipped = append(skipped, name); len(skipped) == len(indexes) {
+			if skipped = append(skipped, name); len(skipped) == len(indexes) && !optional {
 				return nil, err // there are no other providers
 			}
 			continue
@@ -497,8 +510,8 @@ func parseVersion(text []byte) ([]folderPackage, error) {
 	return packages, nil
 }
 
-// Export writes the mirrored versions of some providers, or of all, to a folder
-// in the format of `providers mirror`. Beside them, it writes each SHA256SUMS that
+// Export writes the mirrored versions of some providers and modules, or of all, to a
+// folder. Providers have the format of `providers mirror`. Beside them, it writes each SHA256SUMS that
 // packages refer to, instead of those of an earlier export. It leaves other content
 // of the folder as it is, and does not write existing zips again. It writes
 // documents after the files that they name. If a stored part of a version is missing
@@ -509,7 +522,7 @@ func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.Mi
 			if err != nil {
 				return nil, err
 			}
-			address, err := registry.ParseMirrorProvider(summary.Address)
+			address, err := registry.ParseMirrorAddress(summary.Address)
 			if err != nil {
 				return nil, err
 			}
@@ -519,7 +532,7 @@ func (m *Mirror) Export(ctx context.Context, dir string, addresses []registry.Mi
 	var results []Result
 	var failed []error
 	for _, address := range addresses {
-		exported, err := m.exportProvider(ctx, dir, address)
+		exported, err := m.exportAddress(ctx, dir, address)
 		results = append(results, exported...)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("cannot export %s: %w", address, err))
@@ -537,7 +550,7 @@ func isDamage(err error) bool {
 	return errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrInvalid)
 }
 
-func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorAddress) ([]Result, error) {
+func (m *Mirror) exportAddress(ctx context.Context, dir string, address registry.MirrorAddress) ([]Result, error) {
 	records, err := m.records(ctx, address)
 	if err != nil {
 		return nil, err
@@ -546,10 +559,22 @@ func (m *Mirror) exportProvider(ctx context.Context, dir string, address registr
 	if len(records) == 0 {
 		return nil, registry.ErrNotFound
 	}
-	dir = filepath.Join(dir, address.Hostname, address.Namespace, address.Name)
+	folder := filepath.Join(address.Hostname, address.Namespace, address.Name)
+	if address.IsModule() {
+		folder = filepath.FromSlash(address.Path())
+	}
+	dir = filepath.Join(dir, folder)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // for a web server to read
 		return nil, regularfile.Unwritable(dir, err)
 	}
+	if address.IsModule() {
+		return m.exportModule(ctx, dir, address, records)
+	}
+	return m.exportProvider(ctx, dir, address, records)
+}
+
+func (m *Mirror) exportProvider(ctx context.Context, dir string, address registry.MirrorAddress,
+	records []registry.MirrorVersion) ([]Result, error) {
 	index := protocol.MirrorIndex{Versions: make(map[string]struct{})}
 	if err := readBefore(filepath.Join(dir, indexFile), func(text []byte) error {
 		versions, err := parseIndex(text)
@@ -614,7 +639,7 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 	}
 	for _, pkg := range record.Packages {
 		filename := address.Filename(record.Version, pkg.Platform)
-		status, err := m.exportPackage(ctx, filepath.Join(dir, filename), pkg)
+		status, err := m.exportFile(ctx, filepath.Join(dir, filename), pkg.StoredFile)
 		if err != nil {
 			return Result{}, fmt.Errorf("%s: %w", filename, repairable(address, record.Version, pkg.Platform, err))
 		}
@@ -624,11 +649,11 @@ func (m *Mirror) exportVersion(ctx context.Context, dir string, address registry
 	return result, writeDocument(path, document)
 }
 
-// exportPackage writes and verifies a zip, unless it exists.
-func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.MirrorPackage) (string, error) {
-	want := objects.Digest{SHA256: pkg.SHA256, Size: pkg.Size}
+// exportFile writes and verifies a stored file, unless it exists.
+func (m *Mirror) exportFile(ctx context.Context, path string, file registry.StoredFile) (string, error) {
+	want := objects.Digest{SHA256: file.SHA256, Size: file.Size}
 	if f, err := regularfile.Open(path); err == nil {
-		checked, end := m.transfer("checking "+filepath.Base(path), pkg.Size)
+		checked, end := m.transfer("checking "+filepath.Base(path), file.Size)
 		err = objects.Copy(io.Discard, progress.Reader(f, checked), want)
 		end()
 		_ = f.Close()
@@ -636,12 +661,12 @@ func (m *Mirror) exportPackage(ctx context.Context, path string, pkg registry.Mi
 			return Unchanged, nil
 		}
 	}
-	stored, err := m.open(ctx, pkg.StoredFile)
+	stored, err := m.open(ctx, file)
 	if err != nil {
 		return "", err
 	}
 	defer stored.Close()
-	written, end := m.transfer("writing "+filepath.Base(path), pkg.Size)
+	written, end := m.transfer("writing "+filepath.Base(path), file.Size)
 	defer end()
 	return Added, writeFile(path, func(w io.Writer) error {
 		return objects.Copy(io.MultiWriter(w, progress.Writer(written)), stored, want)

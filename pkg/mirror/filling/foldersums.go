@@ -133,12 +133,17 @@ func (m *Mirror) open(ctx context.Context, f registry.StoredFile) (io.ReadCloser
 	return stored, err
 }
 
-// repairable adds what to do if a stored part of a version is missing or damaged.
+// repairable adds what to do if a stored part of a version is missing or damaged. The
+// platform does not matter for a module.
 func repairable(address registry.MirrorAddress, v registry.Version, platform registry.Platform, err error) error {
 	switch {
 	case errors.Is(err, registry.ErrCorrupt):
-		return registry.WithHint(err, "Restore it with `larder mirror add %s --version %s --platform %s`. "+
-			"`larder verify` lists all that is missing.", address, v, platform)
+		of := ""
+		if !address.IsModule() {
+			of = fmt.Sprintf(" --platform %s", platform)
+		}
+		return registry.WithHint(err, "Restore it with `larder mirror add %s --version %s%s`. "+
+			"`larder verify` lists all that is missing.", address, v, of)
 	case errors.Is(err, registry.ErrInvalid):
 		return registry.WithHint(err, "Run `larder verify` to list the damage and how to repair it.")
 	}

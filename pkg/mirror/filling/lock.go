@@ -26,12 +26,6 @@ type Locked struct {
 	Hashes []string
 }
 
-// Named reports whether part is the hostname, HOSTNAME/NAMESPACE or the whole
-// address of the provider.
-func (l Locked) Named(part string) bool {
-	return l.Address.String() == part || strings.HasPrefix(l.Address.String(), strings.TrimSuffix(part, "/")+"/")
-}
-
 // MaxText is the maximum size of a lock file and of a list, in bytes. It is
 // enough for some hundred providers with hashes for all platforms.
 const MaxText = 512 << 10

@@ -194,7 +194,7 @@ func TestParseLockLeavesOutPorts(t *testing.T) {
 		inventory.Hostname: true, inventory.Hostname + "/acme": true, inventory.String(): true,
 		"registry.example": false, inventory.Hostname + "/ac": false, "": false,
 	} {
-		if locked[0].Named(part) != want {
+		if locked[0].Address.IsWithin(part) != want {
 			t.Errorf("Named(%q) is %v", part, !want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/client/fetch"
@@ -39,9 +40,13 @@ type place struct {
 	// commit at a forge, which has one folder around everything.
 	archive  location.Location
 	isCommit bool
+	// checkout is a temporary folder with the files of a commit that git has fetched, or
+	// empty.
+	checkout string
 }
 
-// locate requests where the origin has a version of a module.
+// locate requests where the origin has a version of a module. The caller removes the
+// checkout.
 func (m *Mirror) locate(ctx context.Context, origin *client.Service, d *decider, v registry.Version) (place, error) {
 	_, end := m.transfer(fmt.Sprintf("looking up %s %s", d.address, v), 0)
 	defer end()
@@ -61,6 +66,9 @@ func (m *Mirror) locate(ctx context.Context, origin *client.Service, d *decider,
 		return p, nil
 	}
 	repository, err := forge.Find(at, d.rule.Forges)
+	if err != nil && m.Git {
+		return m.checkOut(ctx, at)
+	}
 	if err != nil {
 		return place{}, err
 	}
@@ -73,8 +81,22 @@ func (m *Mirror) locate(ctx context.Context, origin *client.Service, d *decider,
 	return p, err
 }
 
+// checkOut fetches a commit with git. Only that shows which one it is.
+func (m *Mirror) checkOut(ctx context.Context, at location.Location) (p place, err error) {
+	bare := *at.URL
+	bare.User = nil
+	p.pin = registry.ModulePin{Source: strings.TrimSuffix(bare.String(), ".git"), Folder: at.Folder}
+	if p.checkout, err = temporary.Folder("larder-mirror-*"); err != nil {
+		return p, err
+	}
+	if p.pin.Commit, err = m.fetcher().Clone(ctx, at, p.checkout); err != nil {
+		err = errors.Join(err, os.RemoveAll(p.checkout))
+	}
+	return p, err
+}
+
 func (m *Mirror) fetcher() *fetch.Fetcher {
-	return &fetch.Fetcher{Client: m.Client, Progress: m.Progress}
+	return &fetch.Fetcher{Client: m.Client, Progress: m.Progress, Hosts: m.GitHosts}
 }
 
 // addModule mirrors a version of a module. stored is its record, which is empty if it
@@ -85,6 +107,13 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 	at, err := m.locate(ctx, origin, d, v)
 	if err != nil {
 		return Result{}, nil, asOriginError(err)
+	}
+	if at.checkout != "" {
+		defer func() { err = errors.Join(err, os.RemoveAll(at.checkout)) }()
+	}
+	result.Pin = at.pin
+	if err := d.object(v, d.denied); err != nil {
+		return Result{}, nil, err
 	}
 	if err := d.bind(ctx, v, &at.pin, stored); err != nil {
 		return Result{}, nil, err
@@ -193,19 +222,19 @@ func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress,
 			err = fmt.Errorf("%w archive: cannot read it: %v", registry.ErrInvalid, p)
 		}
 	}()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return found, nil, err
+	if at.checkout != "" {
+		dir = at.checkout
+	} else if err = os.Mkdir(dir, 0o700); err == nil {
+		err = m.fetcher().Unpack(ctx, at.archive, dir)
 	}
-	if err := m.fetcher().Unpack(ctx, at.archive, dir); err != nil {
-		return found, nil, err
+	if err == nil && at.isCommit {
+		dir, err = unwrapped(dir)
 	}
-	if at.isCommit {
-		if dir, err = unwrapped(dir); err == nil {
-			notes, err = forge.Examine(dir, at.pin.Folder)
-		}
-		if err != nil {
-			return found, nil, err
-		}
+	if err == nil && (at.isCommit || at.checkout != "") {
+		notes, err = forge.Examine(dir, at.pin.Folder, at.isCommit)
+	}
+	if err != nil {
+		return found, nil, err
 	}
 	if dir, err = fetch.Below(dir, at.pin.Folder); err != nil {
 		return found, nil, err
@@ -229,15 +258,24 @@ func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress,
 	if found.size, err = out.Seek(0, io.SeekCurrent); err != nil {
 		return found, nil, err
 	}
-	found.Found, err = m.Inspector.Inspect(ctx, inspection.Request{
-		Kind: inspection.Module, Size: found.size, Name: address.Name, Part: at.pin.Folder != "",
-	}, out)
-	if err != nil {
+	if err := m.inspect(ctx, address, out, at.pin.Folder != "", &found); err != nil {
 		return found, nil, err
 	}
 	found.Notes = append(notes, found.Notes...)
-	found.h1, err = archive.H1(ctx, io.NewSectionReader(out, 0, found.size))
-	return found, found.Notes, err
+	return found, found.Notes, nil
+}
+
+// inspect inspects a packed module, and sets the results but the size. part is that of
+// [inspection.Request].
+func (m *Mirror) inspect(ctx context.Context, address registry.MirrorAddress, packed io.ReaderAt, part bool,
+	found *moduleFiles) (err error) {
+	found.Found, err = m.Inspector.Inspect(ctx, inspection.Request{
+		Kind: inspection.Module, Size: found.size, Name: address.Name, Part: part,
+	}, packed)
+	if err == nil {
+		found.h1, err = archive.H1(ctx, io.NewSectionReader(packed, 0, found.size))
+	}
+	return err
 }
 
 // unwrapped returns the only folder in a folder.

@@ -2,14 +2,19 @@ package filling
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/gohcl"
+	regaddr "github.com/opentofu/registry-address/v2"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -29,6 +34,10 @@ import (
 //	  upstream       = "https://registry.internal.example.com"
 //	  allow_unsigned = true
 //	}
+//
+//	module "registry.opentofu.org/terraform-aws-modules/vpc/aws" {
+//	  versions = ["~> 5.0"]            # all and upstream are as above
+//	}
 func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) {
 	body, err := parseHCL(ctx, name, text)
 	if err != nil {
@@ -44,6 +53,12 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 			Upstream      string    `hcl:"upstream,optional"`
 			AllowUnsigned bool      `hcl:"allow_unsigned,optional"`
 		} `hcl:"provider,block"`
+		Modules []struct {
+			Address  string    `hcl:"address,label"`
+			Versions cty.Value `hcl:"versions"`
+			All      bool      `hcl:"all,optional"`
+			Upstream string    `hcl:"upstream,optional"`
+		} `hcl:"module,block"`
 	}
 	if problems := gohcl.DecodeBody(body, nil, &list); problems.HasErrors() {
 		return nil, registry.WithHint(fmt.Errorf("%w list: %w", registry.ErrInvalid, problems),
@@ -63,27 +78,91 @@ func ParseList(ctx context.Context, name string, text []byte) ([]Wanted, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", name, address, err)
 		}
-		constraints := texts(p.Versions)
-		if len(constraints) == 0 {
-			return nil, registry.WithHint(
-				fmt.Errorf("%w list: %s: %s has no versions in a list, each in quotes", registry.ErrInvalid, name, address),
-				"Add the versions, such as versions = [\"~> 1.0\"].")
+		if wanted, err = appendWanted(wanted, name, p.Versions, Wanted{
+			Address: address, All: p.All, Platforms: platforms, Upstream: p.Upstream, AllowUnsigned: p.AllowUnsigned,
+		}); err != nil {
+			return nil, err
 		}
-		for _, constraint := range constraints {
-			if _, err := registry.ParseConstraint(constraint); err != nil {
-				return nil, fmt.Errorf("%s: %s: %w", name, address, err)
-			}
-			wanted = append(wanted, Wanted{
-				Address:       address,
-				Constraint:    constraint,
-				All:           p.All,
-				Platforms:     platforms,
-				Upstream:      p.Upstream,
-				AllowUnsigned: p.AllowUnsigned,
-			})
+	}
+	for _, module := range list.Modules {
+		address, err := registry.ParseMirrorModule(module.Address)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if wanted, err = appendWanted(wanted, name, module.Versions, Wanted{
+			Address: address, All: module.All, Upstream: module.Upstream,
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return wanted, nil
+}
+
+// appendWanted appends w with each of the version constraints of its block.
+func appendWanted(wanted []Wanted, name string, versions cty.Value, w Wanted) ([]Wanted, error) {
+	constraints := texts(versions)
+	if len(constraints) == 0 {
+		return nil, registry.WithHint(
+			fmt.Errorf("%w list: %s: %s has no versions in a list, each in quotes", registry.ErrInvalid, name, w.Address),
+			"Add the versions, such as versions = [\"~> 1.0\"].")
+	}
+	for _, w.Constraint = range constraints {
+		if _, err := registry.ParseConstraint(w.Constraint); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", name, w.Address, err)
+		}
+		wanted = append(wanted, w)
+	}
+	return wanted, nil
+}
+
+// manifestFile is where clients write which modules of a configuration they have
+// installed.
+const manifestFile = ".terraform/modules/modules.json"
+
+// ReadInstalled reads the registry modules that a client has installed for the
+// configuration in a folder, nested ones too, each in its exact version. excluded
+// are the sources of those whose hostname has a port. It returns
+// [registry.ErrNotFound] if the client has installed none.
+func ReadInstalled(dir string) (installed []Wanted, excluded []string, err error) {
+	name := filepath.Join(dir, filepath.FromSlash(manifestFile))
+	text, err := textfile.Read(name, maxDocument)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, registry.WithHint(registry.Errorf(registry.ErrNotFound, "there is no %s in %s", manifestFile, dir),
+			"Run `tofu init` or `terraform init` there first, or name a list.")
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var manifest struct {
+		Modules []struct{ Source, Version string }
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return nil, nil, fmt.Errorf("%w file: %s: %w", registry.ErrInvalid, name, err)
+	}
+	for _, one := range manifest.Modules {
+		source, _, _ := strings.Cut(one.Source, "//")
+		parsed, err := regaddr.ParseModuleSource(source)
+		if err != nil || one.Version == "" {
+			continue // it is not from a registry
+		}
+		if parsed.Package.Host != "" && strings.Contains(string(parsed.Package.Host), ":") {
+			excluded = append(excluded, source)
+			continue
+		}
+		p := parsed.Package
+		address, err := registry.ParseMirrorModule(strings.Join([]string{string(p.Host), p.Namespace, p.Name, p.TargetSystem}, "/"))
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		v, err := registry.ParseVersion(one.Version)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %s: %w", name, address, err)
+		}
+		if !slices.ContainsFunc(installed, func(w Wanted) bool { return w.Address == address && w.exact.Same(v) }) {
+			installed = append(installed, Wanted{Address: address, exact: &v})
+		}
+	}
+	return installed, excluded, nil
 }
 
 // texts returns the texts of a list. It returns nil if another value is in it, because a
@@ -127,7 +206,8 @@ func ParsePlatforms(names []string) ([]registry.Platform, error) {
 // Sync mirrors what is missing from the mirror according to a list. An error
 // does not stop it from mirroring the other entries. It skips versions that are
 // withdrawn or too new, and adds a note. It removes nothing, because lock files
-// may need it. A change of the policy applies within a minute.
+// may need it. A change of the policy applies within a minute. It also mirrors the
+// modules that modules call, as [Mirror.Add] does.
 func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
 	policies, err := m.policies(ctx)
 	if err != nil {
@@ -138,24 +218,33 @@ func (m *Mirror) Sync(ctx context.Context, list []Wanted) ([]Result, error) {
 	for _, w := range list {
 		w.lenient = true
 		added, err := m.mirrorEach(ctx, policies, w)
-		// Two constraints for one provider may select the same version.
-		for _, r := range added {
-			if at := slices.IndexFunc(results, func(o Result) bool {
-				return o.Address == r.Address && o.Version == r.Version
-			}); at >= 0 {
-				results[at].merge(r)
-			} else {
-				results = append(results, r)
-			}
-		}
+		results = mergeResults(results, added)
 		failed = append(failed, err)
 	}
-	return results, errors.Join(failed...)
+	results, err = m.follow(ctx, policies, list, results)
+	return results, errors.Join(append(failed, err)...)
+}
+
+// mergeResults adds results to others. Two constraints may select the same version.
+func mergeResults(results, added []Result) []Result {
+	for _, r := range added {
+		if at := slices.IndexFunc(results, func(o Result) bool {
+			return o.Address == r.Address && o.Version == r.Version
+		}); at >= 0 {
+			results[at].merge(r)
+		} else {
+			results = append(results, r)
+		}
+	}
+	return results
 }
 
 // merge adds a later result for the same version. The later status of an added
-// package is unchanged, or added again in a dry run.
+// package or module is unchanged, or added again in a dry run.
 func (r *Result) merge(later Result) {
+	if r.Status == "" || r.Status == Unchanged {
+		r.Status, r.Pin = later.Status, later.Pin
+	}
 	for _, p := range later.Packages {
 		at := slices.IndexFunc(r.Packages, func(o PackageResult) bool { return o.Platform == p.Platform })
 		if at < 0 {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -197,10 +196,6 @@ func (f *follower) skip(j *job, block call, why string) {
 	}
 }
 
-// prefixed finds the v of versions such as v1.2.0, which clients ignore in constraints
-// of modules.
-var prefixed = regexp.MustCompile(`(^|[\s,=<>~!])v([0-9])`)
-
 // followBlock adds a job for the version that clients install for a block. It returns
 // why the block cannot be followed, or "".
 func (f *follower) followBlock(ctx context.Context, caller *job, block call) (why string) {
@@ -223,7 +218,7 @@ func (f *follower) followBlock(ctx context.Context, caller *job, block call) (wh
 		return "clients install it from " + shown
 	}
 	m := registry.Module{Namespace: p.Namespace, Name: p.Name, System: p.TargetSystem}
-	constraint := prefixed.ReplaceAllString(strings.TrimSpace(block.Version), "$1$2")
+	constraint := registry.ModuleConstraint(block.Version)
 	w := Wanted{Address: m, As: m, Constraint: cmp.Or(constraint, ">= 0.0.0")} // no pre-releases
 	if _, err := registry.ParseConstraint(w.Constraint); err != nil {
 		return err.Error() // its hint is for the author

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -18,25 +19,39 @@ func addCommand(c *cli.Program) *cobra.Command {
 	var platforms []string
 	var fill fillFlags
 	cmd := &cobra.Command{
-		Use:   "add HOSTNAME/NAMESPACE/TYPE",
-		Short: "Mirror a provider from its origin registry",
-		Long: `Mirror a provider from its origin registry: the newest version that matches
---version, or with --all every version that matches. You can add platforms to a
-mirrored version later.
+		Use:   "add ADDRESS",
+		Short: "Mirror a provider or a module from its origin registry",
+		Long: `Mirror a provider or a module from its origin registry: the newest version that
+matches --version, or with --all every version that matches. An ADDRESS is
+HOSTNAME/NAMESPACE/TYPE of a provider, or HOSTNAME/NAMESPACE/NAME/SYSTEM of a
+module. A provider needs --platform. You can add platforms to a mirrored version
+later.
 
-You cannot mirror a provider whose hostname has a port, because clients do not
-use mirrors for it.` + fromOrigins,
+The command follows the registry modules that a module calls, and those that
+these call. It mirrors the newest version of each that the constraint allows, and
+lists those that the mirror policy denies. If a module is at no known forge, the
+command runs git.
+
+You cannot mirror what has a hostname with a port, because clients do not use
+mirrors for it.` + fromOrigins,
 		Example: `  larder mirror add registry.opentofu.org/hashicorp/random --version '~> 3.5' \
     --platform linux_amd64,darwin_arm64
+  larder mirror add registry.opentofu.org/terraform-aws-modules/vpc/aws \
+    --version '~> 5.0'
   larder mirror add registry.terraform.io/hashicorp/aws --version 5.100.0 \
     --platform all
   larder mirror add registry.example.com/acme/inventory --platform linux_amd64 \
     --upstream https://10.0.0.7:8443`,
 		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
-			if w.Address, err = registry.ParseMirrorProvider(args[0]); err != nil {
+			if w.Address, err = registry.ParseMirrorAddress(args[0]); err != nil {
 				return nil, err
 			}
-			if w.Platforms, err = requirePlatforms(platforms); err != nil {
+			if w.Address.IsModule() {
+				err = refuseProviderFlags(platforms, w.AllowUnsigned)
+			} else {
+				w.Platforms, err = requirePlatforms(w.Address, platforms)
+			}
+			if err != nil {
 				return nil, err
 			}
 			return mirrorFromOrigins(ctx, c, fill, ResultView{}, func(m *filling.Mirror) ([]filling.Result, error) {
@@ -44,10 +59,11 @@ use mirrors for it.` + fromOrigins,
 			})
 		}),
 	}
+	gitFlag(cmd, &fill)
 	addFillFlags(c, cmd, &fill)
 	platformFlag(cmd, &platforms)
 	cmd.Flags().StringVar(&w.Constraint, "version", "",
-		"version `CONSTRAINT`, as in required_providers, such as '~> 3.5' (default the newest version)")
+		"version `CONSTRAINT`, as in a configuration, such as '~> 3.5' (default the newest version)")
 	cmd.Flags().BoolVar(&w.All, "all", false, "mirror every version that matches the constraint, not only the newest")
 	upstreamFlag(cmd, &w.Upstream)
 	unsignedFlag(cmd, &w.AllowUnsigned)
@@ -75,7 +91,7 @@ network, give its URL in a host block.`,
   larder mirror lock */.terraform.lock.hcl --platform linux_amd64 \
     --exclude registry.example.com --store stack:larder`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
-			wanted, err := requirePlatforms(platforms)
+			wanted, err := requirePlatforms(registry.MirrorAddress{}, platforms)
 			if err != nil {
 				return nil, err
 			}
@@ -91,11 +107,11 @@ network, give its URL in a host block.`,
 					return nil, err
 				}
 				for _, address := range excluded {
-					v.Skipped = append(v.Skipped, skippedProvider{address, "clients do not use mirrors for a hostname with a port"})
+					v.Skipped = append(v.Skipped, skippedAddress{address, portReason})
 				}
 				locked = append(locked, found...)
 			}
-			locked = slices.DeleteFunc(locked, func(l filling.Locked) bool { return slices.ContainsFunc(exclude, l.Named) })
+			locked = slices.DeleteFunc(locked, func(l filling.Locked) bool { return slices.ContainsFunc(exclude, l.Address.IsWithin) })
 			return mirrorFromOrigins(ctx, c, fill, v, func(m *filling.Mirror) ([]filling.Result, error) {
 				return m.Lock(ctx, locked, wanted, unsigned)
 			})
@@ -103,20 +119,27 @@ network, give its URL in a host block.`,
 	}
 	addFillFlags(c, cmd, &fill)
 	platformFlag(cmd, &platforms)
-	cmd.Flags().StringSliceVar(&exclude, "exclude", nil,
-		"exclude `PROVIDERS`, such as your own: HOSTNAME, HOSTNAME/NAMESPACE or "+
-			"HOSTNAME/NAMESPACE/TYPE; can be repeated")
+	excludeFlag(cmd, &exclude)
 	unsignedFlag(cmd, &unsigned)
 	return cmd
 }
 
+// portReason is why some addresses are skipped.
+const portReason = "clients do not use mirrors for a hostname with a port"
+
+func excludeFlag(cmd *cobra.Command, exclude *[]string) {
+	cmd.Flags().StringSliceVar(exclude, "exclude", nil,
+		"exclude `ADDRESSES`, such as your own: HOSTNAME, HOSTNAME/NAMESPACE or whole ones; can be repeated")
+}
+
 func syncCommand(c *cli.Program) *cobra.Command {
 	var fill fillFlags
+	var exclude []string
 	cmd := &cobra.Command{
-		Use:   "sync FILE",
-		Short: "Mirror the providers in a list",
-		Long: `Mirror the providers in a list from their origin registries, except for packages
-that the mirror already has. The list is a file such as
+		Use:   "sync PATH…",
+		Short: "Mirror the providers and modules in a list",
+		Long: `Mirror the providers and modules in a list from their origin registries, except
+for what the mirror already has. The list is a file such as
 
   platforms = ["linux_amd64", "darwin_arm64"]
 
@@ -132,24 +155,57 @@ that the mirror already has. The list is a file such as
     allow_unsigned = true
   }
 
-Versions that you remove from the list stay mirrored, because lock files may
-need them.` + fromOrigins,
+  module "registry.opentofu.org/terraform-aws-modules/vpc/aws" {
+    versions = ["~> 5.0"]
+  }
+
+PATH can also be the folder of a configuration after init. The command then
+mirrors the exact versions of the registry modules in
+.terraform/modules/modules.json. Use --exclude for those that clients install
+directly, such as those of your own registry. For providers, use larder mirror
+lock.
+
+The command follows the registry modules that modules call, as larder mirror add
+does. Versions that you remove from the list stay mirrored, because lock files
+may need them.` + fromOrigins,
 		Example: `  larder mirror sync mirror.hcl --dry-run
-  larder mirror sync mirror.hcl --store stack:larder`,
+  larder mirror sync mirror.hcl --store stack:larder
+  larder mirror sync ./network ./cluster --exclude registry.example.com`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
-			text, err := arguments.ReadFile(args[0], filling.MaxText)
-			if err != nil {
-				return nil, err
+			var v ResultView
+			var list []filling.Wanted
+			for _, name := range args {
+				wanted, ported, err := readWanted(ctx, name)
+				if err != nil {
+					return nil, err
+				}
+				for _, address := range ported {
+					v.Skipped = append(v.Skipped, skippedAddress{address, portReason})
+				}
+				list = append(list, wanted...)
 			}
-			list, err := filling.ParseList(ctx, args[0], text)
-			if err != nil {
-				return nil, err
-			}
-			return mirrorFromOrigins(ctx, c, fill, ResultView{}, func(m *filling.Mirror) ([]filling.Result, error) {
+			list = slices.DeleteFunc(list, func(w filling.Wanted) bool { return slices.ContainsFunc(exclude, w.Address.IsWithin) })
+			return mirrorFromOrigins(ctx, c, fill, v, func(m *filling.Mirror) ([]filling.Result, error) {
 				return m.Sync(ctx, list)
 			})
 		}),
 	}
 	addFillFlags(c, cmd, &fill)
+	gitFlag(cmd, &fill)
+	excludeFlag(cmd, &exclude)
 	return cmd
+}
+
+// readWanted reads a list, or what is installed in the folder of a configuration.
+// ported are the addresses whose hostname has a port.
+func readWanted(ctx context.Context, name string) (list []filling.Wanted, ported []string, err error) {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return filling.ReadInstalled(name)
+	}
+	text, err := arguments.ReadFile(name, filling.MaxText)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err = filling.ParseList(ctx, name, text)
+	return list, nil, err
 }

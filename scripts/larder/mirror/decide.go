@@ -21,25 +21,37 @@ func admitCommand(c *cli.Program) *cobra.Command {
 	var w filling.Wanted
 	var platforms []string
 	var reason string
+	var fill fillFlags
 	cmd := &cobra.Command{
-		Use:   "admit HOSTNAME/NAMESPACE/TYPE VERSION --reason WHY",
-		Short: "Mirror a version that is too new",
+		Use:   "admit ADDRESS VERSION --reason WHY",
+		Short: "Mirror a version that is too new, or changed at its origin",
 		Long: `Admit a version that is younger than the minimum age in the mirror policy, and
-mirror it. ` + "`larder list HOSTNAME/NAMESPACE/TYPE`" + ` shows the versions that are too
-new. The other parts of the policy still apply.
+mirror it. ` + "`larder list ADDRESS`" + ` shows the versions that are too new. The other parts
+of the policy still apply.
 
-Without --platform, the platforms are those of the mirror policy. If it names
-none, they are those of the newest mirrored version. If the command fails, it
-admits nothing, and you can run it again.
+The mirror refuses a version of a module if its origin has changed it: to another
+repository, commit or folder, or to other files. This command accepts that. First
+find out why it was changed.
+
+Without --platform, the platforms of a provider are those of the mirror policy.
+If it names none, they are those of the newest mirrored version. If the command
+fails, it admits nothing, and you can run it again.
 
 The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 		Example: `  larder mirror admit registry.opentofu.org/hashicorp/random 3.6.3 \
     --reason 'it fixes a leak that affects us'
   larder mirror admit registry.opentofu.org/hashicorp/random 3.6.3 \
-    --reason 'it fixes a leak that affects us' --platform linux_amd64`,
+    --reason 'it fixes a leak that affects us' --platform linux_amd64
+  larder mirror admit registry.opentofu.org/terraform-aws-modules/vpc/aws 5.8.1 \
+    --reason 'the author has announced the moved tag'`,
 		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
-			if w.Address, err = registry.ParseMirrorProvider(args[0]); err != nil {
+			if w.Address, err = registry.ParseMirrorAddress(args[0]); err != nil {
 				return nil, err
+			}
+			if w.Address.IsModule() {
+				if err := refuseProviderFlags(platforms, w.AllowUnsigned); err != nil {
+					return nil, err
+				}
 			}
 			v, err := registry.ParseTag(args[1])
 			if err != nil {
@@ -53,7 +65,7 @@ The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 				return nil, arguments.Wrong(err)
 			}
 			if len(platforms) > 0 {
-				if w.Platforms, err = requirePlatforms(platforms); err != nil {
+				if w.Platforms, err = requirePlatforms(w.Address, platforms); err != nil {
 					return nil, err
 				}
 				if len(w.Platforms) == 0 {
@@ -61,12 +73,13 @@ The audit trail shows who admitted a version, and the reason.` + fromOrigins,
 						"Name the platforms, for example `--platform linux_amd64,darwin_arm64`.")
 				}
 			}
-			return mirrorFromOrigins(ctx, c, fillFlags{}, ResultView{}, func(m *filling.Mirror) ([]filling.Result, error) {
+			return mirrorFromOrigins(ctx, c, fill, ResultView{}, func(m *filling.Mirror) ([]filling.Result, error) {
 				return m.Admit(ctx, w, v, reason)
 			})
 		}),
 	}
 	c.StoreFlags(cmd)
+	gitFlag(cmd, &fill)
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` with the reason: one line")
 	cmd.Flags().StringSliceVar(&platforms, "platform", nil, "`PLATFORMS` to mirror, such as linux_amd64,darwin_arm64 "+
 		"(default those of the mirror policy, or else of the newest mirrored version); can be repeated")

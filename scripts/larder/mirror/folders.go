@@ -16,21 +16,24 @@ func importCommand(c *cli.Program) *cobra.Command {
 	var fill fillFlags
 	cmd := &cobra.Command{
 		Use:   "import DIR",
-		Short: "Mirror providers from a folder",
+		Short: "Mirror providers and modules from a folder",
 		Long: "Mirror providers from a folder that `tofu providers mirror` or\n" +
 			"`terraform providers mirror` has written. The command verifies the hashes in\n" +
 			"the folder's JSON files. If `larder mirror export` has written the folder, the\n" +
 			"command also verifies the signature of the origin. Otherwise you can verify it\n" +
 			"later with `larder mirror add`.\n\n" +
+			"A folder of `larder mirror export` can have modules. The command compares the\n" +
+			"files of each with its pin, and refuses a version that the mirror has seen with\n" +
+			"another pin. To accept that, use --overrule.\n\n" +
 			"The command skips providers whose hostname has a port, because clients do not\n" +
-			"use mirrors for them. If the folder has no other provider, the exit code is 3.",
+			"use mirrors for them. If the folder has nothing else, the exit code is 3.",
 		Example: `  tofu providers mirror -platform=linux_amd64 ./folder
   larder mirror import ./folder`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			var v ResultView
 			return runWork(ctx, c, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
 				m.Skip = func(address, reason string) {
-					v.Skipped = append(v.Skipped, skippedProvider{address, reason})
+					v.Skipped = append(v.Skipped, skippedAddress{address, reason})
 				}
 				return m.Import(ctx, args[0])
 			})
@@ -42,22 +45,25 @@ func importCommand(c *cli.Program) *cobra.Command {
 
 func exportCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "export DIR [HOSTNAME/NAMESPACE/TYPE…]",
-		Short: "Write mirrored providers to a folder",
-		Long: `Write all mirrored providers, or those that you name, to a folder in the format
-of ` + "`tofu providers mirror`" + `. Use the folder as the filesystem_mirror of a machine
-without a network, serve it with a static web server, or import it into another
-registry. Run the command again to add new versions. Hostnames with non-ASCII
-letters are in punycode, as web servers need them.
+		Use:   "export DIR [ADDRESS…]",
+		Short: "Write mirrored providers and modules to a folder",
+		Long: `Write all mirrored providers and modules, or those that you name, to a folder.
+Import it into another registry. Providers are in the format of
+` + "`tofu providers mirror`" + `, so you can also use the folder as the filesystem_mirror of
+a machine without a network, or serve it with a static web server. Run the
+command again to add new versions. Hostnames with non-ASCII letters are in
+punycode, as web servers need them.
 
 Beside the zips of a version, the folder has SHA256SUMS as its origin signed it,
-the signature, and the origin's keys. Clients ignore these files.`,
+the signature, and the origin's keys. The modules are in mirror-modules, each with
+its archive and what it is pinned to. Clients ignore these files.`,
 		Example: `  larder mirror export ./folder
-  larder mirror export ./folder registry.opentofu.org/hashicorp/random`,
+  larder mirror export ./folder registry.opentofu.org/hashicorp/random \
+    registry.opentofu.org/terraform-aws-modules/vpc/aws`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			var addresses []registry.MirrorAddress
 			for _, arg := range args[1:] {
-				address, err := registry.ParseMirrorProvider(arg)
+				address, err := registry.ParseMirrorAddress(arg)
 				if err != nil {
 					return nil, err
 				}
@@ -79,7 +85,7 @@ the signature, and the origin's keys. Clients ignore these files.`,
 	return cmd
 }
 
-// ExportView is the result of writing mirrored providers to a folder.
+// ExportView is the result of writing mirrored providers and modules to a folder.
 type ExportView struct {
 	Folder   string            `json:"folder"`
 	Versions []mirroredVersion `json:"versions"`

@@ -29,8 +29,8 @@ func policyCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Decide what may be mirrored, and when",
-		Long: `Show, set and check the mirror policy. It decides which providers may be
-mirrored, and when. It is a file such as
+		Long: `Show, set and check the mirror policy. It decides which providers and modules may
+be mirrored, and when. It is a file such as
 
   deny "registry.opentofu.org/hashicorp/consul" {
     reason = "We do not use it."
@@ -47,6 +47,10 @@ mirrored, and when. It is a file such as
     upstream = "https://registry.example.com"
     networks = ["10.0.0.0/8"]            # besides public addresses
   }
+  allow "registry.opentofu.org/terraform-aws-modules/*/*" {    # modules
+    pull   = "closed"
+    forges = ["gitlab://git.example.com"]    # besides the public ones
+  }
   allow "*/*/*" {
     min_age     = "14d"
     unknown_age = "wait"
@@ -56,10 +60,14 @@ mirrored, and when. It is a file such as
     size_per_day     = "20GiB"
   }
 
-A pattern is HOSTNAME/NAMESPACE/TYPE, of which each part can be *. The first
-rule that matches a provider applies. A provider that no rule matches is denied.
-All attributes are optional. Without a policy, operators may mirror every
-provider.
+A pattern is HOSTNAME/NAMESPACE/TYPE for providers, or
+HOSTNAME/NAMESPACE/NAME/SYSTEM for modules. Each part can be *. The first rule
+that matches an address applies. What no rule matches is denied. All attributes
+are optional. Without a policy, operators may mirror everything.
+
+A rule for modules has no platforms, no signing_keys and no pull = "open". Its
+forges are hosts from whose repositories the mirror gets archives without git:
+github://, gitlab://, bitbucket:// or forgejo:// and the host.
 
 Some origins give no publication times, or not for all versions. A minimum age
 only applies to versions without a time with unknown_age = "wait". Without it,
@@ -223,10 +231,10 @@ func setPolicy(ctx context.Context, s *place.Store, policy registry.MirrorPolicy
 	}
 	all, err := place.Collect(s.Catalog.Mirror.Summaries(ctx, ""))
 	if err != nil {
-		return v, fmt.Errorf("the policy is %s, but the mirrored providers could not be compared with it: %w", v.Status, err)
+		return v, fmt.Errorf("the policy is %s, but what is mirrored could not be compared with it: %w", v.Status, err)
 	}
 	for _, summary := range all {
-		address, err := registry.ParseMirrorProvider(summary.Address)
+		address, err := registry.ParseMirrorAddress(summary.Address)
 		if err != nil {
 			return v, err
 		}
@@ -311,14 +319,14 @@ func (v SetPolicyView) Text(p output.Page) {
 
 func policyCheckCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "check FILE [HOSTNAME/NAMESPACE/TYPE…]",
-		Short: "Check a policy file, and what it decides about providers",
-		Long: `Check a policy file, or standard input if FILE is -. For each provider that you
-name, the command prints whether the policy allows it, by which line, and what
-the line requires. It needs no registry.
+		Use:   "check FILE [ADDRESS…]",
+		Short: "Check a policy file, and what it decides about providers and modules",
+		Long: `Check a policy file, or standard input if FILE is -. For each provider or module
+that you name, the command prints whether the policy allows it, by which line,
+and what the line requires. It needs no registry.
 
-The exit code is 3 if the file is invalid, and 8 if the policy denies one of the
-providers.`,
+The exit code is 3 if the file is invalid, and 8 if the policy denies one of
+them.`,
 		Example: `  larder mirror policy check policy.hcl
   larder mirror policy check policy.hcl registry.opentofu.org/hashicorp/aws
   larder mirror policy show | larder mirror policy check - \
@@ -327,7 +335,7 @@ providers.`,
 	cmd.RunE = c.Run(func(ctx context.Context, args []string) (output.View, error) {
 		var addresses []registry.MirrorAddress
 		for _, arg := range args[1:] {
-			address, err := registry.ParseMirrorProvider(arg)
+			address, err := registry.ParseMirrorAddress(arg)
 			if err != nil {
 				return nil, err
 			}
@@ -388,7 +396,7 @@ func checkPolicy(policy registry.MirrorPolicy, addresses []registry.MirrorAddres
 		return v, fmt.Errorf("cannot allow %s: %w: the policy denies it", denied[0], registry.ErrNotAdmitted)
 	}
 	return v, fmt.Errorf("cannot allow %d of %s: %w: the policy denies them", len(denied),
-		english.Plural(len(addresses), "provider", ""), registry.ErrNotAdmitted)
+		english.Plural(len(addresses), "address", "addresses"), registry.ErrNotAdmitted)
 }
 
 // Text implements [output.View].

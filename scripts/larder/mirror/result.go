@@ -10,23 +10,24 @@ import (
 	"github.com/larder-registry/larder/scripts/larder/output"
 )
 
-// ResultView is the result of mirroring providers.
+// ResultView is the result of mirroring providers and modules.
 type ResultView struct {
 	// DryRun is true if the command mirrored nothing and only lists what it
 	// would mirror.
 	DryRun   bool              `json:"dry_run"`
 	Versions []mirroredVersion `json:"versions"`
-	// Skipped lists the providers that cannot be mirrored.
-	Skipped []skippedProvider `json:"skipped,omitempty"`
+	// Skipped lists the providers that cannot be mirrored, and the modules that mirrored
+	// ones call and that the policy denies.
+	Skipped []skippedAddress `json:"skipped,omitempty"`
 }
 
-// skippedProvider is a provider that cannot be mirrored, and why.
-type skippedProvider struct {
+// skippedAddress is a provider or a module that was not mirrored, and why.
+type skippedAddress struct {
 	Address string `json:"address"`
 	Reason  string `json:"reason"`
 }
 
-// mirroredVersion is the result for one version of a provider.
+// mirroredVersion is the result for one version of a provider or a module.
 type mirroredVersion struct {
 	Address string           `json:"address"`
 	Version registry.Version `json:"version"`
@@ -34,6 +35,13 @@ type mirroredVersion struct {
 	// missing if no signature was verified.
 	SigningKey string            `json:"signing_key,omitempty"`
 	Packages   []mirroredPackage `json:"packages"`
+	// Status is that of a module, and one of those of a package. It is missing for a
+	// provider, and for a module that was skipped.
+	Status string `json:"status,omitempty"`
+	// Source is the repository or the archive from which a module came.
+	Source string `json:"source,omitempty"`
+	// Commit is missing for an archive that is not at a forge.
+	Commit string `json:"commit,omitempty"`
 	// Notes are remarks for users of the mirror.
 	Notes []string `json:"notes,omitempty"`
 
@@ -55,6 +63,7 @@ func mirrored(results []filling.Result) []mirroredVersion {
 	for _, r := range results {
 		v := mirroredVersion{
 			Address: r.Address.String(), Version: r.Version, SigningKey: r.Signer, Packages: []mirroredPackage{},
+			Status: r.Status, Source: r.Pin.Source, Commit: r.Pin.Commit,
 			Notes: r.Notes, changed: r.Changed(), owner: cmp.Or(r.Owner, "which names no owner"),
 		}
 		for _, p := range r.Packages {
@@ -72,7 +81,7 @@ func (v ResultView) Text(p output.Page) {
 		verb = "Would mirror"
 	}
 	if len(v.Versions)+len(v.Skipped) == 0 {
-		p.Printf("There are no providers to mirror.\n")
+		p.Printf("There is nothing to mirror.\n")
 	}
 	for _, one := range v.Versions {
 		one.Text(p, verb)
@@ -84,7 +93,7 @@ func (v ResultView) Text(p output.Page) {
 
 func (v mirroredVersion) Text(p output.Page, verb string) {
 	switch {
-	case len(v.Packages) == 0: // a note has the reason
+	case len(v.Packages) == 0 && v.Status == "": // a note has the reason
 		verb = "Skipped"
 	case !v.changed:
 		verb = "Unchanged:"
@@ -92,6 +101,13 @@ func (v mirroredVersion) Text(p output.Page, verb string) {
 	p.Printf("%s\n", p.Wrap(fmt.Sprintf("%s %s %s", verb, v.Address, v.Version)))
 	for _, pkg := range v.Packages {
 		p.Printf("  %-16s %s\n", pkg.Platform, p.Paint(pkg.Status, output.PaintState(pkg.Status)))
+	}
+	if v.Status != "" {
+		text := "  " + v.Status + " from " + printable.Escape(v.Source)
+		if v.Commit != "" {
+			text += ", commit " + printable.Escape(v.Commit)
+		}
+		p.Printf("%s\n", p.Wrap(text))
 	}
 	if v.SigningKey != "" {
 		p.Printf("%s\n", p.Wrap(fmt.Sprintf("  signed by %s, %s", v.SigningKey, printable.Escape(v.owner))))

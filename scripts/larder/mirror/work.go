@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +38,8 @@ blocks of their configuration.`
 type fillFlags struct {
 	dryRun   bool
 	overrule string
+	// allowHosts are the hosts for which git may use credentials.
+	allowHosts []string
 }
 
 func addFillFlags(c *cli.Program, cmd *cobra.Command, fill *fillFlags) {
@@ -50,10 +53,16 @@ func addFillFlags(c *cli.Program, cmd *cobra.Command, fill *fillFlags) {
 		})
 }
 
+// gitFlag adds the flag of commands that can run git.
+func gitFlag(cmd *cobra.Command, fill *fillFlags) {
+	cmd.Flags().StringSliceVar(&fill.allowHosts, "allow-host", nil,
+		"`HOST` of repositories for which git may use your credentials and keys; can be repeated")
+}
+
 func upstreamFlag(cmd *cobra.Command, upstream *string) {
 	cmd.Flags().StringVar(upstream, "upstream", "",
 		"`URL` of the origin, if not its hostname: without a path, "+
-			"or with the path of its provider registry protocol")
+			"or with the path of its registry protocol")
 }
 
 func unsignedFlag(cmd *cobra.Command, unsigned *bool) {
@@ -62,12 +71,27 @@ func unsignedFlag(cmd *cobra.Command, unsigned *bool) {
 			"registry.opentofu.org")
 }
 
+// refuseProviderFlags returns an error if a flag of providers is given for a module.
+func refuseProviderFlags(platforms []string, unsigned bool) error {
+	switch {
+	case len(platforms) > 0:
+		return arguments.Errorf("--platform is not for modules")
+	case unsigned:
+		return arguments.Errorf("--allow-unsigned is not for modules")
+	}
+	return nil
+}
+
 // requirePlatforms parses --platform. It returns an error if the flag is
-// missing.
-func requirePlatforms(names []string) ([]registry.Platform, error) {
+// missing. The address is that of a provider, or empty.
+func requirePlatforms(address registry.MirrorAddress, names []string) ([]registry.Platform, error) {
 	if len(names) == 0 {
-		return nil, registry.WithHint(arguments.Errorf("--platform is missing"),
+		err := registry.WithHint(arguments.Errorf("--platform is missing"),
 			"Give platforms, for example `--platform linux_amd64,darwin_arm64` or `--platform all`.")
+		if address.Name != "" && !strings.Contains(address.Hostname, ".") {
+			err = registry.WithHint(err, "If you mean a module, name its host, such as registry.opentofu.org/%s.", address)
+		}
+		return nil, err
 	}
 	platforms, err := filling.ParsePlatforms(names)
 	if err != nil {
@@ -91,6 +115,8 @@ func mirrorFromOrigins(
 	configuration.IgnoreServices(hostblock.ModulesPath, hostblock.ProvidersPath) // a mirror cannot be filled from itself
 	return runWork(ctx, c, fill, &v, func(m *filling.Mirror) ([]filling.Result, error) {
 		m.Client = client.New(configuration, c.Agent, nil)
+		m.Git, m.GitHosts = true, fill.allowHosts
+		m.Skip = func(address, reason string) { v.Skipped = append(v.Skipped, skippedAddress{address, reason}) }
 		return work(m)
 	})
 }
