@@ -1,6 +1,7 @@
 package filling
 
 import (
+	"testing"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
@@ -51,3 +52,10 @@ func Decide(rule registry.MirrorRule, o registry.MirrorOrigin, offered []client.
 
 // Platforms selects of the platforms that a version has.
 var Platforms = Wanted.platforms
+
+// SetMaxNested lowers the bound of nested modules until a test ends.
+func SetMaxNested(t testing.TB, n int) {
+	before := maxNested
+	maxNested = n
+	t.Cleanup(func() { maxNested = before })
+}

@@ -97,12 +97,17 @@ const parallel = 4
 // the policy. An operator can set its address to another kind, with w.Upstream
 // or a host block of the configuration. The origin may then lead to addresses of
 // that kind too. See [client.Client.Confine].
+//
+// After modules, Add mirrors the registry modules that they call, each in the newest
+// version that the constraint allows. Those that the policy denies are no error.
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
-	policy, err := m.policy(ctx)
+	policies, err := m.policies(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot mirror %s: %w", w.Address, err)
 	}
-	return m.mirror(ctx, policy, w)
+	added, failed := m.mirrorEach(ctx, policies, w)
+	results, err := m.follow(ctx, policies, []Wanted{w}, added)
+	return results, errors.Join(failed, err)
 }
 
 // mirror is [Mirror.Add] with a policy that was read before. It may be nil.
