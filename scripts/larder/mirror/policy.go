@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -203,8 +204,8 @@ type SetPolicyView struct {
 	Budget *registry.PullBudget `json:"budget,omitempty"`
 	// SHA256 is the digest of the text. The audit trail has it too.
 	SHA256 string `json:"sha256"`
-	// Denied lists the mirrored providers that the policy does not allow. They
-	// stay mirrored.
+	// Denied lists the mirrored providers and modules that the policy does not allow.
+	// They stay mirrored.
 	Denied []string `json:"denied"`
 	// Notes are remarks about rules.
 	Notes []string `json:"notes,omitempty"`
@@ -258,7 +259,7 @@ func policyNotes(policy registry.MirrorPolicy) (notes []string) {
 		if rule.Pull == "" {
 			continue
 		}
-		if len(rule.Platforms) == 0 {
+		if len(rule.Platforms) == 0 && strings.Count(rule.Pattern, "/") == 2 {
 			add("has pull without platforms: every platform of a version is copied. " +
 				"To copy fewer, add platforms, such as platforms = [\"linux_amd64\"].")
 		}
@@ -350,24 +351,25 @@ them.`,
 	return cmd
 }
 
-// CheckedPolicyView is a valid policy, and what it decides about providers.
+// CheckedPolicyView is a valid policy, and what it decides about providers and modules.
 type CheckedPolicyView struct {
 	// Rules is the number of rules.
 	Rules int `json:"rules"`
 	// Budget limits what clients can make the mirror fetch in a day of UTC. It is
 	// missing if no rule lets them fetch something.
-	Budget    *registry.PullBudget `json:"budget,omitempty"`
-	Providers []checkedProvider    `json:"providers"`
+	Budget *registry.PullBudget `json:"budget,omitempty"`
+	// Providers are the named providers and modules.
+	Providers []checkedProvider `json:"providers"`
 	// Notes are remarks about rules.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// checkedProvider is what a policy decides about a provider.
+// checkedProvider is what a policy decides about a provider or a module.
 type checkedProvider struct {
 	Address string `json:"address"`
 	Allowed bool   `json:"allowed"`
-	// Rule is the rule that applies. It is missing if no rule matches the
-	// provider, which is then denied.
+	// Rule is the rule that applies. It is missing if no rule matches the address,
+	// which is then denied.
 	Rule *registry.MirrorRule `json:"rule,omitempty"`
 }
 
@@ -449,6 +451,9 @@ func requirements(rule registry.MirrorRule) string {
 	}
 	if rule.MaxSize > 0 {
 		parts = append(parts, "packages up to "+shortSize(rule.MaxSize))
+	}
+	if len(rule.Forges) > 0 {
+		parts = append(parts, "forges "+arguments.OneOf(slices.Sorted(maps.Keys(rule.Forges))))
 	}
 	if len(rule.SigningKeys) > 0 {
 		parts = append(parts, "signed by "+arguments.OneOf(rule.SigningKeys))

@@ -103,7 +103,10 @@ func (v mirroredVersion) Text(p output.Page, verb string) {
 		p.Printf("  %-16s %s\n", pkg.Platform, p.Paint(pkg.Status, output.PaintState(pkg.Status)))
 	}
 	if v.Status != "" {
-		text := "  " + v.Status + " from " + printable.Escape(v.Source)
+		text := "  from " + printable.Escape(v.Source)
+		if v.Status == filling.Restored {
+			text = "  restored" + text[1:]
+		}
 		if v.Commit != "" {
 			text += ", commit " + printable.Escape(v.Commit)
 		}
