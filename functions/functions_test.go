@@ -149,10 +149,10 @@ func deploy(t *testing.T) deployed {
 func routes[F lambda.Target](functions map[string]F) map[string]lambda.Target {
 	all := make(map[string]lambda.Target)
 	for name, keys := range map[string][]string{
-		"discovery": httpapi.RouteKeys(discovery.Routes(), ""),
-		"modules":   httpapi.RouteKeys(modules.Routes(), ""),
-		"providers": httpapi.RouteKeys(providers.Routes(), ""),
-		"mirror":    httpapi.RouteKeys(mirror.Routes(), mirror.ProvidersPath),
+		"discovery": httpapi.RouteKeys(discovery.Routes()),
+		"modules":   httpapi.RouteKeys(modules.Routes()),
+		"providers": httpapi.RouteKeys(providers.Routes()),
+		"mirror":    httpapi.RouteKeys(mirror.Routes(), mirror.ProvidersPath, mirror.ModulesPath),
 		"metadata":  httpapi.RouteKeys(nil, metadata.Tree),
 		"web":       httpapi.RouteKeys(nil, web.Tree),
 		"publish":   httpapi.RouteKeys(nil, protocol.PublishPath),

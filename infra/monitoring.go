@@ -163,7 +163,7 @@ func (m monitoring) alarms() []alarm {
 		}
 		// A request to the mirror can wait for an origin, which the registry cannot
 		// make faster.
-		if f.objects != "" && !f.invokesPull {
+		if f.objects != nil && !f.invokesPull {
 			readers = append(readers, f.name)
 		}
 	}
@@ -204,10 +204,10 @@ func (m monitoring) alarms() []alarm {
 	if m.functions[pullName] != nil {
 		alarms = append(alarms, alarm{
 			name: "copies-fail", metric: m.ofPull("AsyncEventsDropped", "Sum"), threshold: 1, periods: 1,
-			meaning: "The mirror failed three times to copy a version of a provider, or to check for new versions.",
+			meaning: "The mirror failed three times to copy a version, or to check for new versions.",
 		}, alarm{
 			name: "copies-wait", metric: m.ofPull("AsyncEventAge", "Maximum"), threshold: waiting, periods: 1,
-			meaning: fmt.Sprintf("A version of a provider waited %d minutes or more to be copied.", waiting/60_000),
+			meaning: fmt.Sprintf("A version waited %d minutes or more for the mirror to copy it.", waiting/60_000),
 		})
 	}
 	if m.refused != nil {

@@ -47,18 +47,19 @@ import (
 // read.
 type function struct {
 	name string
-	// routes are its single routes. tree is the prefix of its other paths, which
-	// need one route together.
+	// routes are its single routes. trees are the prefixes of its other paths. Those
+	// of a tree need one route together.
 	routes []httpapi.Route
-	tree   string
+	trees  []string
 	// parts are the parts of the settings' limits that each of its routes has, as
-	// divisors.
-	parts throttle
+	// divisors. treeParts are those of a tree that has others.
+	parts     throttle
+	treeParts map[string]throttle
 	// partitions are patterns of the partition keys of which it reads single
 	// items. queried are patterns of those of which it reads all items.
 	partitions, queried []string
-	// objects is a pattern of the keys of the objects for which it signs URLs.
-	objects string
+	// objects are patterns of the keys of the objects for which it signs URLs.
+	objects []string
 	// fetches means that it uses these URLs itself. So its log has no downloads
 	// to count.
 	fetches bool
@@ -69,8 +70,9 @@ type function struct {
 	sessions bool
 	// publishes means that it writes. Its permissions are those of publishing.
 	publishes bool
-	// pulls means that it fetches providers. It has no route, and its permissions
-	// are those of pulling. invokesPull means that it invokes that function.
+	// pulls means that it fetches what the mirror lacks. It has no route, and its
+	// permissions are those of pulling. invokesPull means that it invokes that
+	// function.
 	pulls, invokesPull bool
 }
 
@@ -80,48 +82,56 @@ const (
 	// policyItem is the partition of the mirror's policy. Only operators write
 	// it.
 	policyItem = "policy"
-	// pullName is the name of the function that fetches providers.
+	// pullName is the name of the function that fetches what the mirror lacks.
 	pullName = "pull"
 )
 
-func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.tree) }
+// mirrored are the patterns of the partitions and of the objects of the mirror.
+var mirrored = []string{registry.MirrorPrefix + "*", registry.MirrorModulePrefix + "*"}
+
+// documents are patterns of the keys of documentation.
+var documents = []string{"modules/*/" + registry.DocsName}
+
+func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.trees...) }
 
 // functions returns the functions in the order of the stack. Discovery reads
 // nothing. Only publish, pull and web write. Pull writes only the mirror, and
 // web only sessions. Mirror invokes pull, so it comes later.
 func functions() []function {
+	items := slices.Concat([]string{"modules/*", "providers/*"}, mirrored, []string{"catalog/*"})
 	return []function{
 		{name: "discovery", routes: discovery.Routes(), parts: throttle{2, 5}, login: true},
 		{name: "modules", routes: modules.Routes(), parts: throttle{1, 1}, partitions: []string{"modules/*", "tokens"},
-			objects: "modules/*"},
+			objects: []string{"modules/*"}},
 		{
-			name: "providers", routes: providers.Routes(), parts: throttle{2, 5}, objects: "providers/*",
+			name: "providers", routes: providers.Routes(), parts: throttle{2, 9}, objects: []string{"providers/*"},
 			partitions: []string{"providers/*", "tokens"}, queried: []string{"keys/*"},
 		},
 		{name: pullName, pulls: true},
 		{
-			name: "mirror", routes: mirror.Routes(), tree: mirror.ProvidersPath,
-			partitions: []string{"mirror/*", "tokens", policyItem},
-			objects:    "mirror/*", invokesPull: true, parts: throttle{1, 1},
+			name: "mirror", routes: mirror.Routes(), trees: []string{mirror.ProvidersPath, mirror.ModulesPath},
+			partitions: slices.Concat(mirrored, []string{"tokens", policyItem}), objects: mirrored, invokesPull: true,
+			// The quota of an account has no room for the bursts of more routes.
+			// Clients request one module after the other.
+			parts: throttle{1, 1}, treeParts: map[string]throttle{mirror.ModulesPath: {1, 4}},
 		},
 		{
-			name: "metadata", tree: metadata.Tree, parts: throttle{4, 12}, objects: "modules/*/docs.json.gz", fetches: true,
-			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "tokens", policyItem},
-			queried:    []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "namespaces"},
+			name: "metadata", trees: []string{metadata.Tree}, parts: throttle{4, 16}, objects: documents, fetches: true,
+			partitions: slices.Concat(items, []string{"tokens", policyItem}),
+			queried:    slices.Concat(items, []string{"namespaces"}),
 		},
 		{
-			name: "web", tree: web.Tree, parts: throttle{2, 8}, objects: "modules/*/docs.json.gz", fetches: true, sessions: true,
-			partitions: []string{"modules/*", "providers/*", "mirror/*", "catalog/*", "keys/*", sessionItems, "tokens",
-				policyItem},
-			queried: []string{"catalog/*", "namespaces"},
+			name: "web", trees: []string{web.Tree}, parts: throttle{2, 8}, objects: documents, fetches: true, sessions: true,
+			partitions: slices.Concat(items, []string{"keys/*", sessionItems, "tokens", policyItem}),
+			queried:    []string{"catalog/*", "namespaces"},
 		},
-		{name: "publish", tree: protocol.PublishPath, parts: throttle{2, 8}, publishes: true},
+		{name: "publish", trees: []string{protocol.PublishPath}, parts: throttle{2, 12}, publishes: true},
 	}
 }
 
 // functions returns the functions of a stack with these settings. A read-only
-// stack has none that fetches providers, and its function publish only reads the
-// callers' tokens, and then refuses.
+// stack has none that fetches for the mirror, and its function publish only reads
+// the callers' tokens, and then refuses.
 func (s Settings) functions() []function {
 	all := functions()
 	if !s.ReadOnly {
@@ -150,7 +160,7 @@ type stack struct {
 	key          awskms.IKey // nil without settings.KMSKeyARN
 	table        awsdynamodb.ITable
 	bucket       awss3.IBucket
-	failures     awssqs.Queue                  // the requests to fetch providers that failed
+	failures     awssqs.Queue                  // the requests to fetch for the mirror that failed
 	functions    map[string]awslambda.Function // by name
 	logs         []*string                     // the names of the functions' log groups
 	// requests are the log groups of the functions that hand out URLs, by which
@@ -521,10 +531,10 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		statements = append(statements, allow("ReadItems", jsii.Strings("dynamodb:GetItem"),
 			[]*string{st.table.TableArn()}, onPartitions(f.partitions...)))
 		services := []string{"dynamodb"}
-		if f.objects != "" {
+		if f.objects != nil {
 			services = append(services, "s3")
 			statements = append(statements, allow("SignObjects", jsii.Strings("s3:GetObject"),
-				[]*string{st.bucket.ArnForObjects(&f.objects)}, nil))
+				st.objectARNs(f.objects), nil))
 		}
 		if f.queried != nil {
 			statements = append(statements, allow("QueryItems", jsii.Strings("dynamodb:Query"),
@@ -553,7 +563,7 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			// The garbage collector then runs early enough for a large catalog,
 			// which the function caches.
 			variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
-		} else if f.objects != "" {
+		} else if f.objects != nil {
 			st.requests = append(st.requests, logs)
 		}
 	case f.login:
@@ -616,13 +626,15 @@ func concurrency(instances int) *float64 {
 	return jsii.Number(float64(instances))
 }
 
-// pullMemoryMiB is the memory of the function that fetches providers. Lambda
-// gives a function bandwidth and processors with its memory. The packages are in
-// files, so they need little of it.
+// pullMemoryMiB is the memory of the function that fetches providers and modules.
+// Lambda gives a function bandwidth and processors with its memory. Packages and
+// archives are in files, so they need little of it. An archive of a module is
+// inspected in a child process with up to inspection.DefaultMaxMemory, beside the
+// heap of the function.
 const pullMemoryMiB = 1024
 
 // newPullEvents decides what happens to asynchronous invocations of the function
-// that fetches providers, and creates the rule that invokes it every night. If
+// that fetches for the mirror, and creates the rule that invokes it every night. If
 // the function fails three times, Lambda sends the request to a queue. Nothing
 // polls the queue, so it costs nothing while nothing fails.
 func (st *stack) newPullEvents() {
@@ -637,7 +649,7 @@ func (st *stack) newPullEvents() {
 		},
 	})
 	awsevents.NewRule(st.Stack, jsii.String("PullNightly"), &awsevents.RuleProps{
-		Description: jsii.String("Lets Larder check for new versions of the providers that clients request"),
+		Description: jsii.String("Lets Larder check for new versions of the providers and modules that clients request"),
 		// Not at the full hour, when the origins have the most requests.
 		Schedule: awsevents.Schedule_Cron(&awsevents.CronOptions{Hour: jsii.String("3"), Minute: jsii.String("17")}),
 		Targets: &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(pull, &awseventstargets.LambdaFunctionProps{
@@ -646,7 +658,7 @@ func (st *stack) newPullEvents() {
 	})
 }
 
-// newPullFailures returns the queue for requests to fetch providers that failed.
+// newPullFailures returns the queue for requests to fetch something that failed.
 func (st *stack) newPullFailures() awssqs.Queue {
 	encryption := awssqs.QueueEncryption_SQS_MANAGED
 	if st.key != nil {
@@ -660,22 +672,22 @@ func (st *stack) newPullFailures() awssqs.Queue {
 	})
 }
 
-// pulling returns the permissions of the function that fetches providers. It
-// stores packages and records of the mirror, and cannot delete or replace a
-// package. It writes the audit trail, but cannot read it. It reads the policy,
+// pulling returns the permissions of the function that fetches for the mirror. It
+// stores packages, archives and records of the mirror, and cannot delete or replace
+// an object. It writes the audit trail, but cannot read it. It reads the policy,
 // which only operators write.
 func (st *stack) pulling() []awsiam.PolicyStatement {
 	table := []*string{st.table.TableArn()}
-	const packages = "mirror/*"
-	objects := []*string{st.bucket.ArnForObjects(jsii.String(packages))}
+	packages := st.objectARNs(mirrored)
 	return []awsiam.PolicyStatement{
 		// The catalog without a name has the schema of the registry.
 		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table,
-			onPartitions("mirror/*", "catalog/mirror", "catalog/", policyItem)),
-		allow("QueryMirror", jsii.Strings("dynamodb:Query"), table, onPartitions("mirror/*")),
-		allow("Mirror", jsii.Strings("dynamodb:PutItem"), table, onPartitions("mirror/*", "catalog/mirror", "audit/*")),
-		allow("ReadPackages", jsii.Strings("s3:GetObject"), objects, nil),
-		allow("PutPackagesOnce", jsii.Strings("s3:PutObject"), objects, map[string]any{
+			onPartitions(slices.Concat(mirrored, []string{"catalog/mirror", "catalog/", policyItem})...)),
+		allow("QueryMirror", jsii.Strings("dynamodb:Query"), table, onPartitions(mirrored...)),
+		allow("Mirror", jsii.Strings("dynamodb:PutItem"), table,
+			onPartitions(slices.Concat(mirrored, []string{"catalog/mirror", "audit/*"})...)),
+		allow("ReadPackages", jsii.Strings("s3:GetObject"), packages, nil),
+		allow("PutPackagesOnce", jsii.Strings("s3:PutObject"), packages, map[string]any{
 			// The stack's own bucket requires this of everyone; an adopted one
 			// may not.
 			"Null": map[string]any{"s3:if-none-match": "false"},
@@ -683,7 +695,7 @@ func (st *stack) pulling() []awsiam.PolicyStatement {
 		// Without s3:ListBucket, S3 answers a request for a missing object with
 		// 403 instead of 404.
 		allow("ListPackages", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
-			map[string]any{"StringLike": map[string]any{"s3:prefix": []string{packages}}}),
+			map[string]any{"StringLike": map[string]any{"s3:prefix": mirrored}}),
 		// Lambda sends the message with this role.
 		allow("ReportFailures", jsii.Strings("sqs:SendMessage"), []*string{st.failures.QueueArn()}, nil),
 	}
@@ -825,7 +837,7 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 			continue
 		}
 		id := f.name
-		if f.tree == "/" {
+		if slices.Contains(f.trees, "/") {
 			id += "-default" // the CDK leaves the id of its route out of names
 		}
 		integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(&id, made, nil)
@@ -1016,8 +1028,7 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 			// Without s3:ListBucket, S3 answers a request for a missing object
 			// with 403 instead of 404.
 			allow("ListArchives", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
-				map[string]any{"StringLike": map[string]any{"s3:prefix": []string{"modules/*", "providers/*",
-					"mirror/*"}}}),
+				map[string]any{"StringLike": map[string]any{"s3:prefix": operated}}),
 			allow("CountDownloads", jsii.Strings("logs:StartQuery"),
 				*st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupArn() }), nil),
 			// IAM has no resource type for a query, or for an account.
@@ -1031,21 +1042,20 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 // read-only stack they allow no change.
 func (st *stack) operating() []awsiam.PolicyStatement {
 	table := []*string{st.table.TableArn()}
-	archives := []*string{st.bucket.ArnForObjects(jsii.String("modules/*")),
-		st.bucket.ArnForObjects(jsii.String("providers/*")), st.bucket.ArnForObjects(jsii.String("mirror/*"))}
-	items := onPartitions("modules/*", "providers/*", "mirror/*", "keys/*", "catalog/*", "namespaces", "tokens",
-		"audit/*", policyItem)
+	stored := st.objectARNs(operated)
+	items := onPartitions(
+		slices.Concat(operated, []string{"keys/*", "catalog/*", "namespaces", "tokens", "audit/*", policyItem})...)
 	if st.settings.ReadOnly {
 		return []awsiam.PolicyStatement{
 			allow("ReadCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query"), table, items),
-			allow("ReadArchives", jsii.Strings("s3:GetObject"), archives, nil),
+			allow("ReadArchives", jsii.Strings("s3:GetObject"), stored, nil),
 		}
 	}
 	return []awsiam.PolicyStatement{
 		allow("ReadAndWriteCatalog", jsii.Strings("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem",
 			"dynamodb:ConditionCheckItem"), table, items),
 		allow("RevokeTokensAndKeys", jsii.Strings("dynamodb:DeleteItem"), table, onPartitions("tokens", "keys/*")),
-		allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), archives, nil),
+		allow("ReadAndPutArchives", jsii.Strings("s3:GetObject", "s3:PutObject"), stored, nil),
 	}
 }
 
@@ -1099,21 +1109,31 @@ func (st *stack) inspecting(api awsapigatewayv2.HttpApi) []awsiam.PolicyStatemen
 // version needs in addition to the operator's: removing all versions of its
 // objects. It is attached to no principal.
 func (st *stack) newWithdrawPolicy() awsiam.ManagedPolicy {
-	prefixes := []string{"modules/*", "providers/*", "mirror/*"}
-	var archives []*string
-	for _, prefix := range prefixes {
-		archives = append(archives, st.bucket.ArnForObjects(&prefix))
-	}
+	archives := slices.Concat([]string{"modules/*", "providers/*"}, mirrored)
 	return awsiam.NewManagedPolicy(st.Stack, jsii.String("WithdrawPolicy"), &awsiam.ManagedPolicyProps{
 		Path: optional(st.settings.RolePath),
 		// CloudFormation replaces a policy whose description changes.
 		Description: jsii.String("Removing what " + "is withdrawn from the registry " + st.settings.StackName),
 		Statements: &[]awsiam.PolicyStatement{
-			allow("RemoveArchives", jsii.Strings("s3:DeleteObjectVersion"), archives, nil),
+			allow("RemoveArchives", jsii.Strings("s3:DeleteObjectVersion"), st.objectARNs(archives), nil),
 			allow("ListArchiveVersions", jsii.Strings("s3:ListBucketVersions"), []*string{st.bucket.BucketArn()},
-				map[string]any{"StringLike": map[string]any{"s3:prefix": prefixes}}),
+				map[string]any{"StringLike": map[string]any{"s3:prefix": archives}}),
 		},
 	})
+}
+
+// operated are patterns of the objects that operators read and write, and of the
+// partitions of their versions. The last one is short for [mirrored], because
+// otherwise the policy has no room for a long name.
+var operated = []string{"modules/*", "providers/*", "mirror*/*"}
+
+// objectARNs returns the ARNs of objects by patterns of their keys.
+func (st *stack) objectARNs(patterns []string) []*string {
+	arns := make([]*string, len(patterns))
+	for i, pattern := range patterns {
+		arns[i] = st.bucket.ArnForObjects(&pattern)
+	}
+	return arns
 }
 
 func (st *stack) requestLogs(of func(awslogs.LogGroup) *string) *[]*string {

@@ -225,8 +225,8 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: integration %v", r.at("RouteKey"), integration.Properties)
 		}
 	}
-	if len(got) != 10 {
-		t.Errorf("there are %d routes, want 10: %v", len(got), got)
+	if len(got) != 11 {
+		t.Errorf("there are %d routes, want 11: %v", len(got), got)
 	}
 	wildcard := regexp.MustCompile(`\{\w+\}`)
 	for name, routes := range map[string][]httpapi.Route{
@@ -356,12 +356,12 @@ func TestThrottle(t *testing.T) {
 		warning string
 	}{
 		"default": {
-			quota: usual, want: map[string]throttle{discovery: {75, 201}, versions: {150, 1008}, pages: {75, 126}},
+			quota: usual, want: map[string]throttle{discovery: {75, 201}, versions: {150, 1008}, pages: {75, 126}, mirroredModules: {150, 252}},
 		},
 		"unknown quota": {want: map[string]throttle{versions: {150, 1008}}},
-		"small region": {quota: small, want: map[string]throttle{discovery: {75, 50}, versions: {150, 253}},
+		"small region": {quota: small, want: map[string]throttle{discovery: {75, 50}, versions: {150, 252}},
 			warning: "2500 requests a second and 1250 at once"},
-		"small quota": {quota: throttle{79, 500}, want: map[string]throttle{versions: {11, 101}},
+		"small quota": {quota: throttle{79, 500}, want: map[string]throttle{versions: {10, 101}},
 			warning: "about 10 inits of ten modules"},
 		"own": {context: []string{"throttleRate", "7", "throttleBurst", "9"}, quota: small,
 			want: map[string]throttle{discovery: {3, 1}, versions: {7, 9}, pages: {3, 1}}},
@@ -600,6 +600,14 @@ func ofRole(t *testing.T, role resource) []statement {
 	return statements(t, policies[0].(map[string]any)["PolicyDocument"])
 }
 
+// objectsOf returns the patterns of the objects of a statement, each after a slash.
+func objectsOf(s statement) (patterns []string) {
+	for _, r := range list(s.Resource) {
+		patterns = append(patterns, regexp.MustCompile(`"(/[^"]+)"\]\]`).FindStringSubmatch(r)[1])
+	}
+	return patterns
+}
+
 // Each function's role allows only the function's own actions on its own data.
 func TestRoles(t *testing.T) {
 	tm := synth(t, defaults(t))
@@ -614,13 +622,13 @@ func TestRoles(t *testing.T) {
 	want := map[string]struct{ keys, all, objects string }{
 		"modules": {"modules/*,tokens", "", "/modules/*"}, "providers": {"providers/*,tokens", "keys/*",
 			"/providers/*"},
-		"mirror": {"mirror/*,tokens,policy", "", "/mirror/*"},
+		"mirror": {"mirror/*,mirror-modules/*,tokens,policy", "", "/mirror/*,/mirror-modules/*"},
 		"metadata": {
-			"modules/*,providers/*,mirror/*,catalog/*,tokens,policy", "modules/*,providers/*,mirror/*,catalog/*,namespaces",
-			"/modules/*/docs.json.gz",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,tokens,policy",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,namespaces", "/modules/*/docs.json.gz",
 		},
 		"web": {
-			"modules/*,providers/*,mirror/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",
 			"/modules/*/docs.json.gz",
 		},
 	}
@@ -673,8 +681,8 @@ func TestRoles(t *testing.T) {
 					t.Errorf("%s: it may query %v", name, q.Condition)
 				}
 			}
-			if r := text(got["s3:GetObject"].Resource); !strings.Contains(r, w.objects) {
-				t.Errorf("%s: objects %s", name, r)
+			if diff := cmp.Diff(w.objects, strings.Join(objectsOf(got["s3:GetObject"]), ",")); diff != "" {
+				t.Errorf("%s: objects (-want +got):\n%s", name, diff)
 			}
 		}
 		if name == "mirror" {
@@ -822,6 +830,8 @@ func TestPublisher(t *testing.T) {
 		{false, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "policy"}},
 		{false, "dynamodb:PutItem", "arn:table",
 			keys{"dynamodb:LeadingKeys": "mirror/registry.opentofu.org/hashicorp/null"}},
+		{false, "dynamodb:PutItem", "arn:table",
+			keys{"dynamodb:LeadingKeys": "mirror-modules/registry.opentofu.org/acme/vpc/aws"}},
 		{true, "dynamodb:PutItem", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
 		{false, "dynamodb:Query", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
 		{false, "dynamodb:DeleteItem", "arn:table", keys{"dynamodb:LeadingKeys": "audit/2026-01"}},
@@ -853,6 +863,7 @@ func TestPublisher(t *testing.T) {
 		{false, "s3:PutObject", "arn:bucket/modules/api/api/api/1.0.0/0.tar.gz", keys{brings: "staged", once: "*"}},
 		{false, "s3:PutObject", "arn:bucket/providers/api/api/1.0.0/0/api", keys{brings: "staged", once: "*"}},
 		{false, "s3:PutObject", "arn:bucket/mirror/a/b/c/api/d", keys{brings: "staged", once: "*"}},
+		{false, "s3:PutObject", "arn:bucket/mirror-modules/a/b/c/d/1.0.0/api/0/d", keys{brings: "staged", once: "*"}},
 		{true, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "staged"}},
 		{true, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "kept", has: "staged"}},
 		{false, "s3:PutObjectTagging", "arn:bucket/" + module, keys{brings: "staged", has: "kept"}},
@@ -880,7 +891,7 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-// TestPuller evaluates calls of the function that fetches providers with its
+// TestPuller evaluates calls of the function that fetches for the mirror with its
 // policy: what it may do, and what it may not.
 func TestPuller(t *testing.T) {
 	policies := rolesByFunction(t, synth(t, defaults(t)))["pull"].at("Policies").([]any)
@@ -889,45 +900,57 @@ func TestPuller(t *testing.T) {
 		t.Fatal(err)
 	}
 	const provider = "mirror/registry.opentofu.org/hashicorp/null"
+	const module = "mirror-modules/registry.opentofu.org/acme/vpc/aws"
 	const get, put, query = "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"
 	const object = "arn:bucket/" + provider + "/3.2.0/0/null.zip"
+	const archive = "arn:bucket/" + module + "/5.0.0/0/vpc.tar.gz"
 	for name, test := range map[string]struct {
 		allowed                      bool
 		action, resource, key, value string
 	}{
-		"record":               {true, put, "arn:table", "dynamodb:LeadingKeys", provider},
-		"lease":                {true, put, "arn:table", "dynamodb:LeadingKeys", "mirror/providers"},
-		"entry":                {true, put, "arn:table", "dynamodb:LeadingKeys", "catalog/mirror"},
-		"audit entry":          {true, put, "arn:table", "dynamodb:LeadingKeys", "audit/2026-11"},
-		"read a record":        {true, get, "arn:table", "dynamodb:LeadingKeys", provider},
-		"all versions":         {true, query, "arn:table", "dynamodb:LeadingKeys", provider},
-		"read the policy":      {true, get, "arn:table", "dynamodb:LeadingKeys", "policy"},
-		"read the schema":      {true, get, "arn:table", "dynamodb:LeadingKeys", "catalog/"},
-		"change the policy":    {false, put, "arn:table", "dynamodb:LeadingKeys", "policy"},
-		"change the schema":    {false, put, "arn:table", "dynamodb:LeadingKeys", "catalog/"},
-		"another catalog":      {false, put, "arn:table", "dynamodb:LeadingKeys", "catalog/acme"},
-		"read another catalog": {false, get, "arn:table", "dynamodb:LeadingKeys", "catalog/acme"},
-		"all entries":          {false, query, "arn:table", "dynamodb:LeadingKeys", "catalog/mirror"},
-		"publish a provider":   {false, put, "arn:table", "dynamodb:LeadingKeys", "providers/acme/dns"},
-		"publish a module":     {false, put, "arn:table", "dynamodb:LeadingKeys", "modules/acme/vpc/aws"},
-		"create a token":       {false, put, "arn:table", "dynamodb:LeadingKeys", "tokens"},
-		"read a token":         {false, get, "arn:table", "dynamodb:LeadingKeys", "tokens"},
-		"read the audit trail": {false, query, "arn:table", "dynamodb:LeadingKeys", "audit/2026-11"},
-		"no key":               {false, put, "arn:table", "", ""},
-		"delete":               {false, "dynamodb:DeleteItem", "arn:table", "dynamodb:LeadingKeys", provider},
-		"update":               {false, "dynamodb:UpdateItem", "arn:table", "dynamodb:LeadingKeys", provider},
-		"put a package":        {true, "s3:PutObject", object, "s3:if-none-match", "*"},
-		"replace a package":    {false, "s3:PutObject", object, "", ""},
-		"put an archive":       {false, "s3:PutObject", "arn:bucket/modules/a/b/c/0.zip", "s3:if-none-match", "*"},
-		"read a package":       {true, "s3:GetObject", object, "", ""},
-		"read an archive":      {false, "s3:GetObject", "arn:bucket/modules/a/b/c/0.zip", "", ""},
-		"delete a package":     {false, "s3:DeleteObject", object, "", ""},
-		"tag a package":        {false, "s3:PutObjectTagging", object, "", ""},
-		"look for a package":   {true, "s3:ListBucket", "arn:bucket", "s3:prefix", provider},
-		"look for all":         {false, "s3:ListBucket", "arn:bucket", "", ""},
-		"report a failure":     {true, "sqs:SendMessage", "arn:pullfailures", "", ""},
-		"read failures":        {false, "sqs:ReceiveMessage", "arn:pullfailures", "", ""},
-		"invoke itself":        {false, "lambda:InvokeFunction", "arn:pull", "", ""},
+		"record":                 {true, put, "arn:table", "dynamodb:LeadingKeys", provider},
+		"lease":                  {true, put, "arn:table", "dynamodb:LeadingKeys", "mirror/providers"},
+		"entry":                  {true, put, "arn:table", "dynamodb:LeadingKeys", "catalog/mirror"},
+		"audit entry":            {true, put, "arn:table", "dynamodb:LeadingKeys", "audit/2026-11"},
+		"read a record":          {true, get, "arn:table", "dynamodb:LeadingKeys", provider},
+		"all versions":           {true, query, "arn:table", "dynamodb:LeadingKeys", provider},
+		"record of a module":     {true, put, "arn:table", "dynamodb:LeadingKeys", module},
+		"read it":                {true, get, "arn:table", "dynamodb:LeadingKeys", module},
+		"versions of a module":   {true, query, "arn:table", "dynamodb:LeadingKeys", module},
+		"delete a module":        {false, "dynamodb:DeleteItem", "arn:table", "dynamodb:LeadingKeys", module},
+		"a similar partition":    {false, put, "arn:table", "dynamodb:LeadingKeys", "mirror-others/a"},
+		"read the policy":        {true, get, "arn:table", "dynamodb:LeadingKeys", "policy"},
+		"read the schema":        {true, get, "arn:table", "dynamodb:LeadingKeys", "catalog/"},
+		"change the policy":      {false, put, "arn:table", "dynamodb:LeadingKeys", "policy"},
+		"change the schema":      {false, put, "arn:table", "dynamodb:LeadingKeys", "catalog/"},
+		"another catalog":        {false, put, "arn:table", "dynamodb:LeadingKeys", "catalog/acme"},
+		"read another catalog":   {false, get, "arn:table", "dynamodb:LeadingKeys", "catalog/acme"},
+		"all entries":            {false, query, "arn:table", "dynamodb:LeadingKeys", "catalog/mirror"},
+		"publish a provider":     {false, put, "arn:table", "dynamodb:LeadingKeys", "providers/acme/dns"},
+		"publish a module":       {false, put, "arn:table", "dynamodb:LeadingKeys", "modules/acme/vpc/aws"},
+		"create a token":         {false, put, "arn:table", "dynamodb:LeadingKeys", "tokens"},
+		"read a token":           {false, get, "arn:table", "dynamodb:LeadingKeys", "tokens"},
+		"read the audit trail":   {false, query, "arn:table", "dynamodb:LeadingKeys", "audit/2026-11"},
+		"no key":                 {false, put, "arn:table", "", ""},
+		"delete":                 {false, "dynamodb:DeleteItem", "arn:table", "dynamodb:LeadingKeys", provider},
+		"update":                 {false, "dynamodb:UpdateItem", "arn:table", "dynamodb:LeadingKeys", provider},
+		"put a package":          {true, "s3:PutObject", object, "s3:if-none-match", "*"},
+		"replace a package":      {false, "s3:PutObject", object, "", ""},
+		"put a mirrored archive": {true, "s3:PutObject", archive, "s3:if-none-match", "*"},
+		"replace one":            {false, "s3:PutObject", archive, "", ""},
+		"read one":               {true, "s3:GetObject", archive, "", ""},
+		"delete one":             {false, "s3:DeleteObject", archive, "", ""},
+		"look for one":           {true, "s3:ListBucket", "arn:bucket", "s3:prefix", module},
+		"put an archive":         {false, "s3:PutObject", "arn:bucket/modules/a/b/c/0.zip", "s3:if-none-match", "*"},
+		"read a package":         {true, "s3:GetObject", object, "", ""},
+		"read an archive":        {false, "s3:GetObject", "arn:bucket/modules/a/b/c/0.zip", "", ""},
+		"delete a package":       {false, "s3:DeleteObject", object, "", ""},
+		"tag a package":          {false, "s3:PutObjectTagging", object, "", ""},
+		"look for a package":     {true, "s3:ListBucket", "arn:bucket", "s3:prefix", provider},
+		"look for all":           {false, "s3:ListBucket", "arn:bucket", "", ""},
+		"report a failure":       {true, "sqs:SendMessage", "arn:pullfailures", "", ""},
+		"read failures":          {false, "sqs:ReceiveMessage", "arn:pullfailures", "", ""},
+		"invoke itself":          {false, "lambda:InvokeFunction", "arn:pull", "", ""},
 	} {
 		c := iam.Call{Action: test.action, Resource: test.resource}
 		if test.key != "" {
@@ -1128,7 +1151,7 @@ func TestOperatorPolicy(t *testing.T) {
 			}
 		}
 		if s.Sid == "ListArchives" &&
-			text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*"]}}` {
+			text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror*/*"]}}` {
 			t.Errorf("condition %v", s.Condition)
 		}
 	}
@@ -1499,12 +1522,12 @@ func TestWithdrawPolicy(t *testing.T) {
 		}
 		switch s.Sid {
 		case "RemoveArchives":
-			if got := text(s.Resource); strings.Count(got, "/*") != 3 || !strings.Contains(got, "/modules/*") ||
-				!strings.Contains(got, "/providers/*") || !strings.Contains(got, "/mirror/*") {
-				t.Errorf("objects %s", got)
+			want := []string{"/modules/*", "/providers/*", "/mirror/*", "/mirror-modules/*"}
+			if diff := cmp.Diff(want, objectsOf(s)); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
 			}
 		case "ListArchiveVersions":
-			if text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*"]}}` {
+			if text(s.Condition) != `{"StringLike":{"s3:prefix":["modules/*","providers/*","mirror/*","mirror-modules/*"]}}` {
 				t.Errorf("condition %v", s.Condition)
 			}
 		}

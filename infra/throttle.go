@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
+)
 
 // throttle is a limit of the gateway: a bucket of burst tokens, to which rate
 // tokens are added each second. A request takes one, or gets 429.
@@ -12,8 +16,14 @@ type throttle struct{ rate, burst int }
 func (s Settings) throttles() map[string]throttle {
 	limits := make(map[string]throttle)
 	for _, f := range functions() {
+		part := func(key string, parts throttle) {
+			limits[key] = throttle{max(s.ThrottleRate/parts.rate, 1), max(s.ThrottleBurst/parts.burst, 1)}
+		}
 		for _, key := range f.routeKeys() {
-			limits[key] = throttle{max(s.ThrottleRate/f.parts.rate, 1), max(s.ThrottleBurst/f.parts.burst, 1)}
+			part(key, f.parts)
+		}
+		for tree, parts := range f.treeParts {
+			part(httpapi.TreeKey(tree), parts)
 		}
 	}
 	return limits

@@ -9,6 +9,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/internal/testkit/lambda"
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror"
 	"github.com/larder-registry/larder/pkg/providers"
 )
@@ -69,14 +70,21 @@ func (r *traffic) pass(seconds int, floods map[string]float64) {
 	}
 }
 
+// mirroredModules is the route of mirrored modules.
+var mirroredModules = httpapi.TreeKey(mirror.ModulesPath)
+
 // inits sends the requests of many inits at the same moment. It returns how many
 // are refused, by route.
 func (r *traffic) inits(count int) map[string]int {
 	refused := make(map[string]int)
 	for range count {
-		// And of a provider of the registry itself.
+		// And of a provider of the registry itself, and of a mirrored module.
+		keys := []string{mirroredModules, mirroredModules}
 		for _, route := range providers.Routes() {
-			if key := "ANY " + route.Path; !r.throttle.Take(key) {
+			keys = append(keys, "ANY "+route.Path)
+		}
+		for _, key := range keys {
+			if !r.throttle.Take(key) {
 				refused[key]++
 			}
 		}
@@ -84,7 +92,7 @@ func (r *traffic) inits(count int) map[string]int {
 			for range n {
 				keys := []string{"ANY " + path}
 				if strings.HasPrefix(path, mirror.Path) {
-					keys = append(keys, "ANY "+mirror.ProvidersPath+"{proxy+}")
+					keys = append(keys, httpapi.TreeKey(mirror.ProvidersPath))
 				}
 				for _, key := range keys {
 					if !r.throttle.Take(key) {
@@ -124,6 +132,27 @@ func TestInitsAtOnce(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A client requests its modules one after the other, and downloads each in between.
+// The default limits refuse no request of 45 inits of ten mirrored modules that
+// begin at the same moment, and send four requests a second each.
+func TestMirroredModulesAtOnce(t *testing.T) {
+	const interval = 250 * time.Millisecond
+	for name, test := range map[string]struct {
+		quota throttle
+		inits int
+	}{"most regions": {usual, 45}, "small regions": {small, 35}} {
+		r := newTraffic(t, synth(t, defaults(t).fit(test.quota)), test.quota)
+		for request := range 2 * clients.InitModules {
+			for range test.inits {
+				if !r.throttle.Take(mirroredModules) {
+					t.Fatalf("%s: an init is refused at its request %d", name, request+1)
+				}
+			}
+			r.now = r.now.Add(interval)
+		}
 	}
 }
 

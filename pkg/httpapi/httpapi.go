@@ -147,25 +147,29 @@ type Service struct {
 	Handler http.Handler
 }
 
-// RouteKeys returns the keys of routes and of a tree in API Gateway, such as
-// ANY /v1/{proxy+}. They have any method, since handlers answer HEAD and 405. The
-// tree may be empty, and has no keys of routes below it. The key of the tree "/" is
+// RouteKeys returns the keys of routes and of trees in API Gateway, such as
+// ANY /v1/{proxy+}. They have any method, since handlers answer HEAD and 405.
+// Routes below a tree have no keys of their own. The key of the tree "/" is
 // $default.
-func RouteKeys(routes []Route, tree string) []string {
+func RouteKeys(routes []Route, trees ...string) []string {
 	var keys []string
 	for _, path := range Paths(routes) {
-		if tree == "" || !strings.HasPrefix(path, tree) {
+		if !slices.ContainsFunc(trees, func(tree string) bool { return strings.HasPrefix(path, tree) }) {
 			keys = append(keys, "ANY "+path)
 		}
 	}
-	switch tree {
-	case "":
-	case "/":
-		keys = append(keys, "$default")
-	default:
-		keys = append(keys, "ANY "+tree+"{proxy+}")
+	for _, tree := range trees {
+		keys = append(keys, TreeKey(tree))
 	}
 	return keys
+}
+
+// TreeKey returns the key of a tree in API Gateway.
+func TreeKey(tree string) string {
+	if tree == "/" {
+		return "$default"
+	}
+	return "ANY " + tree + "{proxy+}"
 }
 
 // Join serves several services as one, and chooses between them as API Gateway
