@@ -397,6 +397,8 @@ func stocked(b *testing.B) (env map[string]string, token string) {
 	note := registry.Provider{Namespace: "acme", Type: "note"}
 	f.Provider(b, note, public.ID, 500, 1, 11)
 	f.Mirrored(b, registry.MirrorAddress{Hostname: "registry.example.com", Namespace: note.Namespace, Name: note.Type}, 500, 14)
+	far := registry.MirrorAddress{Hostname: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
+	f.MirroredModule(b, far, 100)
 	f.Flush(b)
 	token = addToken(b, d.catalog, "read:**")
 	env = settings.Settings{Table: name, Bucket: "none", PresignLifetime: time.Hour, PathStyle: true}.Environment()
@@ -422,6 +424,8 @@ var readKinds = []struct{ name, function, path string }{
 		"download of another registry with 14 platforms", "mirror",
 		"/v1/providers-of/registry.example.com/acme/note/5.9.9/download/linux/amd64",
 	},
+	{"versions of a mirrored module, 100", "mirror", "/v1/modules-of/registry.example.com/acme/vpc/aws/versions"},
+	{"download of a mirrored module", "mirror", "/v1/modules-of/registry.example.com/acme/vpc/aws/1.9.9/download"},
 	{"description of a provider", "metadata", "/v1/providers/acme/note"},
 	{"home page", "web", "/"},
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -139,14 +140,14 @@ func (r *countedRegistry) mirroring(t *testing.T) []operation {
 	t.Helper()
 	const versions = 10
 	origin := startOrigin(t, r.counter, versions+1)
-	add := func(constraint string, want int) func(*testing.T) error {
+	add := func(address registry.MirrorAddress, constraint string, want int) func(*testing.T) error {
 		return func(t *testing.T) error {
 			m := filling.Mirror{
-				Catalog: r.catalog, Objects: r.store, Publisher: r.publisher(),
+				Catalog: r.catalog, Objects: r.store, Publisher: r.publisher(), Inspector: inspection.InThisProcess{},
 				Client: client.New(nil, "larder/test", origin.Client().Transport),
 			}
 			results, err := m.Add(t.Context(), filling.Wanted{
-				Address: mirrored, Constraint: constraint, All: true, Upstream: origin.URL + originServices,
+				Address: address, Constraint: constraint, All: true, Upstream: origin.URL + originServices,
 			})
 			if err == nil && len(results) != want {
 				err = fmt.Errorf("mirrored %d versions, want %d", len(results), want)
@@ -155,9 +156,12 @@ func (r *countedRegistry) mirroring(t *testing.T) []operation {
 		}
 	}
 	return []operation{
-		{"mirror add, 1 version", add("1.0.0", 1)},
-		{fmt.Sprintf("mirror add, %d versions", versions), add("> 1.0.0", versions)},
-		{fmt.Sprintf("mirror add, the %d again", versions), add("> 1.0.0", versions)},
+		{"mirror add, 1 version", add(mirrored, "1.0.0", 1)},
+		{fmt.Sprintf("mirror add, %d versions", versions), add(mirrored, "> 1.0.0", versions)},
+		{fmt.Sprintf("mirror add, the %d again", versions), add(mirrored, "> 1.0.0", versions)},
+		{"mirror add, module, 1 version", add(mirroredModule, "1.0.0", 1)},
+		{fmt.Sprintf("mirror add, module, %d versions", versions), add(mirroredModule, "> 1.0.0", versions)},
+		{fmt.Sprintf("mirror add, module, the %d again", versions), add(mirroredModule, "> 1.0.0", versions)},
 	}
 }
 
@@ -172,6 +176,7 @@ func (r *countedRegistry) reading(t *testing.T) []operation {
 		providerPath = "/v1/providers/acme/note"
 		mirrorPath   = "/v1/mirror/registry.example.com/acme/note"
 		providersOf  = "/v1/providers-of/registry.example.com/acme/note"
+		modulesOf    = "/v1/modules-of/registry.example.com/far/vpc/aws"
 		forLinux     = "/download/linux/amd64"
 	)
 	guarded := access.New(access.Settings{}, r.catalog).RequireRead(ofModules)
@@ -200,6 +205,10 @@ func (r *countedRegistry) reading(t *testing.T) []operation {
 		{"versions of another registry, not found", get(ofMirror, providersOf+"s/versions", http.StatusNotFound)},
 		{"download of another registry", get(ofMirror, providersOf+"/1.0.0"+forLinux, http.StatusOK)},
 		{"download of another registry, not found", get(ofMirror, providersOf+"/9.0.0"+forLinux, http.StatusNotFound)},
+		{"mirrored module, versions", get(ofMirror, modulesOf+"/versions", http.StatusOK)},
+		{"mirrored module, versions, not found", get(ofMirror, modulesOf+"s/versions", http.StatusNotFound)},
+		{"mirrored module, download", get(ofMirror, modulesOf+"/1.0.0/download", http.StatusNoContent)},
+		{"mirrored module, download, not found", get(ofMirror, modulesOf+"/9.0.0/download", http.StatusNotFound)},
 	}
 }
 

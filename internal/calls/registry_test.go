@@ -1,8 +1,12 @@
 package calls_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -42,6 +46,8 @@ var (
 	module   = registry.Module{Namespace: "direct", Name: "vpc", System: "aws"}
 	provider = registry.Provider{Namespace: "acme", Type: "note"}
 	mirrored = registry.MirrorAddress{Hostname: "registry.example.com", Namespace: provider.Namespace, Name: provider.Type}
+	// mirroredModule is another one, so that its rows begin with an empty mirror.
+	mirroredModule = registry.MirrorAddress{Hostname: "registry.example.com", Namespace: "far", Name: "vpc", System: "aws"}
 )
 
 var operator = registry.Publisher{Kind: registry.PublisherUser, Name: "operator"}
@@ -182,8 +188,39 @@ func release(t *testing.T, kind string, v registry.Version, platforms, size int)
 // originServices is the path of an origin's provider registry protocol.
 const originServices = "/v1/providers/"
 
+// offerModule lets a registry have versions of the module mirroredModule, whose
+// archives it has itself.
+func offerModule(t *testing.T, at *http.ServeMux, versions int) {
+	t.Helper()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	w, main := tar.NewWriter(z), []byte("output \"it\" { value = 1 }\n")
+	err := w.WriteHeader(&tar.Header{Name: "main.tf", Mode: 0o644, Size: int64(len(main))})
+	if err == nil {
+		_, err = w.Write(main)
+	}
+	if err := errors.Join(err, w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var listing protocol.ModuleListing
+	for n := range versions {
+		listing.Versions = append(listing.Versions, protocol.ListedModule{Version: stock.Version(n + 1)})
+	}
+	path := originServices + mirroredModule.Module().String()
+	at.HandleFunc("GET "+path+"/versions", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(listing) // the client detects a truncated response
+	})
+	at.HandleFunc("GET "+path+"/{version}/download", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Terraform-Get", "/files/vpc.tar.gz")
+		w.WriteHeader(http.StatusNoContent)
+	})
+	at.HandleFunc("GET /files/vpc.tar.gz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(packed.Bytes()) // the client detects a truncated response
+	})
+}
+
 // startOrigin starts a registry that has versions of the provider for one
-// platform. The counter counts the requests.
+// platform, and of a module. The counter counts the requests.
 func startOrigin(t *testing.T, requests *counter, versions int) *httptest.Server {
 	t.Helper()
 	key, err := builds.Signer()
@@ -198,7 +235,8 @@ func startOrigin(t *testing.T, requests *counter, versions int) *httptest.Server
 			_ = json.NewEncoder(w).Encode(content) // the client detects a truncated response
 		})
 	}
-	document("/.well-known/terraform.json", map[string]string{"providers.v1": originServices})
+	document("/.well-known/terraform.json", map[string]string{"providers.v1": originServices, "modules.v1": originServices})
+	offerModule(t, mux, versions)
 	var listing protocol.ProviderListing
 	for n := range versions {
 		v := stock.Version(n + 1)

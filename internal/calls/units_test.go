@@ -33,7 +33,7 @@ func TestReadUnits(t *testing.T) {
 	read := func(name string, dynamo *dynamodbtest.Server, from http.Handler, path, token string) {
 		t.Helper()
 		status := http.StatusOK
-		if strings.HasSuffix(path, "/1.9.9/download") {
+		if strings.HasSuffix(path, "/download") {
 			status = http.StatusNoContent
 		}
 		dynamo.Reads()
@@ -67,6 +67,7 @@ func readListings(t *testing.T, read reader) {
 	}
 	f.Provider(t, provider, r.signer, 500, 1, 11)
 	f.Mirrored(t, mirrored, 500, 14)
+	f.MirroredModule(t, mirroredModule, 100)
 	f.Flush(t)
 	token := r.token(t, "read:**")
 	ofModules, ofMirror := modules.New(r.catalog.Modules, r.store), mirror.New(r.catalog.Mirror, r.store, nil)
@@ -76,6 +77,7 @@ func readListings(t *testing.T, read reader) {
 		providerPath = "/v1/providers/acme/note"
 		mirrorPath   = "/v1/mirror/registry.example.com/acme/note"
 		providersOf  = "/v1/providers-of/registry.example.com/acme/note"
+		modulesOf    = "/v1/modules-of/registry.example.com/far/vpc/aws"
 	)
 	for _, request := range []struct {
 		name, path string
@@ -92,6 +94,8 @@ func readListings(t *testing.T, read reader) {
 		{"version of a mirrored provider with 14 platforms", mirrorPath + "/5.9.9.json", ofMirror},
 		{"versions of another registry, 500 for 14 platforms", providersOf + "/versions", ofMirror},
 		{"download of another registry with 14 platforms", providersOf + "/5.9.9/download/linux/amd64", ofMirror},
+		{"versions of a mirrored module, 100", modulesOf + "/versions", ofMirror},
+		{"download of a mirrored module", modulesOf + "/1.9.9/download", ofMirror},
 	} {
 		read(request.name, r.dynamo, access.New(access.Settings{}, r.catalog).RequireRead(request.from), request.path, token)
 	}

@@ -179,6 +179,25 @@ func (f *Filler) Provider(t testing.TB, p registry.Provider, key string, version
 	f.put(t, "catalog/"+p.Namespace, p.Path(), registry.Summary{Address: p.String(), Latest: Version(versions)})
 }
 
+// MirroredModule writes a mirrored module, with the record of its newest version.
+func (f *Filler) MirroredModule(t testing.TB, a registry.MirrorAddress, versions int) {
+	t.Helper()
+	all := newest(versions)
+	f.putListing(t, a.Path(), protocol.MirrorListing(all).Index(nil))
+	docs := file(a.Path()+"/"+all[0].String(), registry.DocsName)
+	f.put(t, a.Path(), "version/"+all[0].String(), registry.MirrorVersion{
+		Version: all[0],
+		Module: &registry.MirroredModule{
+			StoredFile: file(a.Path()+"/"+all[0].String(), a.Name+".tar.gz"), MirroredAt: long, MirroredBy: operator,
+			Pin: registry.ModulePin{
+				Source: "https://github.com/acme/terraform-aws-" + a.Name, Commit: strings.Repeat("0", 40),
+				H1: "h1:" + strings.Repeat("a", 43) + "=",
+			},
+			Docs: &docs, Words: strings.Repeat("input_name ", 40),
+		},
+	})
+}
+
 // Mirrored writes a mirrored provider, with the record of its newest version. The
 // key of its origin has the size of a usual one.
 func (f *Filler) Mirrored(t testing.TB, p registry.MirrorAddress, versions, platforms int) {
