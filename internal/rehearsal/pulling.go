@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/modulehosts"
 	"github.com/larder-registry/larder/pkg/mirror/hostblock"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -24,8 +25,11 @@ import (
 type Origin struct {
 	// URL is that of its host.
 	URL string
+	// Modules are public registries and a forge, without a module at first.
+	Modules *modulehosts.Hosts
 
 	server *httptest.Server
+	host   *host
 
 	mu      sync.Mutex
 	release string // a folder; empty until Serve
@@ -33,9 +37,11 @@ type Origin struct {
 	checks  int    // how often clients requested the versions
 }
 
-// StartOrigin starts an origin without a provider. The caller closes it.
-func StartOrigin() *Origin {
-	o := &Origin{}
+// StartOrigin starts an origin without a provider. It writes files below scratch. The
+// caller closes it.
+func StartOrigin(ctx context.Context, scratch string) *Origin {
+	o := &Origin{host: &host{ctx: ctx, scratch: scratch}}
+	o.Modules = modulehosts.Serve(o.host)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/terraform.json", func(w http.ResponseWriter, _ *http.Request) {
 		o.answer(w, map[string]string{"providers.v1": "/v1/providers/"})
@@ -86,7 +92,10 @@ func (o *Origin) WriteCA(path string) error {
 }
 
 // Close stops the origin.
-func (o *Origin) Close() { o.server.Close() }
+func (o *Origin) Close() {
+	o.server.Close()
+	o.host.close()
+}
 
 func (o *Origin) download(w http.ResponseWriter, _ *http.Request) {
 	o.mu.Lock()
@@ -146,7 +155,7 @@ func (r *Registry) installByHost(ctx context.Context, token string, addresses ..
 }
 
 // pullScenario lets clients fetch a provider through an empty mirror, in both
-// modes. Then the mirror has it. At night it checks the origin again.
+// modes, and modules. Then the mirror has them. At night it checks the origin again.
 func pullScenario(ctx context.Context, r *Registry) error {
 	if r.Origin == nil {
 		return nil // AWS does not reach this machine
@@ -172,7 +181,9 @@ func pullScenario(ctx context.Context, r *Registry) error {
 		// The mirror must lack it.
 		addresses = append(addresses, mode+".example.com/"+filepath.Base(dir)+"/note")
 	}
-	policy += "allow \"*/*/*\" {\n}\n"
+	namespace := filepath.Base(dir)
+	r.Origin.addModules(namespace)
+	policy += r.Origin.modulePolicy(namespace) + "allow \"*/*/*\" {\n}\n"
 	file := filepath.Join(dir, "policy.hcl")
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return err
@@ -193,6 +204,9 @@ func pullScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	if err := r.installMirrored(ctx, addresses...); err != nil {
+		return err
+	}
+	if err := r.installModules(ctx, token, namespace); err != nil {
 		return err
 	}
 	checks := r.Origin.Checks()

@@ -35,7 +35,7 @@ type Running struct {
 	Gateway *lambda.Gateway
 	// Account receives the functions' AWS requests.
 	Account *Account
-	// Origin is a registry whose providers the functions can fetch.
+	// Origin is a registry whose providers and modules the functions can fetch.
 	Origin *Origin
 
 	insights  *cloudwatch.Insights
@@ -71,7 +71,7 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	// the emulator.
 	_ = operator.Judge(iam.Call{Action: "kms:DescribeKey", Resource: account.ARN("kms", "key/0")})
 	account.Admit(o.withdraw.AccessKeyID, "the withdraw policy", withdraw, operator)
-	r.Origin = StartOrigin()
+	r.Origin = StartOrigin(ctx, dir)
 	r.api = lambda.StartAPI(ctx, lambda.APIOptions{
 		Region: s.Region, Functions: r.invoked(s, dir), Permit: r.permit, RetryWait: time.Millisecond,
 	})
@@ -144,7 +144,7 @@ func (r *Running) invoked(s *Stack, dir string) map[string]lambda.Deployed {
 			variables := maps.Clone(env)
 			variables["SSL_CERT_FILE"] = filepath.Join(own, "ca.pem")
 			maps.Copy(variables, settings.Pull{Folder: filepath.Join(own, "temporary"), Release: "rehearsal"}.Environment())
-			if err := r.Origin.WriteCA(variables["SSL_CERT_FILE"]); err != nil {
+			if err := r.Origin.writeCAs(variables["SSL_CERT_FILE"]); err != nil {
 				return nil, err
 			}
 			return lambda.StartFunction(ctx, pullName, binary, variables, f.Timeout)

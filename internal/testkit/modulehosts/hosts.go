@@ -27,7 +27,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/programs"
@@ -52,7 +51,7 @@ type Hosts struct {
 	// first request.
 	PublicNames bool
 
-	t           testing.TB
+	t           TB
 	certificate tls.Certificate
 	listener    net.Listener // nil while the server is stopped
 	server      *http.Server
@@ -66,6 +65,16 @@ type Hosts struct {
 	intercept    func(http.ResponseWriter, *http.Request) bool
 }
 
+// TB are the methods of a test that a server uses. A rehearsal has them too.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Cleanup(func())
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	TempDir() string
+}
+
 // Request is a request that arrived.
 type Request struct {
 	Method, Host, Path string
@@ -74,7 +83,7 @@ type Request struct {
 }
 
 // Serve serves no modules until the test adds some, and ends with the test.
-func Serve(t testing.TB) *Hosts {
+func Serve(t TB) *Hosts {
 	t.Helper()
 	address, err := programs.ReserveAddress(t.Context()) // so that Start gets it again
 	h := &Hosts{
