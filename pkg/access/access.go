@@ -164,6 +164,11 @@ var mirrored = map[string]string{"providers-of": "mirror", "modules-of": "mirror
 func resource(path string) []string {
 	segments := strings.Split(strings.TrimPrefix(path, "/v1/"), "/")
 	segments[0] = cmp.Or(mirrored[segments[0]], segments[0])
+	if segments[0] == "mirror-modules" { // see registry.ParseMirrorModule
+		for i := range segments {
+			segments[i] = strings.ToLower(segments[i])
+		}
+	}
 	if depth := depths[segments[0]]; depth > 0 && len(segments) > depth {
 		segments = segments[:depth]
 	}

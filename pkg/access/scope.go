@@ -54,6 +54,9 @@ func ParsePattern(s string) (Pattern, error) {
 	if len(s) > maxPattern {
 		return bad(fmt.Sprintf("more than %d characters", maxPattern))
 	}
+	if strings.HasPrefix(s, "mirror-modules/") { // see registry.ParseMirrorModule
+		s = strings.ToLower(s)
+	}
 	p := Pattern(strings.Split(s, "/"))
 	if tooWild(p) {
 		return bad("more than two **")

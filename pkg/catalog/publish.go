@@ -328,13 +328,19 @@ func addSums(record *registry.MirrorVersion, sums *OriginSums) (added bool, err 
 	return true, nil
 }
 
-// mergeModule is merge for a module. Only other content that an operator accepts
-// replaces the stored one.
+// mergeModule is merge for a module. Other content replaces the stored one only if an
+// operator has accepted it since. The same files packed in another way replace it too.
 func mergeModule(stored, more registry.MirrorVersion) (merged registry.MirrorVersion, changed bool, err error) {
-	if stored.Module == nil || more.Module.Pin.Accepted != nil && stored.Module.Pin != more.Module.Pin {
+	if stored.Module == nil {
 		return more, true, nil
 	}
-	if change := stored.Module.Pin.Differs(more.Module.Pin); change != "" {
+	before, now := stored.Module.Pin.Accepted, more.Module.Pin.Accepted
+	isAccepted := now != nil && (before == nil || now.At.After(before.At))
+	change := stored.Module.Pin.Differs(more.Module.Pin)
+	if change != "" && isAccepted || change == "" && stored.Module.SHA256 != more.Module.SHA256 {
+		return more, true, nil
+	}
+	if change != "" {
 		return stored, false, fmt.Errorf("%w: it is mirrored with other content, which cannot change: %s",
 			registry.ErrExists, change)
 	}

@@ -133,7 +133,7 @@ func decodeEach[T any](text []byte, use func(T)) error {
 // without a plausible time for the version. Every other response is an error,
 // because a firewall or a page about maintenance must not hide the time.
 func (s *Service) PublishedAt(ctx context.Context, of registry.Address, v registry.Version) (time.Time, error) {
-	a, err := s.getOptional(ctx, of.String()+"/"+v.String(), maxDescription)
+	a, err := s.getOptional(ctx, of.String()+"/"+v.String(), maxAnswer)
 	if a == nil || err != nil {
 		return time.Time{}, err
 	}

@@ -20,7 +20,7 @@ func moduleAddress(r *http.Request) (registry.MirrorAddress, error) {
 		r.PathValue("hostname"), r.PathValue("namespace"), r.PathValue("name"), r.PathValue("system"),
 	}, "/")
 	m, err := registry.ParseMirrorModule(name)
-	if err == nil && m.String() != name {
+	if err == nil && !strings.EqualFold(m.String(), name) {
 		err = fmt.Errorf("clients request %s", m)
 	}
 	if err != nil {
@@ -62,8 +62,7 @@ func moduleListing(index protocol.MirrorIndex) (protocol.Document, error) {
 }
 
 // module serves "Download Source Code for a Specific Module Version". A version that
-// the mirror lacks is copied first, whatever the mode of the policy, because only then
-// is it bound to a commit and to its files.
+// the mirror lacks is copied first, because only then is it bound to its files.
 func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 	m, err := moduleAddress(r)
 	if err != nil {

@@ -103,8 +103,9 @@ func (a MirrorAddress) AtOrigin() Address {
 }
 
 // ParseMirrorModule parses HOSTNAME/NAMESPACE/NAME/SYSTEM. The hostname is like
-// that of [ParseMirrorProvider], and the rest like that of [ParseModule]. Errors
-// are [ErrInvalid].
+// that of [ParseMirrorProvider], and the rest like that of [ParseModule], in lower
+// case. Public registries do not distinguish Azure from azure, so a rule or a pin
+// must not either. Errors are [ErrInvalid].
 func ParseMirrorModule(s string) (MirrorAddress, error) {
 	hostname, rest, _ := strings.Cut(s, "/")
 	switch {
@@ -120,7 +121,7 @@ func ParseMirrorModule(s string) (MirrorAddress, error) {
 	if err != nil || strings.HasSuffix(hostname, ".") {
 		return MirrorAddress{}, invalidAddress(s, mirrorModuleForm, hostnamePart(hostname, false))
 	}
-	m, err := ParseModule(rest)
+	m, err := ParseModule(strings.ToLower(rest))
 	if err != nil {
 		return MirrorAddress{}, invalidAddress(s, mirrorModuleForm, moduleParts(rest)...)
 	}
@@ -141,6 +142,9 @@ func (a MirrorAddress) String() string { return a.Hostname + "/" + a.AtOrigin().
 // IsWithin reports whether part is the address, or its beginning: HOSTNAME,
 // HOSTNAME/NAMESPACE and so on.
 func (a MirrorAddress) IsWithin(part string) bool {
+	if a.IsModule() {
+		part = strings.ToLower(part) // as [ParseMirrorModule] does
+	}
 	return a.String() == part || strings.HasPrefix(a.String(), strings.TrimSuffix(part, "/")+"/")
 }
 

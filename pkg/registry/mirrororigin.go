@@ -95,6 +95,9 @@ const (
 	maxSeenText = 128 << 10
 	// maxRefused is the maximum number of refused versions of a [MirrorOrigin].
 	maxRefused = 20
+	// maxPins is the maximum number of pins of a [MirrorOrigin]. A version that has
+	// none is bound when it is mirrored.
+	maxPins = 200
 )
 
 // See adds the versions that the origin lists now. published has all of them,
@@ -103,7 +106,7 @@ const (
 //
 // A version that the origin lists no longer stays, unless there is no room for
 // others. Then See forgets it if it was seen after the first sight and nobody
-// has admitted it. It is new if the origin lists it again.
+// has admitted it, unless it is bound. It is new if the origin lists it again.
 func (o *MirrorOrigin) See(published map[Version]time.Time, now time.Time) (changed bool) {
 	now = now.UTC().Truncate(time.Second)
 	seenAt := now
@@ -129,7 +132,7 @@ func (o *MirrorOrigin) See(published map[Version]time.Time, now time.Time) (chan
 	if !fit(append(slices.Clone(all), added...)) {
 		all = slices.DeleteFunc(slices.Clone(all), func(v SeenVersion) bool {
 			_, listed := published[v.Version]
-			return !listed && v.Admitted == nil && !v.SeenAt.IsZero()
+			return !listed && v.Admitted == nil && !v.SeenAt.IsZero() && v.Pin.Source == ""
 		})
 		changed = changed || len(all) < len(o.Versions)
 	}
@@ -217,19 +220,34 @@ func (o *MirrorOrigin) Admit(n Version, d Decision) {
 	o.Versions[o.index(n)].Admitted = &d
 }
 
-// Pin binds a version of a module, and forgets that it was refused. It reports
-// whether anything changed. A version that the mirror has not seen counts as seen
-// at now.
-func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time) (changed bool) {
-	remaining := slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool { return r.Version == n })
+// Pin binds a version of a module, and forgets that it was refused, unless it was
+// refused because of its files and p has no digest of them. It reports whether anything
+// changed. A version that the mirror has not seen counts as seen at now.
+//
+// mirrored are the versions whose records have their pins. Pin forgets these.
+func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time, mirrored ...Version) (changed bool) {
+	remaining := slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool {
+		return r.Version == n && (p.H1 != "" || r.Pin.Differs(p) != "")
+	})
 	changed = len(remaining) < len(o.Refused)
 	o.Refused = remaining
 	o.see(n, now)
-	at := o.index(n)
-	if o.Versions[at].Pin != p {
-		o.Versions = slices.Clone(o.Versions)
-		o.Versions[at].Pin, changed = p, true
+	versions, pins := slices.Clone(o.Versions), 0
+	for i := range versions {
+		v := &versions[i]
+		if v.Pin.Source != "" && slices.Contains(mirrored, v.Version) {
+			v.Pin, changed = ModulePin{}, true
+		}
+		if v.Pin.Source != "" {
+			pins++
+		}
 	}
+	v := &versions[o.index(n)]
+	isNew := v.Pin.Differs(p) != "" || v.Pin.H1 != p.H1 || v.Pin.Accepted != p.Accepted
+	if isNew && !slices.Contains(mirrored, n) && (v.Pin.Source != "" || pins < maxPins) {
+		v.Pin, changed = p, true
+	}
+	o.Versions = versions
 	return changed
 }
 

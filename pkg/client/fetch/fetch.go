@@ -24,6 +24,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/client/location"
@@ -62,6 +63,10 @@ type Fetcher struct {
 	Hosts []string
 	// Progress may be nil.
 	Progress progress.Reporter
+	// MaxBytes is the maximum size of an archive. If 0, it is 1 GiB.
+	MaxBytes int64
+	// Received counts the bytes of archives. It may be nil.
+	Received *atomic.Int64
 
 	mu     sync.Mutex
 	others map[string]bool  // other hosts from which modules came
@@ -91,7 +96,7 @@ func (f *Fetcher) Folder(ctx context.Context, from client.ModuleLocation, dir st
 	if at.Git {
 		err = f.cloneComplete(ctx, at, dir)
 	} else {
-		err = f.unpack(ctx, from, at, dir)
+		err = f.unpack(ctx, from, at, "", dir)
 	}
 	if err != nil {
 		return "", err
@@ -123,9 +128,10 @@ func Below(dir, folder string) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(folder)), nil
 }
 
-// Unpack fetches an archive, and unpacks all of it into an empty folder.
-func (f *Fetcher) Unpack(ctx context.Context, at location.Location, dir string) error {
-	return f.unpack(ctx, client.ModuleLocation{}, at, dir)
+// Unpack fetches an archive, and unpacks all of it into an empty folder. If the archive
+// names its commit, as those of Git do, that must be commit, unless it is empty.
+func (f *Fetcher) Unpack(ctx context.Context, at location.Location, commit, dir string) error {
+	return f.unpack(ctx, client.ModuleLocation{}, at, commit, dir)
 }
 
 // File writes the archive of a module to w, unchanged.
@@ -179,9 +185,19 @@ func (f *Fetcher) download(
 	if from.Service != nil {
 		do = from.Service.Download
 	}
-	err := do(ctx, at.URL.String(), w, maxBytes, func(size int64) (received func(int64)) {
-		received, end = progress.Or(f.Progress).Transfer("fetching an archive of "+at.URL.Host, size)
-		return received
+	limit := maxBytes
+	if f.MaxBytes > 0 {
+		limit = min(limit, f.MaxBytes)
+	}
+	err := do(ctx, at.URL.String(), w, limit, func(size int64) (received func(int64)) {
+		var shown func(int64)
+		shown, end = progress.Or(f.Progress).Transfer("fetching an archive of "+at.URL.Host, size)
+		return func(n int64) {
+			if f.Received != nil {
+				f.Received.Add(n)
+			}
+			shown(n)
+		}
 	})
 	end()
 	if err != nil {
@@ -209,7 +225,7 @@ func hashOf(algorithm string) hash.Hash {
 }
 
 func (f *Fetcher) unpack(
-	ctx context.Context, from client.ModuleLocation, at location.Location, dir string,
+	ctx context.Context, from client.ModuleLocation, at location.Location, commit, dir string,
 ) (err error) {
 	packed, err := temporary.File("larder-archive-*")
 	if err != nil {
@@ -232,7 +248,7 @@ func (f *Fetcher) unpack(
 		return regularfile.Unreadable(dir, err)
 	}
 	defer root.Close()
-	u := unpacker{ctx: ctx, root: root}
+	u := unpacker{ctx: ctx, root: root, commit: commit}
 	if err := u.unpack(kind, packed); err != nil {
 		return fmt.Errorf("cannot unpack the archive of %s: %w", at.URL.Host, errs.DiskFull(err))
 	}

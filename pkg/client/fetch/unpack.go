@@ -28,7 +28,9 @@ import (
 type unpacker struct {
 	ctx   context.Context //nolint:containedctx // of one call
 	root  *os.Root
-	files int
+	// commit is the one that the archive must be of, or empty.
+	commit string
+	files  int
 	parts int // of all paths
 	bytes int64
 }
@@ -71,14 +73,14 @@ func (u *unpacker) unpack(kind string, packed *os.File) error {
 	switch {
 	case err == nil && u.files == 0:
 		return invalid("it has no files")
-	case err == nil || u.ctx.Err() != nil || errors.Is(err, registry.ErrInvalid) || isLocal(err):
+	case err == nil || u.ctx.Err() != nil || errors.Is(err, registry.ErrInvalid) || IsLocal(err):
 		return err
 	}
 	return invalid("%s", printable.Mark(err.Error(), 200))
 }
 
-// isLocal reports whether an error is of this machine's disk.
-func isLocal(err error) bool {
+// IsLocal reports whether an error is of this machine's disk.
+func IsLocal(err error) bool {
 	_, isPath := errors.AsType[*fs.PathError](err)
 	return isPath || errors.Is(errs.DiskFull(err), registry.ErrDiskFull)
 }
@@ -103,7 +105,11 @@ func (u *unpacker) tar(plain io.Reader) error {
 			return err
 		}
 		switch header.Typeflag {
-		case tar.TypeXGlobalHeader, tar.TypeXHeader:
+		case tar.TypeXGlobalHeader:
+			if is := header.PAXRecords["comment"]; u.commit != "" && is != "" && is != u.commit {
+				err = invalid("it is of commit %s, and not of %s", printable.Mark(is, 64), u.commit)
+			}
+		case tar.TypeXHeader:
 		case tar.TypeDir:
 			err = u.folder(header.Name)
 		case tar.TypeReg:

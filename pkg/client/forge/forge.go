@@ -85,10 +85,6 @@ func refused(format string, args ...any) error {
 // String returns https://HOST/PATH.
 func (r Repository) String() string { return "https://" + r.Host + "/" + r.Path }
 
-// Same reports whether both are the same repository. No forge distinguishes
-// upper and lower case in paths.
-func (r Repository) Same(other Repository) bool { return strings.EqualFold(r.String(), other.String()) }
-
 // Archive returns the URL of the .tar.gz of a commit. All files are in one
 // folder, whose name depends on the forge.
 func (r Repository) Archive(commit string) string {

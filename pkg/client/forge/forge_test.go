@@ -48,13 +48,6 @@ func TestFind(t *testing.T) {
 		if got, want := r.Archive("C"), c.repository+c.archive; got != want {
 			t.Errorf("the archive of %s is %s, want %s", c.reference, got, want)
 		}
-		other := r
-		if other.Path = strings.ToUpper(r.Path); !r.Same(other) {
-			t.Errorf("%s and %s are not the same", r, other)
-		}
-		if other.Path += "2"; r.Same(other) {
-			t.Errorf("%s and %s are the same", r, other)
-		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/client/fetch"
@@ -40,6 +41,8 @@ type place struct {
 	// commit at a forge, which has one folder around everything.
 	archive  location.Location
 	isCommit bool
+	// limit is the maximum size of the archive in bytes.
+	limit int64
 	// checkout is a temporary folder with the files of a commit that git has fetched, or
 	// empty.
 	checkout string
@@ -150,45 +153,46 @@ func (m *Mirror) fetchModule(ctx context.Context, d *decider, at place, v regist
 		return record, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	spent := spending{m: m}
+	defer func() { err = spent.end(ctx, err) }()
+	at.limit = d.maxSize()
+	if restores {
+		at.limit = maxPackage
+	}
+	if m.left != nil {
+		at.limit = min(at.limit, m.left.Load())
+	}
 	packed := filepath.Join(dir, d.address.Name+".tar.gz")
-	found, notes, err := m.readModule(ctx, d.address, at, filepath.Join(dir, "module"), packed)
+	found, notes, err := m.readModule(ctx, d.address, at, filepath.Join(dir, "module"), packed, &spent.fetched)
+	if errors.Is(err, client.ErrTooLarge) && at.limit == d.rule.MaxSize {
+		err = d.tooLarge()
+	}
 	if err != nil {
-		return record, nil, asOriginError(err)
+		return record, nil, err
 	}
 	at.pin.H1 = found.h1
 	if err := d.bind(ctx, v, &at.pin, stored); err != nil {
-		return record, nil, m.spendOn(ctx, 0, found.size, err)
+		return record, nil, err
 	}
 	if !restores {
 		if err := d.checkSize(v, found.size); err != nil {
-			return record, nil, m.spendOn(ctx, 0, found.size, err)
-		}
-		if err := m.spendOn(ctx, 1, found.size, nil); err != nil {
 			return record, nil, err
 		}
 	}
+	if err := spent.store(ctx, 1, max(found.size, spent.fetched.Load())); err != nil {
+		return record, nil, err
+	}
 	decided, err := d.settleModule(ctx, v, at.pin)
-	if err == nil {
-		record, err = m.publishModule(ctx, d.address, publish.MirrorModule{
-			Version: v, Path: packed, Pin: at.pin, Found: found.Found, Size: found.size,
-		})
+	if err != nil {
+		return record, nil, err
 	}
-	if err != nil && !restores {
-		return record, nil, m.spendOn(ctx, -1, -found.size, err)
-	}
+	record, err = m.publishModule(ctx, d.address, publish.MirrorModule{
+		Version: v, Path: packed, Pin: at.pin, Found: found.Found, Size: found.size,
+	})
 	return record, append(notes, decided...), err
 }
 
-// spendOn counts an archive and its bytes, if a reader makes the mirror fetch it. It
-// returns failed too, the reason why nothing is stored.
-func (m *Mirror) spendOn(ctx context.Context, archives int, size int64, failed error) error {
-	if m.spend == nil {
-		return failed
-	}
-	return errors.Join(failed, m.spend(context.WithoutCancel(ctx), archives, size))
-}
-
-// publishModule is [publish.Publisher.MirrorModule], unless the caller of a [Pull]
+// publishModule stores and records a version of a module, unless the caller of a [Pull]
 // stores the record.
 func (m *Mirror) publishModule(ctx context.Context, address registry.MirrorAddress, module publish.MirrorModule) (
 	registry.MirrorVersion, error,
@@ -213,9 +217,8 @@ type moduleFiles struct {
 }
 
 // readModule fetches a module into a folder, packs it into a file, and inspects that.
-func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress, at place, dir, packed string) (
-	found moduleFiles, notes []string, err error,
-) {
+func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress, at place, dir, packed string,
+	received *atomic.Int64) (found moduleFiles, notes []string, err error) {
 	// An archive must not end the process, which may serve clients.
 	defer func() {
 		if p := recover(); p != nil {
@@ -225,7 +228,11 @@ func (m *Mirror) readModule(ctx context.Context, address registry.MirrorAddress,
 	if at.checkout != "" {
 		dir = at.checkout
 	} else if err = os.Mkdir(dir, 0o700); err == nil {
-		err = m.fetcher().Unpack(ctx, at.archive, dir)
+		f := m.fetcher()
+		f.MaxBytes, f.Received = at.limit, received
+		if err = f.Unpack(ctx, at.archive, at.pin.Commit, dir); !fetch.IsLocal(err) {
+			err = asOriginError(err)
+		}
 	}
 	if err == nil && at.isCommit {
 		dir, err = unwrapped(dir)

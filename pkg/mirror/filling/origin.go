@@ -918,31 +918,15 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registr
 		return stored, nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	var spent, fetched atomic.Int64 // bytes
-	if m.spend != nil {
-		defer func() {
-			if err == nil {
-				return
-			}
-			packages, unstored := 0, fetched.Load()
-			if size := spent.Load(); size > 0 {
-				packages, unstored = -len(offers), -size // the copy may succeed later
-				if isRefusal(err) {
-					unstored = fetched.Load() - size
-				}
-			}
-			if packages != 0 || unstored != 0 {
-				err = errors.Join(err, m.spend(context.WithoutCancel(ctx), packages, unstored))
-			}
-		}()
-	}
+	spent := spending{m: m}
+	defer func() { err = spent.end(ctx, err) }()
 	packages, unusable := make([]publish.MirrorPackage, len(offers)), make([]error, len(offers))
 	group, downloading := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i, o := range offers {
 		group.Go(func() error {
 			path := filepath.Join(dir, o.platform.String()+".zip")
-			found, err := m.receive(downloading, d, o, path, &fetched)
+			found, err := m.receive(downloading, d, o, path, &spent.fetched)
 			if err == nil {
 				err = satisfy(w.locked, o.platform, found.H1, "zh:"+found.SHA256)
 			}
@@ -968,17 +952,49 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registr
 			return stored, nil, fmt.Errorf("%s: %w", p.Platform, err)
 		}
 	}
-	if m.spend != nil {
-		if err := m.spend(ctx, len(offers), size); err != nil {
-			return stored, nil, err
-		}
-		spent.Store(size)
+	if err := spent.store(ctx, len(offers), size); err != nil {
+		return stored, nil, err
 	}
 	if notes, err = d.settle(ctx, record.Version, signed, true); err != nil {
 		return stored, nil, err
 	}
 	stored, err = m.publishSigned(ctx, w.Address, record, packages, sums)
 	return stored, append(notes, unusableNotes(unusable)...), err
+}
+
+// spending is what a reader's request takes from the budget.
+type spending struct {
+	m       *Mirror
+	fetched atomic.Int64 // bytes
+	// archives and size are what was counted as stored.
+	archives int
+	size     int64
+}
+
+// store counts archives, and their bytes, before they are stored.
+func (s *spending) store(ctx context.Context, archives int, size int64) error {
+	if s.m.spend == nil {
+		return nil
+	}
+	err := s.m.spend(ctx, archives, size)
+	if err == nil {
+		s.archives, s.size = archives, size
+	}
+	return err
+}
+
+// end returns the error of the request. If it failed, the archives count no more. Their
+// bytes count as they were fetched, unless a copy that may succeed later fetches them
+// again.
+func (s *spending) end(ctx context.Context, failed error) error {
+	archives, size := -s.archives, -s.size
+	if s.archives == 0 || isRefusal(failed) {
+		size += s.fetched.Load()
+	}
+	if failed == nil || s.m.spend == nil || archives == 0 && size == 0 {
+		return failed
+	}
+	return errors.Join(failed, s.m.spend(context.WithoutCancel(ctx), archives, size))
 }
 
 // checkProgram returns [registry.ErrInvalid] if clients cannot run the program of a

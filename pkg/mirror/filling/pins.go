@@ -2,10 +2,35 @@ package filling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/registry"
 )
+
+// maxPinned is the maximum length of the source and the folder of a pin, in bytes.
+const maxPinned = 512
+
+// bindWaiting binds versions that are too new, so that the minimum age is one of their
+// content too. It leaves out those whose origin does not answer.
+func (d *decider) bindWaiting(
+	ctx context.Context, m *Mirror, origin *client.Service, offered []client.OfferedVersion,
+) {
+	bound := 0
+	for _, v := range offered { // the newest first
+		_, isEarly := errors.AsType[admission.TooNewError](d.ready(v.Version))
+		if !isEarly || d.seen[v.Version].Pin.Source != "" || bound == maxLearned {
+			continue
+		}
+		bound++
+		at, err := m.locate(ctx, origin, d, v.Version)
+		if err == nil {
+			_ = d.bind(ctx, v.Version, &at.pin, registry.MirrorVersion{}) // the table is written later
+		}
+	}
+}
 
 // bind binds a version of a module to what the origin has, at first sight. If that is
 // something else later, bind records it and returns [registry.ErrNotAdmitted], unless
@@ -13,6 +38,10 @@ import (
 // adds to pin the decision that applies.
 func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.ModulePin,
 	stored registry.MirrorVersion) error {
+	if len(pin.Source)+len(pin.Folder) > maxPinned {
+		return originError{fmt.Errorf("%w location of the module: it has more than %d characters",
+			registry.ErrInvalid, maxPinned)}
+	}
 	known := d.seen[v].Pin
 	if stored.Module != nil {
 		known = stored.Module.Pin
@@ -28,6 +57,7 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 		pin.Accepted, d.accepted[v] = &decision, change
 	default:
 		refused := registry.RefusedVersion{Version: v, Pin: *pin, At: d.decision("").At}
+		refused.Pin.Accepted = nil
 		if err := d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
 			if !o.Refuse(refused) {
 				return false, nil, nil
@@ -51,7 +81,7 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 		if pin.H1 == "" {
 			pin.H1 = seen.Pin.H1
 		}
-		return o.Pin(v, *pin, d.now), nil, nil
+		return o.Pin(v, *pin, d.now, d.mirrored...), nil, nil
 	})
 }
 
@@ -86,7 +116,7 @@ func (d *decider) settleModule(ctx context.Context, v registry.Version, pin regi
 		}
 		entry := d.admit(o, v)
 		if change != "" {
-			o.Pin(v, pin, d.now)
+			o.Pin(v, pin, d.now, d.mirrored...)
 			entry.Detail += " (" + change + ")"
 		}
 		return true, entry, nil

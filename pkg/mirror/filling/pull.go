@@ -164,6 +164,9 @@ func (p Pull) List(ctx context.Context, policy *registry.MirrorPolicy, address r
 	if err := d.recordLearned(ctx); err != nil {
 		return Listing{}, err
 	}
+	if address.IsModule() {
+		d.bindWaiting(ctx, m, origin, offered)
+	}
 	return d.offerable(offered), nil
 }
 
@@ -207,7 +210,7 @@ func (d *decider) offerable(offered []client.OfferedVersion) Listing {
 			withheld = fmt.Errorf("%w: %s is signed by key %s, which is not trusted", registry.ErrNotAdmitted, r.Version,
 				r.Key.ID)
 			if r.Pin.Source != "" {
-				withheld = d.changed(r.Version, d.seen[r.Version].Pin.Differs(r.Pin))
+				withheld = d.changed(r.Version, changeOf(d.seen[r.Version].Pin, r.Pin))
 			}
 		}
 	}

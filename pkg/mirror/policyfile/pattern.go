@@ -26,6 +26,9 @@ func (p *parser) pattern(b *hclsyntax.Block) string {
 	if len(b.Labels) > 1 {
 		p.add(b.LabelRanges[1], "Write another rule for it.", "%s has one pattern, and %.100q is another", b.Type, b.Labels[1])
 	}
+	if isModules(pattern) {
+		pattern = strings.ToLower(pattern) // as [registry.ParseMirrorModule] does
+	}
 	if reason, hint := checkPattern(pattern); reason != "" {
 		p.add(at, hint, "invalid pattern %.100q: %s", pattern, reason)
 		return ""
