@@ -47,7 +47,10 @@ func (s *site) testWalk(t *testing.T) {
 	p.wantText(".banner", "Your session has ended. Log in again.")
 }
 
-const vpc = "/modules/acme/vpc/aws"
+const (
+	vpc            = "/modules/acme/vpc/aws"
+	mirroredModule = "/mirror-modules/registry.example.net/example-modules/vpc/aws"
+)
 
 // walkModule goes from home to a module, and to everything that belongs to it.
 func (p *person) walkModule() {

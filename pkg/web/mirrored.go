@@ -155,7 +155,7 @@ func (e *mirroredEdition) change() string {
 
 // changeOf returns how the origin has changed a version, for people.
 func changeOf(s admission.Status) string {
-	return strings.ToUpper(s.Reason[:1]) + ipclass.Hide(s.Reason[1:])
+	return ipclass.Hide(s.Reason)
 }
 
 // noneFollow is the notice for an address that the policy denies.

@@ -1,12 +1,16 @@
 package showcase
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -73,7 +77,78 @@ func (f *filler) mirror(ctx context.Context) error {
 			}
 		}
 	}
-	return f.origins(ctx)
+	return errors.Join(f.mirrorModule(ctx), f.origins(ctx))
+}
+
+// mirroredModule is a mirrored module whose versions have all states.
+var mirroredModule = registry.MirrorAddress{
+	Hostname: "registry.example.net", Namespace: "example-modules", Name: "vpc", System: "aws",
+}
+
+var moduleReleases = []release{
+	{"5.16.0", day(9, 3, 18, 4), day(9, 4, 3, 0)}, {"5.17.0", day(10, 1, 17, 31), day(10, 2, 3, 0)},
+	{"5.18.1", day(10, 14, 17, 31), day(10, 15, 3, 0)}, {"5.19.0", day(10, 28, 18, 55), day(10, 29, 3, 0)},
+	{"6.0.0", day(11, 18, 19, 26), day(11, 19, 3, 0)},
+}
+
+// modulePin returns what the versions of the mirrored module are bound to.
+func modulePin(commit string) registry.ModulePin {
+	return registry.ModulePin{
+		Source: "https://forge.example.org/example-modules/terraform-aws-vpc", Commit: strings.Repeat(commit, 5),
+		H1: "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+	}
+}
+
+// mirrorModule adds the versions of the mirrored module, with the documentation of one
+// of the registry's own. The origin has changed the oldest one and one that is not
+// mirrored.
+func (f *filler) mirrorModule(ctx context.Context) error {
+	own, err := f.data.Catalog.Modules.Get(ctx, registry.Module{Namespace: "acme", Name: "vpc", System: "aws"},
+		registry.Version{Major: 4, Minor: 2})
+	if err != nil {
+		return err
+	}
+	in, err := f.data.Objects.Open(ctx, own.Docs.Object, 0, -1)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	for i, number := range []string{"5.16.0", "5.17.0", "5.19.0"} {
+		n, err := registry.ParseVersion(number)
+		if err != nil {
+			return err
+		}
+		docs := *own.Docs
+		docs.Object = mirroredModule.FileKey(n, docs.SHA256, registry.DocsName)
+		if err := f.data.Objects.PutOnce(ctx, docs.Object, bytes.NewReader(text),
+			objects.Digest{SHA256: docs.SHA256, Size: docs.Size}); err != nil {
+			return err
+		}
+		m := &registry.MirroredModule{
+			StoredFile: registry.StoredFile{
+				Object: mirroredModule.FileKey(n, own.SHA256, "vpc.tar.gz"), SHA256: own.SHA256, Size: own.Size,
+			},
+			Pin: modulePin("5d1c7a0e"), MirroredAt: day(10, 29+i, 8, 2), MirroredBy: publisher("aws", "", "", n),
+		}
+		m.SetDocs(docs, own.Words)
+		if i == 1 {
+			m.Pin.Accepted = &registry.Decision{At: m.MirroredAt, By: operator, Reason: "They removed a large file."}
+		}
+		record := registry.MirrorVersion{Version: n, Module: m}
+		if _, _, err := f.data.Catalog.Mirror.Add(ctx, mirroredModule, record, operator); err != nil {
+			return err
+		}
+	}
+	return f.origin(ctx, mirroredModule.String(), moduleReleases, func(o *registry.MirrorOrigin) {
+		for _, n := range []registry.Version{{Major: 5, Minor: 16}, {Major: 5, Minor: 18, Patch: 1}} {
+			o.Pin(n, modulePin("5d1c7a0e"), day(10, 29, 8, 2))
+			o.Refuse(registry.RefusedVersion{Version: n, Pin: modulePin("91f3b26c"), At: day(11, 12, 3, 0)})
+		}
+	})
 }
 
 // aws is the mirrored provider whose versions have all states. Of waits and
@@ -104,6 +179,11 @@ allow "registry.example.net/example/weather" {
 allow "registry.example.net/*/*" {
   min_age = "7d"
 }
+
+allow "registry.example.net/*/*/*" {
+  min_age = "7d"
+  pull    = "closed"
+}
 `,
 	Rules: []registry.MirrorRule{
 		{Pattern: aws, Line: 1, MinAge: int64(minAge / time.Second), Pull: registry.PullOpen},
@@ -112,6 +192,9 @@ allow "registry.example.net/*/*" {
 			Upstream: "https://mirror.example.org",
 		},
 		{Pattern: "registry.example.net/*/*", Line: 12, MinAge: int64(minAge / time.Second)},
+		{
+			Pattern: "registry.example.net/*/*/*", Line: 16, MinAge: int64(minAge / time.Second), Pull: registry.PullClosed,
+		},
 	},
 	SetAt: day(4, 2, 2, 0), SetBy: operator,
 }
@@ -136,7 +219,7 @@ var awsReleases = []release{
 
 // origins sets the policy, and adds what the mirror has seen of some origins.
 func (f *filler) origins(ctx context.Context) error {
-	if _, err := f.data.Catalog.SetMirrorPolicy(ctx, policy, "3 rules"); err != nil {
+	if _, err := f.data.Catalog.SetMirrorPolicy(ctx, policy, "4 rules"); err != nil {
 		return err
 	}
 	first := registry.OriginKey{
@@ -235,7 +318,7 @@ func (f *filler) pulled(ctx context.Context) (err error) {
 func (f *filler) origin(
 	ctx context.Context, address string, releases []release, decide func(o *registry.MirrorOrigin),
 ) error {
-	a, err := registry.ParseMirrorProvider(address)
+	a, err := registry.ParseMirrorAddress(address)
 	if err != nil {
 		return err
 	}
