@@ -38,8 +38,8 @@ func doctorCommand(c *cli.Program) *cobra.Command {
 		Long: `Examine a registry step by step, in the same way as a client uses it. The steps
 are the clients' configuration, the connection and its certificate, the clocks,
 discovery, login, and the credential. With flags it also downloads a module, and
-verifies the signature and the hashes of a provider and a mirrored provider. For
-a step that is not ok, it prints the request, the result and how to fix it. It
+verifies the signature and the hashes of a provider, own or mirrored ones. For a
+step that is not ok, it prints the request, the result and how to fix it. It
 changes nothing, but like every client, it can make a mirror fetch the version
 that it examines.
 
@@ -107,7 +107,7 @@ something is unknown.`,
 	cmd.Flags().StringVar(&e.provider, "provider", "",
 		"verify the provider at `ADDRESS`: NAMESPACE/TYPE")
 	cmd.Flags().StringVar(&e.mirror, "mirror", "",
-		"verify the mirrored provider at `ADDRESS`: HOSTNAME/NAMESPACE/TYPE")
+		"verify the mirrored provider or module at `ADDRESS`: HOSTNAME/NAMESPACE/TYPE or HOSTNAME/NAMESPACE/NAME/SYSTEM")
 	cmd.Flags().StringVar(&e.mirrorURL, "mirror-url", "",
 		"`URL` of the mirror, which gets only the credential for its own host "+
 			"(default the network_mirror in the clients' configuration, or https://HOST/v1/mirror/)")
@@ -169,7 +169,7 @@ func (e examination) doctor(host string, stdin io.Reader) (d doctor.Doctor, err 
 	if d.Provider, err = optional("--provider", e.provider, registry.ParseProvider); err != nil {
 		return d, err
 	}
-	if d.Mirror, err = optional("--mirror", e.mirror, registry.ParseMirrorProvider); err != nil {
+	if d.Mirror, err = optional("--mirror", e.mirror, registry.ParseMirrorAddress); err != nil {
 		return d, err
 	}
 	if p, err := optional("--platform", e.platform, registry.ParsePlatform); err != nil {

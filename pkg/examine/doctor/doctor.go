@@ -228,6 +228,14 @@ func (e *examination) examine(ctx context.Context) {
 	default:
 		e.provider(ctx)
 	}
+	if e.Mirror != nil && e.Mirror.IsModule() {
+		if e.blocked != "" {
+			e.skip("mirror", e.blocked)
+			return
+		}
+		e.mirrorModule(ctx)
+		return
+	}
 	// This may add steps about the configuration even if no mirrored provider is
 	// named.
 	bases := e.mirrorURLs()

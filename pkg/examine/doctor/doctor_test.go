@@ -247,6 +247,7 @@ func publishAll(t *testing.T, data *local.Data) {
 	mirrored.Filename, mirrored.SHA256, mirrored.Size = random.Filename(v, linux), found.SHA256, found.Size
 	_, _, err = p.MirrorSigned(t.Context(), random, registry.MirrorVersion{Version: v}, []publish.MirrorPackage{mirrored}, &signed)
 	must(err)
+	mirrorModule(t, data, module)
 }
 
 func zipped(t *testing.T, name string) []byte {

@@ -264,10 +264,15 @@ func (e *examination) inFolder(name string) ([]byte, error) {
 // leads returns the providers.v1 of a host's host block if that is the URL of a mirror
 // of the host. Otherwise it is nil.
 func (e *examination) leads(host string) *url.URL {
+	return e.leadsBy(host, providersService, hostblock.ProvidersPath)
+}
+
+// leadsBy is leads for a service, which a mirror has below a path.
+func (e *examination) leadsBy(host, service, path string) *url.URL {
 	parsed, err := registry.ParseHost(host)
 	b, _ := e.blockOf(parsed.Display())
-	u, invalid := url.Parse(b.Services[providersService])
-	if err != nil || invalid != nil || hostblock.URL("https://"+u.Host, hostblock.ProvidersPath, parsed) != u.String() {
+	u, invalid := url.Parse(b.Services[service])
+	if err != nil || invalid != nil || hostblock.URL("https://"+u.Host, path, parsed) != u.String() {
 		return nil
 	}
 	return u
@@ -284,18 +289,25 @@ func (e *examination) leading(to string) (hosts []string) {
 	return hosts
 }
 
-// leadsTo is leads for a provider that clients install from its registry.
+// leadsTo is leads for a module, or for a provider that clients install from its
+// registry.
 func (e *examination) leadsTo(p registry.MirrorAddress) *url.URL {
+	if p.IsModule() {
+		return e.leadsBy(p.Hostname, modulesService, hostblock.ModulesPath)
+	}
 	if e.isInstalledOtherwise(p) {
 		return nil
 	}
 	return e.leads(p.Hostname)
 }
 
-// without returns what clients do if the mirror lacks a provider.
+// without returns what clients do if the mirror lacks something.
 func (e *examination) without() string {
-	if e.leadsTo(*e.Mirror) != nil {
+	switch {
+	case e.leadsTo(*e.Mirror) != nil:
 		return "so clients report that its registry lacks it"
+	case e.Mirror.IsModule():
+		return "so clients with a host block report that its registry lacks it"
 	}
 	return "so clients try the next installation method"
 }

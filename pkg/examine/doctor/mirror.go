@@ -133,29 +133,7 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 			e.mirrors = append(e.mirrors, usual)
 			return
 		}
-		w := e.waiting(ctx, base)
-		if w.denied != "" {
-			e.wrong(name, w.request,
-				"the mirror has no version of "+e.Mirror.String()+", "+e.without()+": "+w.denied,
-				askForRule)
-			return
-		}
-		if len(w.versions) > 0 {
-			why, options := e.explainWaiting(w.versions[0])
-			e.wrong(name, w.request,
-				"the mirror has no version of "+e.Mirror.String()+" yet, "+e.without()+": "+why,
-				oneOf(options))
-			return
-		}
-		if w.pull != nil && w.pull.Problem != "" {
-			e.wrong(name, w.request,
-				"the mirror has no version of "+e.Mirror.String()+" and cannot fetch one, "+e.without()+": "+e.quote(w.pull.Problem), e.fixOrigin(""))
-			return
-		}
-		e.wrong(name, a.request,
-			"the mirror has no version of "+e.Mirror.String()+", "+e.without(),
-			"mirror one with `larder mirror add "+e.Mirror.String()+" --platform "+e.Platform.String()+"`, if the mirror "+
-				"policy allows it, or check the mirror's URL")
+		e.explainNone(name, a, e.waiting(ctx, base))
 		return
 	}
 	v, ok := e.newest(name, a, versions)
@@ -170,6 +148,36 @@ func (e *examination) mirror(ctx context.Context, base *url.URL) {
 		e.mirrors = append(e.mirrors, base)
 		e.block = cmp.Or(e.block, e.blockFor(ctx, base))
 	}
+}
+
+// explainNone adds a step about why the mirror has no version.
+func (e *examination) explainNone(name string, a *answer, w waiting) {
+	none := "the mirror has no version of " + e.Mirror.String()
+	switch {
+	case w.denied != "":
+		e.wrong(name, w.request, none+", "+e.without()+": "+w.denied, askForRule)
+	case len(w.versions) > 0:
+		why, options := e.explainWaiting(w.versions[0])
+		e.wrong(name, w.request, none+" yet, "+e.without()+": "+why, oneOf(options))
+	case w.pull != nil && w.pull.Problem != "":
+		e.wrong(name, w.request, none+" and cannot fetch one, "+e.without()+": "+e.quote(w.pull.Problem), e.fixOrigin(""))
+	default:
+		e.wrong(name, a.request, none+", "+e.without(),
+			"mirror one with `"+e.addCommand("")+"`, if the mirror policy allows it, or check the mirror's URL")
+	}
+}
+
+// addCommand returns the command that mirrors a version, or the newest one if version
+// is empty.
+func (e *examination) addCommand(version string) string {
+	command := "larder mirror add " + e.Mirror.String()
+	if version != "" {
+		command += " --version " + version
+	}
+	if !e.Mirror.IsModule() {
+		command += " --platform " + e.Platform.String()
+	}
+	return command
 }
 
 // mirrorElsewhere returns the URL at which Larder serves its mirror if that has

@@ -40,7 +40,7 @@ func (e *examination) module(ctx context.Context) {
 		return
 	}
 	scope := e.Module.Path()
-	version, ok := e.moduleVersion(ctx, base.JoinPath(e.Module.String(), "versions"), scope)
+	version, ok := e.moduleVersion("module versions", e.get(ctx, "module versions", base.JoinPath(e.Module.String(), "versions"), scope))
 	if !ok {
 		return
 	}
@@ -54,9 +54,9 @@ func (e *examination) module(ctx context.Context) {
 // which module clients also accept.
 var otherVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)*(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
-func (e *examination) moduleVersion(ctx context.Context, u *url.URL, scope string) (registry.Version, bool) {
-	const name = "module versions"
-	a := e.get(ctx, name, u, scope)
+// moduleVersion returns the newest version in a list, which is nil if the request has
+// failed.
+func (e *examination) moduleVersion(name string, a *answer) (registry.Version, bool) {
 	var body struct {
 		Modules []struct {
 			Versions []struct {

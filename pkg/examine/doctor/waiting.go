@@ -16,7 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// waiting has the versions of the mirrored provider that Larder's mirror has seen
+// waiting has the versions of the mirrored address that Larder's mirror has seen
 // and does not offer.
 type waiting struct {
 	request, host string
@@ -40,17 +40,18 @@ const maxWaiting = 3
 // none for any other mirror. Nothing follows from a failure, because clients do
 // not send the request.
 func (e *examination) waiting(ctx context.Context, base *url.URL) (w waiting) {
-	if base.Path != usualMirror {
+	if !e.Mirror.IsModule() && base.Path != usualMirror {
 		return w
 	}
 	c, err := e.credentialOfMirror(ctx, base)
 	if err != nil {
 		return w
 	}
-	a, err := e.send(ctx, base.JoinPath(e.Mirror.String()), c)
+	u := &url.URL{Scheme: base.Scheme, Host: base.Host, Path: "/v1/" + e.Mirror.Path()}
+	a, err := e.send(ctx, u, c)
 	var d protocol.MirroredProvider
 	if err != nil || a.status != http.StatusOK || !a.isJSON() || json.Unmarshal(a.body, &d) != nil ||
-		strings.Join([]string{d.Hostname, d.Namespace, d.Name}, "/") != e.Mirror.String() {
+		(registry.MirrorAddress{Hostname: d.Hostname, Namespace: d.Namespace, Name: d.Name, System: d.Provider}) != *e.Mirror {
 		return w
 	}
 	w.request, w.host, w.denied, w.pull = a.request, base.Host, e.quote(d.Denied), d.Pull
@@ -118,6 +119,10 @@ func (e *examination) warnWaiting(w waiting, newest registry.Version) {
 // done about it.
 func (e *examination) explainWaiting(v protocol.MirroredVersion) (why string, options []string) {
 	switch {
+	case v.ChangedTo != registry.ModulePin{}:
+		return fmt.Sprintf("%s is refused: %s", v.Version, e.quote(v.Reason)), []string{
+			fmt.Sprintf("have an operator find out why, and then run `larder mirror admit %s %s --reason …`", e.Mirror, v.Version),
+		}
 	case v.State == string(admission.TooNew):
 		at := v.AvailableAt.UTC().Add(time.Minute - 1).Format("2006-01-02 15:04 MST")
 		return fmt.Sprintf("%s is too new: it can be mirrored from %s", v.Version, at), []string{
