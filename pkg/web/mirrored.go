@@ -207,7 +207,7 @@ type mirroredRow struct {
 	Key                string
 	// Change is how the origin has changed the version of a module.
 	Change string
-	// Content is what is mirrored, in short: the platforms, or the commit of a module.
+	// Content is the mirrored content in short: the platforms, or the commit of a module.
 	Content string
 	// IsModule means that it is a version of a module.
 	IsModule bool

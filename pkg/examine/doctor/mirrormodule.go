@@ -10,9 +10,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// mirrorModule follows a mirrored module from the list of its versions to the last byte
-// of the newest version's archive, as clients with a host block do. If the mirror lacks
-// the version and may fetch it, the request makes it do so.
+// mirrorModule follows a mirrored module as clients with a host block do. It begins with
+// the list of the versions, and ends with the last byte of the newest one's archive. If
+// the mirror lacks the version and may fetch it, the request makes it do so.
 func (e *examination) mirrorModule(ctx context.Context) {
 	const name = "mirror versions"
 	host := registry.Host(e.Mirror.Hostname)

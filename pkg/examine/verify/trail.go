@@ -117,7 +117,7 @@ func (t *trail) add(e registry.AuditEntry) {
 				h.platforms = make(map[string]string)
 			}
 			if strings.HasPrefix(e.Subject, registry.MirrorModulePrefix) {
-				h.platforms[v] = "" // what an operator accepts replaces what was mirrored
+				h.platforms[v] = "" // other content that an operator accepts replaces it
 			}
 			h.platforms[v] += " " + e.Detail
 		}

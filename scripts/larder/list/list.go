@@ -183,7 +183,7 @@ func needsCredential(ctx context.Context, r *place.Reader) error {
 	return nil
 }
 
-// listHost lists what is mirrored of HOSTNAME or HOSTNAME/NAMESPACE.
+// listHost lists the mirrored providers and modules of HOSTNAME or HOSTNAME/NAMESPACE.
 func listHost(ctx context.Context, r *place.Reader, part string) (v ContentsView, err error) {
 	mirrored, err := r.Mirrored(ctx)
 	v = ContentsView{Modules: []registry.Summary{}, Providers: []registry.Summary{}, remote: !r.Store}
