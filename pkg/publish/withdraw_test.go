@@ -202,25 +202,25 @@ func (u unreadable) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalo
 // removed although the mirror's cache cannot be updated.
 func TestWithdrawFromMirror(t *testing.T) {
 	t.Parallel()
-	address, err := registry.ParseMirrorProvider("registry.example.com/acme/inventory")
-	if err != nil {
-		t.Fatal(err)
-	}
+	provider := registry.MirrorAddress{Hostname: "registry.example.com", Namespace: "acme", Name: "inventory"}
+	module := registry.MirrorAddress{Hostname: "registry.example.com", Namespace: "acme", Name: "vpc", System: "aws"}
 	version := registry.Version{Major: 1}
 	sum := sha256.Sum256([]byte("x"))
 	digest := objects.Digest{SHA256: hex.EncodeToString(sum[:]), Size: 1}
 	for name, test := range map[string]struct {
+		address registry.MirrorAddress
 		objects func(remover) publish.Remover
 		left    int
 		remains bool
 	}{
-		"the objects can be removed": {func(r remover) publish.Remover { return r }, 0, false},
+		"the objects can be removed": {provider, func(r remover) publish.Remover { return r }, 0, false},
+		"a module":                   {module, func(r remover) publish.Remover { return r }, 0, false},
 		// Then this error comes first. The next withdrawal repeats both.
-		"the objects cannot be removed": {func(remover) publish.Remover { return fails{} }, 1, true},
+		"the objects cannot be removed": {provider, func(remover) publish.Remover { return fails{} }, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := embedded(t)
+			b, address := embedded(t), test.address
 			key := registry.ObjectsOf(address, version) + digest.SHA256 + "/inventory.zip"
 			if err := b.store.PutOnce(t.Context(), key, strings.NewReader("x"), digest); err != nil {
 				t.Fatal(err)
@@ -232,7 +232,7 @@ func TestWithdrawFromMirror(t *testing.T) {
 			if _, remains := errors.AsType[*publish.RemainsError](err); err == nil || remains != test.remains {
 				t.Errorf("error is %v, want one for which \"objects remain\" is %t", err, test.remains)
 			}
-			if !strings.Contains(fmt.Sprint(err), "inventory 1.0.0 is withdrawn, but ") {
+			if !strings.Contains(fmt.Sprint(err), address.String()+" 1.0.0 is withdrawn, but ") {
 				t.Errorf("the error does not say that the version is withdrawn: %v", err)
 			}
 			if registry.Hint(err) == "" {

@@ -77,7 +77,7 @@ func TestCount(t *testing.T) {
 		{1, []string{"ci module acme/vpc/aws 1.2.0", "ada module acme/vpc/aws 1.2", "- provider acme/inventory 1.0.0"}},
 		{0, []string{
 			"ci module acme/vpc/aws 1.2", "ci module acme/vpc/aws 1.3.0",
-			"ci mirror registry.example.com/acme/inventory 2.0.0",
+			"ci mirror registry.example.com/acme/inventory 2.0.0", "ci mirror registry.example.com/acme/vpc/aws 5.0.0",
 			// None of these is a download.
 			"ci - acme/vpc/aws 1.2.0", "ci other acme/vpc/aws 1.2.0", "ci module acme 1.2.0", "ci module acme/vpc/aws x",
 		}},
@@ -96,7 +96,8 @@ func TestCount(t *testing.T) {
 		want  []string
 	}{
 		{"all", usage.Query{}, 60, []string{
-			"3 modules/acme/vpc/aws 1.2.0", "1 mirror/registry.example.com/acme/inventory 2.0.0",
+			"3 modules/acme/vpc/aws 1.2.0", "1 mirror-modules/registry.example.com/acme/vpc/aws 5.0.0",
+			"1 mirror/registry.example.com/acme/inventory 2.0.0",
 			"1 modules/acme/vpc/aws 1.3.0", "1 modules/acme/vpc/aws 1.0.0", "1 providers/acme/inventory 1.0.0",
 		}},
 		{"module", usage.Query{Address: address(t, "acme/vpc/aws")}, 30, []string{
