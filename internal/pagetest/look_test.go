@@ -218,7 +218,9 @@ const maxStops = 30
 func (p *person) checkFocus(width int) {
 	p.t.Helper()
 	p.must(p.page.Resize(p.ctx, width, 600))
-	evaluate[any](p, `document.activeElement.blur(), scrollTo(0, 0)`)
+	// Tab then begins at the first element, wherever an earlier check has ended.
+	evaluate[any](p, `document.body.tabIndex = -1, document.body.focus(), document.body.removeAttribute("tabindex"),
+		document.activeElement.blur(), scrollTo(0, 0)`)
 	stops, err := p.page.TabStops(p.ctx, maxStops)
 	p.must(err)
 	if len(stops) < 4 {
