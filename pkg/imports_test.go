@@ -370,6 +370,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
 		"functions/pull": slices.Concat(inspecting, []string{
+			"pkg/docs/stored",
 			"pkg/client", "pkg/mirror/admission", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/modules",
 			"pkg/network/ipclass", "pkg/providers", "pkg/publish", "pkg/client/fetch", "pkg/client/forge",
 			"pkg/client/git", "pkg/client/location",

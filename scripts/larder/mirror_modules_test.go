@@ -12,9 +12,9 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/modulehosts"
 )
 
-// Operators mirror modules with the ones that they call, accept what an origin has
-// changed, take them to a registry without a network, and restore them from a backup.
-// The golden file has the output of each command.
+// Operators mirror modules with the ones that they call, and accept changes of an
+// origin. They take the modules to a registry without a network, and restore them from
+// a backup. The golden file has the output of each command.
 func TestMirrorModules(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)

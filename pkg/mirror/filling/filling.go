@@ -47,8 +47,8 @@ type Mirror struct {
 	Progress progress.Reporter
 	// DryRun reports what would be done, and downloads and stores no packages.
 	DryRun bool
-	// Skip is called with the address of what is not mirrored, and the reason: a provider
-	// of a folder, or a module that a mirrored one calls. It may be nil.
+	// Skip is called with an address that is not mirrored, and the reason. That is a
+	// provider of a folder, or a module that another one calls. It may be nil.
 	Skip func(address, reason string)
 	// Overrule is the reason for which an operator overrules the policy of the
 	// mirror. If empty, the policy applies. It is recorded in the audit trail.

@@ -381,7 +381,7 @@ func TestModuleFolder(t *testing.T) {
 	}
 }
 
-// What is not as its pin, or as an earlier pin, is not imported.
+// A version that differs from its pin, or from an earlier pin, is not imported.
 func TestModuleFolderRefused(t *testing.T) {
 	t.Parallel()
 	const name = "acme/a/x"

@@ -62,7 +62,7 @@ func (m *Mirror) follow(ctx context.Context, policies *admission.Policies, wante
 	return f.results, errors.Join(f.failed...)
 }
 
-// calls returns the module blocks of a mirrored version whose source is no path. The
+// calls returns the module blocks of a mirrored version whose source is not a path. The
 // documentation has those of its root, and of the folders in modules/ and examples/.
 // Clients never install examples with a module.
 func (m *Mirror) calls(ctx context.Context, result *Result) (all []docs.Dependency, err error) {
@@ -161,9 +161,9 @@ func (f *follower) followBlock(ctx context.Context, at int, block docs.Dependenc
 var publicHosts = []string{"registry.opentofu.org", "registry.terraform.io"}
 
 // nestedAddress returns the address of a module that a module of a host calls.
-// isRegistry reports whether the source is that of a registry. Clients look for a
-// source without a host where they have found the caller, if that is a public
-// registry. For others it depends on the client, and that of OpenTofu is returned.
+// isRegistry reports whether the source is that of a registry. A source without a host
+// is one of the public registry that the client uses. That is the host of the caller,
+// if it is a public registry, and otherwise that of OpenTofu.
 func nestedAddress(host, source string) (a registry.MirrorAddress, isRegistry bool, err error) {
 	parsed, err := regaddr.ParseModuleSource(source)
 	if err != nil {

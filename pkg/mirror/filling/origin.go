@@ -99,7 +99,7 @@ const parallel = 4
 // that kind too. See [client.Client.Confine].
 //
 // After modules, Add mirrors the registry modules that they call, each in the newest
-// version that the constraint allows. Those that the policy denies are no error.
+// version that the constraint allows. It skips those that the policy denies.
 func (m *Mirror) Add(ctx context.Context, w Wanted) ([]Result, error) {
 	policies, err := m.policies(ctx)
 	if err != nil {

@@ -28,9 +28,9 @@ module. A provider needs --platform. You can add platforms to a mirrored version
 later.
 
 The command follows the registry modules that a module calls, and those that
-these call. It mirrors the newest version of each that the constraint allows, and
-lists those that the mirror policy denies. If a module is at no known forge, the
-command runs git.
+these call. It mirrors the newest version of each that the constraint allows,
+and lists those that the mirror policy denies. If a module is at no known forge,
+the command runs git.
 
 You cannot mirror what has a hostname with a port, because clients do not use
 mirrors for it.` + fromOrigins,
@@ -160,9 +160,9 @@ for what the mirror already has. The list is a file such as
   }
 
 PATH can also be the folder of a configuration after init. The command then
-mirrors the exact versions of the registry modules in
-.terraform/modules/modules.json. Use --exclude for those that clients install
-directly, such as those of your own registry. For providers, use larder mirror
+mirrors the exact versions of the registry modules that init has installed. The
+file .terraform/modules/modules.json names them. Use --exclude for modules that
+clients install directly, such as your own. For providers, use larder mirror
 lock.
 
 The command follows the registry modules that modules call, as larder mirror add
@@ -196,7 +196,7 @@ may need them.` + fromOrigins,
 	return cmd
 }
 
-// readWanted reads a list, or what is installed in the folder of a configuration.
+// readWanted reads a list, or the modules in the folder of a configuration.
 // ported are the addresses whose hostname has a port.
 func readWanted(ctx context.Context, name string) (list []filling.Wanted, ported []string, err error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {

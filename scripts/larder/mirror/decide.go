@@ -26,12 +26,12 @@ func admitCommand(c *cli.Program) *cobra.Command {
 		Use:   "admit ADDRESS VERSION --reason WHY",
 		Short: "Mirror a version that is too new, or changed at its origin",
 		Long: `Admit a version that is younger than the minimum age in the mirror policy, and
-mirror it. ` + "`larder list ADDRESS`" + ` shows the versions that are too new. The other parts
-of the policy still apply.
+mirror it. ` + "`larder list ADDRESS`" + ` shows the versions that are too new. The other
+parts of the policy still apply.
 
-The mirror refuses a version of a module if its origin has changed it: to another
-repository, commit or folder, or to other files. This command accepts that. First
-find out why it was changed.
+The mirror refuses a version of a module if its origin has changed it: to
+another repository, commit or folder, or to other files. This command accepts
+that. First find out why it was changed.
 
 Without --platform, the platforms of a provider are those of the mirror policy.
 If it names none, they are those of the newest mirrored version. If the command
@@ -42,7 +42,7 @@ The audit trail shows who admitted a version, and the reason.` + fromOrigins,
     --reason 'it fixes a leak that affects us'
   larder mirror admit registry.opentofu.org/hashicorp/random 3.6.3 \
     --reason 'it fixes a leak that affects us' --platform linux_amd64
-  larder mirror admit registry.opentofu.org/terraform-aws-modules/vpc/aws 5.8.1 \
+  larder mirror admit registry.opentofu.org/cloudposse/label/null 0.25.0 \
     --reason 'the author has announced the moved tag'`,
 		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
 			if w.Address, err = registry.ParseMirrorAddress(args[0]); err != nil {

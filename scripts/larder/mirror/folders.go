@@ -49,14 +49,14 @@ func exportCommand(c *cli.Program) *cobra.Command {
 		Short: "Write mirrored providers and modules to a folder",
 		Long: `Write all mirrored providers and modules, or those that you name, to a folder.
 Import it into another registry. Providers are in the format of
-` + "`tofu providers mirror`" + `, so you can also use the folder as the filesystem_mirror of
-a machine without a network, or serve it with a static web server. Run the
+` + "`tofu providers mirror`" + `. So you can also use the folder as the filesystem_mirror
+of a machine without a network, or serve it with a static web server. Run the
 command again to add new versions. Hostnames with non-ASCII letters are in
 punycode, as web servers need them.
 
 Beside the zips of a version, the folder has SHA256SUMS as its origin signed it,
-the signature, and the origin's keys. The modules are in mirror-modules, each with
-its archive and what it is pinned to. Clients ignore these files.`,
+the signature, and the origin's keys. The folder mirror-modules has the archive
+and the pin of each version of a module. Clients ignore these files.`,
 		Example: `  larder mirror export ./folder
   larder mirror export ./folder registry.opentofu.org/hashicorp/random \
     registry.opentofu.org/terraform-aws-modules/vpc/aws`,

@@ -16,14 +16,14 @@ func Command(c *cli.Program) *cobra.Command {
 this registry, if a host block leads there.
 
 The mirror verifies each package of a provider before it stores it. It verifies
-the signature of the origin registry, as clients do, or the hashes in an imported
-folder. It pins each version of a module to the commit and the files that it saw
-first. What is mirrored never changes. You can add platforms to a version later.
-If a command is interrupted, run it again to finish.
+the signature of the origin registry, as clients do, or the hashes in an
+imported folder. It pins each version of a module to the commit and the files
+that it saw first. A mirrored version never changes. You can add platforms to a
+version later. If a command is interrupted, run it again to finish.
 
-A version is not mirrored if it is younger than the mirror policy allows, if the
-key that signed it is not trusted, or if the origin has changed a module. The
-exit code is then 8.`,
+A version is not mirrored if it is younger than the mirror policy allows, or if
+the key that signed it is not trusted. A version of a module is not mirrored
+either if the origin has changed it. The exit code is then 8.`,
 		Example: `  larder mirror add registry.opentofu.org/hashicorp/random --platform all
   larder mirror add registry.opentofu.org/terraform-aws-modules/vpc/aws
   larder mirror lock .terraform.lock.hcl --platform linux_amd64

@@ -30,8 +30,8 @@ func policyCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Decide what may be mirrored, and when",
-		Long: `Show, set and check the mirror policy. It decides which providers and modules may
-be mirrored, and when. It is a file such as
+		Long: `Show, set and check the mirror policy. It decides which providers and modules
+may be mirrored, and when. It is a file such as
 
   deny "registry.opentofu.org/hashicorp/consul" {
     reason = "We do not use it."
@@ -232,7 +232,7 @@ func setPolicy(ctx context.Context, s *place.Store, policy registry.MirrorPolicy
 	}
 	all, err := place.Collect(s.Catalog.Mirror.Summaries(ctx, ""))
 	if err != nil {
-		return v, fmt.Errorf("the policy is %s, but what is mirrored could not be compared with it: %w", v.Status, err)
+		return v, fmt.Errorf("the policy is %s, but the mirrored versions could not be compared with it: %w", v.Status, err)
 	}
 	for _, summary := range all {
 		address, err := registry.ParseMirrorAddress(summary.Address)
@@ -321,7 +321,7 @@ func (v SetPolicyView) Text(p output.Page) {
 func policyCheckCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE [ADDRESS…]",
-		Short: "Check a policy file, and what it decides about providers and modules",
+		Short: "Check a policy file, and what it decides",
 		Long: `Check a policy file, or standard input if FILE is -. For each provider or module
 that you name, the command prints whether the policy allows it, by which line,
 and what the line requires. It needs no registry.
