@@ -89,8 +89,8 @@ const (
 // mirrored are the patterns of the partitions and of the objects of the mirror.
 var mirrored = []string{registry.MirrorPrefix + "*", registry.MirrorModulePrefix + "*"}
 
-// documents are patterns of the keys of documentation.
-var documents = []string{"modules/*/" + registry.DocsName}
+// documents is a pattern of the keys of the documentation of modules.
+const documents = "modules/*/" + registry.DocsName
 
 func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.trees...) }
 
@@ -116,12 +116,13 @@ func functions() []function {
 			parts: throttle{1, 1}, treeParts: map[string]throttle{mirror.ModulesPath: {1, 4}},
 		},
 		{
-			name: "metadata", trees: []string{metadata.Tree}, parts: throttle{4, 16}, objects: documents, fetches: true,
+			name: "metadata", trees: []string{metadata.Tree}, parts: throttle{4, 16}, objects: []string{documents}, fetches: true,
 			partitions: slices.Concat(items, []string{"tokens", policyItem}),
 			queried:    slices.Concat(items, []string{"namespaces"}),
 		},
 		{
-			name: "web", trees: []string{web.Tree}, parts: throttle{2, 8}, objects: documents, fetches: true, sessions: true,
+			name: "web", trees: []string{web.Tree}, parts: throttle{2, 8}, fetches: true, sessions: true,
+			objects:    []string{documents, "mirror-" + documents},
 			partitions: slices.Concat(items, []string{"keys/*", sessionItems, "tokens", policyItem}),
 			queried:    []string{"catalog/*", "namespaces"},
 		},

@@ -629,7 +629,7 @@ func TestRoles(t *testing.T) {
 		},
 		"web": {
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",
-			"/modules/*/docs.json.gz",
+			"/modules/*/docs.json.gz,/mirror-modules/*/docs.json.gz",
 		},
 	}
 	for name, role := range byFunction {

@@ -136,15 +136,19 @@ func TestInitsAtOnce(t *testing.T) {
 }
 
 // A client requests its modules one after the other, and downloads each in between.
-// The default limits refuse no request of 45 inits of ten mirrored modules that
-// begin at the same moment, and send four requests a second each.
+// So the default limits let 45 inits of ten mirrored modules begin at the same
+// moment, if each sends four requests a second. A higher rate lets a hundred begin.
 func TestMirroredModulesAtOnce(t *testing.T) {
 	const interval = 250 * time.Millisecond
 	for name, test := range map[string]struct {
-		quota throttle
-		inits int
-	}{"most regions": {usual, 45}, "small regions": {small, 35}} {
-		r := newTraffic(t, synth(t, defaults(t).fit(test.quota)), test.quota)
+		quota   throttle
+		inits   int
+		context []string
+	}{
+		"most regions": {usual, 45, nil}, "small regions": {small, 35, nil},
+		"higher rate": {usual, 100, []string{"throttleRate", "380"}},
+	} {
+		r := newTraffic(t, synth(t, defaults(t, test.context...).fit(test.quota)), test.quota)
 		for request := range 2 * clients.InitModules {
 			for range test.inits {
 				if !r.throttle.Take(mirroredModules) {

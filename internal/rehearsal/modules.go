@@ -19,7 +19,7 @@ import (
 // publicHosts are the hosts of modules whose source names none, by client.
 var publicHosts = map[string]registry.Host{"tofu": "registry.opentofu.org", "terraform": "registry.terraform.io"}
 
-// host is what the stand-in for public registries and forges needs of a test.
+// host has what modulehosts needs of a test.
 type host struct {
 	ctx     context.Context //nolint:containedctx // it is that of the rehearsal
 	scratch string
