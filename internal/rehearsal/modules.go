@@ -48,9 +48,16 @@ func (o *Origin) modulePolicy(namespace string) (policy string) {
 	return policy
 }
 
+// mirroredModule returns the address of a module that the mirror has after
+// [Registry.installModules].
+func (o *Origin) mirroredModule(host registry.Host) string {
+	return string(host) + "/" + o.namespace + "/outer/null"
+}
+
 // addModules adds a module that calls another one by a short source, with a tag of
 // Git each.
 func (o *Origin) addModules(namespace string) {
+	o.namespace = namespace
 	outer := "module \"inner\" {\n  source  = \"" + namespace + "/inner/null\"\n  version = \"~> 1.0\"\n}\n"
 	for name, main := range map[string]string{"inner": "output \"it\" {\n  value = 1\n}\n", "outer": outer} {
 		o.Modules.Add(modulehosts.Module{
@@ -93,16 +100,20 @@ func (r *Registry) installModules(ctx context.Context, token, namespace string) 
 	return errors.Join(append(errs, r.checkModules(ctx, token, namespace))...)
 }
 
-// checkModules checks what a client's requests for a mirrored module return.
+// checkModules checks what requests for a mirrored module return, of clients and to
+// the metadata API.
 func (r *Registry) checkModules(ctx context.Context, token, namespace string) error {
 	for _, c := range r.Clients {
-		host, outer := string(publicHosts[c.Name]), "/"+namespace+"/outer/null"
+		host := publicHosts[c.Name]
+		of, outer := mirror.ModulesPath+string(host)+"/", r.Origin.mirroredModule(host)
 		for path, status := range map[string]int{
-			mirror.ModulesPath + host + "/.well-known/terraform.json":     http.StatusOK,
-			mirror.ModulesPath + host + outer + "/versions":               http.StatusOK,
-			mirror.ModulesPath + host + outer + "/1.0.0/download":         http.StatusNoContent,
-			mirror.ModulesPath + host + outer + "/2.0.0/download":         http.StatusNotFound,
-			mirror.ModulesPath + host + "/" + namespace + "/a/b/versions": http.StatusNotFound,
+			of + ".well-known/terraform.json":               http.StatusOK,
+			mirror.ModulesPath + outer + "/versions":        http.StatusOK,
+			mirror.ModulesPath + outer + "/1.0.0/download":  http.StatusNoContent,
+			mirror.ModulesPath + outer + "/2.0.0/download":  http.StatusNotFound,
+			of + namespace + "/a/b/versions":                http.StatusNotFound,
+			"/v1/mirror-modules":                            http.StatusOK,
+			"/v1/mirror-modules/" + outer + "?history=true": http.StatusOK,
 		} {
 			if _, err := r.read(ctx, path, token, status); err != nil {
 				return err

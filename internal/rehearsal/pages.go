@@ -131,7 +131,7 @@ func (b *browser) logIn(ctx context.Context, token string) error {
 func (b *browser) readPages(ctx context.Context) error {
 	module, provider := "/modules/"+b.Namespace+"/hello/null", "/providers/"+b.Namespace+"/note"
 	mirrored := "/mirror/one.example.com/" + b.Namespace + "/note"
-	for path, text := range map[string]string{
+	pages := map[string]string{
 		"/search":                   b.Namespace,
 		"/modules":                  b.Namespace,
 		"/modules/" + b.Namespace:   "hello",
@@ -148,7 +148,15 @@ func (b *browser) readPages(ctx context.Context) error {
 		mirrored:                    "one.example.com",
 		mirrored + "/1.0.0":         "one.example.com",
 		mirrored + "/versions":      "1.0.0",
-	} {
+	}
+	absent := []string{module + "/1.2.0"} // versions without submodules and examples
+	if b.Origin != nil {
+		mirrored := "/mirror-modules/" + b.Origin.mirroredModule(publicHosts["tofu"])
+		pages["/mirror-modules"], pages[mirrored] = b.Origin.namespace, "inner"
+		pages[mirrored+"/1.0.0"], pages[mirrored+"/versions"] = "inner", "1.0.0"
+		absent = append(absent, mirrored+"/1.0.0")
+	}
+	for path, text := range pages {
 		for _, form := range []string{"", ".md"} {
 			if _, err := b.get(ctx, path+form, text); err != nil {
 				return err
@@ -162,10 +170,11 @@ func (b *browser) readPages(ctx context.Context) error {
 			return err
 		}
 	}
-	// It has no submodules and no examples either.
-	for _, folder := range []string{"/1.2.0/modules/absent", "/1.2.0/examples/absent"} {
-		if _, err := b.send(ctx, http.MethodGet, module+folder, nil, "", http.StatusNotFound); err != nil {
-			return err
+	for _, version := range absent {
+		for _, folder := range []string{"/modules/absent", "/examples/absent"} {
+			if _, err := b.send(ctx, http.MethodGet, version+folder, nil, "", http.StatusNotFound); err != nil {
+				return err
+			}
 		}
 	}
 	if _, err := b.get(ctx, "/index.md", b.Namespace); err != nil {

@@ -31,6 +31,8 @@ type Origin struct {
 	server *httptest.Server
 	host   *host
 
+	namespace string // of the modules
+
 	mu      sync.Mutex
 	release string // a folder; empty until Serve
 	public  string // the armored key of the release
