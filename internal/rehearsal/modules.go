@@ -100,20 +100,17 @@ func (r *Registry) installModules(ctx context.Context, token, namespace string) 
 	return errors.Join(append(errs, r.checkModules(ctx, token, namespace))...)
 }
 
-// checkModules checks what requests for a mirrored module return, of clients and to
-// the metadata API.
+// checkModules checks what a client's requests for a mirrored module return.
 func (r *Registry) checkModules(ctx context.Context, token, namespace string) error {
 	for _, c := range r.Clients {
 		host := publicHosts[c.Name]
 		of, outer := mirror.ModulesPath+string(host)+"/", r.Origin.mirroredModule(host)
 		for path, status := range map[string]int{
-			of + ".well-known/terraform.json":               http.StatusOK,
-			mirror.ModulesPath + outer + "/versions":        http.StatusOK,
-			mirror.ModulesPath + outer + "/1.0.0/download":  http.StatusNoContent,
-			mirror.ModulesPath + outer + "/2.0.0/download":  http.StatusNotFound,
-			of + namespace + "/a/b/versions":                http.StatusNotFound,
-			"/v1/mirror-modules":                            http.StatusOK,
-			"/v1/mirror-modules/" + outer + "?history=true": http.StatusOK,
+			of + ".well-known/terraform.json":              http.StatusOK,
+			mirror.ModulesPath + outer + "/versions":       http.StatusOK,
+			mirror.ModulesPath + outer + "/1.0.0/download": http.StatusNoContent,
+			mirror.ModulesPath + outer + "/2.0.0/download": http.StatusNotFound,
+			of + namespace + "/a/b/versions":               http.StatusNotFound,
 		} {
 			if _, err := r.read(ctx, path, token, status); err != nil {
 				return err

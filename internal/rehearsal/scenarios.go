@@ -240,7 +240,7 @@ func metadataScenario(ctx context.Context, r *Registry) error {
 		return err
 	}
 	module, provider := "/v1/modules/"+r.Namespace, "/v1/providers/"+r.Namespace
-	for path, text := range map[string]string{
+	texts := map[string]string{
 		"/v1/modules": `"modules":[{`,
 		"/v1/modules/search?q=hello+" + r.Namespace: r.Namespace + "/hello/null/1.2.0",
 		module:                         r.Namespace + "/hello/null/1.2.0",
@@ -255,7 +255,12 @@ func metadataScenario(ctx context.Context, r *Registry) error {
 		provider + "/note/history":     `"state":"deprecated","reason":"rehearsed"`,
 		"/v1/mirror":                   "one.example.com",
 		"/v1/mirror/one.example.com/" + r.Namespace + "/note?history=true": `"mirrored_by"`,
-	} {
+	}
+	if r.Origin != nil {
+		mirrored := "/v1/mirror-modules/" + r.Origin.mirroredModule(publicHosts["tofu"])
+		texts["/v1/mirror-modules"], texts[mirrored+"?history=true"] = r.Origin.namespace, `"commit"`
+	}
+	for path, text := range texts {
 		body, err := r.read(ctx, path, token, http.StatusOK)
 		if err != nil {
 			return err
