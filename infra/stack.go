@@ -684,7 +684,7 @@ func (st *stack) pulling() []awsiam.PolicyStatement {
 		// The catalog without a name has the schema of the registry.
 		allow("ReadItems", jsii.Strings("dynamodb:GetItem"), table,
 			onPartitions(slices.Concat(mirrored, []string{"catalog/mirror", "catalog/", policyItem})...)),
-		allow("QueryMirror", jsii.Strings("dynamodb:Query"), table, onPartitions(mirrored...)),
+		allow("QueryMirror", jsii.Strings("dynamodb:Query"), table, onPartitions("mirror/*")),
 		allow("Mirror", jsii.Strings("dynamodb:PutItem"), table,
 			onPartitions(slices.Concat(mirrored, []string{"catalog/mirror", "audit/*"})...)),
 		allow("ReadPackages", jsii.Strings("s3:GetObject"), packages, nil),

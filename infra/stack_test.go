@@ -916,7 +916,7 @@ func TestPuller(t *testing.T) {
 		"all versions":           {true, query, "arn:table", "dynamodb:LeadingKeys", provider},
 		"record of a module":     {true, put, "arn:table", "dynamodb:LeadingKeys", module},
 		"read it":                {true, get, "arn:table", "dynamodb:LeadingKeys", module},
-		"versions of a module":   {true, query, "arn:table", "dynamodb:LeadingKeys", module},
+		"versions of a module":   {false, query, "arn:table", "dynamodb:LeadingKeys", module},
 		"delete a module":        {false, "dynamodb:DeleteItem", "arn:table", "dynamodb:LeadingKeys", module},
 		"a similar partition":    {false, put, "arn:table", "dynamodb:LeadingKeys", "mirror-others/a"},
 		"read the policy":        {true, get, "arn:table", "dynamodb:LeadingKeys", "policy"},

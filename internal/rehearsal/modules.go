@@ -48,10 +48,10 @@ func (o *Origin) modulePolicy(namespace string) (policy string) {
 	return policy
 }
 
-// mirroredModule returns the address of a module that the mirror has after
-// [Registry.installModules].
-func (o *Origin) mirroredModule(host registry.Host) string {
-	return string(host) + "/" + o.namespace + "/outer/null"
+// mirroredModule returns the address of the module outer or inner, which the mirror
+// has after [Registry.installModules].
+func (o *Origin) mirroredModule(host registry.Host, name string) string {
+	return string(host) + "/" + o.namespace + "/" + name + "/null"
 }
 
 // addModules adds a module that calls another one by a short source, with a tag of
@@ -104,7 +104,7 @@ func (r *Registry) installModules(ctx context.Context, token, namespace string) 
 func (r *Registry) checkModules(ctx context.Context, token, namespace string) error {
 	for _, c := range r.Clients {
 		host := publicHosts[c.Name]
-		of, outer := mirror.ModulesPath+string(host)+"/", r.Origin.mirroredModule(host)
+		of, outer := mirror.ModulesPath+string(host)+"/", r.Origin.mirroredModule(host, "outer")
 		for path, status := range map[string]int{
 			of + ".well-known/terraform.json":              http.StatusOK,
 			mirror.ModulesPath + outer + "/versions":       http.StatusOK,

@@ -151,7 +151,7 @@ func (b *browser) readPages(ctx context.Context) error {
 	}
 	absent := []string{module + "/1.2.0"} // versions without submodules and examples
 	if b.Origin != nil {
-		mirrored := "/mirror-modules/" + b.Origin.mirroredModule(publicHosts["tofu"])
+		mirrored := "/mirror-modules/" + b.Origin.mirroredModule(publicHosts["tofu"], "outer")
 		pages["/mirror-modules"], pages[mirrored] = b.Origin.namespace, "inner"
 		pages[mirrored+"/1.0.0"], pages[mirrored+"/versions"] = "inner", "1.0.0"
 		absent = append(absent, mirrored+"/1.0.0")

@@ -257,7 +257,7 @@ func metadataScenario(ctx context.Context, r *Registry) error {
 		"/v1/mirror/one.example.com/" + r.Namespace + "/note?history=true": `"mirrored_by"`,
 	}
 	if r.Origin != nil {
-		mirrored := "/v1/mirror-modules/" + r.Origin.mirroredModule(publicHosts["tofu"])
+		mirrored := "/v1/mirror-modules/" + r.Origin.mirroredModule(publicHosts["tofu"], "outer")
 		texts["/v1/mirror-modules"], texts[mirrored+"?history=true"] = r.Origin.namespace, `"commit"`
 	}
 	for path, text := range texts {

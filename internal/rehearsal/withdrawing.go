@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/pkg/mirror"
 )
 
-// withdrawScenario withdraws versions of a module, a provider and a mirrored
-// provider. Its namespace is new each time, since withdrawn version numbers
+// withdrawScenario withdraws versions of a module, a provider, a mirrored provider
+// and a mirrored module. Its namespace is new each time, since withdrawn version numbers
 // cannot be used again.
 func withdrawScenario(ctx context.Context, r *Registry) error {
 	namespace := fmt.Sprintf("%s-%d", r.Namespace, time.Now().Unix())
@@ -31,7 +32,18 @@ func withdrawScenario(ctx context.Context, r *Registry) error {
 	if err := r.counted(ctx, module, "1.0.0"); err != nil {
 		return err
 	}
-	for _, address := range []string{module, provider, mirrored} {
+	platform := strings.Replace(clients.Platform(), "_", "/", 1)
+	gone := []string{
+		"/v1/modules/" + module + "/1.0.0/download", "/v1/providers/" + provider + "/versions",
+		"/v1/providers/" + provider + "/1.0.0/download/" + platform, "/v1/mirror/" + mirrored + "/index.json",
+	}
+	addresses := []string{module, provider, mirrored}
+	if r.Origin != nil {
+		inner := r.Origin.mirroredModule(publicHosts["tofu"], "inner")
+		addresses = append(addresses, inner)
+		gone = append(gone, mirror.ModulesPath+inner+"/1.0.0/download")
+	}
+	for _, address := range addresses {
 		if err := r.Withdraw(ctx, address, "1.0.0", "--reason", "rehearsed"); err != nil {
 			return err
 		}
@@ -40,14 +52,8 @@ func withdrawScenario(ctx context.Context, r *Registry) error {
 	if err != nil {
 		return err
 	}
-	platform := strings.Replace(clients.Platform(), "_", "/", 1)
-	for path, status := range map[string]int{
-		"/v1/modules/" + module + "/1.0.0/download":                 http.StatusNotFound,
-		"/v1/providers/" + provider + "/versions":                   http.StatusNotFound,
-		"/v1/providers/" + provider + "/1.0.0/download/" + platform: http.StatusNotFound,
-		"/v1/mirror/" + mirrored + "/index.json":                    http.StatusNotFound,
-	} {
-		if err := r.get(ctx, path, token, status); err != nil {
+	for _, path := range gone {
+		if err := r.get(ctx, path, token, http.StatusNotFound); err != nil {
 			return err
 		}
 	}
