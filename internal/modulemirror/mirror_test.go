@@ -121,7 +121,7 @@ func start(t *testing.T, h *modulehosts.Hosts, policy string, open bool,
 		t.Fatal(err)
 	}
 	if !open {
-		l.token = l.newToken(t, "read:mirror-modules/**")
+		l.token = l.newToken(t, "reader", "read:mirror-modules/**")
 	}
 	t.Cleanup(func() {
 		cancel()
@@ -170,10 +170,10 @@ func (l *larder) setPolicy(t *testing.T, text string) {
 	}
 }
 
-func (l *larder) newToken(t *testing.T, scopes ...string) string {
+func (l *larder) newToken(t *testing.T, name string, scopes ...string) string {
 	t.Helper()
 	secret, digest := access.NewToken()
-	record := registry.Token{ID: digest[:12], Name: "reader", Scopes: scopes, CreatedAt: l.clock().UTC()}
+	record := registry.Token{ID: digest[:12], Name: name, Scopes: scopes, CreatedAt: l.clock().UTC()}
 	if err := l.data.Catalog.AddToken(t.Context(), digest, record); err != nil {
 		t.Fatal(err)
 	}

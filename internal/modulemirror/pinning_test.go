@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -133,22 +132,9 @@ func happen(t *testing.T, s situation, moment string, c clients.Client) string {
 		now = h.Commit(vpc, pinned)
 	}
 	l.pass(30 * 24 * time.Hour) // longer than a failure is remembered
-	address, err := registry.ParseMirrorModule(string(publicHosts[c.Name]) + "/" + vpc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	version, err := registry.ParseVersion(pinned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address, version := parse(t, string(publicHosts[c.Name])+"/"+vpc, pinned)
 	if moment == "after the copy was lost" {
-		record, err := l.data.Catalog.Mirror.Get(t.Context(), address, version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := l.data.Objects.Remove(t.Context(), path.Dir(record.Module.Object)+"/"); err != nil || n == 0 {
-			t.Fatalf("%d objects were removed: %v", n, err)
-		}
+		l.lose(t, address, version)
 	}
 	var lines []string
 	if moment != "after the copy was lost" { // clients get no file, whatever the origin has

@@ -118,6 +118,45 @@ func (w *writes) Write(ctx context.Context, changes ...catalog.Change) error {
 	return w.Table.Write(ctx, changes...)
 }
 
+// A stored module is replaced by the same files packed in another way, and by other
+// content only for a decision that is newer than the stored one.
+func TestMirrorModule(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(open(t))
+	vpc, err := registry.ParseMirrorModule("registry.opentofu.org/acme/vpc/aws")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []struct {
+		name, packed, h1 string
+		accepted         int // the day of the decision
+		isStored         bool
+	}{
+		{"a module", "a", "h1:a", 0, true},
+		{"packed anew", "b", "h1:a", 0, true},
+		{"other files", "c", "h1:c", 0, false},
+		{"other files, accepted", "c", "h1:c", 1, true},
+		{"further files with the same decision", "d", "h1:d", 1, false},
+		{"further files with a new one", "d", "h1:d", 2, true},
+		{"the first files", "a", "h1:a", 0, false},
+	} {
+		record := registry.MirrorVersion{Version: parseVersion(t, "1.0.0"), Module: &registry.MirroredModule{
+			StoredFile: registry.StoredFile{
+				Object: vpc.FileKey(parseVersion(t, "1.0.0"), digest(s.packed), "vpc.tar.gz"), SHA256: digest(s.packed), Size: 1,
+			},
+			Pin: registry.ModulePin{Source: "https://github.com/acme/vpc", Commit: "a", H1: s.h1},
+		}}
+		if s.accepted > 0 {
+			at := time.Date(2026, 11, s.accepted, 0, 0, 0, 0, time.UTC)
+			record.Module.Pin.Accepted = &registry.Decision{At: at, By: "ada", Reason: "a fix"}
+		}
+		_, changed, err := c.Mirror.Add(t.Context(), vpc, record, "ada")
+		if changed != s.isStored || errors.Is(err, registry.ErrExists) == s.isStored {
+			t.Errorf("%s: changed is %v, and the error %v", s.name, changed, err)
+		}
+	}
+}
+
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	type step struct {

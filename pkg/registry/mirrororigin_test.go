@@ -21,6 +21,15 @@ func day(n int) time.Time {
 	return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC)
 }
 
+func parsed(t *testing.T, text string) registry.Version {
+	t.Helper()
+	v, err := registry.ParseVersion(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // lists returns what an origin lists. Each version is written as VERSION or as
 // VERSION@DAY with its publication time.
 func lists(t *testing.T, words string) map[registry.Version]time.Time {
@@ -354,6 +363,73 @@ func TestRefuseAgain(t *testing.T) {
 				t.Error("the refusal of the newest version is missing")
 			}
 		})
+	}
+}
+
+// Pins of versions that are not mirrored stay, also if an origin lists many others, but
+// not more than there is room for.
+func TestPin(t *testing.T) {
+	t.Parallel()
+	pin := func(commit string) registry.ModulePin {
+		return registry.ModulePin{Source: "https://github.com/acme/vpc", Commit: commit}
+	}
+	var o registry.MirrorOrigin
+	o.See(lists(t, "1.0.0"), day(1))
+	o.See(lists(t, "1.0.0 1.1.0 1.2.0"), day(2))
+	v, other := parsed(t, "1.1.0"), parsed(t, "1.2.0")
+	if !o.Pin(v, pin("a"), day(2)) || o.Pin(v, pin("a"), day(3)) {
+		t.Error("the first pin is not new, or the second one is")
+	}
+	many := make(map[registry.Version]time.Time)
+	for i := range 10_001 {
+		many[parsed(t, fmt.Sprintf("2.%d.0", i))] = time.Time{}
+	}
+	o.See(many, day(3))
+	if seen, _ := o.Seen(v); seen.Pin.Commit != "a" {
+		t.Errorf("after many other versions the pin is %v", seen.Pin)
+	}
+	for n := range many {
+		o.Pin(n, pin("b"), day(4))
+	}
+	pins := 0
+	for _, seen := range o.Versions {
+		if seen.Pin.Source != "" {
+			pins++
+		}
+	}
+	if pins != 200 {
+		t.Errorf("there are %d pins, want 200", pins)
+	}
+	if seen, _ := o.Seen(v); seen.Pin.Commit != "a" {
+		t.Errorf("after many other pins it is %v", seen.Pin)
+	}
+	o.Pin(other, pin("c"), day(5), v, other)
+	for _, n := range []registry.Version{v, other} {
+		if seen, _ := o.Seen(n); seen.Pin.Source != "" {
+			t.Errorf("%s is mirrored and has the pin %v", n, seen.Pin)
+		}
+	}
+}
+
+// A refusal because of the files stays until the files are read again.
+func TestPinRefused(t *testing.T) {
+	t.Parallel()
+	first := registry.ModulePin{Source: "https://github.com/acme/vpc", Commit: "a", H1: "h1:a"}
+	otherFiles, otherCommit, unread := first, first, first
+	otherFiles.H1, otherCommit.Commit, unread.H1 = "h1:b", "b", ""
+	for _, c := range []struct {
+		refused, pin registry.ModulePin
+		stays        bool
+	}{
+		{otherFiles, unread, true}, {otherFiles, first, false}, {otherCommit, unread, false}, {otherCommit, first, false},
+	} {
+		var o registry.MirrorOrigin
+		v := parsed(t, "1.0.0")
+		o.Refuse(registry.RefusedVersion{Version: v, Pin: c.refused, At: day(1)})
+		o.Pin(v, c.pin, day(2))
+		if stays := len(o.Refused) == 1; stays != c.stays {
+			t.Errorf("refused %v, now %v: the refusal stays: %v", c.refused, c.pin, stays)
+		}
 	}
 }
 

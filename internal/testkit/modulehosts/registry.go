@@ -93,7 +93,7 @@ func (h *Hosts) change(address, version string, change func(*release, *repositor
 // find returns a version, or nil. The caller has locked h.
 func (h *Hosts) find(address, version string) *release {
 	for _, r := range h.releases {
-		if r.Address == address && r.Version == version && !r.removed {
+		if strings.EqualFold(r.Address, address) && r.Version == version && !r.removed {
 			return r
 		}
 	}
@@ -241,7 +241,7 @@ func (h *Hosts) answerRegistry(r *http.Request) http.HandlerFunc {
 func (h *Hosts) versions(address string) http.HandlerFunc {
 	var versions []any
 	for _, r := range h.releases {
-		if r.Address == address && !r.removed {
+		if strings.EqualFold(r.Address, address) && !r.removed {
 			versions = append(versions, map[string]any{"version": r.Version})
 		}
 	}
@@ -256,7 +256,7 @@ func (h *Hosts) versions(address string) http.HandlerFunc {
 func (h *Hosts) times(address string) http.HandlerFunc {
 	var versions []any
 	for _, r := range h.releases {
-		if r.Address == address && !r.removed && !r.Published.IsZero() {
+		if strings.EqualFold(r.Address, address) && !r.removed && !r.Published.IsZero() {
 			versions = append(versions, map[string]any{"id": r.Tag, "published": r.Published})
 		}
 	}

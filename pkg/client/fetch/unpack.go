@@ -26,13 +26,13 @@ import (
 // unpacker writes the entries of an archive below a root. The root refuses
 // everything that leads out of it, also through links.
 type unpacker struct {
-	ctx   context.Context //nolint:containedctx // of one call
-	root  *os.Root
+	ctx  context.Context //nolint:containedctx // of one call
+	root *os.Root
 	// commit is the one that the archive must be of, or empty.
 	commit string
 	files  int
-	parts int // of all paths
-	bytes int64
+	parts  int // of all paths
+	bytes  int64
 }
 
 // sniff returns the type of an archive by its first bytes, as OpenTofu does for
