@@ -137,7 +137,24 @@ func TestNestedModules(t *testing.T) {
 			}}},
 			add: "acme/a/x",
 			want: []string{
-				"acme/a/x 1.0.0 added modules that it calls in folders not directly below modules/ are not followed",
+				"acme/a/x 1.0.0 added clients fetch modules that it calls from elsewhere, and not from the mirror: " +
+					"git::https://git.example.com/a.git; " +
+					"modules that it calls in folders not directly below modules/ are not followed",
+			},
+		},
+		"documentation that lacks a description": {
+			more: []modulehosts.Module{{Address: "acme/a/x", Files: map[string]string{
+				"main.tf": fmt.Sprintf("variable \"a\" {\n  description = %q\n}\n", strings.Repeat("a", 1<<17)),
+			}}},
+			add: "acme/a/x", want: []string{"acme/a/x 1.0.0 added"},
+		},
+		"documentation that lacks a file": {
+			more: []modulehosts.Module{{Address: "acme/a/x", Files: map[string]string{"main.tf": "locals {"}}},
+			add:  "acme/a/x", want: []string{
+				"acme/a/x 1.0.0 added main.tf:1:8: Unclosed configuration block: There is no closing brace for this block before " +
+					"the end of the file. This may be caused by incorrect brace nesting elsewhere in this file.; " +
+					"some of the modules that it calls may be unknown: " +
+					"The file main.tf is not valid, so only the README of the root is documented.",
 			},
 		},
 	} {

@@ -14,6 +14,8 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // maxNested bounds the nested modules of a run, and the module blocks of one version.
@@ -82,23 +84,31 @@ func (m *Mirror) calls(ctx context.Context, result *Result) (all []docs.Dependen
 	if err != nil {
 		return nil, err
 	}
-	if len(d.Notes) > 0 {
-		result.Notes = append(result.Notes, "some of the modules that it calls may be unknown: "+d.Notes[0])
+	if i := slices.IndexFunc(d.Notes, concernsCalls); i >= 0 {
+		result.Notes = append(result.Notes, "some of the modules that it calls may be unknown: "+d.Notes[i])
 	}
 	folders := append([]docs.Folder{d.Root}, d.Submodules...)
 	isDocumented := func(dir string) bool {
 		return slices.ContainsFunc(folders, func(f docs.Folder) bool { return path.Clean(f.Path) == dir })
 	}
 	isUnread := false
+	var elsewhere []string
 	for _, f := range folders {
 		for _, block := range f.Dependencies {
-			switch isPath := strings.HasPrefix(block.Source, "./") || strings.HasPrefix(block.Source, "../"); {
-			case !isPath:
-				all = append(all, block)
-			case !isDocumented(path.Join(f.Path, block.Source)):
-				isUnread = true
+			if strings.HasPrefix(block.Source, "./") || strings.HasPrefix(block.Source, "../") {
+				isUnread = isUnread || !isDocumented(path.Join(f.Path, block.Source))
+				continue
+			}
+			all = append(all, block)
+			_, isRegistry, _ := nestedAddress(result.Address.Hostname, block.Source)
+			if !isRegistry && !slices.Contains(elsewhere, block.Source) {
+				elsewhere = append(elsewhere, block.Source)
 			}
 		}
+	}
+	if len(elsewhere) > 0 {
+		result.Notes = append(result.Notes, printable.Line("clients fetch modules that it calls from elsewhere, "+
+			"and not from the mirror: "+strings.Join(elsewhere, ", "), errs.MaxNote))
 	}
 	if isUnread {
 		result.Notes = append(result.Notes, "modules that it calls in folders not directly below modules/ are not followed")
@@ -107,6 +117,13 @@ func (m *Mirror) calls(ctx context.Context, result *Result) (all []docs.Dependen
 		return nil, fmt.Errorf("%w module: it has more than %d module blocks", registry.ErrInvalid, maxNested)
 	}
 	return all, nil
+}
+
+// concernsCalls reports whether a note of documentation can mean that module blocks
+// are missing. Those about the other blocks of a folder, and about READMEs, cannot.
+func concernsCalls(note string) bool {
+	isPart := strings.HasPrefix(note, "In ") && !strings.Contains(note, " of module ")
+	return !isPart && !strings.HasPrefix(note, "The documentation does not include the file ")
 }
 
 // followBlock mirrors what clients install for a module block of a version. The
