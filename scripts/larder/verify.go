@@ -150,7 +150,7 @@ func (v verifyView) Text(p output.Page) {
 	}
 	p.Printf("%s\n", p.Wrap(fmt.Sprintf("Checked %s, %s and %s, with %s and %s. Read %s.",
 		english.Plural(v.Modules, "module", ""), english.Plural(v.Providers, "provider", ""),
-		english.Plural(v.Mirrored, "mirrored provider", ""), english.Plural(v.Versions, "version", ""),
+		english.Plural(v.Mirrored, "mirrored provider or module", "mirrored providers and modules"), english.Plural(v.Versions, "version", ""),
 		english.Plural(v.Objects, "object", ""), humanize.IBytes(uint64(v.Bytes)))))
 	p.Printf("%s, %d repaired, %s.\n",
 		english.Plural(count["fault"], "fault", ""), count["repaired"], english.Plural(count["note"], "note", ""))
