@@ -970,6 +970,9 @@ func TestPatterns(t *testing.T) {
 		{"mirror-modules/**/versions", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", false},
 		{"mirror-modules/registry.terraform.io", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", false},
 		{"**", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", true},
+		// The registry ignores the case.
+		{"mirror-modules/registry.opentofu.org/acme", "/v1/modules-of/registry.opentofu.org/Acme/VPC/aws/versions", true},
+		{"mirror-modules/registry.opentofu.org/Acme", "/v1/modules-of/registry.opentofu.org/acme/vpc/aws/versions", true},
 		{"modules/acme/vpc/aws", "/v1/modules/acme/vpc", false},
 		{"modules", "/v1/modules/", true},
 		{"modules/*", "/v1/modules/", false}, // a * matches no empty segment

@@ -121,7 +121,10 @@ func ParseMirrorModule(s string) (MirrorAddress, error) {
 	if err != nil || strings.HasSuffix(hostname, ".") {
 		return MirrorAddress{}, invalidAddress(s, mirrorModuleForm, hostnamePart(hostname, false))
 	}
-	m, err := ParseModule(strings.ToLower(rest))
+	m, err := ParseModule(rest) // before letters of other alphabets become ASCII
+	if err == nil {
+		m, err = ParseModule(strings.ToLower(rest))
+	}
 	if err != nil {
 		return MirrorAddress{}, invalidAddress(s, mirrorModuleForm, moduleParts(rest)...)
 	}

@@ -108,6 +108,27 @@ func TestParseMirrorProvider(t *testing.T) {
 	}
 }
 
+// Public registries ignore the case, so each module has one address.
+func TestParseMirrorModule(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"registry.opentofu.org/Azure/naming/azurerm":      "registry.opentofu.org/azure/naming/azurerm",
+		"Registry.Terraform.io/CloudPosse/Label/null":     "registry.terraform.io/cloudposse/label/null",
+		"registry.example.com/Azure/Naming/azurerm":       "registry.example.com/azure/naming/azurerm",
+		"registry.opentofu.org/azure/naming/azurerm//x":   "",
+		"registry.opentofu.org/az\u212are/naming/azurerm": "", // a Kelvin sign, whose lower case is a k
+	} {
+		got, err := registry.ParseMirrorModule(in)
+		if (err == nil) != (want != "") || err == nil && got.String() != want {
+			t.Errorf("ParseMirrorModule(%q) = %s, %v; want %q", in, got, err, want)
+		}
+	}
+	azure, err := registry.ParseMirrorModule("registry.opentofu.org/azure/naming/azurerm")
+	if err != nil || !azure.IsWithin("registry.opentofu.org/Azure") {
+		t.Errorf("%s is not within registry.opentofu.org/Azure: %v", azure, err)
+	}
+}
+
 // The clients' parser treats a hostname that ends with a dot as another one. So
 // it would not be enough to remove the dot.
 func TestHostnameWithDot(t *testing.T) {

@@ -90,7 +90,8 @@ func (h *Hosts) change(address, version string, change func(*release, *repositor
 	change(r, repo, repo.tags[r.Tag].commit)
 }
 
-// find returns a version, or nil. The caller has locked h.
+// find returns a version, or nil. Like the public registries, it ignores the case of
+// the address. The caller has locked h.
 func (h *Hosts) find(address, version string) *release {
 	for _, r := range h.releases {
 		if strings.EqualFold(r.Address, address) && r.Version == version && !r.removed {

@@ -75,6 +75,25 @@ func TestRuleOf(t *testing.T) {
 	}
 }
 
+// No spelling of a module is outside of the rules for it.
+func TestRuleOfSpellings(t *testing.T) {
+	t.Parallel()
+	policy := &registry.MirrorPolicy{Rules: []registry.MirrorRule{
+		{Line: 1, Pattern: "*/acme/vpc/*", Deny: true}, {Line: 2, Pattern: "*/*/*/*"},
+	}}
+	for _, address := range []string{
+		"registry.opentofu.org/Acme/VPC/aws", "registry.example.com/Acme/VPC/aws", "registry.example.com/acme/vpc/aws",
+	} {
+		m, err := registry.ParseMirrorModule(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admission.RuleOf(policy, m); !errors.Is(err, registry.ErrNotAdmitted) {
+			t.Errorf("%s: %v, want ErrNotAdmitted", address, err)
+		}
+	}
+}
+
 // day returns the start of a day of a month. Day 0 is the zero time.
 func day(n int) time.Time {
 	if n == 0 {
