@@ -28,12 +28,13 @@ func TestModules(t *testing.T) {
 	for _, m := range all {
 		rows = append(rows, row{m.Name, m.Reason})
 	}
-	copies, target := copyFrom(t, o), newStore(t, "prod.example.com")
+	copies, target, pulls := copyFrom(t, o), newStore(t, "prod.example.com"), pullFrom(t, o)
 	columns := append(inits(t, o.Authorities, func(i int) string {
 		return fmt.Sprintf("module \"it\" {\n  source  = %q\n  version = %q\n}\n",
 			o.Host+"/"+all[i].Name+"/odd/test", all[i].Number)
 	}),
 		column{name: "copy", move: true, use: func(t *testing.T, i int) cell { return copies(t, all[i].Name+"/odd/test", all[i].Number) }},
+		column{name: "pull", move: true, use: func(t *testing.T, i int) cell { return pulls(t, all[i].Name+"/odd/test", all[i].Number) }},
 		column{name: "publish", use: func(t *testing.T, i int) cell { return publishModule(t, o, target, all[i]) }},
 		column{name: "check", use: func(t *testing.T, i int) cell { return checkModule(t, o, all[i]) }},
 	)

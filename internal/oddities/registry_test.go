@@ -25,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/mirror/pull"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
+	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/sources/copying"
 )
@@ -32,6 +33,11 @@ import (
 // originHost is the host of the origin in addresses of the mirror, since clients
 // request nothing of a host with a port from a mirror.
 const originHost = "origin.example.com"
+
+func TestMain(m *testing.M) {
+	inspection.RunIfChild()
+	os.Exit(m.Run())
+}
 
 // newStore returns an empty registry.
 func newStore(t *testing.T, host string) copying.Store {
@@ -150,6 +156,14 @@ func addFrom(t *testing.T, o *oddities.Origin) func(t *testing.T, address, versi
 	}
 }
 
+// parseMirrored parses the address of a provider or a module at the origin.
+func parseMirrored(address string) (registry.MirrorAddress, error) {
+	if strings.Count(address, "/") == 2 {
+		return registry.ParseMirrorModule(originHost + "/" + address)
+	}
+	return registry.ParseMirrorProvider(originHost + "/" + address)
+}
+
 // policy is the policy of a mirror.
 type policy registry.MirrorPolicy
 
@@ -158,24 +172,29 @@ func (p policy) MirrorPolicy(context.Context) (*registry.MirrorPolicy, error) {
 	return (*registry.MirrorPolicy)(&p), nil
 }
 
-// pullFrom returns a function that mirrors a provider like the first request of a
-// client.
+// pullFrom returns a function that mirrors a provider or a module like the first
+// request of a client.
 func pullFrom(t *testing.T, o *oddities.Origin) func(t *testing.T, address, version string) cell {
 	t.Helper()
 	to := newStore(t, "mirror.example.com")
-	all := policy{Text: "-", SetAt: time.Now().UTC(), SetBy: "somebody", Rules: []registry.MirrorRule{{
+	rule := registry.MirrorRule{
 		Pattern: "*/*/*", Line: 1, Pull: registry.PullOpen, Upstream: o.URL,
 		Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-	}}}
+	}
+	ofModules := rule
+	ofModules.Pattern, ofModules.Pull = "*/*/*/*", registry.PullClosed
+	all := policy{
+		Text: "-", SetAt: time.Now().UTC(), SetBy: "somebody", Rules: []registry.MirrorRule{rule, ofModules},
+	}
 	// The leases of the worker end by this clock, so none ends on a slow machine.
 	ahead := time.Now().Add(time.Hour)
 	worker := pull.New(pull.Options{
 		Now:     func() time.Time { return ahead },
-		Catalog: to.Catalog, Objects: to.Objects, Client: newClient(o), MaxBytes: 1 << 20,
-		Log: slog.New(slog.DiscardHandler), Policies: admission.NewPolicies(all, nil),
+		Catalog: to.Catalog, Objects: to.Objects, Client: newClient(o), MaxBytes: 1 << 26,
+		Inspector: inspection.Process{}, Log: slog.New(slog.DiscardHandler), Policies: admission.NewPolicies(all, nil),
 	})
 	return func(t *testing.T, address, version string) cell {
-		p, err := registry.ParseMirrorProvider(originHost + "/" + address)
+		p, err := parseMirrored(address)
 		if err != nil {
 			return errorCell(err)
 		}
@@ -190,7 +209,10 @@ func pullFrom(t *testing.T, o *oddities.Origin) func(t *testing.T, address, vers
 			})
 			failed = errors.Join(failed, err)
 		}
-		if _, err := to.Catalog.Mirror.Get(t.Context(), p, n); err == nil {
+		if record, err := to.Catalog.Mirror.Get(t.Context(), p, n); err == nil {
+			if record.Module != nil {
+				return noted("mirrored", record.Module.Notes)
+			}
 			return cell{verdict: "mirrored"}
 		}
 		state, err := to.Catalog.Mirror.State(t.Context(), p, originHost, &n, time.Now())

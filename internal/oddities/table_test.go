@@ -185,7 +185,7 @@ func checkRules(t *testing.T, r row, columns []column, cells []cell) {
 // pages returns the text of the pages that reasons are from, each in one line.
 func pages(t *testing.T) (texts []string) {
 	t.Helper()
-	for _, name := range []string{"docs/moving-here.md", "docs/mirror.md", "docs/pull-through.md", "docs/publish-modules.md"} {
+	for _, name := range []string{"docs/moving-here.md", "docs/mirror.md", "docs/pull-through.md", "docs/module-mirror.md", "docs/publish-modules.md"} {
 		path, err := programs.InCheckout(name)
 		if err != nil {
 			t.Fatal(err)

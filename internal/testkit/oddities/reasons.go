@@ -33,6 +33,7 @@ var reasons = map[string]Reason{
 	// Modules.
 	"archive-device":         {Documented: noFiles},
 	"archive-hard-link":      {Documented: noFiles},
+	"git":                    {Documented: "Clients cannot make the mirror fetch it"},
 	"ignore-everything":      {Documented: "a `.terraformignore` that excludes all of it"},
 	"link-absolute":          {Documented: leadsOut},
 	"link-outside":           {Documented: leadsOut},

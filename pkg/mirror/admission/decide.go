@@ -75,7 +75,7 @@ type Decision struct {
 
 // The reasons that do not depend on the version.
 const (
-	NotCopied  = "its packages are not copied yet"
+	NotCopied  = "it is not copied yet"
 	TooSlow    = "the origin was too slow for another version"
 	hasFailed  = "its last copy failed, and the next one waits"
 	notListed  = "the origin does not list it"
