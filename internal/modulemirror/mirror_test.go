@@ -1,5 +1,5 @@
-// Package modulemirror tests the mirror of public modules from end to end: stand-ins
-// for the public registries and the forges, a registry, and real clients.
+// Package modulemirror tests the mirror of public modules from end to end: fakes of
+// the public registries and the forges, a registry, and real clients.
 package modulemirror_test
 
 import (

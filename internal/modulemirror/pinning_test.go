@@ -28,7 +28,7 @@ const (
 	call   = "module \"it\" {\n  source  = \"acme/vpc/aws\"\n  version = \"~> 1.0\"\n}\n"
 )
 
-// files are those of a module, which say what they are.
+// files returns the files of a module, which name what they are.
 func files(what string) map[string]string { return map[string]string{"main.tf": "# " + what + "\n"} }
 
 // situation is something that an origin does to a version after the mirror has seen it.
@@ -58,8 +58,8 @@ func situations() []situation {
 	}
 }
 
-// What clients see, and what is stored, if an origin changes a version that the mirror
-// has seen: before the mirror has copied it, after that, and after the copy was lost.
+// An origin changes a version that the mirror has seen. The table has what clients get,
+// and the records. The change comes before the copy, after it, or after its loss.
 func TestPinning(t *testing.T) {
 	t.Parallel()
 	found, missing := clients.Find()
@@ -131,7 +131,7 @@ func happen(t *testing.T, s situation, moment string, c clients.Client) string {
 	if s.name == moved {
 		now = h.Commit(vpc, pinned)
 	}
-	l.pass(30 * 24 * time.Hour) // longer than a failure is remembered
+	l.pass(30 * 24 * time.Hour) // longer than a failure is cached
 	address, version := parse(t, string(publicHosts[c.Name])+"/"+vpc, pinned)
 	if moment == "after the copy was lost" {
 		l.lose(t, address, version)

@@ -118,8 +118,8 @@ func (w *writes) Write(ctx context.Context, changes ...catalog.Change) error {
 	return w.Table.Write(ctx, changes...)
 }
 
-// A stored module is replaced by the same files packed in another way, and by other
-// content only for a decision that is newer than the stored one.
+// The same files packed in another way replace a stored module. Other content does so
+// only for a decision that is newer than the stored one.
 func TestMirrorModule(t *testing.T) {
 	t.Parallel()
 	c := catalog.New(open(t))

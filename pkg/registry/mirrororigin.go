@@ -220,9 +220,9 @@ func (o *MirrorOrigin) Admit(n Version, d Decision) {
 	o.Versions[o.index(n)].Admitted = &d
 }
 
-// Pin binds a version of a module, and forgets that it was refused, unless it was
-// refused because of its files and p has no digest of them. It reports whether anything
-// changed. A version that the mirror has not seen counts as seen at now.
+// Pin binds a version of a module, and forgets that it was refused. A refusal because of
+// its files stays if p has no digest of them. Pin reports whether anything changed. A
+// version that the mirror has not seen counts as seen at now.
 //
 // mirrored are the versions whose records have their pins. Pin forgets these.
 func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time, mirrored ...Version) (changed bool) {

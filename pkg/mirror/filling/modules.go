@@ -145,7 +145,7 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 }
 
 // fetchModule downloads, inspects and mirrors a version of a module. The archive is
-// packed anew, because forges compress the same commit in different ways.
+// packed again, because forges compress the same commit in different ways.
 func (m *Mirror) fetchModule(ctx context.Context, d *decider, at place, v registry.Version,
 	stored registry.MirrorVersion, restores bool) (record registry.MirrorVersion, notes []string, err error) {
 	dir, err := temporary.Folder("larder-mirror-*")

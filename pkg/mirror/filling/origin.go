@@ -966,7 +966,7 @@ func (m *Mirror) fetch(ctx context.Context, d *decider, w Wanted, record registr
 type spending struct {
 	m       *Mirror
 	fetched atomic.Int64 // bytes
-	// archives and size are what was counted as stored.
+	// archives and size were counted as stored.
 	archives int
 	size     int64
 }
