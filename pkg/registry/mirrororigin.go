@@ -224,7 +224,8 @@ func (o *MirrorOrigin) Admit(n Version, d Decision) {
 // its files stays if p has no digest of them. Pin reports whether anything changed. A
 // version that the mirror has not seen counts as seen at now.
 //
-// mirrored are the versions whose records have their pins. Pin forgets these.
+// mirrored are the versions whose records have their pins. Pin forgets these, which is
+// no change of its own.
 func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time, mirrored ...Version) (changed bool) {
 	remaining := slices.DeleteFunc(slices.Clone(o.Refused), func(r RefusedVersion) bool {
 		return r.Version == n && (p.H1 != "" || r.Pin.Differs(p) != "")
@@ -236,7 +237,7 @@ func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time, mirrored ...Ve
 	for i := range versions {
 		v := &versions[i]
 		if v.Pin.Source != "" && slices.Contains(mirrored, v.Version) {
-			v.Pin, changed = ModulePin{}, true
+			v.Pin = ModulePin{}
 		}
 		if v.Pin.Source != "" {
 			pins++

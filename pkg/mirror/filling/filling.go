@@ -90,6 +90,9 @@ type Result struct {
 	Signer, Owner string
 	// Notes are messages for the operator of the mirror.
 	Notes []string
+
+	// module is the record of a module that is mirrored, or nil.
+	module *registry.MirroredModule
 }
 
 // PackageResult is the result for the package for one platform. A dry run

@@ -106,7 +106,7 @@ func (m *Mirror) fetcher() *fetch.Fetcher {
 // is not mirrored. addModule returns the new record, or nil if it has written none.
 func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decider, w Wanted, v registry.Version,
 	stored registry.MirrorVersion) (result Result, written *registry.MirrorVersion, err error) {
-	result = Result{Address: w.Address, Version: v, Status: Unchanged}
+	result = Result{Address: w.Address, Version: v, Status: Unchanged, module: stored.Module}
 	at, err := m.locate(ctx, origin, d, v)
 	if err != nil {
 		return Result{}, nil, asOriginError(err)
@@ -140,7 +140,7 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 	if err != nil {
 		return result, nil, err
 	}
-	result.Notes = append(result.Notes, notes...)
+	result.Notes, result.module = append(result.Notes, notes...), record.Module
 	return result, &record, nil
 }
 

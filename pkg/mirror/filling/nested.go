@@ -72,15 +72,11 @@ func (m *Mirror) calls(ctx context.Context, result *Result) (all []docs.Dependen
 		result.Notes = append(result.Notes, "a dry run does not find the modules that it calls")
 		return nil, nil
 	}
-	record, err := m.Catalog.Mirror.Check(ctx, result.Address, result.Version)
-	if err != nil {
-		return nil, err
-	}
-	if record.Module == nil || record.Module.Docs == nil {
+	if result.module == nil || result.module.Docs == nil {
 		result.Notes = append(result.Notes, "it has no documentation, so the modules that it calls are unknown")
 		return nil, nil
 	}
-	d, err := stored.Read(ctx, m.Objects, *record.Module.Docs)
+	d, err := stored.Read(ctx, m.Objects, *result.module.Docs)
 	if err != nil {
 		return nil, err
 	}
