@@ -204,6 +204,22 @@ func TestNestedDryRun(t *testing.T) {
 	}
 }
 
+// The upstream of a provider is not that of the modules of its host, because it can have
+// the path of another protocol.
+func TestNestedUpstream(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	m := s.modulesOf(publicModules(t, calling("acme/a/x", "1.0.0", "acme/b/x"), calling("acme/b/x", "1.0.0")))
+	a := moduleAddress(t, publicHost+"acme/a/x")
+	provider := registry.MirrorAddress{Hostname: a.Hostname, Namespace: "acme", Name: "none"}
+	results, _ := m.Sync(t.Context(), []filling.Wanted{ // the origin lacks the provider
+		{Address: provider, Upstream: "https://" + publicHost + "v1/providers/"}, {Address: a},
+	})
+	if diff := cmp.Diff([]string{"acme/a/x 1.0.0 added", "acme/b/x 1.0.0 added"}, lines(results)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // The number of nested modules of a run is bounded. Not parallel, because it lowers
 // the bound.
 func TestNestedBound(t *testing.T) {

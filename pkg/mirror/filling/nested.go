@@ -25,7 +25,8 @@ var maxNested = 1000
 type follower struct {
 	m        *Mirror
 	policies *admission.Policies
-	// upstreams are those that an operator has named, by hostname.
+	// upstreams are those that an operator has named for modules, by hostname. That of a
+	// provider can have the path of another protocol.
 	upstreams map[string]string
 	results   []Result
 	failed    []error
@@ -42,9 +43,11 @@ func (m *Mirror) follow(ctx context.Context, policies *admission.Policies, wante
 ) {
 	own := *m
 	own.Overrule = ""
-	f := follower{m: &own, policies: policies, upstreams: make(map[string]string), results: results, done: make(map[string]bool)}
+	f := follower{
+		m: &own, policies: policies, upstreams: make(map[string]string), results: results, done: make(map[string]bool),
+	}
 	for _, w := range wanted {
-		if w.Upstream != "" {
+		if w.Address.IsModule() && w.Upstream != "" {
 			f.upstreams[w.Address.Hostname] = w.Upstream
 		}
 	}
