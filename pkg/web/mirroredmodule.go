@@ -55,7 +55,7 @@ func (h *handler) mirroredModule(v *visit, p registry.MirrorAddress, e *mirrored
 // pinFields describes what a version is bound to, and who accepted it instead of what
 // the mirror first saw.
 func pinFields(pin registry.ModulePin) (fields []field) {
-	source := link{Text: pin.Source, URL: pin.Source}
+	source := link{Text: pin.Source, URL: httpsOnly(pin.Source)} // Git can also use ssh
 	fields = append(fields, field{Label: "Source", Value: source})
 	for _, f := range []field{
 		{Label: "Commit", Value: link{Text: pin.Commit}, IsCode: true}, textField("Folder", pin.Folder),

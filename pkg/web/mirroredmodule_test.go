@@ -146,3 +146,18 @@ func TestMirroredModuleFound(t *testing.T) {
 		open.text(t, http.StatusNotFound, page)
 	}
 }
+
+// The repository of a module is a link only if browsers can open it.
+func TestMirroredModuleSource(t *testing.T) {
+	t.Parallel()
+	s := withMirroredModules(t)
+	for version, source := range map[string]string{
+		"2.0.0": "ssh://git@git.example.com/acme/vpc", "2.1.0": "javascript:alert(1)",
+	} {
+		s.mirroredModule(mirroredVPC, version, "a", func(m *registry.MirroredModule) { m.Pin.Source = source })
+		page := s.serve().text(t, http.StatusOK, "/mirror-modules/"+mirroredVPC+"/"+version)
+		if !strings.Contains(page, "<dt>Source</dt><dd>"+source+"</dd>") {
+			t.Errorf("%s is not shown as text", source)
+		}
+	}
+}
