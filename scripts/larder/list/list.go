@@ -188,7 +188,8 @@ func listHost(ctx context.Context, r *place.Reader, part string) (v ContentsView
 	mirrored, err := r.Mirrored(ctx)
 	v = ContentsView{Modules: []registry.Summary{}, Providers: []registry.Summary{}, remote: !r.Store}
 	v.setMirrored(slices.DeleteFunc(mirrored, func(m protocol.MirroredDetail) bool {
-		return !strings.HasPrefix(metadataclient.MirroredAddress(m), strings.TrimSuffix(part, "/")+"/")
+		a, err := registry.ParseMirrorAddress(metadataclient.MirroredAddress(m))
+		return err != nil || !a.IsWithin(part)
 	}))
 	if err == nil && len(v.Mirrored)+len(v.MirroredModules) == 0 {
 		err = cmp.Or(needsCredential(ctx, r),
