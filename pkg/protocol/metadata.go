@@ -293,7 +293,8 @@ type MirroredVersion struct {
 	// refused version either. So it does not help to trust the key.
 	KeyDenied bool `json:"key_denied,omitempty"`
 	// Pin is what the version of a module is bound to. It is missing for a provider,
-	// and if the mirror has not looked.
+	// and if the mirror has not looked. That of a mirrored version is always there
+	// only in a history.
 	Pin registry.ModulePin `json:"pin,omitzero"`
 	// ChangedTo is what the origin has of the version of a module now, if that is
 	// refused. An available version stays as it was mirrored.

@@ -72,9 +72,11 @@ type RefusedVersion struct {
 	Version Version `json:"version"`
 	// Key signed the version. It is the zero value if no key did.
 	Key OriginKey `json:"key,omitzero"`
-	// Pin is what the origin offers of a module now.
-	Pin ModulePin `json:"pin,omitzero"`
-	At  time.Time `json:"at"`
+	// Pin is what the origin offers of a module now, and Bound what the version is
+	// bound to.
+	Pin   ModulePin `json:"pin,omitzero"`
+	Bound ModulePin `json:"bound,omitzero"`
+	At    time.Time `json:"at"`
 }
 
 // Decision is a decision of an operator.

@@ -13,14 +13,14 @@ import (
 
 const mirroredVPC = "registry.opentofu.org/acme/vpc/aws"
 
-// mirroredModule adds a version of a mirrored module from a commit, with documentation.
-func (s *store) mirroredModule(text, version, commit string, edit ...func(*registry.MirroredModule)) {
+// mirroredModule adds a version of [mirroredVPC] from a commit, with documentation.
+func (s *store) mirroredModule(version, commit string, edit ...func(*registry.MirroredModule)) {
 	s.t.Helper()
-	p, err := registry.ParseMirrorModule(text)
+	p, err := registry.ParseMirrorModule(mirroredVPC)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	v, sum := number(s.t, version), digest([]byte(text+version))
+	v, sum := number(s.t, version), digest([]byte(mirroredVPC+version))
 	d := s.extract(p.Module(), map[string]string{
 		"main.tf":                  "variable \"cidr\" {\n  type = string\n}\nmodule \"part\" {\n  source = \"./modules/part\"\n}\n",
 		"README.md":                "# The network\n",
@@ -71,9 +71,9 @@ func withMirroredModules(t testing.TB) *store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.mirroredModule(mirroredVPC, "1.0.0", "a")
-	s.mirroredModule(mirroredVPC, "1.1.0", "a")
-	s.mirroredModule(mirroredVPC, "1.2.0", "c", func(m *registry.MirroredModule) {
+	s.mirroredModule("1.0.0", "a")
+	s.mirroredModule("1.1.0", "a")
+	s.mirroredModule("1.2.0", "c", func(m *registry.MirroredModule) {
 		m.Pin.Folder, m.Notes = "modules/vpc", []string{"excluded .terraform, which no client needs"}
 		m.Pin.Accepted = &registry.Decision{At: published, By: "ada", Reason: "They removed a key from the history."}
 	})
@@ -85,7 +85,7 @@ func withMirroredModules(t testing.TB) *store {
 		s.sees(o, "1.4.0", at(8), at(9))
 		for _, n := range []string{"1.1.0", "1.3.0"} {
 			o.Pin(number(t, n), vpcPin("a"), at(0))
-			o.Refuse(registry.RefusedVersion{Version: number(t, n), Pin: vpcPin("b"), At: at(1)})
+			o.Refuse(registry.RefusedVersion{Version: number(t, n), Pin: vpcPin("b"), Bound: vpcPin("a"), At: at(1)})
 		}
 	})
 	p, err := registry.ParseMirrorModule(mirroredVPC)
@@ -154,7 +154,7 @@ func TestMirroredModuleSource(t *testing.T) {
 	for version, source := range map[string]string{
 		"2.0.0": "ssh://git@git.example.com/acme/vpc", "2.1.0": "javascript:alert(1)",
 	} {
-		s.mirroredModule(mirroredVPC, version, "a", func(m *registry.MirroredModule) { m.Pin.Source = source })
+		s.mirroredModule(version, "a", func(m *registry.MirroredModule) { m.Pin.Source = source })
 		page := s.serve().text(t, http.StatusOK, "/mirror-modules/"+mirroredVPC+"/"+version)
 		if !strings.Contains(page, "<dt>Source</dt><dd>"+source+"</dd>") {
 			t.Errorf("%s is not shown as text", source)

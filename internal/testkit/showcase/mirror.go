@@ -146,7 +146,9 @@ func (f *filler) mirrorModule(ctx context.Context) error {
 	return f.origin(ctx, mirroredModule.String(), moduleReleases, func(o *registry.MirrorOrigin) {
 		for _, n := range []registry.Version{{Major: 5, Minor: 16}, {Major: 5, Minor: 18, Patch: 1}} {
 			o.Pin(n, modulePin("5d1c7a0e"), day(10, 29, 8, 2))
-			o.Refuse(registry.RefusedVersion{Version: n, Pin: modulePin("91f3b26c"), At: day(11, 12, 3, 0)})
+			o.Refuse(registry.RefusedVersion{
+				Version: n, Pin: modulePin("91f3b26c"), Bound: modulePin("5d1c7a0e"), At: day(11, 12, 3, 0),
+			})
 		}
 	})
 }

@@ -162,14 +162,8 @@ func (k Known) change() (change string, to registry.ModulePin) {
 	if k.Refused == nil || k.Refused.Pin.Source == "" {
 		return "", to
 	}
-	change, to = "the origin has changed it", k.Refused.Pin
-	if k.Seen == nil || k.Seen.Pin.Source == "" {
-		return change, to
-	}
-	if how := k.Seen.Pin.Differs(to); how != "" {
-		change += ": " + how
-	}
-	return change, to
+	to = k.Refused.Pin
+	return "the origin has changed it: " + k.Refused.Bound.Differs(to), to
 }
 
 // refused returns the decision about a version with an untrusted signature, or about

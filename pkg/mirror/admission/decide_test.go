@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 	boundAndYoung := seen(at(-1), at(-1))
 	boundAndYoung.Pin = bound.Pin
 	to := func(p registry.ModulePin) *registry.RefusedVersion {
-		return &registry.RefusedVersion{Version: version, Pin: p, At: at(-1)}
+		return &registry.RefusedVersion{Version: version, Pin: p, Bound: bound.Pin, At: at(-1)}
 	}
 	// These are answers for a client.
 	answer := func(problem string, until time.Time) registry.PulledVersion {
@@ -128,14 +128,13 @@ func TestDecide(t *testing.T) {
 		"refused, and it is too new":          {aged, listed(known{Refused: by(other), Seen: seen(at(-1), at(-1))}), "refused copy", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
 		"refused, and a copy waits":           {open, listed(known{Refused: by(other), Found: refused(waits)}), "refused", "signed by key 51852D87348FFC4C, which is not trusted", time.Time{}},
 		// Modules. A copy finds out whether the origin has changed back.
-		"moved tag":                  {closed, listed(known{Seen: bound, Refused: to(pin(repository, moved, "", ""))}), "refused copy", "the origin has changed it: it was commit 1111111, and is now 2222222", time.Time{}},
-		"other repository":           {closed, listed(known{Seen: bound, Refused: to(pin("https://github.com/other/vpc", commit, "", ""))}), "refused copy", "it came from https://github.com/acme/vpc, and now from https://github.com/other/vpc", time.Time{}},
-		"other folder":               {closed, listed(known{Seen: bound, Refused: to(pin(repository, commit, "modules/vpc", ""))}), "refused copy", `it was in folder "", and is now in "modules/vpc"`, time.Time{}},
-		"other files":                {closed, listed(known{Seen: bound, Refused: to(pin(repository, commit, "", "h1:b"))}), "refused copy", "its files had the digest h1:a, and now have h1:b", time.Time{}},
-		"moved tag, the pin is lost": {closed, listed(known{Refused: to(pin(repository, moved, "", ""))}), "refused copy", "the origin has changed it", time.Time{}},
-		"moved tag, too new":         {aged, listed(known{Seen: boundAndYoung, Refused: to(pin(repository, moved, "", ""))}), "refused copy", "it was commit 1111111, and is now 2222222", time.Time{}},
-		"moved tag, denied":          {deny, known{Seen: bound, Refused: to(pin(repository, moved, "", ""))}, "refused", "it was commit 1111111, and is now 2222222", time.Time{}},
-		"moved tag, mirrored":        {closed, listed(known{IsMirrored: true, IsComplete: true, Seen: bound, Refused: to(pin(repository, moved, "", ""))}), "available", "it was commit 1111111, and is now 2222222", time.Time{}},
+		"moved tag":           {closed, listed(known{Seen: bound, Refused: to(pin(repository, moved, "", ""))}), "refused copy", "the origin has changed it: it was commit 1111111, and is now 2222222", time.Time{}},
+		"other repository":    {closed, listed(known{Seen: bound, Refused: to(pin("https://github.com/other/vpc", commit, "", ""))}), "refused copy", "it came from https://github.com/acme/vpc, and now from https://github.com/other/vpc", time.Time{}},
+		"other folder":        {closed, listed(known{Seen: bound, Refused: to(pin(repository, commit, "modules/vpc", ""))}), "refused copy", `it was in folder "", and is now in "modules/vpc"`, time.Time{}},
+		"other files":         {closed, listed(known{Seen: bound, Refused: to(pin(repository, commit, "", "h1:b"))}), "refused copy", "its files had the digest h1:a, and now have h1:b", time.Time{}},
+		"moved tag, too new":  {aged, listed(known{Seen: boundAndYoung, Refused: to(pin(repository, moved, "", ""))}), "refused copy", "it was commit 1111111, and is now 2222222", time.Time{}},
+		"moved tag, denied":   {deny, known{Seen: bound, Refused: to(pin(repository, moved, "", ""))}, "refused", "it was commit 1111111, and is now 2222222", time.Time{}},
+		"moved tag, mirrored": {closed, listed(known{IsMirrored: true, IsComplete: true, Seen: bound, Refused: to(pin(repository, moved, "", ""))}), "available", "it was commit 1111111, and is now 2222222", time.Time{}},
 		// The policy.
 		"denied":                    {deny, known{}, "denied", "line 3 of the mirror policy denies */*/*: We do not use it.", time.Time{}},
 		"denied, seen before":       {deny, known{Seen: seen(at(-9), at(-9))}, "denied", "line 3 of the mirror policy denies */*/*", time.Time{}},

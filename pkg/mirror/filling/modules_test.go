@@ -295,6 +295,36 @@ func TestSyncModules(t *testing.T) {
 	}
 }
 
+// A refusal has both pins, also if the version was mirrored before, so that its origin
+// has forgotten the first one.
+func TestRefusedPins(t *testing.T) {
+	t.Parallel()
+	h := publicModules(t, calling("acme/a/x", "1.0.0"))
+	m := newStore(t).modulesOf(h)
+	a := moduleAddress(t, publicHost+"acme/a/x")
+	for range 2 {
+		if _, err := m.Add(t.Context(), filling.Wanted{Address: a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := h.Commit("acme/a/x", "1.0.0")
+	h.MoveTag("acme/a/x", "1.0.0", map[string]string{"main.tf": "variable \"b\" {}\n"})
+	if _, err := m.Add(t.Context(), filling.Wanted{Address: a}); !errors.Is(err, registry.ErrNotAdmitted) {
+		t.Fatalf("a moved tag: %v", err)
+	}
+	contents, err := m.Catalog.Mirror.ContentsAndOrigin(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commits []string
+	for _, r := range contents.Origin.Refused {
+		commits = append(commits, r.Bound.Commit, r.Pin.Commit)
+	}
+	if diff := cmp.Diff([]string{before, h.Commit("acme/a/x", "1.0.0")}, commits); diff != "" {
+		t.Errorf("commits (-want +got):\n%s", diff)
+	}
+}
+
 // An operator accepts what an origin has changed, with a reason.
 func TestAdmitChangedModule(t *testing.T) {
 	t.Parallel()

@@ -56,8 +56,8 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 		decision := d.decision(d.admitting)
 		pin.Accepted, d.accepted[v] = &decision, change
 	default:
-		refused := registry.RefusedVersion{Version: v, Pin: *pin, At: d.decision("").At}
-		refused.Pin.Accepted = nil
+		refused := registry.RefusedVersion{Version: v, Pin: *pin, Bound: known, At: d.decision("").At}
+		refused.Pin.Accepted, refused.Bound.Accepted = nil, nil
 		if err := d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
 			if !o.Refuse(refused) {
 				return false, nil, nil

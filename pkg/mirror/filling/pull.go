@@ -210,7 +210,7 @@ func (d *decider) offerable(offered []client.OfferedVersion) Listing {
 			withheld = fmt.Errorf("%w: %s is signed by key %s, which is not trusted", registry.ErrNotAdmitted, r.Version,
 				r.Key.ID)
 			if r.Pin.Source != "" {
-				withheld = d.changed(r.Version, changeOf(d.seen[r.Version].Pin, r.Pin))
+				withheld = d.changed(r.Version, changeOf(r.Bound, r.Pin))
 			}
 		}
 	}

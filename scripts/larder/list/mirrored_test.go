@@ -322,7 +322,7 @@ func fillModule(t *testing.T, c *catalog.Catalog) {
 			o.See(map[registry.Version]time.Time{parsed("1.4.0"): outputDay.AddDate(0, 0, -1)}, outputDay)
 			for _, number := range []string{"1.1.0", "1.3.0"} {
 				o.Pin(parsed(number), pin("a"), outputDay)
-				o.Refuse(registry.RefusedVersion{Version: parsed(number), Pin: pin("b"), At: outputDay})
+				o.Refuse(registry.RefusedVersion{Version: parsed(number), Pin: pin("b"), Bound: pin("a"), At: outputDay})
 			}
 			return true, nil, nil
 		})
@@ -356,6 +356,27 @@ func TestListModule(t *testing.T) {
 			}
 			equalGolden(t, "module-"+strings.ReplaceAll(name, " ", "-"), v)
 		})
+	}
+}
+
+// Modules of a host do not distinguish upper and lower case.
+func TestListHostOfModules(t *testing.T) {
+	t.Parallel()
+	data, _, err := local.Create(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	fillModule(t, data.Catalog)
+	s := &place.Store{Catalog: data.Catalog, Objects: data.Objects, Now: now}
+	for _, part := range []string{"registry.example.com", "registry.example.com/", "registry.example.com/Acme"} {
+		v, err := listHost(t.Context(), s.Reader(), part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(v.MirroredModules) != 1 {
+			t.Errorf("%s has %d modules, want 1", part, len(v.MirroredModules))
+		}
 	}
 }
 
