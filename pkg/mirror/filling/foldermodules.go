@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
@@ -96,7 +97,12 @@ func (m *Mirror) importModule(ctx context.Context, d *decider, f folderModule) (
 		return Result{}, fmt.Errorf("%s: %w", filepath.Base(f.path), err)
 	}
 	if record.Module != nil && record.Module.Pin.Differs(f.Pin) == "" {
-		if err := objects.CheckStored(ctx, m.Objects, record.Module.StoredFile); !errors.Is(err, registry.ErrNotFound) {
+		err := objects.CheckStored(ctx, m.Objects, record.Module.StoredFile)
+		isRefused := slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool { return r.Version == f.version })
+		if err == nil && isRefused { // because of another folder
+			err = d.bind(ctx, f.version, &f.Pin, record)
+		}
+		if !errors.Is(err, registry.ErrNotFound) {
 			result.Status = Unchanged
 			return result, err
 		}

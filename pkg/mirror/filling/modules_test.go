@@ -522,6 +522,22 @@ func TestModuleFolderRefused(t *testing.T) {
 		if _, err := m.Import(t.Context(), second); !errors.Is(err, registry.ErrNotAdmitted) {
 			t.Errorf("error %v", err)
 		}
+		refused := func() int {
+			contents, err := m.Catalog.Mirror.ContentsAndOrigin(t.Context(), a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(contents.Origin.Refused)
+		}
+		if n := refused(); n != 1 {
+			t.Errorf("%d refusals, want 1", n)
+		}
+		if _, err := m.Import(t.Context(), first); err != nil {
+			t.Error(err)
+		}
+		if n := refused(); n != 0 {
+			t.Errorf("%d refusals after the right folder, want 0", n)
+		}
 		m.Overrule = "announced"
 		results, err := m.Import(t.Context(), second)
 		if err != nil || len(results) != 1 || results[0].Status != filling.Added {

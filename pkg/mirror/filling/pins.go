@@ -10,7 +10,7 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// maxPinned is the maximum length of the source and the folder of a pin, in bytes.
+// maxPinned is the maximum length of a pin without its digest, in bytes.
 const maxPinned = 512
 
 // bindWaiting binds versions that are too new, so that the minimum age is one of their
@@ -38,7 +38,7 @@ func (d *decider) bindWaiting(
 // adds to pin the decision that applies.
 func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.ModulePin,
 	stored registry.MirrorVersion) error {
-	if len(pin.Source)+len(pin.Folder) > maxPinned {
+	if len(pin.Source)+len(pin.Folder)+len(pin.Commit) > maxPinned {
 		return originError{fmt.Errorf("%w location of the module: it has more than %d characters",
 			registry.ErrInvalid, maxPinned)}
 	}
