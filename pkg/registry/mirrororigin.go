@@ -246,7 +246,11 @@ func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time, mirrored ...Ve
 		}
 	}
 	v := &versions[o.index(n)]
-	isNew := v.Pin.Differs(p) != "" || v.Pin.H1 != p.H1 || v.Pin.Accepted != p.Accepted
+	if v.Pin.Differs(p) == "" {
+		p.H1 = cmp.Or(p.H1, v.Pin.H1)
+	}
+	isSame := (v.Pin.Accepted == nil) == (p.Accepted == nil) && (p.Accepted == nil || *v.Pin.Accepted == *p.Accepted)
+	isNew := v.Pin.Differs(p) != "" || v.Pin.H1 != p.H1 || !isSame
 	if isNew && !slices.Contains(mirrored, n) && (v.Pin.Source != "" || pins < maxPins) {
 		v.Pin, changed = p, true
 	}

@@ -78,9 +78,6 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 		if change := changeOf(seen.Pin, *pin); change != "" { // another run was first
 			return false, nil, d.changed(v, change)
 		}
-		if pin.H1 == "" {
-			pin.H1 = seen.Pin.H1
-		}
 		return o.Pin(v, *pin, d.now, d.mirrored...), nil, nil
 	})
 }
