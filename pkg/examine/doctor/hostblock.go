@@ -187,6 +187,9 @@ func (e *examination) serviceURL(b client.Block, block, id, noun, path string) {
 	}
 }
 
+// wellKnown is the document of a mirror that tests a token, below a service's URL.
+const wellKnown = ".well-known/terraform.json"
+
 // maxFolderFile bounds the files of the examined folder, in bytes.
 const maxFolderFile = 4 << 20
 
@@ -315,7 +318,6 @@ func (e *examination) without() string {
 // blockCredentials adds a step for each host block that leads to the examined registry,
 // about the token that clients send there.
 func (e *examination) blockCredentials(ctx context.Context) {
-	const name = "credential"
 	if e.blocked != "" || e.credential.given {
 		return
 	}
@@ -326,21 +328,71 @@ func (e *examination) blockCredentials(ctx context.Context) {
 		}
 		c, err := e.credentialOf(ctx, host)
 		if err != nil {
-			e.wrong(name, "", e.quote(err.Error()), "fix this first: until then clients have no credential for "+host)
+			e.wrong("credential", "", e.quote(err.Error()), "fix this first: until then clients have no credential for "+host)
 			e.refused = append(e.refused, host)
 			continue
 		}
-		// The request only tests the token. The registry looks nothing up.
-		a := e.getAs(ctx, name, e.leads(host).JoinPath(".well-known/terraform.json"), c, "mirror/**")
-		switch {
-		case a == nil:
+		if !e.blockCredential(ctx, host, c) {
 			e.refused = append(e.refused, host)
-		case c.Token == "":
-			e.ok(name, a.request, "the mirror of "+host+" needs no token")
-		default:
-			e.ok(name, a.request, "the registry accepts the token "+c.Place+" for the mirror of "+host)
 		}
 	}
+}
+
+// blockCredential adds a step about the credential that clients have for a host. It
+// reports whether the registry accepts it. A token can be for providers or for modules
+// alone, and clients may need only those.
+func (e *examination) blockCredential(ctx context.Context, host string, c credential) (accepted bool) {
+	const name, whole = "credential", "mirror/**"
+	// The request only tests the token. The registry looks nothing up.
+	a := e.getAs(ctx, name, e.leads(host).JoinPath(wellKnown), c, whole, http.StatusForbidden)
+	if a == nil {
+		return false
+	}
+	isForbidden := a.status == http.StatusForbidden
+	if u := e.moduleTest(ctx, host, isForbidden); u != nil {
+		m, err := e.send(ctx, u, c)
+		switch {
+		case err != nil: // the first request has not failed
+		case m.status == http.StatusForbidden && !isForbidden:
+			result, fix := e.explainStatus(m, "mirror-modules/**")
+			e.wrong(name, m.request, result, fix)
+			return true
+		case isForbidden && e.providerOf(host) == "" &&
+			m.status != http.StatusForbidden && m.status != http.StatusUnauthorized:
+			e.ok(name, m.request, "the registry accepts the token "+c.Place+" for modules of "+host+" alone")
+			return true
+		}
+	}
+	switch {
+	case isForbidden:
+		result, fix := e.explainStatus(a, whole)
+		e.wrong(name, a.request, result, fix)
+		return false
+	case c.Token == "":
+		e.ok(name, a.request, "the mirror of "+host+" needs no token")
+	default:
+		e.ok(name, a.request, "the registry accepts the token "+c.Place+" for the mirror of "+host)
+	}
+	return true
+}
+
+// moduleTest returns a URL that tests a token for modules of a host. If the examined
+// folder needs one, it is that of its versions, because scopes can be for a part of the
+// host. If it needs none, the URL is nil unless the test is always wanted.
+func (e *examination) moduleTest(ctx context.Context, host string, always bool) *url.URL {
+	u := e.leadsBy(host, modulesService, hostblock.ModulesPath)
+	if u == nil || !sameHost(u.Host, e.Host) {
+		return nil
+	}
+	source, _, _ := strings.Cut(e.moduleOf(ctx, host), " ")
+	address, _, _ := strings.Cut(strings.TrimPrefix(source, host+"/"), "//")
+	switch {
+	case address != "":
+		return u.JoinPath(address, "versions")
+	case always:
+		return u.JoinPath(wellKnown)
+	}
+	return nil
 }
 
 // blockFor returns a host block for the mirrored provider. It is empty if clients have

@@ -257,3 +257,50 @@ func writeAll(t *testing.T, dir string, files map[string]string) {
 		}
 	}
 }
+
+// A token of a host block can be for providers or for modules alone, or for a part of
+// them. The doctor reports what the examined folder needs and the token does not allow.
+func TestScopesOfHostBlocks(t *testing.T) {
+	t.Parallel()
+	const label = "module \"label\" {\n  source = \"cloudposse/label/null\"\n}\n"
+	for name, test := range map[string]struct {
+		scope, configuration, lock string
+		want                       doctor.Outcome
+		request                    string // a part of the URL
+	}{
+		"providers":                    {"mirror/**", "", "", doctor.OK, "/v1/providers-of/"},
+		"providers, for modules":       {"mirror/**", label, "", doctor.Wrong, "/cloudposse/label/null/versions"},
+		"modules":                      {"mirror-modules/**", "", "", doctor.OK, "/v1/modules-of/"},
+		"modules, for modules":         {"mirror-modules/**", label, "", doctor.OK, "/cloudposse/label/null/versions"},
+		"modules, for providers":       {"mirror-modules/**", "", "hashicorp/random", doctor.Wrong, "/v1/providers-of/"},
+		"other modules":                {"mirror-modules/*/acme/**", label, "", doctor.Wrong, "/v1/providers-of/"},
+		"some modules, for one":        {"mirror-modules/*/cloudposse/**", label, "", doctor.OK, "/cloudposse/label/null/versions"},
+		"modules of the registry only": {"modules/**", label, "", doctor.Wrong, "/v1/providers-of/"},
+		"all":                          {"**", label, "hashicorp/random", doctor.OK, "/v1/providers-of/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, setUp{closed: true, prepare: each(byBlock("read:"+test.scope), examining())})
+			files := map[string]string{"main.tf": test.configuration}
+			if test.lock != "" {
+				files[".terraform.lock.hcl"] = fmt.Sprintf("provider \"registry.opentofu.org/%s\" {\n}\n", test.lock)
+			}
+			p.doctor.Folder = t.TempDir()
+			for file, text := range files {
+				if err := os.WriteFile(filepath.Join(p.doctor.Folder, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			report := p.examine(t)
+			var steps []doctor.Step
+			for _, s := range report.Steps {
+				if s.Name == "credential" && strings.Contains(s.Request, "-of/registry.opentofu.org/") {
+					steps = append(steps, s)
+				}
+			}
+			if len(steps) != 1 || steps[0].Outcome != test.want || !strings.Contains(steps[0].Request, test.request) {
+				t.Errorf("there is not one step with the outcome %s and the request %s\n%s", test.want, test.request, text(report))
+			}
+		})
+	}
+}
