@@ -339,8 +339,8 @@ func (e *examination) blockCredentials(ctx context.Context) {
 }
 
 // blockCredential adds a step about the credential that clients have for a host. It
-// reports whether the registry accepts it. A token can be for providers or for modules
-// alone, and clients may need only those.
+// reports whether the registry accepts it. A token can be only for providers or only for
+// modules, and clients may need no others.
 func (e *examination) blockCredential(ctx context.Context, host string, c credential) (accepted bool) {
 	const name, whole = "credential", "mirror/**"
 	// The request only tests the token. The registry looks nothing up.
@@ -359,7 +359,7 @@ func (e *examination) blockCredential(ctx context.Context, host string, c creden
 			return true
 		case isForbidden && e.providerOf(host) == "" &&
 			m.status != http.StatusForbidden && m.status != http.StatusUnauthorized:
-			e.ok(name, m.request, "the registry accepts the token "+c.Place+" for modules of "+host+" alone")
+			e.ok(name, m.request, "the registry accepts the token "+c.Place+" only for modules of "+host)
 			return true
 		}
 	}

@@ -258,7 +258,7 @@ func writeAll(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// A token of a host block can be for providers or for modules alone, or for a part of
+// A token of a host block can be only for providers or only for modules, or for a part of
 // them. The doctor reports what the examined folder needs and the token does not allow.
 func TestScopesOfHostBlocks(t *testing.T) {
 	t.Parallel()

@@ -29,13 +29,23 @@ func (e *examination) mirrorModule(ctx context.Context) {
 	defer func(own credential) { e.credential = own }(e.credential)
 	e.credential = c // for the following steps
 	scope, base := e.Mirror.Path(), base.JoinPath(e.Mirror.Module().String())
-	a := e.get(ctx, name, base.JoinPath("versions"), scope, http.StatusNotFound)
+	a := e.get(ctx, name, base.JoinPath("versions"), scope, http.StatusNotFound, http.StatusServiceUnavailable)
 	if a == nil {
 		return
 	}
 	w := e.waiting(ctx, base)
-	if a.status == http.StatusNotFound {
+	switch a.status {
+	case http.StatusNotFound:
 		e.explainNone(name, a, w)
+		return
+	case http.StatusServiceUnavailable:
+		result, fix := e.explainStatus(a, scope)
+		if w.pull != nil && w.pull.Problem != "" { // of the origin, and not of the registry
+			result = "the mirror cannot fetch " + e.Mirror.String() + ", so clients report " + status(a.status) + ": " +
+				e.quote(w.pull.Problem)
+			fix = e.fixOrigin("")
+		}
+		e.wrong(name, a.request, result, fix)
 		return
 	}
 	v, ok := e.moduleVersion(name, a)

@@ -79,13 +79,19 @@ func TestMirroredModule(t *testing.T) {
 		"denied":                  {[]string{listed}, versions() + `,"denied":"no rule of the mirror policy allows it"}`, doctor.Wrong},
 		"nothing":                 {[]string{listed}, versions() + "}", doctor.Wrong},
 		"content that is refused": {[]string{download}, versions(failed) + pull + "}", doctor.Wrong},
+		"origin that is down":     {[]string{listed}, versions() + strings.Replace(pull, "1", `0,"problem":"the origin did not answer in time"`, 1) + "}", doctor.Wrong},
+		"registry that fails":     {[]string{listed}, versions() + "}", doctor.Wrong},
 		"not in time":             {[]string{download}, versions(strings.Replace(failed, "failed", "on request", 1)) + pull + "}", doctor.Wrong},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, setUp{breaks: func(host string, next http.Handler) http.Handler {
+				missing := http.StatusNotFound
+				if name == "origin that is down" || name == "registry that fails" {
+					missing = http.StatusServiceUnavailable
+				}
 				for _, path := range test.without {
-					next = at(path, http.StatusNotFound, "application/json", "{}")(host, next)
+					next = at(path, missing, "application/json", "{}")(host, next)
 				}
 				if test.description != "" {
 					next = at(described, http.StatusOK, "application/json", test.description)(host, next)
