@@ -111,6 +111,8 @@ func (p *parser) forges(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 		kind, host, _ := strings.Cut(e.text, "://")
 		parsed, err := registry.ParseHost(host)
 		switch {
+		case kind == "gitea": // whose name is nearer to another forge
+			p.add(e.at, "For Gitea, write forgejo://.", "invalid forge %.100q: Gitea counts as a Forgejo", e.text)
 		case !slices.Contains(names, kind):
 			p.add(e.at, didYouMean(kind, names, "Write it as "+example+"."), "invalid forge %.100q: it must begin with %s",
 				e.text, strings.Join(names, "://, ")+"://")

@@ -113,7 +113,7 @@ var mistakes = map[string]struct {
   platforms    = ["linux_amd64"]
   signing_keys = ["34365D9472D7468F"]
   pull         = "open"
-  forges       = ["gitlab://git.example.com", "gitlab://GIT.example.com", "svn://a.example", "git.example.com", "github://"]
+  forges       = ["gitlab://git.example.com", "gitlab://GIT.example.com", "svn://a.example", "git.example.com", "github://", "gitea://a.example"]
 }
 allow "a.example/b/c" {
   forges = ["gitlab://git.example.com"]
@@ -127,6 +127,7 @@ module "a.example/*/*/*" {}
 		`p:5:75: invalid forge "svn://a.example": it must begin with github://, gitlab://, bitbucket://, forgejo:// (Write it as ["gitlab://git.example.com"].)`,
 		`p:5:94: invalid forge "git.example.com": it must begin with github://, gitlab://, bitbucket://, forgejo:// (Write it as ["gitlab://git.example.com"].)`,
 		`p:5:113: invalid forge "github://": a host must follow (Write it as ["gitlab://git.example.com"].)`,
+		`p:5:126: invalid forge "gitea://a.example": Gitea counts as a Forgejo (For Gitea, write forgejo://.)`,
 		`p:8:3: a rule for providers has no forges (Move it to a rule for modules, such as ` + "`allow \"registry.example.com/*/*/*\"`.)",
 		`p:10:1: there is no block "module" (Write allow or deny. A pattern with four parts, such as "registry.opentofu.org/terraform-aws-modules/*/*", is one of modules.)`,
 	}},
