@@ -363,6 +363,29 @@ func TestRefusedAgain(t *testing.T) {
 	}
 }
 
+// An operator accepts what the mirror has refused, and nothing else.
+func TestAdmitAgain(t *testing.T) {
+	t.Parallel()
+	h := publicServer(t)
+	h.Add(modulehosts.Module{Address: vpc, Version: pinned, Files: files("x")})
+	l := serve(t, h, pulls, true)
+	a, v := parse(t, "registry.opentofu.org/"+vpc, pinned)
+	m, want := l.operator(), filling.Wanted{Address: a, Constraint: pinned}
+	admit := func() string { return filled(m.Admit(t.Context(), want, v, "announced")) }
+	if got := filled(m.Add(t.Context(), want)); got != filling.Added {
+		t.Fatal(got)
+	}
+	for _, content := range []string{"y", "z"} {
+		h.MoveTag(vpc, pinned, files(content))
+		if got := admit(); !strings.Contains(got, "is now "+h.Commit(vpc, pinned)) {
+			t.Errorf("before anyone has seen %s: %s", content, got)
+		}
+	}
+	if got := admit(); !strings.Contains(got, "was accepted") {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
 // A failure of this machine is none of the origin.
 func TestOwnFailure(t *testing.T) {
 	t.Parallel()

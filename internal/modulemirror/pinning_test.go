@@ -35,6 +35,8 @@ func files(what string) map[string]string { return map[string]string{"main.tf": 
 type situation struct {
 	name   string
 	change func(*modulehosts.Hosts)
+	// archive means that the registry answers an archive, which names no commit.
+	archive bool
 }
 
 func situations() []situation {
@@ -42,19 +44,24 @@ func situations() []situation {
 		return func(h *modulehosts.Hosts) { m(h, vpc, pinned, files("other files")) }
 	}
 	return []situation{
-		{"nothing", func(*modulehosts.Hosts) {}},
-		{"the same commit, compressed anew", func(h *modulehosts.Hosts) { h.Recompress(vpc, pinned) }},
-		{moved, change((*modulehosts.Hosts).MoveTag)},
-		{"the same commit with other files", change((*modulehosts.Hosts).ChangeFiles)},
-		{"another repository", func(h *modulehosts.Hosts) { h.MoveRepository(vpc, pinned, "evil/terraform-aws-vpc") }},
-		{"another folder", func(h *modulehosts.Hosts) {
+		{name: "nothing", change: func(*modulehosts.Hosts) {}},
+		{name: "the same commit, compressed anew", change: func(h *modulehosts.Hosts) { h.Recompress(vpc, pinned) }},
+		{name: moved, change: change((*modulehosts.Hosts).MoveTag)},
+		{name: "the same commit with other files", change: change((*modulehosts.Hosts).ChangeFiles)},
+		{name: "another repository", change: func(h *modulehosts.Hosts) { h.MoveRepository(vpc, pinned, "evil/terraform-aws-vpc") }},
+		{name: "another folder", change: func(h *modulehosts.Hosts) {
 			h.Locate(vpc, pinned, "git::https://github.com/acme/terraform-aws-vpc//modules/x?ref=v"+pinned)
 		}},
-		{"an archive without a folder around its files", func(h *modulehosts.Hosts) { h.Wrap(vpc, pinned, "") }},
-		{"a forge that is not known", func(h *modulehosts.Hosts) {
+		{name: "an archive without a folder around its files", change: func(h *modulehosts.Hosts) { h.Wrap(vpc, pinned, "") }},
+		{name: "a forge that is not known", change: func(h *modulehosts.Hosts) {
 			h.Locate(vpc, pinned, "git::https://git.example.com/acme/vpc?ref=v"+pinned)
 		}},
-		{"removed from the registry", func(h *modulehosts.Hosts) { h.Remove(vpc, pinned) }},
+		{name: "removed from the registry", change: func(h *modulehosts.Hosts) { h.Remove(vpc, pinned) }},
+		{
+			name: "an archive at another path", archive: true,
+			change: func(h *modulehosts.Hosts) { h.MoveRepository(vpc, pinned, "acme/terraform-aws-vpc-2") },
+		},
+		{name: "an archive with other files", archive: true, change: change((*modulehosts.Hosts).ChangeFiles)},
 	}
 }
 
@@ -106,7 +113,7 @@ func TestPinning(t *testing.T) {
 func happen(t *testing.T, s situation, moment string, c clients.Client) string {
 	t.Helper()
 	h := publicServer(t)
-	module := modulehosts.Module{Address: vpc, Version: pinned, Files: files("first files")}
+	module := modulehosts.Module{Address: vpc, Version: pinned, Files: files("first files"), Archive: s.archive}
 	module.Files["modules/x/main.tf"] = "# folder x\n"
 	h.Add(module)
 	l := serve(t, h, pulls, true)

@@ -310,16 +310,32 @@ func (p ModulePin) Origin() string { return strings.TrimSpace(p.Source + " " + p
 // empty string. A digest that one of them lacks does not count.
 func (p ModulePin) Differs(other ModulePin) string {
 	switch {
-	case !strings.EqualFold(p.Source, other.Source): // as forges compare
+	case !p.sameSource(other):
 		return fmt.Sprintf("it came from %s, and now from %s", p.Source, other.Source)
 	case p.Commit != other.Commit:
 		return fmt.Sprintf("it was commit %s, and is now %s", cmp.Or(p.Commit, "unknown"), cmp.Or(other.Commit, "unknown"))
-	case p.Folder != other.Folder:
+	case p.Commit != "" && p.Folder != other.Folder:
 		return fmt.Sprintf("it was in folder %q, and is now in %q", p.Folder, other.Folder)
 	case p.H1 != "" && other.H1 != "" && p.H1 != other.H1:
 		return fmt.Sprintf("its files had the digest %s, and now have %s", p.H1, other.H1)
 	}
 	return ""
+}
+
+// sameSource reports whether two pins have the same source. Forges do not distinguish
+// upper and lower case. The path of an archive can differ each time, because some
+// registries put a token into it. For archives, the digest decides.
+func (p ModulePin) sameSource(other ModulePin) bool {
+	if p.Commit == "" && other.Commit == "" {
+		return strings.EqualFold(hostOf(p.Source), hostOf(other.Source))
+	}
+	return strings.EqualFold(p.Source, other.Source)
+}
+
+func hostOf(source string) string {
+	_, rest, _ := strings.Cut(source, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return host
 }
 
 // Has reports whether there is a package for each of the platforms.

@@ -37,7 +37,7 @@ var part = regexp.MustCompile(`^[.-]?[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 const maxParts = 22
 
 const forgesHint = "Without Git, modules can be copied from GitHub, GitLab, Bitbucket and Forgejo over https. " +
-	"On a machine with Git, `larder mirror add` can copy others."
+	"Name other hosts of these in `forges` of the mirror policy. On a machine with Git, `larder mirror add` can copy others."
 
 // Find returns the repository of a location. hosts has the kinds of hosts other
 // than github.com, gitlab.com, bitbucket.org and codeberg.org. They can have

@@ -53,6 +53,9 @@ type Mirror struct {
 	// Overrule is the reason for which an operator overrules the policy of the
 	// mirror. If empty, the policy applies. It is recorded in the audit trail.
 	Overrule string
+	// Accept is the reason for which an operator accepts modules of a folder whose
+	// content is not what the mirror has seen. If empty, they are refused.
+	Accept string
 	// Now returns the time. If nil, [time.Now] is used.
 	Now func() time.Time
 

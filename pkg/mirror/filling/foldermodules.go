@@ -1,6 +1,7 @@
 package filling
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,8 @@ import (
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
+	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
 // The modules of a folder are in mirror-modules/HOSTNAME/NAMESPACE/NAME/SYSTEM. Each
@@ -41,6 +44,8 @@ type moduleDocument struct {
 	Size   int64  `json:"size"`
 	// Pin has no decision of an operator, which applies only in one registry.
 	Pin registry.ModulePin `json:"pin"`
+	// Notes are those of the mirror that has fetched the module.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // readFolderModules reads the documents of the modules of a folder. There may be none.
@@ -80,6 +85,10 @@ func readFolderModule(dir, name string) (f folderModule, err error) {
 		return f, fmt.Errorf("%w folder: it has no pin with a source and a digest", registry.ErrInvalid)
 	}
 	f.Pin.Accepted = nil
+	f.Notes = f.Notes[:min(len(f.Notes), errs.MaxNotes)]
+	for i, note := range f.Notes {
+		f.Notes[i] = printable.Line(note, errs.MaxNote)
+	}
 	f.path = strings.TrimSuffix(file, ".json") + archiveEnd
 	return f, nil
 }
@@ -97,7 +106,10 @@ func (m *Mirror) importModule(ctx context.Context, d *decider, f folderModule) (
 		return Result{}, fmt.Errorf("%s: %w", filepath.Base(f.path), err)
 	}
 	if record.Module != nil && record.Module.Pin.Differs(f.Pin) == "" {
-		err := objects.CheckStored(ctx, m.Objects, record.Module.StoredFile)
+		var err error
+		for _, file := range record.Files() {
+			err = cmp.Or(err, objects.CheckStored(ctx, m.Objects, file))
+		}
 		isRefused := slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool { return r.Version == f.version })
 		if err == nil && isRefused { // because of another folder
 			err = d.bind(ctx, f.version, &f.Pin, record)
@@ -106,22 +118,18 @@ func (m *Mirror) importModule(ctx context.Context, d *decider, f folderModule) (
 			result.Status = Unchanged
 			return result, err
 		}
-		if result.Status = Restored; record.Module.SHA256 != found.SHA256 {
-			return Result{}, fmt.Errorf("%w archive: its files are those of the lost one, but not its bytes", registry.ErrInvalid)
-		}
+		result.Status = Restored
 	}
 	err = d.checkImport(f.version, record.Module != nil)
 	if err == nil && record.Module == nil {
 		err = d.checkSize(f.version, f.Size)
 	}
-	if m.Overrule != "" { // without the origin, an operator has no other way to accept what it has changed
-		d.admitting = m.Overrule
-		defer func() { d.admitting = "" }()
-	}
+	d.admitting, d.importing = m.Accept, true
+	defer func() { d.admitting, d.importing = "", false }()
 	if err == nil {
 		err = d.bind(ctx, f.version, &f.Pin, record)
 		if errors.Is(err, registry.ErrNotAdmitted) {
-			err = registry.WithHint(err, "Find out why. To accept it, run the command again with `--overrule REASON`.")
+			err = registry.WithHint(err, "Find out why. To accept it, run the command again with `--accept REASON`.")
 		}
 	}
 	if err != nil || m.DryRun {
@@ -130,6 +138,8 @@ func (m *Mirror) importModule(ctx context.Context, d *decider, f folderModule) (
 	if record.Module == nil {
 		result.Notes = d.importNotes(f.version, true, false)
 	}
+	found.Notes = append(slices.DeleteFunc(f.Notes, func(note string) bool { return slices.Contains(found.Notes, note) }),
+		found.Notes...)
 	notes, err := d.settleModule(ctx, f.version, f.Pin)
 	result.Notes = append(result.Notes, notes...)
 	if err == nil {
@@ -175,7 +185,9 @@ func (m *Mirror) exportModule(ctx context.Context, dir string, address registry.
 			continue
 		}
 		file := filepath.Join(dir, record.Version.String())
-		document := moduleDocument{record.Module.SHA256, record.Module.Size, record.Module.Pin}
+		document := moduleDocument{
+			record.Module.SHA256, record.Module.Size, record.Module.Pin, record.Module.Notes,
+		}
 		document.Pin.Accepted = nil
 		result := Result{Address: address, Version: record.Version, Pin: document.Pin}
 		result.Status, err = m.exportFile(ctx, file+archiveEnd, record.Module.StoredFile)

@@ -126,28 +126,37 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 		for _, f := range stored.Files() {
 			err = cmp.Or(err, objects.CheckStored(ctx, m.Objects, f))
 		}
-		if !errors.Is(err, registry.ErrNotFound) {
+		isLost := errors.Is(err, registry.ErrNotFound)
+		if isLost {
+			result.Status = Restored
+		} else if err != nil || at.pin.Commit != "" {
 			return result, nil, err
 		}
-		result.Status = Restored
 	} else {
 		result.Status = Added
 	}
 	if m.DryRun {
 		return result, nil, nil
 	}
-	record, notes, err := m.fetchModule(ctx, d, at, v, stored, result.Status == Restored)
+	record, notes, err := m.fetchModule(ctx, d, at, v, stored, result.Status)
 	if err != nil {
 		return result, nil, err
+	}
+	if result.Status == Unchanged {
+		if d.accepted[v] == "" {
+			return result, nil, nil
+		}
+		result.Status = Added
 	}
 	result.Notes, result.module = append(result.Notes, notes...), record.Module
 	return result, &record, nil
 }
 
 // fetchModule downloads, inspects and mirrors a version of a module. The archive is
-// packed again, because forges compress the same commit in different ways.
+// packed again, because forges compress the same commit in different ways. Of a version
+// that is [Unchanged], it compares the files, because its location names no commit.
 func (m *Mirror) fetchModule(ctx context.Context, d *decider, at place, v registry.Version,
-	stored registry.MirrorVersion, restores bool) (record registry.MirrorVersion, notes []string, err error) {
+	stored registry.MirrorVersion, status string) (record registry.MirrorVersion, notes []string, err error) {
 	dir, err := temporary.Folder("larder-mirror-*")
 	if err != nil {
 		return record, nil, err
@@ -156,7 +165,7 @@ func (m *Mirror) fetchModule(ctx context.Context, d *decider, at place, v regist
 	spent := spending{m: m}
 	defer func() { err = spent.end(ctx, err) }()
 	at.limit = d.maxSize()
-	if restores {
+	if status != Added {
 		at.limit = maxPackage
 	}
 	if m.left != nil {
@@ -174,7 +183,10 @@ func (m *Mirror) fetchModule(ctx context.Context, d *decider, at place, v regist
 	if err := d.bind(ctx, v, &at.pin, stored); err != nil {
 		return record, nil, err
 	}
-	if !restores {
+	if status == Unchanged && d.accepted[v] == "" {
+		return stored, nil, nil
+	}
+	if status == Added {
 		if err := d.checkSize(v, found.size); err != nil {
 			return record, nil, err
 		}

@@ -290,6 +290,12 @@ func TestSyncModules(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"Modules":[{"Source":"a/b/c","Version":"x"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if _, excluded, err := filling.ReadInstalled(dir); err != nil || !slices.Equal(excluded, []string{"a/b/c x"}) {
+		t.Errorf("a version that the mirror cannot have: %q, %v", excluded, err)
+	}
+	if err := os.WriteFile(file, []byte(`{`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if _, _, err := filling.ReadInstalled(dir); !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("a damaged file: %v", err)
 	}
@@ -539,9 +545,13 @@ func TestModuleFolderRefused(t *testing.T) {
 			t.Errorf("%d refusals after the right folder, want 0", n)
 		}
 		m.Overrule = "announced"
+		if _, err := m.Import(t.Context(), second); !errors.Is(err, registry.ErrNotAdmitted) {
+			t.Errorf("overruled: %v", err)
+		}
+		m.Overrule, m.Accept = "", "announced"
 		results, err := m.Import(t.Context(), second)
 		if err != nil || len(results) != 1 || results[0].Status != filling.Added {
-			t.Errorf("overruled: %v %v", lines(results), err)
+			t.Errorf("accepted: %v %v", lines(results), err)
 		}
 		record, err := m.Catalog.Mirror.Check(t.Context(), a, parseVersion(t, "1.0.0"))
 		if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/client"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
@@ -13,15 +15,23 @@ import (
 // maxPinned is the maximum length of a pin without its digest, in bytes.
 const maxPinned = 512
 
+// bindTime bounds the look-ups of [decider.bindWaiting], while a client waits.
+const bindTime = 3 * time.Second
+
 // bindWaiting binds versions that are too new, so that the minimum age is one of their
-// content too. It leaves out those whose origin does not answer.
+// content too. It looks again at refused ones that are not mirrored, because the origin
+// may have undone the change. It leaves out those whose origin does not answer in time.
 func (d *decider) bindWaiting(
 	ctx context.Context, m *Mirror, origin *client.Service, offered []client.OfferedVersion,
 ) {
+	ctx, cancel := context.WithTimeout(ctx, bindTime)
+	defer cancel()
 	bound := 0
 	for _, v := range offered { // the newest first
 		_, isEarly := errors.AsType[admission.TooNewError](d.ready(v.Version))
-		if !isEarly || d.seen[v.Version].Pin.Source != "" || bound == maxLearned {
+		isUnbound := isEarly && d.seen[v.Version].Pin.Source == ""
+		isRefused := slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool { return r.Version == v.Version })
+		if !isUnbound && (!isRefused || slices.Contains(d.mirrored, v.Version)) || bound == maxLearned {
 			continue
 		}
 		bound++
@@ -52,7 +62,7 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 		if pin.Accepted == nil {
 			pin.Accepted = known.Accepted
 		}
-	case d.admitting != "":
+	case d.isSeen(v, *pin):
 		decision := d.decision(d.admitting)
 		pin.Accepted, d.accepted[v] = &decision, change
 	default:
@@ -80,6 +90,14 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 		}
 		return o.Pin(v, *pin, d.now, d.mirrored...), nil, nil
 	})
+}
+
+// isSeen reports whether an operator who admits a version has seen what the origin has
+// of it now: it was refused before, or it is in the folder of an import.
+func (d *decider) isSeen(v registry.Version, pin registry.ModulePin) bool {
+	return d.admitting != "" && (d.importing || slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool {
+		return r.Version == v && r.Pin.Differs(pin) == ""
+	}))
 }
 
 // changeOf describes how what the origin has of a version differs from what the

@@ -43,6 +43,8 @@ type decider struct {
 	// admitting is the reason for which an operator admits the version admitted.
 	// It is empty if that is not the purpose of the run.
 	admitting string
+	// importing means that the content of versions comes from a folder.
+	importing bool
 	admitted  registry.Version
 	// early reports whether the version needs that.
 	early bool

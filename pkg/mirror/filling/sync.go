@@ -155,8 +155,9 @@ func ReadInstalled(dir string) (installed []Wanted, excluded []string, err error
 			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 		v, err := registry.ParseVersion(one.Version)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %s: %w", name, address, err)
+		if err != nil { // the mirror does not have such versions
+			excluded = append(excluded, source+" "+one.Version)
+			continue
 		}
 		if !slices.ContainsFunc(installed, func(w Wanted) bool { return w.Address == address && w.exact.Same(v) }) {
 			installed = append(installed, Wanted{Address: address, exact: &v})

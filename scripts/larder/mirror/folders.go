@@ -24,7 +24,7 @@ func importCommand(c *cli.Program) *cobra.Command {
 			"later with `larder mirror add`.\n\n" +
 			"A folder of `larder mirror export` can have modules. The command compares the\n" +
 			"files of each with its pin, and refuses a version that the mirror has seen with\n" +
-			"another pin. To accept that, use --overrule.\n\n" +
+			"another pin. To accept that, use --accept.\n\n" +
 			"The command skips providers whose hostname has a port, because clients do not\n" +
 			"use mirrors for them. If the folder has nothing else, the exit code is 3.",
 		Example: `  tofu providers mirror -platform=linux_amd64 ./folder
@@ -40,6 +40,9 @@ func importCommand(c *cli.Program) *cobra.Command {
 		}),
 	}
 	addFillFlags(c, cmd, &fill)
+	cmd.Flags().Func("accept",
+		"accept modules that are not what the mirror has seen, for a `REASON` of one line; the audit trail shows it",
+		reasonFor(&fill.accept))
 	return cmd
 }
 

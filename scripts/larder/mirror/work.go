@@ -38,6 +38,7 @@ blocks of their configuration.`
 type fillFlags struct {
 	dryRun   bool
 	overrule string
+	accept   string
 	// allowHosts are the hosts for which git may use credentials.
 	allowHosts []string
 }
@@ -47,10 +48,15 @@ func addFillFlags(c *cli.Program, cmd *cobra.Command, fill *fillFlags) {
 	cmd.Flags().BoolVar(&fill.dryRun, "dry-run", false, "show what would be mirrored without mirroring it")
 	cmd.Flags().Func("overrule",
 		"mirror also what the policy does not allow, for a `REASON` of one line; the audit trail shows it for each version",
-		func(reason string) error {
-			fill.overrule = reason
-			return rules.CheckReason(reason)
-		})
+		reasonFor(&fill.overrule))
+}
+
+// reasonFor returns what sets the reason of a flag.
+func reasonFor(to *string) func(reason string) error {
+	return func(reason string) error {
+		*to = reason
+		return rules.CheckReason(reason)
+	}
 }
 
 // gitFlag adds the flag of commands that can run git.
@@ -132,7 +138,7 @@ func runWork(ctx context.Context, c *cli.Program, fill fillFlags, v *ResultView,
 		}
 		progress := c.NewProgress()
 		m.Progress, m.Publisher.Progress = progress, progress
-		m.DryRun, m.Overrule = fill.dryRun, fill.overrule
+		m.DryRun, m.Overrule, m.Accept = fill.dryRun, fill.overrule, fill.accept
 		results, err := work(m)
 		progress.Stop()
 		v.Versions = mirrored(results)
