@@ -153,8 +153,8 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 }
 
 // fetchModule downloads, inspects and mirrors a version of a module. The archive is
-// packed again, because forges compress the same commit in different ways. Of a version
-// that is [Unchanged], it compares the files, because its location names no commit.
+// packed again, because forges compress the same commit in different ways. If a version
+// is [Unchanged], its location names no commit, and fetchModule compares the files.
 func (m *Mirror) fetchModule(ctx context.Context, d *decider, at place, v registry.Version,
 	stored registry.MirrorVersion, status string) (record registry.MirrorVersion, notes []string, err error) {
 	dir, err := temporary.Folder("larder-mirror-*")

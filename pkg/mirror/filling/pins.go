@@ -92,8 +92,8 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 	})
 }
 
-// isSeen reports whether an operator who admits a version has seen what the origin has
-// of it now: it was refused before, or it is in the folder of an import.
+// isSeen reports whether an operator who admits a version has seen its content. It was
+// refused before, or it is in the folder of an import.
 func (d *decider) isSeen(v registry.Version, pin registry.ModulePin) bool {
 	return d.admitting != "" && (d.importing || slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool {
 		return r.Version == v && r.Pin.Differs(pin) == ""
