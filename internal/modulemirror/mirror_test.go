@@ -198,26 +198,30 @@ func initialize(t *testing.T, s clients.Session, configuration string) (out stri
 	return s.Run(t.Context(), dir, "init", "-no-color", "-input=false")
 }
 
-// get requests a document of the mirror.
+// get requests a document of the mirror. It tries again as clients do, since a copy can
+// take longer than a request on a busy machine.
 func (l *larder) get(t *testing.T, path string) (status int, header http.Header, body string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
+	for attempt := 0; attempt == 0 || attempt < 10 && status == http.StatusServiceUnavailable; attempt++ {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.token != "" {
+			request.Header.Set("Authorization", "Bearer "+l.token)
+		}
+		response, err := l.server.Client().Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, header, body = response.StatusCode, response.Header, string(text)
 	}
-	if l.token != "" {
-		request.Header.Set("Authorization", "Bearer "+l.token)
-	}
-	response, err := l.server.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, response.Header, string(text)
+	return status, header, body
 }
 
 func publicServer(t *testing.T) *modulehosts.Hosts {

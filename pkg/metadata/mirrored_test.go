@@ -212,7 +212,8 @@ func TestMirroredModule(t *testing.T) {
 			seen("5.3.0", day, registry.ModulePin{}), seen("5.2.0", 30*day, bound), seen("5.1.0", 30*day, bound),
 		},
 		Refused: []registry.RefusedVersion{
-			{Version: version(t, "5.2.0"), Pin: moved, At: published}, {Version: version(t, "5.1.0"), Pin: moved, At: published},
+			{Version: version(t, "5.2.0"), Pin: moved, Bound: bound, At: published},
+			{Version: version(t, "5.1.0"), Pin: moved, Bound: bound, At: published},
 		},
 	})
 	rule := sevenDays
