@@ -38,7 +38,7 @@ func withdrawScenario(ctx context.Context, r *Registry) error {
 		"/v1/providers/" + provider + "/1.0.0/download/" + platform, "/v1/mirror/" + mirrored + "/index.json",
 	}
 	addresses := []string{module, provider, mirrored}
-	if r.Origin != nil {
+	if r.Origin != nil && r.Origin.namespace != "" { // clients have fetched modules
 		inner := r.Origin.mirroredModule(publicHosts["tofu"], "inner")
 		addresses = append(addresses, inner)
 		gone = append(gone, mirror.ModulesPath+inner+"/1.0.0/download")
