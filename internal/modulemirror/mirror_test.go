@@ -185,6 +185,8 @@ func (l *larder) session(t *testing.T, c clients.Client) clients.Session {
 	t.Helper()
 	return clients.Session{
 		Client: c, Home: t.TempDir(), CAFile: l.caFile, Config: hostblock.Text(l.url, publicHosts[c.Name], l.token),
+		// A copy can take longer than clients wait, on a busy machine.
+		Env: []string{"TF_REGISTRY_CLIENT_TIMEOUT=120", "TF_REGISTRY_DISCOVERY_RETRY=3"},
 	}
 }
 
