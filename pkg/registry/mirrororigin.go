@@ -258,6 +258,15 @@ func (o *MirrorOrigin) Pin(n Version, p ModulePin, now time.Time, mirrored ...Ve
 	return changed
 }
 
+// Refusal returns the refusal of a version. ok reports whether there is one.
+func (o *MirrorOrigin) Refusal(n Version) (r RefusedVersion, ok bool) {
+	at := slices.IndexFunc(o.Refused, func(r RefusedVersion) bool { return r.Version == n })
+	if at < 0 {
+		return RefusedVersion{}, false
+	}
+	return o.Refused[at], true
+}
+
 // see adds a version that the mirror has not seen.
 func (o *MirrorOrigin) see(n Version, now time.Time) {
 	if o.index(n) < 0 {

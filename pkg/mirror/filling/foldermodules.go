@@ -1,7 +1,6 @@
 package filling
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,12 +105,8 @@ func (m *Mirror) importModule(ctx context.Context, d *decider, f folderModule) (
 		return Result{}, fmt.Errorf("%s: %w", filepath.Base(f.path), err)
 	}
 	if record.Module != nil && record.Module.Pin.Differs(f.Pin) == "" {
-		var err error
-		for _, file := range record.Files() {
-			err = cmp.Or(err, objects.CheckStored(ctx, m.Objects, file))
-		}
-		isRefused := slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool { return r.Version == f.version })
-		if err == nil && isRefused { // because of another folder
+		err := m.checkFiles(ctx, record)
+		if err == nil { // it may have been refused because of another folder
 			err = d.bind(ctx, f.version, &f.Pin, record)
 		}
 		if !errors.Is(err, registry.ErrNotFound) {

@@ -122,12 +122,8 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 		return Result{}, nil, err
 	}
 	if stored.Module != nil && stored.Module.Pin.Differs(at.pin) == "" {
-		var err error
-		for _, f := range stored.Files() {
-			err = cmp.Or(err, objects.CheckStored(ctx, m.Objects, f))
-		}
-		isLost := errors.Is(err, registry.ErrNotFound)
-		if isLost {
+		err := m.checkFiles(ctx, stored)
+		if errors.Is(err, registry.ErrNotFound) {
 			result.Status = Restored
 		} else if err != nil || at.pin.Commit != "" {
 			return result, nil, err
@@ -150,6 +146,14 @@ func (m *Mirror) addModule(ctx context.Context, origin *client.Service, d *decid
 	}
 	result.Notes, result.module = append(result.Notes, notes...), record.Module
 	return result, &record, nil
+}
+
+// checkFiles returns [registry.ErrNotFound] if a file of a version is not stored.
+func (m *Mirror) checkFiles(ctx context.Context, record registry.MirrorVersion) (err error) {
+	for _, f := range record.Files() {
+		err = cmp.Or(err, objects.CheckStored(ctx, m.Objects, f))
+	}
+	return err
 }
 
 // fetchModule downloads, inspects and mirrors a version of a module. The archive is

@@ -265,12 +265,14 @@ func TestSyncModules(t *testing.T) {
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	installed, excluded, err := filling.ReadInstalled(dir)
+	var skipped []string
+	skip := func(source, reason string) { skipped = append(skipped, source+": "+reason) }
+	installed, err := filling.ReadInstalled(dir, skip)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"one.example.com:8443/acme/vpc/aws"}; !slices.Equal(excluded, want) {
-		t.Errorf("excluded %q, want %q", excluded, want)
+	if want := []string{"one.example.com:8443/acme/vpc/aws: " + filling.PortReason}; !slices.Equal(skipped, want) {
+		t.Errorf("skipped %q, want %q", skipped, want)
 	}
 	results, err := m.Sync(t.Context(), append(list, installed...))
 	if err != nil {
@@ -284,19 +286,21 @@ func TestSyncModules(t *testing.T) {
 	if diff := cmp.Diff(want, lines(results)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if _, _, err := filling.ReadInstalled(t.TempDir()); !errors.Is(err, registry.ErrNotFound) {
+	if _, err := filling.ReadInstalled(t.TempDir(), skip); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("a folder without modules: %v", err)
 	}
 	if err := os.WriteFile(file, []byte(`{"Modules":[{"Source":"a/b/c","Version":"x"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, excluded, err := filling.ReadInstalled(dir); err != nil || !slices.Equal(excluded, []string{"a/b/c x"}) {
-		t.Errorf("a version that the mirror cannot have: %q, %v", excluded, err)
+	skipped = nil
+	_, err = filling.ReadInstalled(dir, skip)
+	if err != nil || len(skipped) != 1 || !strings.HasPrefix(skipped[0], `a/b/c: invalid version "x"`) {
+		t.Errorf("a version that the mirror cannot have: %q, %v", skipped, err)
 	}
 	if err := os.WriteFile(file, []byte(`{`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := filling.ReadInstalled(dir); !errors.Is(err, registry.ErrInvalid) {
+	if _, err := filling.ReadInstalled(dir, skip); !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("a damaged file: %v", err)
 	}
 }

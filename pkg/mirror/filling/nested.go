@@ -185,11 +185,15 @@ func nestedAddress(host, source string) (a registry.MirrorAddress, isRegistry bo
 	if err != nil {
 		return a, false, nil //nolint:nilerr // such as that of a Git repository
 	}
-	p := parsed.Package
-	at := string(p.Host)
+	at := string(parsed.Package.Host)
 	if before, _, _ := strings.Cut(source, "//"); strings.Count(before, "/") == 2 {
 		at = publicHosts[max(slices.Index(publicHosts, host), 0)]
 	}
-	a, err = registry.ParseMirrorModule(strings.Join([]string{at, p.Namespace, p.Name, p.TargetSystem}, "/"))
+	a, err = addressOf(at, parsed.Package)
 	return a, true, err
+}
+
+// addressOf returns the address of a module of a registry, at a host.
+func addressOf(host string, p regaddr.ModulePackage) (registry.MirrorAddress, error) {
+	return registry.ParseMirrorModule(strings.Join([]string{host, p.Namespace, p.Name, p.TargetSystem}, "/"))
 }

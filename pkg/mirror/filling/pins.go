@@ -30,7 +30,7 @@ func (d *decider) bindWaiting(
 	for _, v := range offered { // the newest first
 		_, isEarly := errors.AsType[admission.TooNewError](d.ready(v.Version))
 		isUnbound := isEarly && d.seen[v.Version].Pin.Source == ""
-		isRefused := slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool { return r.Version == v.Version })
+		_, isRefused := d.origin.Refusal(v.Version)
 		if !isUnbound && (!isRefused || slices.Contains(d.mirrored, v.Version)) || bound == maxLearned {
 			continue
 		}
@@ -80,8 +80,9 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 		}
 		return d.changed(v, change)
 	}
-	if d.accepted[v] != "" {
-		return nil // settleModule binds it
+	_, isRefused := d.origin.Refusal(v)
+	if d.accepted[v] != "" || stored.Module != nil && !isRefused {
+		return nil // settleModule binds it, or its record does
 	}
 	return d.update(ctx, func(o *registry.MirrorOrigin) (bool, *registry.AuditEntry, error) {
 		seen, _ := o.Seen(v)
@@ -95,9 +96,8 @@ func (d *decider) bind(ctx context.Context, v registry.Version, pin *registry.Mo
 // isSeen reports whether an operator who admits a version has seen its content. It was
 // refused before, or it is in the folder of an import.
 func (d *decider) isSeen(v registry.Version, pin registry.ModulePin) bool {
-	return d.admitting != "" && (d.importing || slices.ContainsFunc(d.origin.Refused, func(r registry.RefusedVersion) bool {
-		return r.Version == v && r.Pin.Differs(pin) == ""
-	}))
+	refused, isRefused := d.origin.Refusal(v)
+	return d.admitting != "" && (d.importing || isRefused && refused.Pin.Differs(pin) == "")
 }
 
 // changeOf describes how what the origin has of a version differs from what the

@@ -115,29 +115,32 @@ func appendWanted(wanted []Wanted, name string, versions cty.Value, w Wanted) ([
 	return wanted, nil
 }
 
+// PortReason is why addresses whose hostname has a port are skipped.
+const PortReason = "clients do not use mirrors for a hostname with a port"
+
 // manifestFile is where clients write which modules of a configuration they have
 // installed.
 const manifestFile = ".terraform/modules/modules.json"
 
 // ReadInstalled reads the registry modules that a client has installed for the
-// configuration in a folder, nested ones too, each in its exact version. excluded
-// are the sources of those whose hostname has a port. It returns
+// configuration in a folder, nested ones too, each in its exact version. It passes the
+// source of each that cannot be mirrored to skip, with the reason. It returns
 // [registry.ErrNotFound] if the client has installed none.
-func ReadInstalled(dir string) (installed []Wanted, excluded []string, err error) {
+func ReadInstalled(dir string, skip func(source, reason string)) (installed []Wanted, err error) {
 	name := filepath.Join(dir, filepath.FromSlash(manifestFile))
 	text, err := textfile.Read(name, maxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, registry.WithHint(registry.Errorf(registry.ErrNotFound, "there is no %s in %s", manifestFile, dir),
+		return nil, registry.WithHint(registry.Errorf(registry.ErrNotFound, "there is no %s in %s", manifestFile, dir),
 			"Run `tofu init` or `terraform init` there first, or name a list.")
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var manifest struct {
 		Modules []struct{ Source, Version string }
 	}
 	if err := json.Unmarshal(text, &manifest); err != nil {
-		return nil, nil, fmt.Errorf("%w file: %s: %w", registry.ErrInvalid, name, err)
+		return nil, fmt.Errorf("%w file: %s: %w", registry.ErrInvalid, name, err)
 	}
 	for _, one := range manifest.Modules {
 		source, _, _ := strings.Cut(one.Source, "//")
@@ -146,24 +149,23 @@ func ReadInstalled(dir string) (installed []Wanted, excluded []string, err error
 			continue // it is not from a registry
 		}
 		if parsed.Package.Host != "" && strings.Contains(string(parsed.Package.Host), ":") {
-			excluded = append(excluded, source)
+			skip(source, PortReason)
 			continue
 		}
-		p := parsed.Package
-		address, err := registry.ParseMirrorModule(strings.Join([]string{string(p.Host), p.Namespace, p.Name, p.TargetSystem}, "/"))
+		address, err := addressOf(string(parsed.Package.Host), parsed.Package)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		v, err := registry.ParseVersion(one.Version)
-		if err != nil { // the mirror does not have such versions
-			excluded = append(excluded, source+" "+one.Version)
+		if err != nil {
+			skip(source, err.Error())
 			continue
 		}
 		if !slices.ContainsFunc(installed, func(w Wanted) bool { return w.Address == address && w.exact.Same(v) }) {
 			installed = append(installed, Wanted{Address: address, exact: &v})
 		}
 	}
-	return installed, excluded, nil
+	return installed, nil
 }
 
 // texts returns the texts of a list. It returns nil if another value is in it, because a
@@ -244,7 +246,7 @@ func mergeResults(results, added []Result) []Result {
 // package or module is unchanged, or added again in a dry run.
 func (r *Result) merge(later Result) {
 	if r.Status == "" || r.Status == Unchanged {
-		r.Status, r.Pin = later.Status, later.Pin
+		r.Status, r.Pin, r.module = later.Status, later.Pin, later.module
 	}
 	for _, p := range later.Packages {
 		at := slices.IndexFunc(r.Packages, func(o PackageResult) bool { return o.Platform == p.Platform })

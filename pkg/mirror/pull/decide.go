@@ -26,10 +26,8 @@ func known(s *catalog.MirrorState, rule registry.MirrorRule, v registry.Version)
 	if seen, ok := s.Origin.Seen(v); ok {
 		k.Seen = &seen
 	}
-	for _, r := range s.Origin.Refused {
-		if r.Version == v {
-			k.Refused = &r
-		}
+	if refused, ok := s.Origin.Refusal(v); ok {
+		k.Refused = &refused
 	}
 	return k
 }

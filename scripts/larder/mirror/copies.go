@@ -107,7 +107,7 @@ network, give its URL in a host block.`,
 					return nil, err
 				}
 				for _, address := range excluded {
-					v.Skipped = append(v.Skipped, skippedAddress{address, portReason})
+					v.Skipped = append(v.Skipped, skippedAddress{address, filling.PortReason})
 				}
 				locked = append(locked, found...)
 			}
@@ -123,9 +123,6 @@ network, give its URL in a host block.`,
 	unsignedFlag(cmd, &unsigned)
 	return cmd
 }
-
-// portReason is why some addresses are skipped.
-const portReason = "clients do not use mirrors for a hostname with a port"
 
 func excludeFlag(cmd *cobra.Command, exclude *[]string) {
 	cmd.Flags().StringSliceVar(exclude, "exclude", nil,
@@ -175,12 +172,11 @@ may need them.` + fromOrigins,
 			var v ResultView
 			var list []filling.Wanted
 			for _, name := range args {
-				wanted, ported, err := readWanted(ctx, name)
+				wanted, err := readWanted(ctx, name, func(source, reason string) {
+					v.Skipped = append(v.Skipped, skippedAddress{source, reason})
+				})
 				if err != nil {
 					return nil, err
-				}
-				for _, address := range ported {
-					v.Skipped = append(v.Skipped, skippedAddress{address, portReason})
 				}
 				list = append(list, wanted...)
 			}
@@ -196,16 +192,15 @@ may need them.` + fromOrigins,
 	return cmd
 }
 
-// readWanted reads a list, or the modules in the folder of a configuration.
-// ported are the addresses whose hostname has a port.
-func readWanted(ctx context.Context, name string) (list []filling.Wanted, ported []string, err error) {
+// readWanted reads a list, or the modules in the folder of a configuration. skip is
+// that of [filling.ReadInstalled].
+func readWanted(ctx context.Context, name string, skip func(source, reason string)) ([]filling.Wanted, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		return filling.ReadInstalled(name)
+		return filling.ReadInstalled(name, skip)
 	}
 	text, err := arguments.ReadFile(name, filling.MaxText)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	list, err = filling.ParseList(ctx, name, text)
-	return list, nil, err
+	return filling.ParseList(ctx, name, text)
 }
