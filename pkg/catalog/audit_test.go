@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/stock"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -66,7 +67,7 @@ func TestAudit(t *testing.T) {
 	}
 	for range 2 {
 		docs := registry.StoredFile{Object: vpc.DocsKey(first, "d0c"), SHA256: "d0c"}
-		if _, err := c.SetDocs(ctx, vpc, first, docs, "words", "eve"); err != nil {
+		if _, err := c.SetDocs(ctx, vpc, first, docs, stock.Contents("words"), "eve"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,10 +20,12 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -251,6 +253,45 @@ func (c *Catalog) HasNamespace(ctx context.Context, name string) (bool, error) {
 // Namespaces returns the names of all namespaces.
 func (c *Catalog) Namespaces(ctx context.Context) ([]string, error) {
 	return sortKeys(ctx, c.table, namespaces, "")
+}
+
+// ModuleContents has the stored [registry.Contents] of the module with a path, such as
+// modules/acme/vpc/aws. The data are empty if there are none.
+type ModuleContents struct {
+	Path string
+	Data protocol.Document
+}
+
+// Contents returns the contents of the modules of a namespace, or those of mirrored
+// modules if namespace is empty. It returns those of the given paths, or else all.
+func (c *Catalog) Contents(ctx context.Context, namespace string, paths ...string) iter.Seq2[ModuleContents, error] {
+	name := cmp.Or(namespace, mirrorCatalog)
+	items := query(ctx, c.table, Query{Partition: catalogPartition(name), Prefix: contentsPrefix})
+	if len(paths) > 0 {
+		items = c.items(ctx, paths, func(path string) Key { return contentsKey(name, path) })
+	}
+	return func(yield func(ModuleContents, error) bool) {
+		for item, err := range items {
+			if !yield(ModuleContents{strings.TrimPrefix(item.Sort, contentsPrefix), item.Data}, err) {
+				return
+			}
+		}
+	}
+}
+
+// items reads the items of paths one by one. Missing ones have no data.
+func (c *Catalog) items(ctx context.Context, paths []string, key func(string) Key) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for _, path := range paths {
+			item, err := c.table.Get(ctx, key(path))
+			if errors.Is(err, registry.ErrNotFound) {
+				item, err = Item{Key: key(path)}, nil
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
 }
 
 // Entries returns the paths that have an entry in the catalog of a namespace,

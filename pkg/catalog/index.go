@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -71,6 +73,23 @@ func (x *index[R]) show(r R, deprecated string) (latest bool) {
 	}
 	x.summary.Latest, x.summary.Unlisted = latestOf(versions), false
 	return x.summary.Latest == n
+}
+
+// maxContents bounds the contents of a module in bytes, so that they fit into an item.
+const maxContents = 300 << 10
+
+// setContents sets the field of the entry that identifies the contents, and returns
+// their data. If they are too large, it leaves out what the versions use.
+func (x *index[R]) setContents(c registry.Contents) (data protocol.Document, err error) {
+	if x.summary.Contents = ""; c.IsEmpty() {
+		return nil, nil
+	}
+	if data, err = protocol.Compress(c); err == nil && len(data) > maxContents {
+		data, err = protocol.Compress(registry.Contents{Names: c.Names, TooMany: true})
+	}
+	sum := sha256.Sum256(data)
+	x.summary.Contents = hex.EncodeToString(sum[:6])
+	return data, err
 }
 
 // maxWithdrawn is the maximum number of withdrawn versions in an entry. It

@@ -28,6 +28,9 @@ type kind[A registry.Address, R registry.Record] interface {
 	signer(R) string
 	// describe sets the fields of an entry that are those of its latest version.
 	describe(entry *registry.Summary, latest R)
+	// contents returns the contents of a version, a [protocol.Document]. It is empty
+	// for a provider.
+	contents(R) []byte
 	// warns reports whether listings warn of deprecations.
 	warns() bool
 	// warning returns why a version is deprecated, if clients show a warning
@@ -62,9 +65,11 @@ func (moduleKind) newListing(registry.Module) listing[registry.ModuleVersion] {
 }
 
 func (moduleKind) describe(entry *registry.Summary, latest registry.ModuleVersion) {
-	entry.Description, entry.Words, entry.LatestDeprecated = latest.Description, latest.Words, latest.Deprecated
+	entry.Description, entry.LatestDeprecated = latest.Description, latest.Deprecated
 	entry.PublishedAt, entry.Source = latest.PublishedAt, latest.PublishedBy.SourceURL()
 }
+
+func (moduleKind) contents(r registry.ModuleVersion) []byte { return r.Contents }
 
 func (moduleKind) deprecate(r registry.ModuleVersion, message string, hide bool) (registry.ModuleVersion, error) {
 	r.Deprecated, r.Hidden = message, message != "" && (hide || r.Hidden)
@@ -106,6 +111,8 @@ func (providerKind) describe(entry *registry.Summary, latest registry.ProviderVe
 	entry.SigningKey = latest.SigningKey
 }
 
+func (providerKind) contents(registry.ProviderVersion) []byte { return nil }
+
 func (providerKind) deprecate(r registry.ProviderVersion, message string, hide bool) (registry.ProviderVersion, error) {
 	if hide {
 		return r, fmt.Errorf("%w deprecation: provider versions cannot be hidden", registry.ErrInvalid)
@@ -137,15 +144,22 @@ func (mirrorKind) newListing(registry.MirrorAddress) listing[registry.MirrorVers
 }
 
 func (mirrorKind) describe(entry *registry.Summary, latest registry.MirrorVersion) {
-	entry.PublishedAt, entry.Words, entry.Source = time.Time{}, "", ""
+	entry.PublishedAt, entry.Source = time.Time{}, ""
 	if m := latest.Module; m != nil {
-		entry.PublishedAt, entry.Words, entry.Source = m.MirroredAt, m.Words, m.Pin.Source
+		entry.PublishedAt, entry.Source = m.MirroredAt, m.Pin.Source
 	}
 	for _, pkg := range latest.Packages {
 		if pkg.MirroredAt.After(entry.PublishedAt) {
 			entry.PublishedAt = pkg.MirroredAt
 		}
 	}
+}
+
+func (mirrorKind) contents(r registry.MirrorVersion) []byte {
+	if r.Module == nil {
+		return nil
+	}
+	return r.Module.Contents
 }
 
 func (mirrorKind) deprecate(r registry.MirrorVersion, _ string, _ bool) (registry.MirrorVersion, error) {

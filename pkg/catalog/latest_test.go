@@ -19,6 +19,7 @@ import (
 	"github.com/larder-registry/larder/internal/testkit/awstest"
 	"github.com/larder-registry/larder/internal/testkit/dynamodbtest"
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/stock"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -64,7 +65,7 @@ func documented(t testing.TB, version string) registry.ModuleVersion {
 	t.Helper()
 	r := record(t, version, version)
 	r.Docs = &registry.StoredFile{Object: module(t, "acme/vpc/aws").DocsKey(r.Version, "d0c"), SHA256: "d0c", Size: 3}
-	r.PublishedAt, r.PublishedBy, r.Words = publishedAt(r.Version), job(r.Version), "words-of-"+version
+	r.PublishedAt, r.PublishedBy, r.Contents = publishedAt(r.Version), job(r.Version), stock.Contents("input-of-"+version)
 	return r
 }
 
@@ -90,12 +91,19 @@ func latestIs(t testing.TB, c *catalog.Catalog, latest string, versions ...strin
 		got = s
 	}
 	vpc := module(t, "acme/vpc/aws")
-	want := entryOf(t, vpc, latest)
+	want, inputs := entryOf(t, vpc, latest), ""
 	if latest != "" {
-		want.Description, want.Words = "of "+latest, "words-of-"+latest
+		want.Description = "of " + latest
+		inputs = "input-of-" + latest
 	}
+	want.Contents = got.Contents // compared below
 	if diff := cmp.Diff(want, got, exceptWithdrawn); diff != "" {
 		t.Errorf("entry (-want +got):\n%s", diff)
+	}
+	for found := range each(t, c.Contents(t.Context(), "acme")) {
+		if got := protocol.ContentsOf(found.Data).Inputs; got != inputs {
+			t.Errorf("the contents have the inputs %q, want %q", got, inputs)
+		}
 	}
 	var listing protocol.ModuleListing
 	data, err := c.Modules.Listing(t.Context(), vpc)
@@ -316,12 +324,12 @@ func TestLatestRebuilt(t *testing.T) {
 			`{"modules":[{"source":"https://example.com","versions":[{"version":"1.1.0",` +
 				`"published_at":"2026-01-01T01:03:04Z"},{"version":"1.0.0","published_at":"2026-01-01T00:03:04Z"}]}]}`,
 			`{"address":"acme/vpc/aws","latest":"1.1.0","description":"of 1.1.0","published_at":"2026-01-01T01:03:04Z",` +
-				`"source":"https://example.com","words":"words-of-1.1.0"}`,
+				`"source":"https://example.com","contents":"0123456789ab"}`,
 		},
 		"of the version before": {
 			`{"modules":[{"versions":[{"version":"1.0.0","published_at":"2026-01-01T00:03:04Z"}]}]}`,
-			`{"address":"acme/vpc/aws","latest":"1.0.0","description":"of 1.0.0","words":"` +
-				strings.Repeat("words ", 170) + `"}`,
+			`{"address":"acme/vpc/aws","latest":"1.0.0","description":"of 1.0.0","contents":"` +
+				strings.Repeat("0", 12) + `"}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -410,7 +418,7 @@ func TestWithdrawnLeavesNothing(t *testing.T) {
 	leaks := func(t *testing.T, version string) registry.ModuleVersion {
 		t.Helper()
 		r := documented(t, version)
-		r.Description, r.Words = "of "+secret, "a "+secret+" b"
+		r.Description, r.Contents = "of "+secret, stock.Contents("a "+secret+" b")
 		r.PublishedBy.Repository, r.PublishedBy.RunURL = secret, "https://git.example.com/"+secret+"/runs/7"
 		return r
 	}
@@ -477,8 +485,8 @@ func items(t testing.TB, path string) string {
 	return all.String()
 }
 
-// SetDocs changes nothing of a record but the documentation and the words. The
-// entry has the words if the version is the latest.
+// SetDocs changes nothing of a record but the documentation and the contents. The
+// module has the names if the version is the latest.
 func TestSetDocs(t *testing.T) {
 	t.Parallel()
 	vpc := module(t, "acme/vpc/aws")
@@ -490,25 +498,25 @@ func TestSetDocs(t *testing.T) {
 			for _, v := range []string{"1.0.0", "2.0.0"} {
 				want[v] = documented(t, v)
 				undocumented := want[v]
-				undocumented.Docs, undocumented.Words = nil, ""
+				undocumented.Docs, undocumented.Contents = nil, nil
 				publish(t, c, vpc, undocumented)
 			}
 			for _, step := range []struct {
-				version, words string
-				changed        bool
+				version, inputs string
+				changed         bool
 			}{
-				{"1.0.0", "words-of-1.0.0", true},
-				{"2.0.0", "words of another release", true},
-				{"2.0.0", "words-of-2.0.0", true},
-				{"2.0.0", "words-of-2.0.0", false},
+				{"1.0.0", "input-of-1.0.0", true},
+				{"2.0.0", "inputs of another release", true},
+				{"2.0.0", "input-of-2.0.0", true},
+				{"2.0.0", "input-of-2.0.0", false},
 			} {
-				docs := *want[step.version].Docs
-				changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, step.version), docs, step.words, "ada")
+				docs, contents := *want[step.version].Docs, stock.Contents(step.inputs)
+				changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, step.version), docs, contents, "ada")
 				if err != nil {
 					t.Fatal(err)
 				}
 				if changed != step.changed {
-					t.Errorf("%s with %q: changed is %t, want %t", step.version, step.words, changed, step.changed)
+					t.Errorf("%s with %q: changed is %t, want %t", step.version, step.inputs, changed, step.changed)
 				}
 			}
 			latestIs(t, c, "2.0.0", "2.0.0", "1.0.0")
@@ -559,7 +567,7 @@ func TestSetDocsFails(t *testing.T) {
 			}
 			began := time.Now()
 			docs := registry.StoredFile{Object: test.object, SHA256: "d0c", Size: 3}
-			changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, test.version), docs, "words", "ada")
+			changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, test.version), docs, nil, "ada")
 			if changed {
 				t.Error("it reports a change")
 			}

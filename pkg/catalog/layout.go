@@ -65,6 +65,15 @@ func listingKey(path string) Key { return Key{path, "listing"} }
 // The catalog is the name of a namespace, or mirrorCatalog.
 func entryKey(catalog, path string) Key { return Key{catalogPartition(catalog), path} }
 
+// contentsKey returns the key of the [registry.Contents] of a module, a
+// [protocol.Document]. It is beside the entries, so that lists need not read it. The
+// document is empty if there are none.
+func contentsKey(catalog, path string) Key {
+	return Key{catalogPartition(catalog), contentsPrefix + path}
+}
+
+const contentsPrefix = "contents/"
+
 func catalogPartition(catalog string) string { return "catalog/" + catalog }
 
 // mirrorCatalog is the catalog of all mirrored providers. No namespace's

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -147,15 +148,15 @@ func (v versions[A, R]) AddCopy(
 	return changed, nil
 }
 
-// SetDocs sets the documentation and the search words of a published module
-// version, which may have been published without them. The caller stores the
-// object first. changed reports whether the record had other documentation or
-// words.
+// SetDocs sets the documentation and the contents of a published module version,
+// which may have been published without them. The caller stores the object first.
+// changed reports whether the record had others.
 //
 // Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
 // [registry.ErrCorrupt].
 func (c *Catalog) SetDocs(
-	ctx context.Context, m registry.Module, n registry.Version, docs registry.StoredFile, words, by string,
+	ctx context.Context, m registry.Module, n registry.Version, docs registry.StoredFile, contents protocol.Document,
+	by string,
 ) (changed bool, err error) {
 	v := modules(c.table)
 	err = v.update(ctx, m, &n, nil, func(s *state[registry.ModuleVersion]) (registry.AuditEntry, error) {
@@ -164,7 +165,7 @@ func (c *Catalog) SetDocs(
 			return registry.AuditEntry{}, err
 		}
 		record := s.record
-		record.SetDocs(docs, words)
+		record.SetDocs(docs, contents)
 		if err := record.Validate(m.Path()); err != nil {
 			return registry.AuditEntry{}, err
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -22,6 +23,7 @@ type Derived string
 const (
 	DerivedListing   Derived = "listing"
 	DerivedEntry     Derived = "catalog-entry"
+	DerivedContents  Derived = "contents"
 	DerivedNamespace Derived = "namespace"
 )
 
@@ -99,30 +101,36 @@ func (v versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error
 	return s, nil
 }
 
-// derivedItems returns the listing, the entry and, if addresses of the kind
-// have one, the namespace of an address.
+// derivedItems returns the listing, the entry, the contents and, if addresses of the
+// kind have one, the namespace of an address.
 func (v versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
-	keys := []Key{listingKey(a.Path()), entryKey(v.kind.catalog(a), a.Path())}
+	name := v.kind.catalog(a)
+	keys := []Key{listingKey(a.Path()), entryKey(name, a.Path()), contentsKey(name, a.Path())}
 	if v.kind.namespaced() {
-		keys = append(keys, namespaceKey(v.kind.catalog(a)))
+		keys = append(keys, namespaceKey(name))
 	}
 	return v.table.Snapshot(ctx, keys...)
 }
 
-// derive returns the index that follows from the records. A deprecation of all
+// derive returns the index and the contents that follow from the records. A deprecation of all
 // versions is not in the records, so derive takes it from the stored entry or
 // the warnings of the stored listing.
-func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) index[R] {
-	x := index[R]{v.kind.newListing(a), registry.Summary{Address: a.String(), Unlisted: true}}
+func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) (
+	x index[R], contents protocol.Document, err error,
+) {
+	x = index[R]{v.kind.newListing(a), registry.Summary{Address: a.String(), Unlisted: true}}
 	for _, n := range s.Withdrawn {
 		x.withdraw(n)
 	}
+	var all registry.Contents
 	for _, r := range s.Records {
 		x.show(r, v.kind.warning(r))
+		all.Add(r.Number(), protocol.ContentsOf(v.kind.contents(r)))
 	}
 	for _, r := range s.Records {
 		if !x.summary.Unlisted && r.Number() == x.summary.Latest {
 			v.kind.describe(&x.summary, r)
+			all.Names = protocol.ContentsOf(v.kind.contents(r)).Names
 		}
 	}
 	if stored.hasEntry(a.String()) {
@@ -130,7 +138,8 @@ func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) index[R
 	} else if stored.badListing == nil {
 		x.summary.Deprecated = stored.listing.deprecated()
 	}
-	return x
+	contents, err = x.setContents(all)
+	return x, contents, err
 }
 
 // compare finds the mismatches between the derived items and the records, and
@@ -163,7 +172,10 @@ func (v versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 			return nil
 		}
 	}
-	want := v.derive(a, s, is)
+	want, contents, err := v.derive(a, s, is)
+	if err != nil {
+		return err
+	}
 	s.Deprecated = want.summary.Deprecated
 	listing, entry, err := want.encode()
 	if err != nil {
@@ -174,7 +186,10 @@ func (v versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 		return err
 	}
 	compareEntry(s, is, entry, complete)
-	namespace := len(items) > 2 && items[2].Revision == 0
+	if complete && !slices.Equal(items[2].Data, contents) {
+		mismatch(s, DerivedContents, "searches do not find what is in the module, or find what is not")
+	}
+	namespace := len(items) > 3 && items[3].Revision == 0
 	if namespace {
 		mismatch(s, DerivedNamespace, "it is missing, so the catalog does not show its addresses")
 	}
@@ -184,9 +199,13 @@ func (v versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	s.Rebuildable = true
 	is.listed.Data, is.entry.Data = listing, entry
 	s.changes = []Change{put(is.listed), put(is.entry)}
-	if namespace {
-		items[2].Data = []byte("{}")
+	if !slices.Equal(items[2].Data, contents) {
+		items[2].Data = contents
 		s.changes = append(s.changes, put(items[2]))
+	}
+	if namespace {
+		items[3].Data = []byte("{}")
+		s.changes = append(s.changes, put(items[3]))
 	}
 	return nil
 }

@@ -269,11 +269,13 @@ func (v versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 				changes = append(changes, put(item))
 			}
 		}
-		return changes, nil
+		return v.clearContents(ctx, a, s, changes)
 	}
-	if err := v.describe(ctx, a, s); err != nil {
+	contents, err := v.describe(ctx, a, s)
+	if err != nil {
 		return nil, err
 	}
+	changes = append(changes, contents...)
 	listing, entry, err := s.index.encode()
 	if err != nil {
 		return nil, err
@@ -295,24 +297,74 @@ func (v versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 	return changes, nil
 }
 
-// describe sets the fields of the entry that are those of the latest version.
-// If the change makes another version the latest, describe reads its record.
-// That read is consistent, since every change of that record also changes the
-// entry. If the record cannot be read, the fields are empty.
-func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) error {
+// describe sets the fields of the entry that are those of the latest version. It
+// returns the change of the contents, if there is one.
+//
+// If the change makes another version the latest, describe reads its record. That
+// read is consistent, since every change of that record also changes the entry. If
+// the record cannot be read, the fields are empty. The same applies to the contents.
+func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) ([]Change, error) {
 	var was registry.Summary
 	_ = decode(s.entry, &was) // stays empty if there is no entry
-	switch {
-	case s.latest:
-		v.kind.describe(&s.index.summary, s.record)
-	case !s.index.summary.Unlisted && s.index.summary.Latest != was.Latest:
-		record, err := v.Get(ctx, a, s.index.summary.Latest)
+	latest, isNew := s.record, s.latest
+	if !s.latest && !s.index.summary.Unlisted && s.index.summary.Latest != was.Latest {
+		var err error
+		latest, err = v.Get(ctx, a, s.index.summary.Latest)
 		if err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrCorrupt) {
-			return err
+			return nil, err
 		}
-		v.kind.describe(&s.index.summary, record)
+		isNew = true
 	}
-	return nil
+	if isNew {
+		v.kind.describe(&s.index.summary, latest)
+	}
+	if !s.changed || was.Contents == "" && len(v.kind.contents(s.record))+len(v.kind.contents(latest)) == 0 {
+		return nil, nil
+	}
+	stored, err := v.contents(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	contents := protocol.ContentsOf(stored.Data)
+	contents.Drop(s.record.Number())
+	contents.Add(s.record.Number(), protocol.ContentsOf(v.kind.contents(s.record)))
+	switch {
+	case isNew:
+		contents.Names = protocol.ContentsOf(v.kind.contents(latest)).Names
+	case s.index.summary.Unlisted:
+		contents.Names = registry.Names{}
+	}
+	data, err := s.index.setContents(contents)
+	if err != nil || slices.Equal(data, stored.Data) {
+		return nil, err
+	}
+	stored.Data = data
+	return []Change{put(stored)}, nil
+}
+
+// contents reads the item with the contents of an address.
+func (v versions[A, R]) contents(ctx context.Context, a A) (Item, error) {
+	key := contentsKey(v.kind.catalog(a), a.Path())
+	item, err := v.table.Get(ctx, key)
+	if errors.Is(err, registry.ErrNotFound) {
+		return Item{Key: key}, nil
+	}
+	return item, err
+}
+
+// clearContents adds the change that removes the contents of an address whose index
+// cannot be read. So nothing remains in them of a version that is withdrawn. A rebuild
+// restores them.
+func (v versions[A, R]) clearContents(ctx context.Context, a A, s *state[R], changes []Change) ([]Change, error) {
+	if !s.changed {
+		return changes, nil
+	}
+	stored, err := v.contents(ctx, a)
+	if err == nil && len(stored.Data) > 0 {
+		stored.Data = nil
+		changes = append(changes, put(stored))
+	}
+	return changes, err
 }
 
 func sortKeys(ctx context.Context, t Table, partition, prefix string) (keys []string, err error) {

@@ -131,7 +131,7 @@ func (s *store) module(address string, edit func(*registry.Summary), versions ..
 		if summary.Unlisted {
 			summary = registry.Summary{
 				Address: address, Latest: v.Version, Description: v.Description, PublishedAt: v.PublishedAt,
-				Source: v.PublishedBy.SourceURL(), Words: v.Words,
+				Source: v.PublishedBy.SourceURL(),
 			}
 		}
 	}
@@ -146,6 +146,12 @@ func (s *store) module(address string, edit func(*registry.Summary), versions ..
 		edit(&summary)
 	}
 	s.put("modules/"+address, "listing", document)
+	for _, v := range versions {
+		if v.Version == summary.Latest && len(v.Contents) > 0 {
+			summary.Contents = fmt.Sprintf("%x", sha256.Sum256(v.Contents))[:12]
+			s.put("catalog/"+namespace, "contents/modules/"+address, protocol.Document(v.Contents))
+		}
+	}
 	s.put("catalog/"+namespace, "modules/"+address, summary)
 	s.put("namespaces", namespace, struct{}{})
 }

@@ -56,7 +56,7 @@ func parseParameters(r *http.Request, k search.Kind) (s selection, err error) {
 	if s.namespace != "" && !k.AllowsNamespace(s.namespace) {
 		return s, fmt.Errorf("%w namespace %.40q: an address cannot contain it", registry.ErrInvalid, s.namespace)
 	}
-	if s.query, err = search.ParseQuery(values.Get("q")); err != nil {
+	if s.query, err = search.ParseQuery(values.Get("q"), r.Host); err != nil {
 		return s, err
 	}
 	if s.offset, err = number(values, "offset", 0, 0); err != nil {
@@ -82,28 +82,32 @@ func number(values url.Values, name string, missing, least int) (int, error) {
 // page returns one page of the entries of a kind that the caller may read and
 // that the request selects. If the caller's scopes cannot cover any of them, it
 // reads nothing.
-func (h *handler) page(ctx context.Context, k search.Kind, s selection) ([]*search.Entry, protocol.ListMeta, error) {
+func (h *handler) page(ctx context.Context, k search.Kind, s selection) (search.Found, protocol.ListMeta, error) {
 	if !h.once {
 		s.limit = min(s.limit, maxLimit)
 	}
-	var all []search.Entry
+	var found search.Found
 	if access.CanReadBelow(ctx, s.path(k)) {
+		include := func(e *search.Entry) bool {
+			return s.includes(k, e.Address) && access.CanRead(ctx, e.Path())
+		}
 		var err error
-		if h.once && s.namespace != "" && !k.IsMirrored() {
-			all, err = h.index.EntriesIn(ctx, k, s.namespace)
+		if h.once && s.query.IsEmpty() && s.namespace != "" && !k.IsMirrored() {
+			found, err = h.index.In(ctx, k, s.namespace, include)
 		} else {
-			all, err = h.index.Entries(ctx, k)
+			found, err = h.index.Search(ctx, s.query, include, k)
 		}
 		if err != nil {
-			return nil, protocol.ListMeta{}, err
+			return found, protocol.ListMeta{}, err
 		}
 	}
-	found := s.query.Search(all, func(e *search.Entry) bool {
-		return s.includes(k, e.Address) && access.CanRead(ctx, e.Path())
-	})
-	from := min(s.offset, len(found))
-	to := from + min(s.limit, len(found)-from)
-	return found[from:to], s.meta(len(found), to), nil
+	total := len(found.Entries)
+	from := min(s.offset, total)
+	to := from + min(s.limit, total-from)
+	meta := s.meta(total, to)
+	meta.Corrected, meta.NotIndexed, meta.NotYetIndexed = found.Corrected, found.Left, found.Waiting
+	found.Entries = found.Entries[from:to]
+	return found, meta, nil
 }
 
 // path returns a path of which everything that a request selects is below.
@@ -193,18 +197,18 @@ func (h *handler) listModules(w http.ResponseWriter, r *http.Request, s selectio
 		return err
 	}
 	list := protocol.ModuleList{Meta: meta, Modules: []protocol.ModuleSummary{}}
-	for _, e := range found {
-		list.Modules = append(list.Modules, moduleSummary(e, s.query))
+	for _, e := range found.Entries {
+		list.Modules = append(list.Modules, moduleSummary(e, found.Matches(r.Context(), e)))
 	}
 	return respond(w, r, list)
 }
 
-func moduleSummary(e *search.Entry, q search.Query) protocol.ModuleSummary {
+func moduleSummary(e *search.Entry, matches []string) protocol.ModuleSummary {
 	namespace, name, system := split(e.Address)
 	return protocol.ModuleSummary{
 		ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Provider: system, Version: e.Latest,
 		Description: e.Description, Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.Reason),
-		AllDeprecated: e.Deprecated, Matches: q.Matches(e),
+		AllDeprecated: e.Deprecated, Matches: matches,
 	}
 }
 
@@ -226,7 +230,7 @@ func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list := protocol.ProviderList{Meta: meta, Providers: []protocol.ProviderSummary{}}
-	for _, e := range found {
+	for _, e := range found.Entries {
 		namespace, name, _ := strings.Cut(e.Address, "/")
 		list.Providers = append(list.Providers, protocol.ProviderSummary{
 			ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Alias: name, Version: e.Latest,
@@ -262,7 +266,7 @@ func (h *handler) mirroredDetails(r *http.Request, k search.Kind) (
 	}
 	found, meta, err := h.page(r.Context(), k, s)
 	all = []protocol.MirroredDetail{}
-	for _, e := range found {
+	for _, e := range found.Entries {
 		hostname, namespace, name := split(e.Address)
 		name, system, _ := strings.Cut(name, "/")
 		all = append(all, protocol.MirroredDetail{

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/internal/testkit/stock"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -32,7 +33,7 @@ func sample(t testing.TB) *store {
 	t.Helper()
 	s := newStore(t)
 	latest := s.documented(moduleRecord(t, "acme/vpc/aws", "1.1.0"), documentation())
-	latest.Words = "cidr subnet_ids aws_vpc"
+	latest.Contents = stock.Contents("cidr subnet_ids aws_vpc")
 	hidden := moduleRecord(t, "acme/vpc/aws", "1.0.1")
 	hidden.Hidden, hidden.Deprecated = true, "broken"
 	old := moduleRecord(t, "acme/vpc/aws", "1.0.0")
@@ -370,7 +371,8 @@ func TestCalls(t *testing.T) {
 	}{
 		// The names of namespaces, and the entries of two.
 		{"/v1/modules", "Query Query Query", "", 0},
-		{"/v1/modules/search?q=x", "", "", 0},
+		// The contents of one module.
+		{"/v1/modules/search?q=x", "Get", "", 0},
 		{"/v1/modules/acme", "", "", 0},
 		{"/v1/modules/acme/vpc", "", "", 0},
 		{"/v1/modules/acme/vpc/aws", "Query Snapshot", "Query Snapshot", 1},

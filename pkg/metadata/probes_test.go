@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/internal/testkit/stock"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -44,13 +45,14 @@ var probes = []probe{
 	{"namespace of mirrored providers", "GET /v1/mirror?namespace=hashicorp", nil, true},
 	{"search by name", "GET /v1/modules/search?q=db", nil, true},
 	{"search by address", "GET /v1/modules/search?q=other/db/aws", nil, true},
-	{"search by part of the address", "GET /v1/modules/search?q=ther/d", nil, true},
+	{"search by part of the address", "GET /v1/modules/search?q=other+db+aw", nil, true},
 	{"search by description", "GET /v1/modules/search?q=network", nil, true},
 	{"search by input", "GET /v1/modules/search?q=secret_input", nil, true},
-	{"search by part of an input", "GET /v1/modules/search?q=cret_in", nil, true},
 	{"search by two words", "GET /v1/modules/search?q=other+secret_input", nil, true},
-	{"search for all", "GET /v1/modules/search?q=a", nil, true},
-	{"search, second page", "GET /v1/modules/search?q=a&limit=1&offset=1", nil, true},
+	{"search by part of a word", "GET /v1/modules/search?q=ecre_input", nil, true},
+	{"search for a mistyped word", "GET /v1/modules/search?q=secrt", nil, true},
+	{"search for all", "GET /v1/modules/search?q=aws", nil, true},
+	{"search, second page", "GET /v1/modules/search?q=aws&limit=1&offset=1", nil, true},
 	{"search for nothing", "GET /v1/modules/search?q=no-such-thing", nil, false},
 	{"search without words", "GET /v1/modules/search?q=", nil, false},
 	{"search with a bad limit", "GET /v1/modules/search?q=db&limit=x", nil, false},
@@ -158,7 +160,7 @@ func TestProbes(t *testing.T) {
 	}
 	full := stores[0]
 	db := moduleRecord(t, "other/db/aws", "3.0.0")
-	db.Words = "secret_input"
+	db.Contents = stock.Contents("secret_input")
 	full.module("other/db/aws", nil, full.documented(db, documentation()))
 	full.module("other/db/azure", nil, moduleRecord(t, "other/db/azure", "3.0.0"))
 	full.provider("other/inventory")

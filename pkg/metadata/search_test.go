@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,51 +127,4 @@ func TestOnce(t *testing.T) {
 			t.Errorf("%s: %d modules, want %d, %v", name, len(list.Modules), test.want, err)
 		}
 	}
-}
-
-// BenchmarkSearch searches 20,000 modules with 1 KB of words each, as one
-// caller with a scope. It reports their memory.
-func BenchmarkSearch(b *testing.B) {
-	s := newStore(b)
-	const count, batch = 20_000, 50
-	s.put("namespaces", "acme", struct{}{})
-	var changes []catalog.Change
-	for i := range count {
-		address := fmt.Sprintf("acme/module-%05d/aws", i)
-		words := strings.Repeat(fmt.Sprintf("input_%05d_with_a_name ", i), registry.MaxWords/23)
-		changes = append(changes, catalog.Change{
-			Key:  catalog.Key{Partition: "catalog/acme", Sort: "modules/" + address},
-			Data: fmt.Appendf(nil, `{"address":%q,"latest":"1.0.0","description":"Module %d","words":%q}`, address, i, words),
-		})
-		if len(changes) == batch {
-			if err := s.table.Write(b.Context(), changes...); err != nil {
-				b.Fatal(err)
-			}
-			changes = nil
-		}
-	}
-	token := s.token("read:modules/acme/*")
-	h := s.protect("{}")
-	send := func() {
-		if w := h.get(b, "/v1/modules/search?q=input_19999", "Authorization", "Bearer "+token); w.Code != 200 {
-			b.Fatal(w.Code)
-		}
-	}
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	begin := time.Now()
-	send()
-	first := time.Since(begin)
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	for b.Loop() {
-		send()
-	}
-	memory := float64(after.HeapAlloc-before.HeapAlloc) / count
-	b.ReportMetric(memory, "B/module")
-	if memory > 2000 {
-		b.Errorf("a cached module takes %.0f bytes of memory, more than 2,000", memory)
-	}
-	b.ReportMetric(float64(first.Milliseconds()), "ms/fill")
 }

@@ -54,6 +54,14 @@ type ListMeta struct {
 	// Total is the number of results on all pages that the caller may read.
 	// The public registry has no such field.
 	Total int `json:"total"`
+	// Corrected is the text that was searched for instead of one with a word that is
+	// nowhere. NotIndexed is the number of names and words of the modules that searches
+	// do not find, because they are too many. NotYetIndexed is the number of modules
+	// of which searches find only the address and the description, because reading the
+	// others takes longer. Those are not fields of the public registry.
+	Corrected     string `json:"corrected,omitempty"`
+	NotIndexed    int    `json:"not_indexed,omitempty"`
+	NotYetIndexed int    `json:"not_yet_indexed,omitempty"`
 }
 
 // ModuleSummary describes a module by its latest version, or by the version of

@@ -68,7 +68,7 @@ func (d *Documenter) Rebuild(ctx context.Context, m registry.Module, n registry.
 	if err != nil {
 		return nil, fmt.Errorf("cannot document %s %s: %w", m, n, err)
 	}
-	_, err = d.Catalog.SetDocs(ctx, m, n, stored, made.Words, d.By)
+	_, err = d.Catalog.SetDocs(ctx, m, n, stored, made.Contents, d.By)
 	if errors.Is(err, registry.ErrWithdrawn) {
 		err = registry.WithHint(err, "Withdraw it again to remove the documentation, which is stored.")
 	}

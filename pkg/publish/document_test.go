@@ -109,7 +109,7 @@ func damage(data []byte) []byte {
 func (b backend) undocumented(t *testing.T) backend {
 	t.Helper()
 	record, empty := b.published(t), embedded(t)
-	record.Docs, record.Words = nil, ""
+	record.Docs, record.Contents = nil, nil
 	archive := b.stored(t)[record.Object]
 	digest := objects.Digest{SHA256: record.SHA256, Size: record.Size}
 	if err := empty.store.PutOnce(t.Context(), record.Object, bytes.NewReader(archive), digest); err != nil {
@@ -215,7 +215,7 @@ func TestRebuildKeepsKey(t *testing.T) {
 	address := module(t, "1.0.0", "").Address
 	uploaded.Object = registry.UploadKey(address.Path(), record.Version, uploaded.SHA256, registry.DocsName)
 	if _, err := catalog.New(b.table).SetDocs(
-		t.Context(), address, record.Version, uploaded, record.Words, "ada",
+		t.Context(), address, record.Version, uploaded, record.Contents, "ada",
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func (p *Publisher) StoreMirrorModule(ctx context.Context, address registry.Mirr
 		sum := sha256.Sum256(data)
 		docs := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
 		docs.Object = address.FileKey(m.Version, docs.SHA256, registry.DocsName)
-		mirrored.SetDocs(docs, m.Found.Document.Words)
+		mirrored.SetDocs(docs, m.Found.Document.Contents)
 		files = append(files, file{File: rules.FileOf(registry.DocsName, data, docs)})
 	}
 	if _, err := p.uploadFiles(ctx, files); err != nil {

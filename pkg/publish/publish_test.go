@@ -312,7 +312,7 @@ func TestNotRestored(t *testing.T) {
 	}
 	other := registry.StoredFile{SHA256: strings.Repeat("0", 64), Size: 9}
 	other.Object = m.Address.DocsKey(m.Version, other.SHA256)
-	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, other, "", "ada"); err != nil {
+	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, other, nil, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	emptied := embedded(t)
@@ -336,7 +336,7 @@ func TestUnchangedWithoutDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	docs := registry.StoredFile{Object: m.Address.DocsKey(m.Version, "5"), SHA256: "5", Size: 7}
-	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, docs, "words", "ada"); err != nil {
+	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, docs, nil, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	again, err := p.Module(t.Context(), m)

@@ -278,9 +278,9 @@ func (v MirrorVersion) IsEmpty() bool { return len(v.Packages) == 0 && v.Module 
 type MirroredModule struct {
 	StoredFile
 	Pin ModulePin `json:"pin"`
-	// Docs, Words and Notes are those of [ModuleVersion].
+	// Docs, Contents and Notes are those of [ModuleVersion].
 	Docs       *StoredFile `json:"docs,omitempty"`
-	Words      string      `json:"words,omitempty"`
+	Contents   []byte      `json:"contents,omitempty"`
 	Notes      []string    `json:"notes,omitempty"`
 	MirroredAt time.Time   `json:"mirrored_at"`
 	MirroredBy Publisher   `json:"mirrored_by"`

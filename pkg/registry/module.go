@@ -2,6 +2,7 @@ package registry
 
 import (
 	"strings"
+
 	"time"
 
 	regaddr "github.com/opentofu/registry-address/v2"
@@ -58,29 +59,15 @@ func (m Module) DocsKey(v Version, sha256 string) string {
 	return m.Path() + "/" + v.String() + "/" + sha256 + "/" + DocsName
 }
 
-// SetDocs sets the documentation and the search words of a version. The words
-// are cut so that they and the description have at most [MaxWords] bytes.
-func (v *ModuleVersion) SetDocs(file StoredFile, words string) {
-	v.Docs, v.Words = &file, cut(words, MaxWords-len(v.Description))
+// SetDocs sets the documentation and the contents of a version.
+func (v *ModuleVersion) SetDocs(file StoredFile, contents []byte) {
+	v.Docs, v.Contents = &file, contents
 }
 
 // SetDocs is [ModuleVersion.SetDocs] for a mirrored version.
-func (v *MirroredModule) SetDocs(file StoredFile, words string) {
-	v.Docs, v.Words = &file, cut(words, MaxWords)
+func (v *MirroredModule) SetDocs(file StoredFile, contents []byte) {
+	v.Docs, v.Contents = &file, contents
 }
-
-// cut returns the first words of a text, of at most limit bytes.
-func cut(words string, limit int) string {
-	if limit = max(limit, 0); len(words) > limit {
-		words = words[:max(strings.LastIndexByte(words[:limit+1], ' '), 0)]
-	}
-	return words
-}
-
-// MaxWords bounds the description and the search words of a version in bytes.
-// With them, its record and its catalog entry each fit into 4 KB. DynamoDB
-// charges that as one read.
-const MaxWords = 1 << 10
 
 // ModuleVersion is the record of one published version of a module.
 type ModuleVersion struct {
@@ -101,9 +88,8 @@ type ModuleVersion struct {
 	// Docs is the stored file with the documentation, JSON compressed with gzip.
 	// It is missing if the version has none.
 	Docs *StoredFile `json:"docs,omitempty"`
-	// Words are the names in the documentation, for searches. They have at most
-	// 1 KiB.
-	Words string `json:"words,omitempty"`
+	// Contents are the [Contents] of the version, as JSON compressed with gzip.
+	Contents []byte `json:"contents,omitempty"`
 	// Deprecated is the reason for a deprecation. It is empty if the version is
 	// not deprecated.
 	Deprecated string `json:"deprecated,omitempty"`

@@ -183,9 +183,9 @@ type Summary struct {
 	Source string `json:"source,omitempty"`
 	// SigningKey is the ID of the key that signed a provider's latest version.
 	SigningKey string `json:"signing_key,omitempty"`
-	// Words are the names in the documentation of a module's latest version, for
-	// searches. They have at most 1 KiB.
-	Words string `json:"words,omitempty"`
+	// Contents identifies the [Contents] of a module. It changes with them, and is
+	// empty if there are none.
+	Contents string `json:"contents,omitempty"`
 	// Deprecated is the reason for deprecating all versions.
 	Deprecated string `json:"deprecated,omitempty"`
 	// LatestDeprecated is the reason for deprecating a module's latest version.

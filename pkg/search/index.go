@@ -13,6 +13,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
+	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/ttlcache"
 )
@@ -23,6 +24,11 @@ const (
 	// readTimeout bounds reading all entries. Requests do not wait that long,
 	// but the next one gets the result.
 	readTimeout = 30 * time.Second
+	// loadTimeout bounds the time that a search waits for contents.
+	loadTimeout = 5 * time.Second
+	// maxSingle is how many contents of a namespace are read one by one, instead of
+	// all of them.
+	maxSingle = 50
 	// readers is how many namespaces are read at the same time.
 	readers = 8
 )
@@ -57,18 +63,37 @@ func (k Kind) AllowsNamespace(namespace string) bool {
 type Index struct {
 	catalog *catalog.Catalog
 	now     func() time.Time
-	cached  *ttlcache.Cache[Kind, []Entry]
+	cached  *ttlcache.Cache[Kind, []*Entry]
 
 	mu    sync.Mutex
 	reads map[Kind]*read
+
+	names *names
+	// loading is what is read so that the names follow the entries, or nil. loaded has
+	// the first entry of each kind that they follow.
+	loading *loading
+	loaded  map[Kind]*Entry
 }
 
 // read is the reading of all entries of a kind. Concurrent requests share it.
 type read struct {
 	done    chan struct{}
-	entries []Entry
+	entries []*Entry
 	damaged error // the entries that cannot be read
 	err     error
+}
+
+// loading is the reading of contents.
+type loading struct {
+	done chan struct{}
+	mu   sync.Mutex
+	err  error
+}
+
+func (l *loading) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = fmt.Errorf("cannot read the contents of modules: %w", err)
 }
 
 // New returns the index of a catalog. now is the clock, or nil for the time of
@@ -78,7 +103,8 @@ func New(c *catalog.Catalog, now func() time.Time) *Index {
 		now = time.Now
 	}
 	return &Index{
-		catalog: c, now: now, cached: ttlcache.New[Kind, []Entry](4, cacheTime), reads: make(map[Kind]*read),
+		catalog: c, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime), reads: make(map[Kind]*read),
+		names: newNames(), loaded: make(map[Kind]*Entry),
 	}
 }
 
@@ -86,12 +112,12 @@ func New(c *catalog.Catalog, now func() time.Time) *Index {
 // a minute, unless the catalog has no namespace. If they cannot be read, the
 // error is that of the table. Entries that cannot be decoded are omitted, and the
 // request that reads them logs them.
-func (x *Index) Entries(ctx context.Context, k Kind) ([]Entry, error) {
+func (x *Index) Entries(ctx context.Context, k Kind) ([]*Entry, error) {
 	if !k.IsMirrored() {
 		return x.entries(ctx, k)
 	}
 	all, err := x.entries(ctx, Mirrored) // both kinds, because they are read together
-	from, _ := slices.BinarySearchFunc(all, k, func(e Entry, k Kind) int { return cmp.Compare(e.Kind, k) })
+	from, _ := slices.BinarySearchFunc(all, k, func(e *Entry, k Kind) int { return cmp.Compare(e.Kind, k) })
 	to := from
 	for to < len(all) && all[to].Kind == k {
 		to++
@@ -103,7 +129,7 @@ func (x *Index) Entries(ctx context.Context, k Kind) ([]Entry, error) {
 }
 
 // entries returns the cached entries of a kind, or reads them.
-func (x *Index) entries(ctx context.Context, k Kind) ([]Entry, error) {
+func (x *Index) entries(ctx context.Context, k Kind) ([]*Entry, error) {
 	x.mu.Lock()
 	if found, ok := x.cached.Get(k, x.now()); ok {
 		x.mu.Unlock()
@@ -127,17 +153,141 @@ func (x *Index) entries(ctx context.Context, k Kind) ([]Entry, error) {
 	return r.entries, r.err
 }
 
-// EntriesIn reads the entries of one namespace, which the mirror does not have. It
-// caches nothing. Entries that cannot be decoded are omitted and logged.
-func (x *Index) EntriesIn(ctx context.Context, k Kind, namespace string) ([]Entry, error) {
-	var found collected
-	if err := found.collect(k, x.summaries(ctx, k, namespace)); err != nil {
-		return nil, fmt.Errorf("cannot read the catalog: %w", err)
+// In reads the entries of one namespace, which the mirror does not have, and returns
+// those that include accepts. It caches nothing. Entries that cannot be decoded are
+// omitted and logged.
+func (x *Index) In(ctx context.Context, k Kind, namespace string, include func(*Entry) bool) (found Found, err error) {
+	var read collected
+	if err := read.collect(k, x.summaries(ctx, k, namespace)); err != nil {
+		return found, fmt.Errorf("cannot read the catalog: %w", err)
 	}
-	if damaged := damage(found.damaged); damaged != nil {
+	if damaged := damage(read.damaged); damaged != nil {
 		requestlog.From(ctx).Err = damaged
 	}
-	return found.entries, nil
+	found.Entries = slices.DeleteFunc(read.entries, func(e *Entry) bool { return !include(e) })
+	return found, nil
+}
+
+// load returns the names of some kinds after reading what has changed. If that takes
+// longer than a client likes to wait, it continues after load returns, and the names
+// are not complete.
+func (x *Index) load(ctx context.Context, kinds []Kind) (*names, error) {
+	entries := make(map[Kind][]*Entry)
+	for _, k := range kinds {
+		if k.IsMirrored() {
+			k = Mirrored // both are read together
+		}
+		var err error
+		if entries[k], err = x.entries(ctx, k); err != nil {
+			return nil, err
+		}
+	}
+	x.mu.Lock()
+	if x.loading == nil && (x.names.isWaiting() || x.isNew(entries)) {
+		if x.names.isWorn() {
+			x.names = newNames()
+		}
+		x.loading = &loading{done: make(chan struct{})}
+		go x.follow(context.WithoutCancel(ctx), entries, x.names, x.loading)
+	}
+	n, current := x.names, x.loading
+	x.mu.Unlock()
+	if current == nil {
+		return n, nil
+	}
+	wait := time.NewTimer(loadTimeout)
+	defer wait.Stop()
+	select {
+	case <-current.done:
+		if current.err != nil {
+			requestlog.From(ctx).Err = current.err
+		}
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	return n, nil
+}
+
+// isNew reports whether the names do not follow some entries yet, and records that
+// they will.
+func (x *Index) isNew(entries map[Kind][]*Entry) (isNew bool) {
+	for k, all := range entries {
+		var first *Entry
+		if len(all) > 0 {
+			first = all[0]
+		}
+		if before, known := x.loaded[k]; !known || before != first {
+			x.loaded[k], isNew = first, true
+		}
+	}
+	return isNew
+}
+
+// follow makes the names follow the entries.
+func (x *Index) follow(ctx context.Context, entries map[Kind][]*Entry, n *names, l *loading) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	missing := make(map[string][]string) // by namespace
+	for _, path := range n.set(entries) {
+		namespace := namespaceOf(path)
+		missing[namespace] = append(missing[namespace], path)
+	}
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, readers)
+	for namespace, paths := range missing {
+		wanted := paths
+		if len(paths) > maxSingle {
+			wanted = nil
+		}
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			for c, err := range x.catalog.Contents(ctx, namespace, wanted...) {
+				if err != nil {
+					l.fail(err)
+					return // the next search tries again
+				}
+				n.addContents(c.Path, c.Data)
+			}
+			for _, path := range paths {
+				n.addContents(path, nil) // it is missing
+			}
+		})
+	}
+	wait.Wait()
+	x.mu.Lock()
+	x.loading = nil
+	x.mu.Unlock()
+	close(l.done)
+}
+
+// namespaceOf returns the namespace of a path, or "" if that of a mirrored module.
+func namespaceOf(path string) string {
+	if strings.HasPrefix(path, string(MirroredModules)) {
+		return ""
+	}
+	return strings.Split(path, "/")[1]
+}
+
+// contents returns the contents of a module. They are empty if they cannot be read.
+func (x *Index) contents(ctx context.Context, n *names, e *Entry) registry.Contents {
+	path := e.Path()
+	n.mu.RLock()
+	var kept protocol.Document
+	if at, found := n.byPath[path]; found {
+		kept = n.documents[at].kept
+	}
+	n.mu.RUnlock()
+	if kept == nil {
+		for c, err := range x.catalog.Contents(ctx, namespaceOf(path), path) {
+			if err != nil {
+				requestlog.From(ctx).Err = err
+				return registry.Contents{}
+			}
+			kept = c.Data
+		}
+	}
+	return protocol.ContentsOf(kept)
 }
 
 func (x *Index) fill(ctx context.Context, k Kind, r *read) {
@@ -160,7 +310,7 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 // read reads all entries of a kind. They are nil if the catalog has no namespace.
 // That takes one request. It is not cached, so that the first publish is visible
 // at once.
-func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err error) {
+func (x *Index) read(ctx context.Context, k Kind) (entries []*Entry, damaged, err error) {
 	namespaces := []string{""} // the mirror has none
 	if !k.IsMirrored() {
 		if namespaces, err = x.catalog.Namespaces(ctx); err != nil {
@@ -188,12 +338,12 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []Entry, damaged, err
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
 	}
-	entries = []Entry{}
+	entries = []*Entry{}
 	var bad []error
 	for _, p := range parts {
 		entries, bad = append(entries, p.entries...), append(bad, p.damaged...)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int {
+	slices.SortFunc(entries, func(a, b *Entry) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Address, b.Address))
 	})
 	return entries, damage(bad), nil
@@ -219,7 +369,7 @@ func (x *Index) summaries(ctx context.Context, k Kind, namespace string) iter.Se
 
 // collected are the entries of one namespace.
 type collected struct {
-	entries []Entry
+	entries []*Entry
 	damaged []error
 }
 
@@ -236,7 +386,7 @@ func (c *collected) collect(k Kind, summaries iter.Seq2[registry.Summary, error]
 		}
 		switch {
 		case err == nil:
-			c.entries = append(c.entries, e)
+			c.entries = append(c.entries, &e)
 		case errors.Is(err, registry.ErrCorrupt):
 			c.damaged = append(c.damaged, err)
 		default:

@@ -5,55 +5,21 @@
 package search
 
 import (
-	"cmp"
-	"fmt"
+	"context"
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The limits of a query, and of the names in a result.
-const (
-	MaxQuery   = protocol.MaxSearch
-	maxWords   = protocol.MaxSearchWords
-	MaxMatches = 5
-)
-
-// Query is a parsed search. The zero value matches everything.
-type Query struct {
-	words []string // in lower case
-}
-
-// IsEmpty reports whether the query has no words.
-func (q Query) IsEmpty() bool { return len(q.words) == 0 }
-
-// Words returns the words of the query, in lower case.
-func (q Query) Words() []string { return slices.Clone(q.words) }
-
-// ParseQuery parses the words of a search. Errors are registry.ErrInvalid.
-func ParseQuery(text string) (Query, error) {
-	if len(text) > MaxQuery {
-		return Query{}, fmt.Errorf("%w search: it has %d bytes, more than %d", registry.ErrInvalid, len(text), MaxQuery)
-	}
-	words := strings.Fields(strings.ToLower(text))
-	if len(words) > maxWords {
-		return Query{}, fmt.Errorf("%w search: it has %d words, more than %d", registry.ErrInvalid, len(words), maxWords)
-	}
-	return Query{words}, nil
-}
-
 // Entry is a module or a provider that a search can find, own or mirrored.
-// Texts in lower case share the memory of the original if that is in lower case
-// already.
 type Entry struct {
 	registry.Summary
 	Kind Kind
 	// Reason is the reason for deprecating the latest version, or else all
 	// versions.
-	Reason                      string
-	name, address, words, about string // in lower case
+	Reason string
+	name   string // in lower case
 }
 
 // Path returns the path of the address, as in scopes, such as
@@ -67,103 +33,86 @@ func NewEntry(k Kind, s registry.Summary) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	e := Entry{
-		Summary: s, Kind: k, Reason: s.LatestDeprecation(),
-		name: strings.ToLower(name), address: strings.ToLower(s.Address),
-		words: strings.ToLower(s.Words), about: strings.ToLower(s.Description),
-	}
+	e := Entry{Summary: s, Kind: k, Reason: s.LatestDeprecation(), name: strings.ToLower(name)}
 	e.DeprecatedVersions, e.Withdrawn = nil, nil // a search needs neither
 	return e, nil
 }
 
-// Where a word of a query matches an entry, the best place first.
-const (
-	exactly = iota
-	atStart
-	inAddress
-	inWords
-	inDescription
-	nowhere
-)
+// Found has the results of a search.
+type Found struct {
+	// Entries are the results, the best first.
+	Entries []*Entry
+	// Corrected is the text that was searched for instead, because a word of the
+	// query is nowhere. It is empty otherwise.
+	Corrected string
+	// Left is how many names and words of readable modules are not in the index.
+	// Waiting is how many readable modules are there only with their addresses and
+	// descriptions so far.
+	Left, Waiting int
 
-// place returns the best place where a word matches.
-func (e *Entry) place(word string) int {
-	switch {
-	case word == e.name, word == e.address:
-		return exactly
-	case strings.HasPrefix(e.name, word):
-		return atStart
-	case strings.Contains(e.address, word):
-		return inAddress
-	case strings.Contains(e.words, word):
-		return inWords
-	case strings.Contains(e.about, word):
-		return inDescription
-	}
-	return nowhere
+	words []string
+	names *names
+	index *Index
 }
 
-// rank returns the sum of the places of all words, which is lower for a better
-// match. It reports whether every word matches.
-func (q Query) rank(e *Entry) (rank int, found bool) {
-	for _, word := range q.words {
-		place := e.place(word)
-		if place == nowhere {
-			return 0, false
-		}
-		rank += place
+// Words returns the words that were searched for, in lower case.
+func (f *Found) Words() []string { return f.words }
+
+// Matches returns the names in the documentation of a result in which words of the
+// query are, at most [MaxMatches]. In a large catalog it reads the contents of the
+// module, and returns nothing if that fails.
+func (f *Found) Matches(ctx context.Context, e *Entry) []string {
+	if f.names == nil || e.Contents == "" {
+		return nil
 	}
-	return rank, true
+	return matches(f.words, f.index.contents(ctx, f.names, e))
 }
 
-// Search returns the entries that match, the best first. In each rank,
-// deprecated entries are last. Otherwise the entries are in the given order.
-func (q Query) Search(entries []Entry, include func(*Entry) bool) []*Entry {
-	type result struct {
-		*Entry
-		rank int
-	}
-	var results []result
-	for i := range entries {
-		e := &entries[i]
-		if !include(e) {
-			continue
-		}
-		if rank, found := q.rank(e); found {
-			rank *= 2
-			if e.Reason != "" && len(q.words) > 0 {
-				rank++
+// Search finds the entries of some kinds that match all words, the best first. It
+// considers only entries that include accepts. If the query is empty, it returns all
+// of them, sorted by kind and address.
+//
+// If the contents of modules cannot be read in time, they are missing, and Waiting
+// counts them. Errors are those of [Index.Entries].
+func (x *Index) Search(ctx context.Context, q Query, include func(*Entry) bool, kinds ...Kind) (Found, error) {
+	var found Found
+	if q.IsEmpty() {
+		for _, k := range kinds {
+			all, err := x.Entries(ctx, k)
+			if err != nil {
+				return found, err
 			}
-			results = append(results, result{e, rank})
-		}
-	}
-	slices.SortStableFunc(results, func(a, b result) int { return cmp.Compare(a.rank, b.rank) })
-	found := make([]*Entry, len(results))
-	for i, r := range results {
-		found[i] = r.Entry
-	}
-	return found
-}
-
-// Matches returns the names of the documentation in which a word of the query
-// occurs, at most [MaxMatches]. If some names have more words than others, it
-// returns only those with the most.
-func (q Query) Matches(e *Entry) []string {
-	var found []string
-	most := 1
-	for name := range strings.FieldsSeq(e.Words) {
-		lower, words := strings.ToLower(name), 0
-		for _, word := range q.words {
-			if strings.Contains(lower, word) {
-				words++
+			for _, e := range all {
+				if include(e) {
+					found.Entries = append(found.Entries, e)
+				}
 			}
 		}
-		if words > most {
-			most, found = words, nil
-		}
-		if words == most && len(found) < MaxMatches {
-			found = append(found, name)
+		return found, nil
+	}
+	n, err := x.load(ctx, kinds)
+	if err != nil {
+		return found, err
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	s := &search{names: n, seen: make([]int8, len(n.documents)), include: func(e *Entry) bool {
+		return slices.Contains(kinds, e.Kind) && include(e)
+	}}
+	found.words, found.names, found.index = q.words, n, x
+	var unknown []string
+	found.Entries, unknown = s.run(q.words)
+	if corrected, all := s.corrected(q.words, unknown); len(unknown) > 0 && all {
+		if found.Entries, _ = s.run(corrected); len(found.Entries) > 0 {
+			found.words, found.Corrected = corrected, strings.Join(corrected, " ")
 		}
 	}
-	return found
+	for i, d := range n.documents {
+		if (d.left > 0 || d.isPending) && s.sees(i) {
+			if found.Left += d.left; d.isPending {
+				found.Waiting++
+			}
+		}
+	}
+	return found, nil
 }

@@ -19,11 +19,10 @@ type home struct {
 }
 
 func (h *handler) home(v *visit) (page, error) {
-	all, err := h.allReadable(v.Context())
+	entries, err := h.readable(v.Context(), everything()...)
 	if err != nil {
 		return page{}, err
 	}
-	entries := pointers(all)
 	if len(entries) == 0 {
 		return h.nothing(v), nil
 	}
@@ -65,12 +64,4 @@ func ownNamespace(e *search.Entry) string {
 		return ""
 	}
 	return namespaceOf(e)
-}
-
-func pointers(all []search.Entry) []*search.Entry {
-	found := make([]*search.Entry, len(all))
-	for i := range all {
-		found[i] = &all[i]
-	}
-	return found
 }

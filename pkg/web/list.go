@@ -33,12 +33,11 @@ func (h *handler) mirroredModules(v *visit) (page, error)   { return h.list(v, 3
 // namespace without readable entries is registry.ErrNotFound.
 func (h *handler) list(v *visit, kind int) (page, error) {
 	k := kinds[kind]
-	entries, err := h.readable(v.Context(), k.Kind)
+	all, err := h.readable(v.Context(), k.Kind)
 	if err != nil {
 		return page{}, err
 	}
 	m := list{Title: k.Title, Namespace: v.PathValue("namespace"), Breadcrumb: []link{{k.Title, k.Path}}}
-	all := pointers(entries)
 	listed := slices.DeleteFunc(slices.Clone(all), func(e *search.Entry) bool {
 		return m.Namespace != "" && namespaceOf(e) != m.Namespace
 	})

@@ -38,8 +38,7 @@ func (s *store) mirroredModule(version, commit string, edit ...func(*registry.Mi
 		Pin:        vpcPin(commit), MirroredAt: published.AddDate(0, 0, 2),
 		MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
 	}
-	m.SetDocs(registry.StoredFile{Object: key, SHA256: digest(data), Size: int64(len(data))},
-		docs.Words(d, registry.MaxWords))
+	m.SetDocs(registry.StoredFile{Object: key, SHA256: digest(data), Size: int64(len(data))}, contents(s.t, d))
 	for _, e := range edit {
 		e(m)
 	}

@@ -24,7 +24,7 @@ var probes = []struct {
 	{"/index.md", true},
 	{"/search?q=db", true},
 	{"/search?q=other/db/aws", true},
-	{"/search?q=r/db", true},
+	{"/search?q=other/db", true},
 	{"/search?q=secret_input", true},
 	{"/search?q=description", true},
 	{"/search?q=", true},

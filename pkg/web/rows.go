@@ -77,36 +77,27 @@ func newRow(e *search.Entry) row {
 	return r
 }
 
-// readable returns the entries of a kind that the caller may read. If the
-// caller's scopes cannot cover any of them, it reads nothing.
-func (h *handler) readable(ctx context.Context, k search.Kind) ([]search.Entry, error) {
-	if !access.CanReadBelow(ctx, strings.TrimSuffix(string(k), "/")) {
-		return nil, nil
-	}
-	all, err := h.index.Entries(ctx, k)
-	if err != nil {
-		return nil, err
-	}
-	var found []search.Entry
-	for i := range all {
-		if access.CanRead(ctx, all[i].Path()) {
-			found = append(found, all[i])
-		}
-	}
-	return found, nil
+// readable returns the entries of some kinds that the caller may read. If the
+// caller's scopes cannot cover any of a kind, it reads nothing of that.
+func (h *handler) readable(ctx context.Context, of ...search.Kind) ([]*search.Entry, error) {
+	found, err := h.find(ctx, search.Query{}, of...)
+	return found.Entries, err
 }
 
-// allReadable returns the entries of all kinds that the caller may read.
-func (h *handler) allReadable(ctx context.Context) ([]search.Entry, error) {
-	var found []search.Entry
+// find is readable for the results of a search.
+func (h *handler) find(ctx context.Context, q search.Query, of ...search.Kind) (search.Found, error) {
+	of = slices.DeleteFunc(of, func(k search.Kind) bool {
+		return !access.CanReadBelow(ctx, strings.TrimSuffix(string(k), "/"))
+	})
+	return h.index.Search(ctx, q, func(e *search.Entry) bool { return access.CanRead(ctx, e.Path()) }, of...)
+}
+
+// everything returns all kinds, in their order.
+func everything() (all []search.Kind) {
 	for _, k := range kinds {
-		some, err := h.readable(ctx, k.Kind)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, some...)
+		all = append(all, k.Kind)
 	}
-	return found, nil
+	return all
 }
 
 func namespaceOf(e *search.Entry) string {

@@ -23,6 +23,9 @@ type results struct {
 	Rows []row
 	pagination
 	Kinds, Namespaces, Systems []facet
+	// Corrected, NotIndexed and NotYetIndexed are those of [protocol.ListMeta].
+	Corrected                 string
+	NotIndexed, NotYetIndexed int
 	// Invalid means that the query is too long.
 	Invalid bool
 }
@@ -35,17 +38,18 @@ func (h *handler) search(v *visit) (page, error) {
 	if text != "" {
 		p.title = "Search for " + text
 	}
-	q, err := search.ParseQuery(text)
+	q, err := search.ParseQuery(text, v.Host)
 	if err != nil || len(v.URL.RawQuery) > maxSearchURL {
 		m.Invalid = true
 		p.model = m
 		return p, nil //nolint:nilerr // the page reports it
 	}
-	all, err := h.allReadable(v.Context())
+	all, err := h.find(v.Context(), q, everything()...)
 	if err != nil {
 		return page{}, err
 	}
-	found := q.Search(all, func(*search.Entry) bool { return true })
+	found := all.Entries
+	m.Corrected, m.NotIndexed, m.NotYetIndexed = all.Corrected, all.Left, all.Waiting
 	m.Kinds = kindChoices(v.URL, found)
 	m.Namespaces = choices(v.URL, found, 1)
 	m.Systems = choices(v.URL, found, 2)
@@ -55,7 +59,7 @@ func (h *handler) search(v *visit) (page, error) {
 	}
 	for _, e := range found[m.before():m.To] {
 		r := newRow(e)
-		r.Marks, r.Matches = q.Words(), q.Matches(e)
+		r.Marks, r.Matches = all.Words(), all.Matches(v.Context(), e)
 		if shown := 3; len(r.Matches) > shown+1 {
 			r.MoreMatches, r.Matches = len(r.Matches)-shown, r.Matches[:shown]
 		}

@@ -24,13 +24,9 @@ func (h *handler) setup(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	var mirrored []search.Entry
-	for _, k := range []search.Kind{search.Mirrored, search.MirroredModules} {
-		some, err := h.readable(v.Context(), k)
-		if err != nil {
-			return page{}, err
-		}
-		mirrored = append(mirrored, some...)
+	mirrored, err := h.readable(v.Context(), search.Mirrored, search.MirroredModules)
+	if err != nil {
+		return page{}, err
 	}
 	m := setup{People: append(g.trust(), g.credentials()...), Open: g.isOpen()}
 	m.People = append(m.People, g.useModule(modules))
@@ -45,14 +41,14 @@ func (h *handler) setup(v *visit) (page, error) {
 
 // useModule returns the step that uses the first of the modules, if possible one
 // that is not deprecated. Without modules, it names one that does not exist.
-func (g guide) useModule(modules []search.Entry) step {
+func (g guide) useModule(modules []*search.Entry) step {
 	s := step{
 		Title: "Use a module", Code: moduleBlock("vpc", g.host+"/acme/vpc/aws", "~> 1.0"),
 		Label: "Module block", IsHCL: true,
 		After: "Write the address of a module of this registry. Then run `tofu init` or `terraform init`.",
 	}
 	if len(modules) > 0 {
-		current := func(e search.Entry) bool { return e.Deprecated == "" && e.Reason == "" }
+		current := func(e *search.Entry) bool { return e.Deprecated == "" && e.Reason == "" }
 		m := modules[max(0, slices.IndexFunc(modules, current))]
 		name := strings.Split(m.Address, "/")[1]
 		s.Code = moduleBlock(name, g.host+"/"+m.Address, constraint(m.Latest))

@@ -134,7 +134,7 @@ func (f *filler) mirrorModule(ctx context.Context) error {
 			},
 			Pin: modulePin("5d1c7a0e"), MirroredAt: day(10, 29+i, 8, 2), MirroredBy: publisher("aws", "", "", n),
 		}
-		m.SetDocs(docs, own.Words)
+		m.SetDocs(docs, own.Contents)
 		if i == 1 {
 			m.Pin.Accepted = &registry.Decision{At: m.MirroredAt, By: operator, Reason: "They removed a large file."}
 		}

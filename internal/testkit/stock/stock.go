@@ -126,12 +126,25 @@ func (f *Filler) Module(t testing.TB, m registry.Module, versions, records int) 
 	f.Entry(t, m, all[0], "")
 }
 
-// Entry writes the catalog entry of a module, with the words of its
-// documentation.
-func (f *Filler) Entry(t testing.TB, m registry.Module, latest registry.Version, words string) {
+// Contents returns stored contents with inputs, whose names are separated by spaces.
+func Contents(inputs string) []byte {
+	data, err := protocol.Compress(registry.Contents{Names: registry.Names{Inputs: inputs}})
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// Entry writes the catalog entry of a module, and its contents if it has inputs.
+func (f *Filler) Entry(t testing.TB, m registry.Module, latest registry.Version, inputs string) {
 	t.Helper()
+	contents := ""
+	if inputs != "" {
+		contents = "0123456789ab"
+		f.put(t, "catalog/"+m.Namespace, "contents/"+m.Path(), protocol.Document(Contents(inputs)))
+	}
 	f.put(t, "catalog/"+m.Namespace, m.Path(), registry.Summary{
-		Address: m.String(), Latest: latest, Description: "A network with public and private subnets", Words: words,
+		Address: m.String(), Latest: latest, Description: "A network with public and private subnets", Contents: contents,
 		PublishedAt: long, Source: "https://github.com/" + m.Namespace + "/terraform-" + m.System + "-" + m.Name,
 	})
 }
@@ -193,7 +206,7 @@ func (f *Filler) MirroredModule(t testing.TB, a registry.MirrorAddress, versions
 				Source: "https://github.com/acme/terraform-aws-" + a.Name, Commit: strings.Repeat("0", 40),
 				H1: "h1:" + strings.Repeat("a", 43) + "=",
 			},
-			Docs: &docs, Words: strings.Repeat("input_name ", 40),
+			Docs: &docs, Contents: Contents(strings.Repeat("input_name ", 40)),
 		},
 	})
 }

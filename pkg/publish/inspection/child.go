@@ -57,7 +57,7 @@ const (
 
 // protocol is the version of the messages. After an upgrade, the child may be
 // another version of the program, which does not support it.
-const protocol = 5
+const protocol = 6
 
 // assignment is the work of a child, with its limits.
 type assignment struct {
@@ -92,9 +92,9 @@ type result struct {
 // part is a part of a module's documentation. Each has some of its data. The
 // last one has no data, but all other fields.
 type part struct {
-	Data  []byte   `json:"data,omitempty"`
-	Words string   `json:"words,omitempty"`
-	Notes []string `json:"notes,omitempty"`
+	Data     []byte   `json:"data,omitempty"`
+	Contents []byte   `json:"contents,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
 }
 
 // RunIfChild inspects an archive and ends the process if a [Process] started it
@@ -153,7 +153,12 @@ func sendDocument(out *json.Encoder, name string, sources map[string][]byte) err
 			return err
 		}
 	}
-	return out.Encode(message{Document: &part{Words: d.Words, Notes: d.Notes}})
+	for data := range slices.Chunk(d.Contents, maxPart) {
+		if err := out.Encode(message{Document: &part{Contents: data}}); err != nil {
+			return err
+		}
+	}
+	return out.Encode(message{Document: &part{Notes: d.Notes}})
 }
 
 // shorten returns the first maxProblem bytes of a text as valid UTF-8.

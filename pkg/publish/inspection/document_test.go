@@ -39,7 +39,7 @@ const (
 // document replaces the extraction of documentation in this test's program, and
 // so in its children.
 func document(ctx context.Context, name string, sources map[string][]byte) (extract.Document, error) {
-	d := extract.Document{Data: []byte("documentation"), Words: "cidr vpc_id"}
+	d := extract.Document{Data: []byte("documentation"), Contents: []byte("contents")}
 	text := string(sources["main.tf"])
 	if name, found := strings.CutPrefix(text, hangs); found {
 		_ = os.WriteFile(strings.TrimSpace(strings.Trim(name, "#")), nil, 0o600)
@@ -214,12 +214,13 @@ func TestReceive(t *testing.T) {
 	part := func(data []byte) string {
 		return `{"document":{"data":"` + base64.StdEncoding.EncodeToString(data) + `"}}` + "\n"
 	}
-	const end = `{"document":{"words":"a b","notes":["A note."]}}` + "\n"
+	const contents = `{"document":{"contents":"YWI="}}` + "\n"
+	const end = contents + contents + `{"document":{"notes":["A note."]}}` + "\n"
 	full := part(noise(inspection.MaxPart))
 	most := docs.MaxSize / inspection.MaxPart
 	failed := extract.Document{Notes: []string{extract.Failed}}
 	complete := func(data []byte) extract.Document {
-		return extract.Document{Data: data, Words: "a b", Notes: []string{"A note."}}
+		return extract.Document{Data: data, Contents: []byte("abab"), Notes: []string{"A note."}}
 	}
 	for name, test := range map[string]struct {
 		sent string

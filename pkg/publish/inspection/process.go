@@ -191,14 +191,14 @@ func receive(lines *bufio.Reader) (m message, err error) {
 func receiveDocument(lines *bufio.Reader) (d extract.Document) {
 	for {
 		m, err := receive(lines)
-		if err != nil || m.Document == nil || len(d.Data) > docs.MaxSize {
+		if err != nil || m.Document == nil || max(len(d.Data), len(d.Contents)) > docs.MaxSize {
 			return extract.Document{Notes: []string{extract.Failed}}
 		}
-		if len(m.Document.Data) == 0 {
-			d.Words, d.Notes = m.Document.Words, m.Document.Notes
+		if len(m.Document.Data)+len(m.Document.Contents) == 0 {
+			d.Notes = m.Document.Notes
 			return d
 		}
-		d.Data = append(d.Data, m.Document.Data...)
+		d.Data, d.Contents = append(d.Data, m.Document.Data...), append(d.Contents, m.Document.Contents...)
 	}
 }
 

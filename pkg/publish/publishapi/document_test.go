@@ -98,8 +98,8 @@ func TestDocumentation(t *testing.T) {
 	if want := vpcAddress.Path() + "/1.0.0/api/" + record.Docs.SHA256 + "/docs.json.gz"; record.Docs.Object != want {
 		t.Errorf("object %s, want %s", record.Docs.Object, want)
 	}
-	if record.Words != "x" {
-		t.Errorf("words %q, want the name of the output", record.Words)
+	if got := protocol.ContentsOf(record.Contents).Outputs; got != "x" {
+		t.Errorf("outputs %q, want the name of the output", got)
 	}
 	got := d.documentation(t, record).Root.Outputs
 	if diff := cmp.Diff([]docs.Output{{Name: "x"}}, got); diff != "" {
@@ -162,8 +162,8 @@ func TestStagingFails(t *testing.T) {
 			u.commit(t).refused(t, texts, http.StatusConflict)
 			d.faults.stage = nil
 			u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
-			if record := d.module(t, v1); record.Words != "x" {
-				t.Errorf("words %q", record.Words)
+			if got := protocol.ContentsOf(d.module(t, v1).Contents).Outputs; got != "x" {
+				t.Errorf("outputs %q", got)
 			}
 		})
 	}
@@ -288,8 +288,8 @@ func TestUndocumented(t *testing.T) {
 		}
 	}
 	record := d.module(t, v1)
-	if record.Docs != nil || record.Words != "" {
-		t.Errorf("documentation %v and words %q, want none", record.Docs, record.Words)
+	if record.Docs != nil || record.Contents != nil {
+		t.Errorf("documentation %v and contents %q, want none", record.Docs, record.Contents)
 	}
 	if diff := cmp.Diff(map[string]string{record.Object: "kept"}, d.objects(t)); diff != "" {
 		t.Errorf("objects: (-want +got)\n%s", diff)

@@ -40,7 +40,13 @@ func (m module) announced(_ registry.Version, a protocol.Announcement) error {
 
 func (m module) check(ctx context.Context, v registry.Version) (protocol.Published, error) {
 	stored, err := m.h.catalog.Modules.Check(ctx, m.address, v)
-	return protocol.Published{Module: &stored}, err
+	return published(stored), err
+}
+
+// published returns a record for the publisher, who has the contents.
+func published(stored registry.ModuleVersion) protocol.Published {
+	stored.Contents = nil
+	return protocol.Published{Module: &stored}
 }
 
 func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.Announcement) error {
@@ -96,9 +102,9 @@ func (h *handler) stage(ctx context.Context, f registry.StoredFile, data []byte)
 	return err
 }
 
-// addWords adds the search words of the stored documentation to a record. It
-// returns the notes of the documentation.
-func (m module) addWords(ctx context.Context, record *registry.ModuleVersion) (notes []string, err error) {
+// addContents adds the contents of the stored documentation to a record. It returns
+// the notes of the documentation.
+func (m module) addContents(ctx context.Context, record *registry.ModuleVersion) (notes []string, err error) {
 	stored, err := m.h.objects.Open(ctx, record.Docs.Object, 0, -1)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, errLostDocs
@@ -111,7 +117,9 @@ func (m module) addWords(ctx context.Context, record *registry.ModuleVersion) (n
 	if err != nil {
 		return nil, err
 	}
-	record.SetDocs(*record.Docs, docs.Words(d, registry.MaxWords))
+	if record.Contents, err = protocol.Compress(docs.ContentsOf(d)); err != nil {
+		return nil, err
+	}
 	return extract.Notes(d), nil
 }
 
@@ -130,12 +138,14 @@ func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time
 			makeRecord := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
 				err := prepare(ctx)
 				if err == nil && record.Docs != nil {
-					notes, err = m.addWords(ctx, &record)
+					notes, err = m.addContents(ctx, &record)
 				}
 				return record, err
 			}
 			stored, created, err := m.h.catalog.Modules.Commit(ctx, m.address, u.Version, by.String(), makeRecord, u)
-			return protocol.Published{Module: &stored, Unchanged: !created, Notes: notes}, err
+			done := published(stored)
+			done.Unchanged, done.Notes = !created, notes
+			return done, err
 		},
 	}, nil
 }

@@ -276,7 +276,7 @@ func (m *PreparedModule) setDocument(d extract.Document) {
 	file := fileOf(registry.DocsName, d.Data)
 	file.Object = registry.UploadKey(m.Address.Path(), m.Record.Version, file.SHA256, file.Name)
 	m.Docs = &file
-	m.Record.SetDocs(file.StoredFile, d.Words)
+	m.Record.SetDocs(file.StoredFile, d.Contents)
 }
 
 // Place sets the object keys of the archive and of the documentation to those

@@ -111,7 +111,7 @@ func TestPrepareModule(t *testing.T) {
 		Docs: &registry.StoredFile{
 			Object: "modules/acme/vpc/aws/1.0.0/api/" + docs.SHA256 + "/docs.json.gz", SHA256: docs.SHA256, Size: docs.Size,
 		},
-		Words: r.Words,
+		Contents: r.Contents,
 	}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("record: (-want +got)\n%s", diff)

@@ -212,6 +212,7 @@ type PublishedModuleView struct {
 func moduleResult(c *cli.Program, v PublishedModuleView, result rules.ModuleResult) PublishedModuleView {
 	v.Status = publishStatus(v.DryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files, v.unmatched = result.Record, result.Files, result.Unmatched
+	v.Contents = nil // they are what the files have
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
 	v.Newcomer = result.Newcomer
 	v.NotCompared, v.Notes = result.NotCompared, slices.Concat(result.Notes, result.LoadNotes, secretNotes(result.Secrets))

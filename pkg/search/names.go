@@ -1,0 +1,312 @@
+package search
+
+import (
+	"hash/fnv"
+	"iter"
+	"maps"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// field is a part of a module in which a word can be.
+type field int
+
+// The fields.
+const (
+	inName field = iota
+	inDescription
+	inFolders
+	inResources
+	inAddress
+	inInputs
+	inOutputs
+	inProviders
+	inReadme
+	fields
+)
+
+// weights are those of a word in each field.
+var weights = [fields]float32{
+	inName: 12, inDescription: 7, inFolders: 5, inResources: 5, inAddress: 4, inInputs: 3, inOutputs: 2, inProviders: 2,
+	inReadme: 1,
+}
+
+// isOfDocumentation reports whether the field has names of the documentation.
+func (f field) isOfDocumentation() bool {
+	switch f {
+	case inFolders, inResources, inInputs, inOutputs, inProviders:
+		return true
+	}
+	return false
+}
+
+// posting has a document and, in its last bits, the fields in which a word is.
+type posting uint32
+
+const maxDocuments = 1 << (32 - fields)
+
+func (p posting) document() int { return int(p >> fields) }
+func (p posting) fields() set   { return set(p & (1<<fields - 1)) }
+
+// set is a set of fields.
+type set uint16
+
+// maxKept bounds the contents that are cached as they are stored, in bytes. Others are
+// read again if they are shown.
+const maxKept = 8 << 20
+
+// maxPostings returns the bound of the postings and hashes of an index, in bytes: a
+// third of the memory that the process may use, and at most 256 MiB. Beyond the half of
+// it, words of READMEs are left out, and beyond all of it names.
+func maxPostings() int {
+	return int(min(debug.SetMemoryLimit(-1)/3, 256<<20))
+}
+
+// names finds the modules and providers that have a word.
+type names struct {
+	mu        sync.RWMutex
+	documents []document
+	byPath    map[string]int
+	removed   int // how many documents have no entry
+	pending   int // how many documents wait for their contents
+	postings  int // the size of all postings and hashes, in bytes
+	limit     int // the bound of postings
+	kept      int // the size of all kept contents, in bytes
+
+	words  []word
+	wordAt map[string]int32
+	// users has the documents that use a source, by its lower-case form.
+	users map[string][]int32
+}
+
+type word struct {
+	text string
+	in   []posting
+}
+
+// document is a module or provider.
+type document struct {
+	entry *Entry // nil if it was removed or replaced
+	id    string // changes with everything that is searched
+	// isPending means that its contents are not added. kept are its contents, or nil.
+	isPending bool
+	kept      protocol.Document
+	// whole has a hash of each name of the documentation, sorted.
+	whole []uint16
+	// size divides the weights of names in the documentation. A module with many names
+	// has more words by chance.
+	size float32
+	left int // how many names and words were left out
+}
+
+func newNames() *names {
+	return &names{
+		byPath: make(map[string]int), wordAt: make(map[string]int32), users: make(map[string][]int32),
+		limit: maxPostings(),
+	}
+}
+
+// set replaces the entries of some kinds, of which the mirror's are one. It returns the
+// paths of the modules whose contents are to be added.
+func (n *names) set(entries map[Kind][]*Entry) (missing []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	seen := make(map[string]bool, len(n.byPath))
+	for _, all := range entries {
+		for _, e := range all {
+			path, id := e.Path(), e.Contents+"\n"+e.Description
+			seen[path] = true
+			at, known := n.byPath[path]
+			if known && n.documents[at].id == id {
+				n.documents[at].entry = e
+			} else {
+				n.remove(path)
+				at = n.add(path, document{entry: e, id: id, isPending: e.Contents != "", size: 1})
+			}
+			if n.documents[at].isPending {
+				missing = append(missing, path)
+			}
+		}
+	}
+	n.pending = len(missing)
+	for path, at := range n.byPath {
+		k := n.documents[at].entry.Kind
+		if k.IsMirrored() {
+			k = Mirrored
+		}
+		_, replaced := entries[k]
+		switch {
+		case replaced && !seen[path]:
+			n.remove(path)
+		case !replaced && n.documents[at].isPending:
+			n.pending++
+			missing = append(missing, path)
+		}
+	}
+	return missing
+}
+
+// isWaiting reports whether contents are to be added.
+func (n *names) isWaiting() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.pending > 0
+}
+
+// isWorn reports whether most of the documents were removed, so that it is better to
+// begin again.
+func (n *names) isWorn() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.removed > 1000 && n.removed > len(n.documents)/2 || len(n.documents) > maxDocuments/2
+}
+
+func (n *names) remove(path string) {
+	if at, found := n.byPath[path]; found {
+		n.kept -= len(n.documents[at].kept)
+		n.documents[at] = document{}
+		n.removed++
+		delete(n.byPath, path)
+	}
+}
+
+// add adds a document with what its entry has.
+func (n *names) add(path string, d document) int {
+	at := len(n.documents)
+	n.documents = append(n.documents, d)
+	n.byPath[path] = at
+	w := make(words)
+	for part := range strings.SplitSeq(strings.ToLower(d.entry.Address), "/") {
+		if part == d.entry.name {
+			w.add(inName, docs.Words(part))
+			w.add(inName, joined(part))
+		} else {
+			w.add(inAddress, docs.Words(part))
+		}
+	}
+	w.add(inDescription, docs.Words(d.entry.Description))
+	w.add(inDescription, joined(d.entry.Description))
+	n.put(at, w)
+	return at
+}
+
+// addContents adds the contents of a document that waits for them.
+func (n *names) addContents(path string, data protocol.Document) {
+	c := protocol.ContentsOf(data)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at, found := n.byPath[path]
+	if !found || !n.documents[at].isPending {
+		return
+	}
+	d := &n.documents[at]
+	d.isPending, d.left = false, c.Left
+	n.pending--
+	if n.kept+len(data) <= maxKept {
+		d.kept = append(protocol.Document{}, data...) // not nil
+		n.kept += len(data)
+	}
+	for key := range sources(c.Calls, c.Requires) {
+		n.users[key] = append(n.users[key], int32(at))
+	}
+	w := make(words)
+	switch {
+	case n.postings < n.limit/2:
+		w.add(inReadme, docs.Words(c.Readme))
+	case c.Readme != "":
+		d.left += strings.Count(c.Readme, " ") + 1
+	}
+	for f, text := range ofContents(c) {
+		if n.postings >= n.limit {
+			d.left += len(strings.Fields(text))
+			continue
+		}
+		w.add(f, docs.Words(text))
+		for name := range strings.FieldsSeq(text) {
+			d.whole = append(d.whole, wholeHash(docs.Words(name)))
+		}
+	}
+	if len(d.whole) > 0 {
+		d.size = float32(math.Pow(max(float64(len(d.whole))/100, 0.1), 0.15))
+	}
+	slices.Sort(d.whole)
+	d.whole = slices.Clone(slices.Compact(d.whole))
+	n.postings += 2 * len(d.whole)
+	n.put(at, w)
+}
+
+// sources returns the distinct sources of uses in lower case.
+func sources(uses ...[]registry.Use) iter.Seq[string] {
+	distinct := make(map[string]bool)
+	for _, u := range slices.Concat(uses...) {
+		distinct[strings.ToLower(u.Source)] = true
+	}
+	return maps.Keys(distinct)
+}
+
+// words has the fields in which a document has a word.
+type words map[string]set
+
+func (w words) add(f field, all iter.Seq[string]) {
+	for one := range all {
+		w[one] |= 1 << f
+	}
+}
+
+// put adds the words of a document.
+func (n *names) put(document int, w words) {
+	for text, in := range w {
+		at, known := n.wordAt[text]
+		if !known {
+			at = int32(len(n.words))
+			text = strings.Clone(text)
+			n.wordAt[text] = at
+			n.words = append(n.words, word{text: text})
+		}
+		p := posting(document)<<fields | posting(in)
+		n.words[at].in = append(n.words[at].in, p)
+	}
+	n.postings += 4 * len(w)
+}
+
+// ofContents returns the names of the documentation by field.
+func ofContents(c registry.Contents) map[field]string {
+	var providers strings.Builder
+	for _, p := range c.Requires {
+		providers.WriteString(p.Source + " ")
+	}
+	return map[field]string{
+		inFolders: c.Folders, inResources: c.Resources, inInputs: c.Inputs, inOutputs: c.Outputs,
+		inProviders: providers.String(),
+	}
+}
+
+// joined returns each pair of words of a text as one, as in loadbalancer.
+func joined(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		before := ""
+		for w := range docs.Words(text) {
+			if before != "" && !yield(before+w) {
+				return
+			}
+			before = w
+		}
+	}
+}
+
+// wholeHash returns the hash of a name. Two names of one module rarely share it.
+func wholeHash(words iter.Seq[string]) uint16 {
+	h := fnv.New32a()
+	for w := range words {
+		_, _ = h.Write([]byte(w + " "))
+	}
+	sum := h.Sum32()
+	return uint16(sum>>16) ^ uint16(sum)
+}
