@@ -79,7 +79,7 @@ func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 			AllDeprecated: systems[at].Deprecated,
 		},
 		Providers: []string{}, Versions: oldestFirst(details.Versions), PublishedBy: record.PublishedBy,
-		SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
+		Claimed: record.Claimed, SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
 		Copies:    protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo, CopyNotes: record.Notes},
 		Withdrawn: append([]registry.Version{}, systems[at].Withdrawn...),
 	}

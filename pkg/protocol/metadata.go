@@ -114,9 +114,12 @@ type ModuleDetail struct {
 
 	// Documented reports whether the version has documentation that can be
 	// read. The public registry has neither this field nor the following ones.
-	Documented    bool               `json:"documented"`
-	PublishedBy   registry.Publisher `json:"published_by"`
-	SHA256        string             `json:"sha256"`
+	Documented  bool               `json:"documented"`
+	PublishedBy registry.Publisher `json:"published_by"`
+	// Claimed is the Git source, as the publisher states it. Nothing verifies it.
+	// It is missing if there is none, or if the identity of the publisher proves it.
+	Claimed       *registry.ClaimedSource `json:"claimed,omitempty"`
+	SHA256        string                  `json:"sha256"`
 	ContentSHA256 string             `json:"content_sha256"`
 	// Size is the size of the archive in bytes.
 	Size int64 `json:"size"`

@@ -79,6 +79,7 @@ func (p *Publisher) Module(ctx context.Context, m rules.Module) (rules.ModuleRes
 		}
 		p.step(fmt.Sprintf("publishing %s %s", m.Address, m.Version))
 		packed.Record.PublishedAt, packed.Record.PublishedBy = p.PublishedAt(), p.By
+		packed.Record.Claimed = packed.Record.Claimed.Beside(p.By)
 		return packed.Record, nil
 	}
 	stored, created, err := p.Catalog.Modules.PublishIf(ctx, m.Address, m.Version, p.By.String(), allow, prepare)

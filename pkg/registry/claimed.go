@@ -13,8 +13,8 @@ import (
 // ClaimedSource is the Git commit from which a version was published. The
 // publisher states it, and nothing verifies it. No decision may depend on it.
 type ClaimedSource struct {
-	// Remote is the URL of the repository as [RemoteURL] returns it. It is empty if
-	// the repository has no remote on a server.
+	// Remote is the URL of the repository, without password and query. It is empty
+	// if the repository has no remote on a server.
 	Remote string `json:"remote,omitempty"`
 	// Commit is the full hash of the commit.
 	Commit string `json:"commit"`
@@ -31,9 +31,9 @@ const maxRemote, maxTag = 255, 255
 // commitHash matches the full hash of a commit.
 var commitHash = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Check returns ErrInvalid if the remote could contain a credential, the commit is
-// not a full hash, or the tag is not that of Git. Its errors contain none of these
-// texts.
+// Check returns ErrInvalid if the remote differs from what [RemoteURL] returns, the
+// commit is not a full hash, or the tag is not that of Git. Its errors contain none
+// of these texts, which could be credentials.
 func (c ClaimedSource) Check() error {
 	switch {
 	case c.Remote != "" && RemoteURL(c.Remote) != c.Remote:

@@ -21,13 +21,16 @@ type CopiedFrom struct {
 	// They are empty if they are unknown.
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	PublishedBy Publisher `json:"published_by,omitzero"`
+	// Claimed is that of the version in the other registry.
+	Claimed *ClaimedSource `json:"claimed,omitempty"`
 }
 
 // maxCopied bounds all texts of a [CopiedFrom] together, and maxSource bounds the
 // source, in bytes.
 const maxCopied, maxSource = 1 << 10, 256
 
-// Check returns ErrInvalid if a text is too long or not printable.
+// Check returns ErrInvalid if a text is too long or not printable, or Claimed is
+// not valid.
 func (c CopiedFrom) Check() error {
 	p := c.PublishedBy
 	size := 0
@@ -37,6 +40,11 @@ func (c CopiedFrom) Check() error {
 		if size += len(text); size > maxCopied || !printable.Is(text) {
 			return fmt.Errorf("%w origin of a copy: its texts must be printable and have at most %d bytes together",
 				ErrInvalid, maxCopied)
+		}
+	}
+	if c.Claimed != nil {
+		if err := c.Claimed.Check(); err != nil {
+			return err
 		}
 	}
 	if len(c.Source) > maxSource {

@@ -84,7 +84,10 @@ type ModuleVersion struct {
 	Size        int64     `json:"size,omitzero"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	PublishedBy Publisher `json:"published_by,omitzero"`
-	Description string    `json:"description,omitempty"`
+	// Claimed is the Git source, as the publisher states it. It is missing if the
+	// module was not in Git, or if the identity of the publisher proves it.
+	Claimed     *ClaimedSource `json:"claimed,omitempty"`
+	Description string         `json:"description,omitempty"`
 	// Docs is the stored file with the documentation, JSON compressed with gzip.
 	// It is missing if the version has none.
 	Docs *StoredFile `json:"docs,omitempty"`

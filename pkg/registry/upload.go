@@ -21,6 +21,8 @@ type Upload struct {
 	Protocols   []string `json:"protocols,omitempty"`
 	// CopiedFrom is set for a copy from another registry.
 	CopiedFrom *CopiedFrom `json:"copied_from,omitempty"`
+	// Claimed is the Git source of a module, as the publisher states it.
+	Claimed *ClaimedSource `json:"claimed,omitempty"`
 	// AllowSecrets are the paths in a module that may have secrets.
 	AllowSecrets []string `json:"allow_secrets,omitempty"`
 	// Sums is the SHA256SUMS of a provider, and Signature is its signature.
@@ -55,7 +57,7 @@ func (u *Upload) Refused() int {
 // End records how an upload has ended. It drops the texts of the publisher,
 // because the item remains for some time even if the version is withdrawn.
 func (u *Upload) End(how string) {
-	u.Ended, u.Description, u.CopiedFrom, u.AllowSecrets, u.Signature = how, "", nil, nil, nil
+	u.Ended, u.Description, u.CopiedFrom, u.Claimed, u.AllowSecrets, u.Signature = how, "", nil, nil, nil, nil
 	for i := range u.Files {
 		u.Files[i].Notes = nil
 	}

@@ -203,6 +203,7 @@ func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	p.Submodules, p.Examples = m.links(m.docs.Submodules), m.links(m.docs.Examples)
 	r := m.record()
 	by := newProvenance(r.PublishedBy, r.PublishedAt)
+	by.addClaimed("Publisher claims", r.Claimed)
 	by.addCopies(r.CopiedFrom, r.CopiedTo)
 	p.Provenance = &by
 	p.Archive = []field{

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"time"
 
@@ -128,12 +129,29 @@ func newProvenance(by registry.Publisher, at time.Time) provenance {
 	return p
 }
 
+// addClaimed adds the Git source of a version, as its publisher states it. label
+// names it. It has a link to the repository if its host has a plain name.
+func (p *provenance) addClaimed(label string, c *registry.ClaimedSource) {
+	if c == nil {
+		return
+	}
+	url := ""
+	if plainHost.MatchString(c.Remote) {
+		url = "https://" + c.Repository()
+	}
+	p.add(label, c.Short(), url, false)
+}
+
+// plainHost matches a URL of https with a name and the default port.
+var plainHost = regexp.MustCompile(`^https://[a-z0-9.-]+\.[a-z]+/`)
+
 // addCopies adds where a version was copied from, as its publisher states, and
 // to.
 func (p *provenance) addCopies(from *registry.CopiedFrom, to []string) {
 	if from != nil {
 		p.add("Copied from", from.Source, "", true)
 		p.add("Published there by", from.PublishedBy.String(), "", false)
+		p.addClaimed("Publisher there claims", from.Claimed)
 		if !from.PublishedAt.IsZero() {
 			p.Fields = append(p.Fields, field{Label: "Published there", Time: from.PublishedAt})
 		}

@@ -167,7 +167,7 @@ func (v shownModuleView) Text(p output.Page) {
 		source += "//" + v.folder.Path
 	}
 	p.Head(source+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
-	p.Facts(slices.Concat(publication(p, v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
+	p.Facts(slices.Concat(publication(p, v.PublishedAt, v.PublishedBy, v.Source), claimed(v.Claimed), copies(v.Copies), [][2]string{
 		{"Archive", p.Digest("sha256:"+v.SHA256) + ", " + humanize.IBytes(uint64(max(v.Size, 0)))},
 		{"Versions", output.VersionList(v.Versions)},
 	}))
@@ -283,12 +283,23 @@ func publication(p output.Page, at time.Time, by registry.Publisher, source stri
 	return append(facts, [2]string{"By", job}, [2]string{"Source", source}, [2]string{"Commit", by.Commit})
 }
 
+// claimed returns the Git source as the publisher states it.
+func claimed(c *registry.ClaimedSource) (facts [][2]string) {
+	if c != nil {
+		facts = append(facts, [2]string{"Claimed", c.String() + " (as the publisher claims)"})
+	}
+	return facts
+}
+
 // copies returns where a version was copied from and to.
 func copies(c protocol.Copies) (facts [][2]string) {
 	if from := c.CopiedFrom; from != nil {
 		text := from.Source
 		if by := from.PublishedBy.String(); by != "" {
 			text += ", published there by " + by
+		}
+		if from.Claimed != nil {
+			text += ", claimed as " + from.Claimed.String()
 		}
 		facts = append(facts, [2]string{"Copy of", text})
 	}

@@ -128,7 +128,7 @@ func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: f.ContentSHA256, Size: f.Size,
 		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: f.Docs, CopiedFrom: u.CopiedFrom,
-		AllowedSecrets: u.AllowSecrets, Notes: f.Notes,
+		Claimed: u.Claimed.Beside(by), AllowedSecrets: u.AllowSecrets, Notes: f.Notes,
 	}
 	notes := f.DocsNotes
 	return publication{

@@ -34,8 +34,8 @@ func (p provider) announced(v registry.Version, a protocol.Announcement) error {
 		return fmt.Errorf("%w release: its files are for version %s, not %s", registry.ErrInvalid, names.Version, v)
 	case len(a.Sums) == 0 || len(a.Signature) == 0:
 		return fmt.Errorf("%w release: it must have %s and %s", registry.ErrInvalid, names.Sums, names.Signature())
-	case a.Description != "" || a.ContentSHA256 != "" || len(a.AllowSecrets) > 0:
-		return fmt.Errorf("%w publish: a provider has no description, no content digest and no allowed secrets",
+	case a.Description != "" || a.ContentSHA256 != "" || len(a.AllowSecrets) > 0 || a.Claimed != nil:
+		return fmt.Errorf("%w publish: a provider has no description, content digest, allowed secrets and claimed source",
 			registry.ErrInvalid)
 	}
 	for _, f := range a.Files {

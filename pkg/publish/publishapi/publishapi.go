@@ -297,8 +297,8 @@ func (h *handler) begin(w http.ResponseWriter, r *http.Request) error {
 	now := h.now().UTC().Truncate(time.Second)
 	u := registry.Upload{
 		ID: rand.Text(), Path: s.path, Version: s.version, Owner: caller.ID,
-		Description: a.Description, Protocols: a.Protocols, CopiedFrom: a.CopiedFrom, AllowSecrets: a.AllowSecrets,
-		Sums: string(a.Sums), Signature: a.Signature, CreatedAt: now, ExpiresAt: now.Add(lifetime),
+		Description: a.Description, Protocols: a.Protocols, CopiedFrom: a.CopiedFrom, Claimed: a.Claimed,
+		AllowSecrets: a.AllowSecrets, Sums: string(a.Sums), Signature: a.Signature, CreatedAt: now, ExpiresAt: now.Add(lifetime),
 	}
 	for _, f := range a.Files {
 		u.Files = append(u.Files, registry.UploadFile{Name: f.Name, StoredFile: registry.StoredFile{
@@ -414,6 +414,14 @@ func (h *handler) check(a protocol.Announcement) error {
 	}
 	if a.CopiedFrom != nil {
 		if err := a.CopiedFrom.Check(); err != nil {
+			return err
+		}
+	}
+	if a.Claimed != nil {
+		if a.CopiedFrom != nil {
+			return fmt.Errorf("%w publish: a copy has the claimed source in copied_from", registry.ErrInvalid)
+		}
+		if err := a.Claimed.Check(); err != nil {
 			return err
 		}
 	}

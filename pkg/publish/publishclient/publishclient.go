@@ -105,7 +105,7 @@ func (p *Publisher) Module(ctx context.Context, m *rules.PreparedModule) (rules.
 		m.Address.String(), m.Address.Path(), ours.Version, m.CheckNew,
 	}, []rules.File{m.Archive}, protocol.Announcement{
 		ContentSHA256: ours.ContentSHA256, Description: ours.Description, CopiedFrom: ours.CopiedFrom,
-		AllowSecrets: ours.AllowedSecrets,
+		Claimed: ours.Claimed, AllowSecrets: ours.AllowedSecrets,
 	})
 	if err != nil {
 		return rules.ModuleResult{}, err
@@ -344,7 +344,16 @@ func (p *Publisher) announce(
 	ctx context.Context, t thing, files []rules.File, a protocol.Announcement,
 ) (*upload, error) {
 	u := &upload{files: files}
-	if _, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun); err != nil {
+	_, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun)
+	if strings.HasSuffix(client.ErrorText(err), `unknown field: "claimed"`) { // an earlier release
+		a.Claimed = nil
+		if a.CopiedFrom != nil {
+			from := *a.CopiedFrom
+			from.Claimed, a.CopiedFrom = nil, &from
+		}
+		_, err = p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun)
+	}
+	if err != nil {
 		return u, err
 	}
 	if u.Published != nil {

@@ -37,6 +37,8 @@ type Module struct {
 	Archive string
 	// CopiedFrom is set if the module is copied from another registry.
 	CopiedFrom *registry.CopiedFrom
+	// Claimed is the Git source of Dir, or nil.
+	Claimed *registry.ClaimedSource
 	// AllowSecrets are the paths of files and folders that may have secrets,
 	// relative to the root of the module.
 	AllowSecrets []string
@@ -239,7 +241,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	}
 	m.Record = registry.ModuleVersion{
 		Version: from.Version, SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Size: found.Size,
-		Description: from.Description, CopiedFrom: from.CopiedFrom, AllowedSecrets: from.AllowSecrets,
+		Description: from.Description, CopiedFrom: from.CopiedFrom, Claimed: from.Claimed, AllowedSecrets: from.AllowSecrets,
 	}
 	if m.tolerated.Existing {
 		m.Record.Notes = m.tolerated.Notes()

@@ -119,6 +119,7 @@ type Version struct {
 	Number      registry.Version
 	PublishedAt time.Time
 	PublishedBy registry.Publisher
+	Claimed     *registry.ClaimedSource
 	Description string
 	// Deprecated is why the version is deprecated. Hidden means that it is not
 	// listed either.
@@ -435,6 +436,7 @@ func (c *Copier) one(ctx context.Context, j *job) (err error) {
 	from := registry.CopiedFrom{
 		Source:      c.Origin.Name() + "/" + j.Address.String(),
 		PublishedAt: j.origin.PublishedAt, PublishedBy: j.origin.PublishedBy,
+		Claimed: j.origin.Claimed,
 	}
 	if err := from.Check(); err != nil { // the origin's texts are too long
 		from = registry.CopiedFrom{Source: from.Source}

@@ -139,7 +139,7 @@ func describe(
 		var d protocol.ModuleDetail
 		d, err = from.Module(ctx, a, &n)
 		v = Version{
-			PublishedAt: d.PublishedAt, PublishedBy: d.PublishedBy, Description: d.Description,
+			PublishedAt: d.PublishedAt, PublishedBy: d.PublishedBy, Claimed: d.Claimed, Description: d.Description,
 			SHA256: d.SHA256, Content: d.ContentSHA256, CopiedFrom: d.CopiedFrom,
 		}
 		note = d.Deprecation

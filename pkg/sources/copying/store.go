@@ -69,8 +69,9 @@ func described[R registry.Record](r R) Version {
 	switch r := any(r).(type) {
 	case registry.ModuleVersion:
 		return Version{
-			Number: r.Version, PublishedAt: r.PublishedAt, PublishedBy: r.PublishedBy, Description: r.Description,
-			Deprecated: r.Deprecated, Hidden: r.Hidden, SHA256: r.SHA256, Content: r.ContentSHA256, CopiedFrom: r.CopiedFrom,
+			Number: r.Version, PublishedAt: r.PublishedAt, PublishedBy: r.PublishedBy, Claimed: r.Claimed,
+			Description: r.Description, Deprecated: r.Deprecated, Hidden: r.Hidden,
+			SHA256: r.SHA256, Content: r.ContentSHA256, CopiedFrom: r.CopiedFrom,
 		}
 	case registry.ProviderVersion:
 		return Version{

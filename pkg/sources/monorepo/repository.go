@@ -116,9 +116,22 @@ func (r *Repository) HasTag(ctx context.Context, name string) (bool, error) {
 }
 
 // Edited reports whether the folders of modules, or the file that lists them,
-// differ from the commit that is checked out. It does not count ignored files. It
-// compares all bytes, because the index can hide that a file has changed.
-func (r *Repository) Edited(ctx context.Context, modules []Module) (edited bool, err error) {
+// differ from the commit that is checked out. It does not count ignored files.
+func (r *Repository) Edited(ctx context.Context, modules []Module) (bool, error) {
+	var paths []string
+	if _, err := os.Lstat(filepath.Join(r.Root, FileName)); err == nil { // else a sparse checkout can lack it
+		paths = append(paths, FileName)
+	}
+	for _, m := range modules {
+		paths = append(paths, m.Path)
+	}
+	return r.differ(ctx, paths)
+}
+
+// differ reports whether files and folders differ from the commit that is checked
+// out. It does not count ignored files. It compares all bytes, because the index
+// can hide that a file has changed.
+func (r *Repository) differ(ctx context.Context, paths []string) (differ bool, err error) {
 	dir, err := temporary.Folder("larder-index-")
 	if err != nil {
 		return false, err
@@ -129,11 +142,8 @@ func (r *Repository) Edited(ctx context.Context, modules []Module) (edited bool,
 		return false, err
 	}
 	args := []string{"status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=all", "--"}
-	if _, err := os.Lstat(filepath.Join(r.Root, FileName)); err == nil { // else a sparse checkout can lack it
-		args = append(args, FileName)
-	}
-	for _, m := range modules {
-		args = append(args, ":(literal)"+m.Path)
+	for _, path := range paths {
+		args = append(args, ":(literal)"+path)
 	}
 	out, err := r.RunIn(ctx, r.Root, index, args...)
 	return len(out) > 0, err
@@ -223,6 +233,7 @@ type Worktree struct {
 	repository *Repository
 	dir        string // has the folder of the files, the own repository and the index
 	own        *git.Repository
+	remote     string // of the repository
 	commit     string // whose files it has; empty at first
 }
 
@@ -239,7 +250,10 @@ func (r *Repository) Worktree(ctx context.Context) (*Worktree, error) {
 			return nil, errors.Join(fmt.Errorf("cannot create a temporary folder: %w", err), w.Close())
 		}
 	}
-	if w.own, err = git.Init(ctx, own, r.Repository); err != nil {
+	if w.own, err = git.Init(ctx, own, r.Repository); err == nil {
+		w.remote, err = r.remote(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
@@ -253,8 +267,8 @@ func (w *Worktree) index() string { return filepath.Join(w.dir, "index") }
 func (w *Worktree) Close() error { return os.RemoveAll(w.dir) }
 
 // Extract puts the files of a release into the worktree, as a checkout of its
-// tag would without filters. It sets the folder of a module to that of the release,
-// and what the commit lacks of it. It returns registry.ErrInvalid if the tag has no
+// tag would without filters. It sets the folder and the source of a module to those
+// of the release, and what the commit lacks of it. It returns registry.ErrInvalid if the tag has no
 // such folder, or is not that of a commit.
 func (w *Worktree) Extract(ctx context.Context, r Release, m *rules.Module) error {
 	commit, err := w.repository.commit(ctx, tagPrefix+r.TagName)
@@ -269,6 +283,9 @@ func (w *Worktree) Extract(ctx context.Context, r Release, m *rules.Module) erro
 	}
 	if err == nil {
 		m.Incomplete, err = w.own.Incomplete(ctx, commit, w.files(), r.Path)
+	}
+	if err == nil {
+		m.Claimed = checked(registry.ClaimedSource{Remote: w.remote, Commit: commit, Tag: r.TagName})
 	}
 	return err
 }

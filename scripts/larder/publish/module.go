@@ -58,6 +58,10 @@ repository's larder.hcl lists the module, the tag must match the pattern there.
 Otherwise the tag must be like v1.2.3 or 1.2.3. The published files are those of
 the commit.
 
+If the folder is in Git, the version has the remote, the commit, a tag that names
+the version, and whether the folder has uncommitted changes. The registry shows
+them as the claim of the publisher. The remote has no password.
+
 Publishing the same content again changes nothing and succeeds. If the version
 exists with other content, the publish fails with exit code 4. An interrupted
 publish leaves nothing visible. Run it again.` + place.ThroughRegistry + place.DryThroughRegistry,
@@ -91,7 +95,15 @@ publish leaves nothing visible. Run it again.` + place.ThroughRegistry + place.D
 			if err := CheckAllowSecrets(m.AllowSecrets); err != nil {
 				return nil, err
 			}
-			v := PublishedModuleView{Address: m.Address.String(), Tag: tag, DryRun: dryRun, wanted: m}
+			var sourceNotes []string
+			if tag == "" {
+				if sourceNotes, err = addSource(ctx, &m); err != nil {
+					return nil, err
+				}
+			}
+			v := PublishedModuleView{
+				Address: m.Address.String(), Tag: tag, DryRun: dryRun, wanted: m, sourceNotes: sourceNotes,
+			}
 			if to.Host != "" {
 				return publishModuleThrough(ctx, c, to, m, v)
 			}
@@ -196,8 +208,8 @@ type PublishedModuleView struct {
 	// Newcomer is set if the publish creates a namespace, or an address that looks like
 	// another one.
 	Newcomer *protocol.Newcomer `json:"newcomer,omitempty"`
-	// Notes describe what is missing in the documentation, and what not all clients
-	// load.
+	// Notes describe what is missing in the documentation, what not all clients load,
+	// and why a Git source is missing.
 	Notes []string `json:"notes,omitempty"`
 
 	To     string           `json:"-"`
@@ -205,6 +217,8 @@ type PublishedModuleView struct {
 	Host   place.Addressing `json:"-"`
 	// wanted is the module to publish.
 	wanted rules.Module
+	// sourceNotes are those of addSource.
+	sourceNotes []string
 	// unmatched are the paths where secrets are allowed, but no file is.
 	unmatched []string
 }
@@ -215,7 +229,8 @@ func moduleResult(c *cli.Program, v PublishedModuleView, result rules.ModuleResu
 	v.Contents = nil // they are what the files have
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
 	v.Newcomer = result.Newcomer
-	v.NotCompared, v.Notes = result.NotCompared, slices.Concat(result.Notes, result.LoadNotes, secretNotes(result.Secrets))
+	v.NotCompared = result.NotCompared
+	v.Notes = slices.Concat(result.Notes, result.LoadNotes, secretNotes(result.Secrets), v.sourceNotes)
 	if v.Host.Guessed == "" {
 		v.Source = v.source()
 	}
@@ -253,6 +268,9 @@ func (v PublishedModuleView) Text(p output.Page) {
 	}
 	if v.Tag != "" {
 		p.Println("  version from the Git tag %s", printable.Escape(v.Tag))
+	}
+	if v.Claimed != nil && v.Status != "unchanged" {
+		p.Println("  recorded as your claim: %s", v.Claimed)
 	}
 	p.Printf("  archive %s\n  content %s\n", p.Digest("sha256:"+v.SHA256), p.Digest("sha256:"+v.ContentSHA256))
 	printNotCompared(p, v.NotCompared)
