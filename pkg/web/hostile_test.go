@@ -80,6 +80,8 @@ func TestHostileTexts(t *testing.T) {
 					Kind: registry.PublisherOIDC, Name: evil, Repository: evil, Ref: evil, Commit: evil, RunURL: "https://" + evil,
 				}
 				r.Deprecated = evil
+				r.Claimed = &registry.ClaimedSource{Remote: "https://github.com/" + evil, Commit: evil, Tag: evil, Dirty: true}
+				r.CopiedFrom = &registry.CopiedFrom{Source: evil, Claimed: &registry.ClaimedSource{Remote: evil, Commit: evil}}
 			})
 			pages := s.serve()
 			const path = "/modules/acme/evil/aws"

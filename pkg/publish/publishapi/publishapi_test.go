@@ -252,6 +252,7 @@ func TestAnnouncementsAreStrict(t *testing.T) {
 			strings.Replace(release(zip), `"eA=="`, `"?"`, 1),
 			strings.Replace(release(zip), `"protocols"`, `"description": "x", "protocols"`, 1),
 			strings.Replace(release(zip), `"protocols"`, `"allow_secrets": ["a"], "protocols"`, 1),
+			strings.Replace(release(zip), `"protocols"`, `"claimed": {"commit": "`+strings.Repeat("a", 40)+`"}, "protocols"`, 1),
 		}},
 		{"providers/acme/inventory/1.0.1", []string{release(zip)}},
 		{"providers/other/inventory/1.0.0", []string{release(zip)}},

@@ -345,7 +345,7 @@ func (p *Publisher) announce(
 ) (*upload, error) {
 	u := &upload{files: files}
 	_, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun)
-	if strings.HasSuffix(client.ErrorText(err), `unknown field: "claimed"`) { // an earlier release
+	if strings.Contains(client.ErrorText(err), `unknown field: "claimed"`) { // an earlier release
 		a.Claimed = nil
 		if a.CopiedFrom != nil {
 			from := *a.CopiedFrom
