@@ -31,9 +31,9 @@ const maxRemote, maxTag = 255, 255
 // commitHash matches the full hash of a commit.
 var commitHash = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Check returns ErrInvalid if the remote differs from what [RemoteURL] returns, the
-// commit is not a full hash, or the tag is not that of Git. Its errors contain none
-// of these texts, which could be credentials.
+// Check returns ErrInvalid if the remote differs from what [RemoteURL] returns. It
+// does so too if the commit is not a full hash, or Git does not allow the tag. Its
+// errors contain none of these texts, which could be credentials.
 func (c ClaimedSource) Check() error {
 	switch {
 	case c.Remote != "" && RemoteURL(c.Remote) != c.Remote:
@@ -94,7 +94,7 @@ var (
 )
 
 // RemoteURL returns the URL of a Git remote on a server, without password, query
-// and fragment. It keeps only the user git of SSH, which is the same for
+// and fragment. The only user in it is git with SSH, which is the same for
 // everybody. For git@HOST:PATH it returns ssh://git@HOST/PATH. For other remotes,
 // such as a local path, it returns an empty string.
 func RemoteURL(remote string) string {

@@ -104,6 +104,9 @@ func TestContents(t *testing.T) {
 	undocumented.rebuildHint = "Run `larder docs rebuild acme/vpc/aws 1.8.0` to extract it from the archive."
 	undocumented.Deprecation = &protocol.DeprecationNote{Reason: "use 2.0.0"}
 	undocumented.PublishedBy = publisherUser
+	undocumented.Claimed = &registry.ClaimedSource{
+		Remote: "ssh://git@github.com/acme/vpc.git", Commit: publisherCI.Commit, Tag: "v1.8.0", Dirty: true,
+	}
 	submodule := shown
 	submodule.folder = network.Submodules[0]
 	before := network

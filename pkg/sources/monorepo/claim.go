@@ -17,8 +17,8 @@ const claimTimeout = 10 * time.Second
 var errTimeout = registry.Errorf(registry.ErrUnavailable, "reading the Git repository takes longer than %s", claimTimeout)
 
 // Claim returns the commit that is checked out in a folder, as the source of a
-// version. It returns nil if there is none: git is not installed, the folder is not
-// in a repository, or the commit has no file of the folder.
+// version. It returns nil without git or a repository, or if the commit has no file
+// of the folder.
 //
 // It returns registry.ErrInvalid if git refuses the repository, and
 // registry.ErrUnavailable if it takes too long. Then the folder can be published

@@ -17,8 +17,8 @@ import (
 	"github.com/larder-registry/larder/pkg/sources/monorepo"
 )
 
-// claimOf returns what a publish of vpc 1.0.0 from a folder claims, with HEAD in
-// place of the hash of the commit that is checked out.
+// claimOf returns what a publish of vpc 1.0.0 from a folder claims. HEAD replaces
+// the hash of the commit that is checked out.
 func claimOf(t *testing.T, dir string) *registry.ClaimedSource {
 	t.Helper()
 	claimed, err := monorepo.Claim(t.Context(), dir, vpc, registry.Version{Major: 1})
@@ -252,7 +252,7 @@ func TestClaimOfFolders(t *testing.T) {
 }
 
 // Without git, or in a repository that git refuses, there is no claim. Only what
-// somebody can repair is an error.
+// someone can repair is an error.
 func TestClaimFails(t *testing.T) {
 	r := newRepository(t, map[string]string{"main.tf": ""})
 	claim := func(ctx context.Context, dir string) error {

@@ -58,9 +58,9 @@ repository's larder.hcl lists the module, the tag must match the pattern there.
 Otherwise the tag must be like v1.2.3 or 1.2.3. The published files are those of
 the commit.
 
-If the folder is in Git, the version has the remote, the commit, a tag that names
-the version, and whether the folder has uncommitted changes. The registry shows
-them as the claim of the publisher. The remote has no password.
+If the folder is in Git, the command records the commit, its tag, the remote
+without a password, and whether the folder has uncommitted changes. The registry
+shows them as your claim.
 
 Publishing the same content again changes nothing and succeeds. If the version
 exists with other content, the publish fails with exit code 4. An interrupted
