@@ -13,9 +13,6 @@ import (
 // claimTimeout bounds how long [Claim] reads a repository.
 const claimTimeout = 10 * time.Second
 
-// errTimeout means that reading a repository took longer than [claimTimeout].
-var errTimeout = registry.Errorf(registry.ErrUnavailable, "reading the Git repository takes longer than %s", claimTimeout)
-
 // Claim returns the commit that is checked out in a folder, as the source of a
 // version. It returns nil without git or a repository, or if the commit has no file
 // of the folder.
@@ -24,14 +21,20 @@ var errTimeout = registry.Errorf(registry.ErrUnavailable, "reading the Git repos
 // registry.ErrUnavailable if it takes too long. Then the folder can be published
 // without a source. Other errors are those of ctx.
 func Claim(ctx context.Context, dir string, m registry.Module, v registry.Version) (*registry.ClaimedSource, error) {
-	bounded, cancel := context.WithTimeout(ctx, claimTimeout)
+	return claimWithin(ctx, claimTimeout, dir, m, v)
+}
+
+func claimWithin(
+	ctx context.Context, timeout time.Duration, dir string, m registry.Module, v registry.Version,
+) (*registry.ClaimedSource, error) {
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	claimed, err := claim(bounded, dir, m, v)
 	switch {
 	case errors.Is(err, registry.ErrNotFound):
-		return nil, nil //nolint:nilnil // documented above
+		return nil, nil //nolint:nilnil // as [Claim] documents
 	case err != nil && ctx.Err() == nil && bounded.Err() != nil:
-		return nil, errTimeout
+		return nil, registry.Errorf(registry.ErrUnavailable, "reading the Git repository takes longer than %s", timeout)
 	}
 	return claimed, err
 }

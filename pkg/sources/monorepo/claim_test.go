@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,7 +22,7 @@ import (
 // the hash of the commit that is checked out.
 func claimOf(t *testing.T, dir string) *registry.ClaimedSource {
 	t.Helper()
-	claimed, err := monorepo.Claim(t.Context(), dir, vpc, registry.Version{Major: 1})
+	claimed, err := monorepo.ClaimWithin(t.Context(), time.Hour, dir, vpc, registry.Version{Major: 1}) // however busy
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,6 +277,15 @@ func TestClaimFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := claim(ctx, r.Root); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	t.Run("too slow", func(t *testing.T) {
+		claimed, err := monorepo.ClaimWithin(t.Context(), 0, r.Root, vpc, registry.Version{Major: 1})
+		if claimed != nil {
+			t.Errorf("there is a claim: %v", claimed)
+		}
+		if !errors.Is(err, registry.ErrUnavailable) {
 			t.Error(err)
 		}
 	})

@@ -1,0 +1,3 @@
+package monorepo
+
+var ClaimWithin = claimWithin
