@@ -322,7 +322,7 @@ var silent = []string{
 	"pkg/mirror/policyfile", "pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish",
 	"pkg/publish/inspection", "pkg/publish/rules",
 	"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/client/git", "pkg/client/location", "pkg/sources/monorepo",
-	"pkg/text/printable", "pkg/text/suggest", "pkg/text/terminal", "pkg/ttlcache",
+	"pkg/text/printable", "pkg/text/suggest", "pkg/text/terminal", "pkg/text/terms", "pkg/ttlcache",
 }
 
 func TestSilentPackages(t *testing.T) {
@@ -348,11 +348,13 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		"pkg/httpapi/requestlog", "pkg/network/connerror", "pkg/objects", "pkg/objects/presign", "pkg/protocol",
 		"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/text/printable", "pkg/text/suggest", "pkg/ttlcache",
 	}
-	pages := slices.Concat(reading, []string{"pkg/docs/stored", "pkg/mirror/admission", "pkg/network/ipclass", "pkg/search"})
+	pages := slices.Concat(reading, []string{
+		"pkg/docs/stored", "pkg/mirror/admission", "pkg/network/ipclass", "pkg/search", "pkg/text/terms",
+	})
 	inspecting := slices.Concat(reading, []string{
 		"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/extract",
 		"pkg/docs/render", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/objects/s3",
-		"pkg/progress", "pkg/publish/inspection", "pkg/publish/rules",
+		"pkg/progress", "pkg/publish/inspection", "pkg/publish/rules", "pkg/text/terms",
 	})
 	want := map[string][]string{
 		"functions/discovery": {
@@ -456,7 +458,8 @@ func TestGitHasOneStarter(t *testing.T) {
 	named := regexp.MustCompile("[\"`/]git(\\.exe)?[\"`]")
 	for name, p := range sources(t) {
 		for _, file := range p.GoFiles {
-			if name == "pkg/client/git" || name == "pkg/client/location" || strings.HasPrefix(name, testkit) {
+			// pkg/registry has the name of a user and of a scheme.
+			if name == "pkg/client/git" || name == "pkg/client/location" || name == "pkg/registry" || strings.HasPrefix(name, testkit) {
 				continue
 			}
 			text, err := os.ReadFile(filepath.Join("..", name, file))

@@ -259,7 +259,7 @@ func (c *Catalog) Namespaces(ctx context.Context) ([]string, error) {
 // modules/acme/vpc/aws. The data are empty if there are none.
 type ModuleContents struct {
 	Path string
-	Data protocol.Document
+	Data []byte
 }
 
 // Contents returns the contents of the modules of a namespace, or those of mirrored

@@ -80,16 +80,16 @@ const maxContents = 300 << 10
 
 // setContents sets the field of the entry that identifies the contents, and returns
 // their data. If they are too large, it leaves out what the versions use.
-func (x *index[R]) setContents(c registry.Contents) (data protocol.Document, err error) {
+func (x *index[R]) setContents(c registry.Contents) (data []byte) {
 	if x.summary.Contents = ""; c.IsEmpty() {
-		return nil, nil
+		return nil
 	}
-	if data, err = protocol.Compress(c); err == nil && len(data) > maxContents {
-		data, err = protocol.Compress(registry.Contents{Names: c.Names, TooMany: true})
+	if data = c.Encode(); len(data) > maxContents {
+		data = registry.Contents{Names: c.Names, TooMany: true}.Encode()
 	}
 	sum := sha256.Sum256(data)
 	x.summary.Contents = hex.EncodeToString(sum[:6])
-	return data, err
+	return data
 }
 
 // maxWithdrawn is the maximum number of withdrawn versions in an entry. It

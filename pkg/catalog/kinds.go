@@ -28,8 +28,8 @@ type kind[A registry.Address, R registry.Record] interface {
 	signer(R) string
 	// describe sets the fields of an entry that are those of its latest version.
 	describe(entry *registry.Summary, latest R)
-	// contents returns the contents of a version, a [protocol.Document]. It is empty
-	// for a provider.
+	// contents returns the encoded contents of a version. They are empty for a
+	// provider.
 	contents(R) []byte
 	// warns reports whether listings warn of deprecations.
 	warns() bool

@@ -101,7 +101,7 @@ func latestIs(t testing.TB, c *catalog.Catalog, latest string, versions ...strin
 		t.Errorf("entry (-want +got):\n%s", diff)
 	}
 	for found := range each(t, c.Contents(t.Context(), "acme")) {
-		if got := protocol.ContentsOf(found.Data).Inputs; got != inputs {
+		if got := registry.DecodeContents(found.Data).Inputs; got != inputs {
 			t.Errorf("the contents have the inputs %q, want %q", got, inputs)
 		}
 	}

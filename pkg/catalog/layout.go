@@ -65,9 +65,9 @@ func listingKey(path string) Key { return Key{path, "listing"} }
 // The catalog is the name of a namespace, or mirrorCatalog.
 func entryKey(catalog, path string) Key { return Key{catalogPartition(catalog), path} }
 
-// contentsKey returns the key of the [registry.Contents] of a module, a
-// [protocol.Document]. It is beside the entries, so that lists need not read it. The
-// document is empty if there are none.
+// contentsKey returns the key of the [registry.Contents] of a module, as
+// encoded. It is beside the entries, so that lists need not read it. The item is empty
+// if there are none.
 func contentsKey(catalog, path string) Key {
 	return Key{catalogPartition(catalog), contentsPrefix + path}
 }

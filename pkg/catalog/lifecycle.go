@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -155,7 +154,7 @@ func (v versions[A, R]) AddCopy(
 // Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
 // [registry.ErrCorrupt].
 func (c *Catalog) SetDocs(
-	ctx context.Context, m registry.Module, n registry.Version, docs registry.StoredFile, contents protocol.Document,
+	ctx context.Context, m registry.Module, n registry.Version, docs registry.StoredFile, contents []byte,
 	by string,
 ) (changed bool, err error) {
 	v := modules(c.table)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -115,9 +114,7 @@ func (v versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 // derive returns the index and the contents that follow from the records. A deprecation of all
 // versions is not in the records, so derive takes it from the stored entry or
 // the warnings of the stored listing.
-func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) (
-	x index[R], contents protocol.Document, err error,
-) {
+func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) (x index[R], contents []byte) {
 	x = index[R]{v.kind.newListing(a), registry.Summary{Address: a.String(), Unlisted: true}}
 	for _, n := range s.Withdrawn {
 		x.withdraw(n)
@@ -125,12 +122,12 @@ func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) (
 	var all registry.Contents
 	for _, r := range s.Records {
 		x.show(r, v.kind.warning(r))
-		all.Add(r.Number(), protocol.ContentsOf(v.kind.contents(r)))
+		all.Add(r.Number(), registry.DecodeContents(v.kind.contents(r)))
 	}
 	for _, r := range s.Records {
 		if !x.summary.Unlisted && r.Number() == x.summary.Latest {
 			v.kind.describe(&x.summary, r)
-			all.Names = protocol.ContentsOf(v.kind.contents(r)).Names
+			all.Names = registry.DecodeContents(v.kind.contents(r)).Names
 		}
 	}
 	if stored.hasEntry(a.String()) {
@@ -138,8 +135,7 @@ func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) (
 	} else if stored.badListing == nil {
 		x.summary.Deprecated = stored.listing.deprecated()
 	}
-	contents, err = x.setContents(all)
-	return x, contents, err
+	return x, x.setContents(all)
 }
 
 // compare finds the mismatches between the derived items and the records, and
@@ -172,10 +168,7 @@ func (v versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 			return nil
 		}
 	}
-	want, contents, err := v.derive(a, s, is)
-	if err != nil {
-		return err
-	}
+	want, contents := v.derive(a, s, is)
 	s.Deprecated = want.summary.Deprecated
 	listing, entry, err := want.encode()
 	if err != nil {

@@ -172,6 +172,7 @@ type state[R registry.Record] struct {
 	record    R
 	exists    bool
 	recordErr error
+	contents  []byte // of the record as it was read
 	// index is derived from all versions. indexErr is the error of reading it.
 	index    index[R]
 	indexErr error
@@ -238,6 +239,7 @@ func (v versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]
 	if s.item.Revision > 0 {
 		s.exists = true
 		s.record, s.recordErr = decodeRecord[R](a.Path(), s.item)
+		s.contents = v.kind.contents(s.record)
 	}
 	stored := readIndex(v.kind.newListing(a), s.listed, s.entry)
 	s.indexErr = stored.check(a.String())
@@ -318,25 +320,28 @@ func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) ([]Chang
 	if isNew {
 		v.kind.describe(&s.index.summary, latest)
 	}
-	if !s.changed || was.Contents == "" && len(v.kind.contents(s.record))+len(v.kind.contents(latest)) == 0 {
+	summary := s.index.summary
+	if s.exists && slices.Equal(s.contents, v.kind.contents(s.record)) &&
+		summary.Latest == was.Latest && summary.Unlisted == was.Unlisted ||
+		!s.changed || was.Contents == "" && len(v.kind.contents(s.record))+len(v.kind.contents(latest)) == 0 {
 		return nil, nil
 	}
 	stored, err := v.contents(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	contents := protocol.ContentsOf(stored.Data)
+	contents := registry.DecodeContents(stored.Data)
 	contents.Drop(s.record.Number())
-	contents.Add(s.record.Number(), protocol.ContentsOf(v.kind.contents(s.record)))
+	contents.Add(s.record.Number(), registry.DecodeContents(v.kind.contents(s.record)))
 	switch {
 	case isNew:
-		contents.Names = protocol.ContentsOf(v.kind.contents(latest)).Names
+		contents.Names = registry.DecodeContents(v.kind.contents(latest)).Names
 	case s.index.summary.Unlisted:
 		contents.Names = registry.Names{}
 	}
-	data, err := s.index.setContents(contents)
-	if err != nil || slices.Equal(data, stored.Data) {
-		return nil, err
+	data := s.index.setContents(contents)
+	if slices.Equal(data, stored.Data) {
+		return nil, nil
 	}
 	stored.Data = data
 	return []Change{put(stored)}, nil

@@ -2,11 +2,13 @@ package local_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -54,8 +56,11 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(filesWith(t, dir, secret)) == 0 {
-		t.Fatal("the test does not find the secret before the withdrawal")
+	secrets := append(compressed(t, data.Catalog, m), secret)
+	for _, s := range secrets {
+		if len(filesWith(t, dir, s)) == 0 {
+			t.Fatalf("the test does not find %q before the withdrawal", s)
+		}
 	}
 	w := publish.Withdrawer{Catalog: data.Catalog, Objects: data, By: "ada"}
 	for minor := range uint64(3) {
@@ -63,7 +68,28 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if found := filesWith(t, dir, secret); len(found) > 0 {
-		t.Errorf("files with the secret: %q", found)
+	for _, s := range secrets {
+		if found := filesWith(t, dir, s); len(found) > 0 {
+			t.Errorf("files with %q: %q", s, found)
+		}
 	}
+}
+
+// compressed returns the contents of a module and of its versions as they are stored.
+func compressed(t *testing.T, c *catalog.Catalog, m registry.Module) (all []string) {
+	t.Helper()
+	for found, err := range c.Contents(t.Context(), m.Namespace, m.Path()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(found.Data))
+	}
+	records, err := c.Modules.AllRecords(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		all = append(all, base64.StdEncoding.EncodeToString(r.Contents))
+	}
+	return all
 }

@@ -371,8 +371,8 @@ func TestCalls(t *testing.T) {
 	}{
 		// The names of namespaces, and the entries of two.
 		{"/v1/modules", "Query Query Query", "", 0},
-		// The contents of one module.
-		{"/v1/modules/search?q=x", "Get", "", 0},
+		// The contents of the modules of one namespace.
+		{"/v1/modules/search?q=x", "Query", "", 0},
 		{"/v1/modules/acme", "", "", 0},
 		{"/v1/modules/acme/vpc", "", "", 0},
 		{"/v1/modules/acme/vpc/aws", "Query Snapshot", "Query Snapshot", 1},

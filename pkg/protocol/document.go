@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"sync"
 	"sync/atomic"
 )
 
@@ -88,15 +87,11 @@ var (
 	seed  = maphash.MakeSeed()
 )
 
-// unpackers are used again, because each has 40 KiB.
-var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
-
 // inflate decompresses a document to its end, which verifies its checksum. It
 // allocates the size that the document declares, up to maxDocument.
 func (d Document) inflate() ([]byte, error) {
-	unpacked, _ := unpackers.Get().(*gzip.Reader)
-	defer unpackers.Put(unpacked)
-	if err := unpacked.Reset(bytes.NewReader(d)); err != nil {
+	unpacked, err := gzip.NewReader(bytes.NewReader(d))
+	if err != nil {
 		return nil, err
 	}
 	// RFC 1952, ISIZE. A document with a header has more than 4 bytes.

@@ -120,7 +120,7 @@ type ModuleDetail struct {
 	// It is missing if there is none, or if the identity of the publisher proves it.
 	Claimed       *registry.ClaimedSource `json:"claimed,omitempty"`
 	SHA256        string                  `json:"sha256"`
-	ContentSHA256 string             `json:"content_sha256"`
+	ContentSHA256 string                  `json:"content_sha256"`
 	// Size is the size of the archive in bytes.
 	Size int64 `json:"size"`
 	Copies

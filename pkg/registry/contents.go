@@ -1,8 +1,13 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"io"
 	"slices"
+	"sync"
 )
 
 // Contents is what a module has beside its name and description: the names in
@@ -78,6 +83,37 @@ func add(all []Use, n Version, more []Use) []Use {
 		slices.SortFunc(all[at].Versions, func(a, b Version) int { return CompareVersions(b, a) })
 	}
 	return all
+}
+
+// maxContents bounds the decompressed form of contents in bytes.
+const maxContents = 64 << 20
+
+// Encode returns the stored form of contents, JSON compressed with gzip.
+func (c Contents) Encode() []byte {
+	var out bytes.Buffer
+	compressed := gzip.NewWriter(&out)
+	// Neither fails: the contents have only text and versions, and a buffer accepts
+	// everything.
+	_ = json.NewEncoder(compressed).Encode(c)
+	_ = compressed.Close()
+	return out.Bytes()
+}
+
+// unpackers are used again, because each has 40 KiB.
+var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
+// DecodeContents decodes stored contents. Those that are missing or cannot be read are
+// empty.
+func DecodeContents(data []byte) (c Contents) {
+	unpacked, _ := unpackers.Get().(*gzip.Reader)
+	defer unpackers.Put(unpacked)
+	if len(data) == 0 || unpacked.Reset(bytes.NewReader(data)) != nil {
+		return Contents{}
+	}
+	if json.NewDecoder(io.LimitReader(unpacked, maxContents)).Decode(&c) != nil {
+		return Contents{}
+	}
+	return c
 }
 
 // IsEmpty reports whether there is nothing.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/ttlcache"
 )
@@ -26,9 +25,9 @@ const (
 	readTimeout = 30 * time.Second
 	// loadTimeout bounds the time that a search waits for contents.
 	loadTimeout = 5 * time.Second
-	// maxSingle is how many contents of a namespace are read one by one, instead of
-	// all of them.
-	maxSingle = 50
+	// single is the part of the modules of a namespace whose contents are read one by
+	// one. If more of them have changed, all are read.
+	single = 8
 	// readers is how many namespaces are read at the same time.
 	readers = 8
 )
@@ -227,16 +226,21 @@ func (x *Index) isNew(entries map[Kind][]*Entry) (isNew bool) {
 func (x *Index) follow(ctx context.Context, entries map[Kind][]*Entry, n *names, l *loading) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	missing := make(map[string][]string) // by namespace
+	missing, count := make(map[string][]string), make(map[string]int) // by namespace
 	for _, path := range n.set(entries) {
 		namespace := namespaceOf(path)
 		missing[namespace] = append(missing[namespace], path)
+	}
+	for _, all := range entries {
+		for _, e := range all {
+			count[namespaceOf(e.Path())]++
+		}
 	}
 	var wait sync.WaitGroup
 	slots := make(chan struct{}, readers)
 	for namespace, paths := range missing {
 		wanted := paths
-		if len(paths) > maxSingle {
+		if len(paths)*single > count[namespace] {
 			wanted = nil
 		}
 		slots <- struct{}{}
@@ -273,21 +277,21 @@ func namespaceOf(path string) string {
 func (x *Index) contents(ctx context.Context, n *names, e *Entry) registry.Contents {
 	path := e.Path()
 	n.mu.RLock()
-	var kept protocol.Document
+	var data []byte
 	if at, found := n.byPath[path]; found {
-		kept = n.documents[at].kept
+		data = n.documents[at].cached
 	}
 	n.mu.RUnlock()
-	if kept == nil {
+	if data == nil {
 		for c, err := range x.catalog.Contents(ctx, namespaceOf(path), path) {
 			if err != nil {
 				requestlog.From(ctx).Err = err
 				return registry.Contents{}
 			}
-			kept = c.Data
+			data = c.Data
 		}
 	}
-	return protocol.ContentsOf(kept)
+	return registry.DecodeContents(data)
 }
 
 func (x *Index) fill(ctx context.Context, k Kind, r *read) {

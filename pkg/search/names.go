@@ -10,9 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/larder-registry/larder/pkg/docs"
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/terms"
 )
 
 // field is a part of a module in which a word can be.
@@ -58,12 +57,12 @@ func (p posting) fields() set   { return set(p & (1<<fields - 1)) }
 // set is a set of fields.
 type set uint16
 
-// maxKept bounds the contents that are cached as they are stored, in bytes. Others are
+// maxCached bounds the contents that are cached as they are stored, in bytes. Others are
 // read again if they are shown.
-const maxKept = 8 << 20
+const maxCached = 8 << 20
 
-// maxPostings returns the bound of the postings and hashes of an index, in bytes: a
-// third of the memory that the process may use, and at most 256 MiB. Beyond the half of
+// maxPostings returns the bound of the postings and hashes of an index, in bytes. It is
+// a third of the memory that the process may use, and at most 256 MiB. Beyond the half of
 // it, words of READMEs are left out, and beyond all of it names.
 func maxPostings() int {
 	return int(min(debug.SetMemoryLimit(-1)/3, 256<<20))
@@ -78,7 +77,7 @@ type names struct {
 	pending   int // how many documents wait for their contents
 	postings  int // the size of all postings and hashes, in bytes
 	limit     int // the bound of postings
-	kept      int // the size of all kept contents, in bytes
+	cached    int // the size of all cached contents, in bytes
 
 	words  []word
 	wordAt map[string]int32
@@ -95,9 +94,9 @@ type word struct {
 type document struct {
 	entry *Entry // nil if it was removed or replaced
 	id    string // changes with everything that is searched
-	// isPending means that its contents are not added. kept are its contents, or nil.
+	// isPending means that its contents are not added. cached are its contents, or nil.
 	isPending bool
-	kept      protocol.Document
+	cached    []byte
 	// whole has a hash of each name of the documentation, sorted.
 	whole []uint16
 	// size divides the weights of names in the documentation. A module with many names
@@ -114,7 +113,7 @@ func newNames() *names {
 }
 
 // set replaces the entries of some kinds, of which the mirror's are one. It returns the
-// paths of the modules whose contents are to be added.
+// paths of the modules that wait for their contents.
 func (n *names) set(entries map[Kind][]*Entry) (missing []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,7 +152,7 @@ func (n *names) set(entries map[Kind][]*Entry) (missing []string) {
 	return missing
 }
 
-// isWaiting reports whether contents are to be added.
+// isWaiting reports whether modules wait for their contents.
 func (n *names) isWaiting() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -170,7 +169,7 @@ func (n *names) isWorn() bool {
 
 func (n *names) remove(path string) {
 	if at, found := n.byPath[path]; found {
-		n.kept -= len(n.documents[at].kept)
+		n.cached -= len(n.documents[at].cached)
 		n.documents[at] = document{}
 		n.removed++
 		delete(n.byPath, path)
@@ -185,21 +184,21 @@ func (n *names) add(path string, d document) int {
 	w := make(words)
 	for part := range strings.SplitSeq(strings.ToLower(d.entry.Address), "/") {
 		if part == d.entry.name {
-			w.add(inName, docs.Words(part))
+			w.add(inName, terms.Of(part))
 			w.add(inName, joined(part))
 		} else {
-			w.add(inAddress, docs.Words(part))
+			w.add(inAddress, terms.Of(part))
 		}
 	}
-	w.add(inDescription, docs.Words(d.entry.Description))
+	w.add(inDescription, terms.Of(d.entry.Description))
 	w.add(inDescription, joined(d.entry.Description))
 	n.put(at, w)
 	return at
 }
 
 // addContents adds the contents of a document that waits for them.
-func (n *names) addContents(path string, data protocol.Document) {
-	c := protocol.ContentsOf(data)
+func (n *names) addContents(path string, data []byte) {
+	c := registry.DecodeContents(data)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	at, found := n.byPath[path]
@@ -209,9 +208,9 @@ func (n *names) addContents(path string, data protocol.Document) {
 	d := &n.documents[at]
 	d.isPending, d.left = false, c.Left
 	n.pending--
-	if n.kept+len(data) <= maxKept {
-		d.kept = append(protocol.Document{}, data...) // not nil
-		n.kept += len(data)
+	if n.cached+len(data) <= maxCached {
+		d.cached = append([]byte{}, data...) // not nil
+		n.cached += len(data)
 	}
 	for key := range sources(c.Calls, c.Requires) {
 		n.users[key] = append(n.users[key], int32(at))
@@ -219,7 +218,7 @@ func (n *names) addContents(path string, data protocol.Document) {
 	w := make(words)
 	switch {
 	case n.postings < n.limit/2:
-		w.add(inReadme, docs.Words(c.Readme))
+		w.add(inReadme, terms.Of(c.Readme))
 	case c.Readme != "":
 		d.left += strings.Count(c.Readme, " ") + 1
 	}
@@ -228,9 +227,9 @@ func (n *names) addContents(path string, data protocol.Document) {
 			d.left += len(strings.Fields(text))
 			continue
 		}
-		w.add(f, docs.Words(text))
+		w.add(f, terms.Of(text))
 		for name := range strings.FieldsSeq(text) {
-			d.whole = append(d.whole, wholeHash(docs.Words(name)))
+			d.whole = append(d.whole, wholeHash(terms.Of(name)))
 		}
 	}
 	if len(d.whole) > 0 {
@@ -292,7 +291,7 @@ func ofContents(c registry.Contents) map[field]string {
 func joined(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		before := ""
-		for w := range docs.Words(text) {
+		for w := range terms.Of(text) {
 			if before != "" && !yield(before+w) {
 				return
 			}

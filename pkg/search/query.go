@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/terms"
 )
 
 // The limits of a query, and of the names in a result.
@@ -32,9 +32,9 @@ func (q Query) Words() []string { return slices.Clone(q.words) }
 func (q Query) String() string { return strings.Join(q.words, " ") }
 
 // ParseQuery parses the words of a search. Everything but letters and digits
-// separates them. A word can be a source as in a module block: it loses its folder,
-// its query, the prefix terraform- of a repository, and the host of this registry,
-// which may be empty. Errors are registry.ErrInvalid.
+// separates them. A word can be a source as in a module block. It loses its folder,
+// its query, the prefix terraform- of a repository, and the host of this registry. The
+// host may be empty. Errors are registry.ErrInvalid.
 func ParseQuery(text, host string) (Query, error) {
 	if len(text) > MaxQuery {
 		return Query{}, fmt.Errorf("%w search: it has %d bytes, more than %d", registry.ErrInvalid, len(text), MaxQuery)
@@ -45,9 +45,9 @@ func ParseQuery(text, host string) (Query, error) {
 	}
 	var words, rare []string
 	for _, field := range fields {
-		of := slices.Collect(docs.Words(address(field, strings.ToLower(host))))
+		of := slices.Collect(terms.Of(address(field, strings.ToLower(host))))
 		words = append(words, of...)
-		if len(of) != 1 || !docs.IsCommon(of[0]) {
+		if len(of) != 1 || !terms.IsCommon(of[0]) {
 			rare = append(rare, of...)
 		}
 	}

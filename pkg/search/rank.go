@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/terms"
 )
 
 // ofOthers is how much the words in other fields than the best add of their weights.
@@ -17,7 +17,7 @@ const ofOthers = 0.15
 // ofDeprecated is how much of its score something deprecated has.
 const ofDeprecated = 0.8
 
-// What the whole query adds, if it is a name in the documentation or the name of the
+// The bonus of a whole query that is a name in the documentation, or the name of the
 // module.
 const (
 	isWhole = 20
@@ -158,7 +158,7 @@ func (s *search) compare(a, b int32, scores []float32) int {
 func (s *search) whole(document int32, words []string, score float32) float32 {
 	d := s.documents[document]
 	for _, text := range []string{d.entry.name, d.entry.Address} {
-		if slices.Equal(slices.Collect(docs.Words(text)), words) {
+		if slices.Equal(slices.Collect(terms.Of(text)), words) {
 			score += isName
 		}
 	}
@@ -241,7 +241,7 @@ func matches(words []string, c registry.Contents) []string {
 			count, score := 0, float32(0)
 			for _, wanted := range words {
 				best := float32(0)
-				for w := range docs.Words(name) {
+				for w := range terms.Of(name) {
 					if l := match(w, wanted); l < levels {
 						best = max(best, factors[l])
 					}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
 )
@@ -52,10 +51,7 @@ func (s *shelf) put(t testing.TB, m module) {
 	t.Helper()
 	namespace, _, _ := strings.Cut(m.Address, "/")
 	if !m.IsEmpty() {
-		data, err := protocol.Compress(m.Contents)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := m.Encode()
 		m.Summary.Contents = fmt.Sprintf("%x", len(m.Inputs)) + m.Folders
 		s.write(t, "catalog/"+namespace, "contents/modules/"+m.Address, data)
 	}
@@ -203,7 +199,7 @@ func TestCorrected(t *testing.T) {
 	}
 }
 
-// What changes is found at most a minute later, and what is removed is not.
+// A search finds changes at most a minute later, and nothing that was removed.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t, small()...)
@@ -346,7 +342,7 @@ func large(b *testing.B, count int) *shelf {
 	parts := strings.Fields("vpc subnet gateway route table private public zone id name arn policy role cluster node " +
 		"version enable create tags kms key bucket log flow instance type size min max count group security rule " +
 		"endpoint dns record cache engine database user password secret timeout retention backup window")
-	var contents [1000]protocol.Document
+	var contents [1000][]byte
 	for i := range contents {
 		var names [174]string
 		for n := range names {
@@ -360,10 +356,7 @@ func large(b *testing.B, count int) *shelf {
 			Names:    registry.Names{Inputs: strings.Join(names[:110], " "), Outputs: strings.Join(names[110:], " ")},
 			Requires: []registry.Use{{Source: "hashicorp/aws", Constraint: ">= 6.0"}},
 		}
-		var err error
-		if contents[i], err = protocol.Compress(c); err != nil {
-			b.Fatal(err)
-		}
+		contents[i] = c.Encode()
 	}
 	var changes []catalog.Change
 	for i := range count {

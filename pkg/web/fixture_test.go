@@ -150,16 +150,7 @@ func (s *store) document(m registry.Module, r *registry.ModuleVersion, d docs.Do
 	sum := digest(data)
 	key := m.DocsKey(r.Version, sum)
 	s.objects.content[key] = data
-	r.SetDocs(registry.StoredFile{Object: key, SHA256: sum, Size: int64(len(data))}, contents(s.t, d))
-}
-
-func contents(t testing.TB, d docs.Documentation) []byte {
-	t.Helper()
-	data, err := protocol.Compress(docs.ContentsOf(d))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	r.SetDocs(registry.StoredFile{Object: key, SHA256: sum, Size: int64(len(data))}, extract.ContentsOf(d).Encode())
 }
 
 // deprecate deprecates a version of a module, or all if version is empty.

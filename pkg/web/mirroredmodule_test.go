@@ -8,6 +8,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -38,7 +39,7 @@ func (s *store) mirroredModule(version, commit string, edit ...func(*registry.Mi
 		Pin:        vpcPin(commit), MirroredAt: published.AddDate(0, 0, 2),
 		MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
 	}
-	m.SetDocs(registry.StoredFile{Object: key, SHA256: digest(data), Size: int64(len(data))}, contents(s.t, d))
+	m.SetDocs(registry.StoredFile{Object: key, SHA256: digest(data), Size: int64(len(data))}, extract.ContentsOf(d).Encode())
 	for _, e := range edit {
 		e(m)
 	}

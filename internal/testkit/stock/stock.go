@@ -128,11 +128,7 @@ func (f *Filler) Module(t testing.TB, m registry.Module, versions, records int) 
 
 // Contents returns stored contents with inputs, whose names are separated by spaces.
 func Contents(inputs string) []byte {
-	data, err := protocol.Compress(registry.Contents{Names: registry.Names{Inputs: inputs}})
-	if err != nil {
-		panic(err)
-	}
-	return data
+	return registry.Contents{Names: registry.Names{Inputs: inputs}}.Encode()
 }
 
 // Entry writes the catalog entry of a module, and its contents if it has inputs.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/docs"
-	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -16,8 +15,8 @@ type Document struct {
 	// Data is the encoded [docs.Documentation]. It is empty if the module could
 	// not be documented.
 	Data []byte
-	// Contents are the [registry.Contents] of the module, as a [protocol.Document].
-	Contents protocol.Document
+	// Contents are the encoded [registry.Contents] of the module.
+	Contents []byte
 	// Notes describe what is missing in the documentation. There are at most 20,
 	// and each is one line of at most 300 bytes.
 	Notes []string
@@ -45,12 +44,8 @@ func Encode(ctx context.Context, name string, files map[string][]byte) (Document
 	defer cancel()
 	found, err := Extract(limited, name, files)
 	var data []byte
-	var contents protocol.Document
 	if err == nil {
 		data, err = docs.Encode(found)
-	}
-	if err == nil {
-		contents, err = protocol.Compress(docs.ContentsOf(found))
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -60,7 +55,7 @@ func Encode(ctx context.Context, name string, files map[string][]byte) (Document
 	case err != nil:
 		return Document{Notes: []string{Failed}}, nil
 	}
-	return Document{Data: data, Contents: contents, Notes: Notes(found), Sources: sources(found)}, nil
+	return Document{Data: data, Contents: ContentsOf(found).Encode(), Notes: Notes(found), Sources: sources(found)}, nil
 }
 
 func sources(d docs.Documentation) (all []string) {

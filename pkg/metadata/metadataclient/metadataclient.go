@@ -117,22 +117,21 @@ func (q Query) path(kind string, offset, limit int) string {
 	return kind + "?" + values.Encode()
 }
 
-// Modules returns the modules that the caller may read and their total number,
-// which is larger than the list if the query has a limit.
-func (c *Client) Modules(ctx context.Context, q Query) ([]protocol.ModuleSummary, int, error) {
+// Modules returns the modules that the caller may read, and the description of the
+// whole list. Its total is larger than the list if the query has a limit.
+func (c *Client) Modules(ctx context.Context, q Query) ([]protocol.ModuleSummary, protocol.ListMeta, error) {
 	if _, err := registry.ParseModule(q.Namespace + "/any/any"); err != nil && q.Namespace != "" {
-		return []protocol.ModuleSummary{}, 0, nil // the API refuses it
+		return []protocol.ModuleSummary{}, protocol.ListMeta{}, nil // the API refuses it
 	}
 	return pages(ctx, c, q, "modules", func(l protocol.ModuleList) ([]protocol.ModuleSummary, protocol.ListMeta) {
 		return l.Modules, l.Meta
 	})
 }
 
-// Providers returns the providers that the caller may read and their total
-// number.
-func (c *Client) Providers(ctx context.Context, q Query) ([]protocol.ProviderSummary, int, error) {
+// Providers is [Client.Modules] for providers.
+func (c *Client) Providers(ctx context.Context, q Query) ([]protocol.ProviderSummary, protocol.ListMeta, error) {
 	if _, err := registry.ParseProvider(q.Namespace + "/any"); err != nil && q.Namespace != "" {
-		return []protocol.ProviderSummary{}, 0, nil // the API refuses it
+		return []protocol.ProviderSummary{}, protocol.ListMeta{}, nil // the API refuses it
 	}
 	return pages(ctx, c, q, "providers", func(l protocol.ProviderList) ([]protocol.ProviderSummary, protocol.ListMeta) {
 		return l.Providers, l.Meta
@@ -142,24 +141,36 @@ func (c *Client) Providers(ctx context.Context, q Query) ([]protocol.ProviderSum
 // Mirrored returns the mirrored providers and then the mirrored modules that the caller
 // may read. A registry of an earlier release has no mirrored modules.
 func (c *Client) Mirrored(ctx context.Context) ([]protocol.MirroredDetail, error) {
-	providers, _, err := pages(ctx, c, Query{}, "mirror",
-		func(l protocol.MirrorList) ([]protocol.MirroredDetail, protocol.ListMeta) { return l.Providers, l.Meta })
+	providers, _, err := c.MirroredProviders(ctx, Query{})
 	if err != nil {
 		return nil, err
 	}
-	modules, _, err := pages(ctx, c, Query{}, "mirror-modules",
+	modules, _, err := c.MirroredModules(ctx, Query{})
+	return append(providers, modules...), err
+}
+
+// MirroredProviders is [Client.Modules] for mirrored providers.
+func (c *Client) MirroredProviders(ctx context.Context, q Query) ([]protocol.MirroredDetail, protocol.ListMeta, error) {
+	return pages(ctx, c, q, "mirror",
+		func(l protocol.MirrorList) ([]protocol.MirroredDetail, protocol.ListMeta) { return l.Providers, l.Meta })
+}
+
+// MirroredModules is [Client.Modules] for mirrored modules. A registry of an earlier
+// release has none.
+func (c *Client) MirroredModules(ctx context.Context, q Query) ([]protocol.MirroredDetail, protocol.ListMeta, error) {
+	all, meta, err := pages(ctx, c, q, "mirror-modules",
 		func(l protocol.MirroredModuleList) ([]protocol.MirroredDetail, protocol.ListMeta) {
 			return l.Modules, l.Meta
 		})
 	if errors.Is(err, registry.ErrNotFound) {
 		err = nil
 	}
-	return append(providers, modules...), err
+	return all, meta, err
 }
 
 func pages[L, E any](
 	ctx context.Context, c *Client, q Query, kind string, part func(L) ([]E, protocol.ListMeta),
-) (all []E, total int, err error) {
+) (all []E, found protocol.ListMeta, err error) {
 	all = []E{}
 	limit := pageSize
 	if c.host == "" { // each page of an API in this process searches all entries again
@@ -169,19 +180,21 @@ func pages[L, E any](
 		var list L
 		if err := c.get(ctx, q.path(kind, offset, limit), &list); err != nil {
 			if errors.Is(err, registry.ErrNotFound) && c.host != "" {
-				return nil, 0, noAPI(c.host)
+				return nil, found, noAPI(c.host)
 			}
-			return nil, 0, err
+			return nil, found, err
 		}
 		entries, meta := part(list)
-		all, total = append(all, entries...), max(meta.Total, len(all)+len(entries))
+		all = append(all, entries...)
+		meta.Total = max(meta.Total, len(all))
+		found = meta
 		switch {
 		case q.Limit > 0 && len(all) >= q.Limit:
-			return all[:q.Limit], total, nil
+			return all[:q.Limit], found, nil
 		case meta.NextOffset == nil:
-			return all, total, nil
+			return all, found, nil
 		case *meta.NextOffset <= offset || len(all) > maxEntries:
-			return nil, 0, registry.Errorf(registry.ErrInvalid, "cannot read the list of %s: it does not end", kind)
+			return nil, found, registry.Errorf(registry.ErrInvalid, "cannot read the list of %s: it does not end", kind)
 		}
 		offset = *meta.NextOffset
 	}

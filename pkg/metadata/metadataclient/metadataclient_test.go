@@ -117,7 +117,7 @@ func TestPages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			all, total, err := c.Modules(t.Context(), test.query)
+			all, meta, err := c.Modules(t.Context(), test.query)
 			if !errors.Is(err, test.err) {
 				t.Fatalf("error is %v", err)
 			}
@@ -131,8 +131,8 @@ func TestPages(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if total != test.total {
-				t.Errorf("total is %d, want %d", total, test.total)
+			if meta.Total != test.total {
+				t.Errorf("total is %d, want %d", meta.Total, test.total)
 			}
 		})
 	}

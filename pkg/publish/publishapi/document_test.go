@@ -98,7 +98,7 @@ func TestDocumentation(t *testing.T) {
 	if want := vpcAddress.Path() + "/1.0.0/api/" + record.Docs.SHA256 + "/docs.json.gz"; record.Docs.Object != want {
 		t.Errorf("object %s, want %s", record.Docs.Object, want)
 	}
-	if got := protocol.ContentsOf(record.Contents).Outputs; got != "x" {
+	if got := registry.DecodeContents(record.Contents).Outputs; got != "x" {
 		t.Errorf("outputs %q, want the name of the output", got)
 	}
 	got := d.documentation(t, record).Root.Outputs
@@ -162,7 +162,7 @@ func TestStagingFails(t *testing.T) {
 			u.commit(t).refused(t, texts, http.StatusConflict)
 			d.faults.stage = nil
 			u.inspectAll(t).commit(t).into(t, http.StatusOK, nil)
-			if got := protocol.ContentsOf(d.module(t, v1).Contents).Outputs; got != "x" {
+			if got := registry.DecodeContents(d.module(t, v1).Contents).Outputs; got != "x" {
 				t.Errorf("outputs %q", got)
 			}
 		})

@@ -43,7 +43,7 @@ func (m module) check(ctx context.Context, v registry.Version) (protocol.Publish
 	return published(stored), err
 }
 
-// published returns a record for the publisher, who has the contents.
+// published returns a record without the contents, which the publisher has.
 func published(stored registry.ModuleVersion) protocol.Published {
 	stored.Contents = nil
 	return protocol.Published{Module: &stored}
@@ -117,9 +117,7 @@ func (m module) addContents(ctx context.Context, record *registry.ModuleVersion)
 	if err != nil {
 		return nil, err
 	}
-	if record.Contents, err = protocol.Compress(docs.ContentsOf(d)); err != nil {
-		return nil, err
-	}
+	record.Contents = extract.ContentsOf(d).Encode()
 	return extract.Notes(d), nil
 }
 

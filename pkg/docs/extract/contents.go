@@ -1,4 +1,4 @@
-package docs
+package extract
 
 import (
 	"iter"
@@ -7,7 +7,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/text/terms"
 )
 
 // The bounds of [ContentsOf], in bytes of text and in uses.
@@ -21,36 +23,36 @@ const (
 // ContentsOf returns what a search finds in documentation, and what the module
 // uses outside its examples. There is space for 64 KiB of names, 4 KiB of words of
 // READMEs and 100 uses of each kind.
-func ContentsOf(d Documentation) registry.Contents {
+func ContentsOf(d docs.Documentation) registry.Contents {
 	var c registry.Contents
 	nested := slices.Concat(d.Submodules, d.Examples)
-	all := append([]Folder{d.Root}, nested...)
+	all := append([]docs.Folder{d.Root}, nested...)
 	n := names{space: maxNames}
-	c.Folders = n.of(nested, nil, func(f Folder, add func(string)) { add(f.Path) })
-	c.Resources = n.of(all, nil, func(f Folder, add func(string)) {
+	c.Folders = n.of(nested, nil, func(f docs.Folder, add func(string)) { add(f.Path) })
+	c.Resources = n.of(all, nil, func(f docs.Folder, add func(string)) {
 		for _, r := range slices.Concat(f.Resources, f.DataResources, f.EphemeralResources) {
 			add(r.Type)
 		}
 	})
-	c.Inputs = n.of(all, nil, func(f Folder, add func(string)) {
+	c.Inputs = n.of(all, nil, func(f docs.Folder, add func(string)) {
 		for _, in := range f.Inputs {
 			add(in.Name)
 		}
 	})
-	c.Outputs = n.of(all, nil, func(f Folder, add func(string)) {
+	c.Outputs = n.of(all, nil, func(f docs.Folder, add func(string)) {
 		for _, out := range f.Outputs {
 			add(out.Name)
 		}
 	})
 	n.space = maxReadme
-	named := slices.Collect(Words(strings.Join([]string{c.Folders, c.Resources, c.Inputs, c.Outputs}, " ")))
-	c.Readme = n.of(all, named, func(f Folder, add func(string)) {
+	named := slices.Collect(terms.Of(strings.Join([]string{c.Folders, c.Resources, c.Inputs, c.Outputs}, " ")))
+	c.Readme = n.of(all, named, func(f docs.Folder, add func(string)) {
 		for word := range proseWords(f.Readme) {
 			add(word)
 		}
 	})
 	c.Left = n.left
-	for _, f := range append([]Folder{d.Root}, d.Submodules...) {
+	for _, f := range append([]docs.Folder{d.Root}, d.Submodules...) {
 		for _, m := range f.Dependencies {
 			if source := registrySource(m.Source); source != "" {
 				c.Calls = addUse(c.Calls, registry.Use{Source: source, Constraint: m.Version})
@@ -88,7 +90,7 @@ func registrySource(source string) string {
 type names struct{ space, left int }
 
 // of returns the names that find adds for each folder, but for known ones.
-func (n *names) of(folders []Folder, known []string, find func(f Folder, add func(string))) string {
+func (n *names) of(folders []docs.Folder, known []string, find func(f docs.Folder, add func(string))) string {
 	var text strings.Builder
 	distinct := make(map[string]bool)
 	for _, name := range known {
@@ -114,26 +116,6 @@ func (n *names) of(folders []Folder, known []string, find func(f Folder, add fun
 	return text.String()
 }
 
-// Words returns the words of a text in lower case. Everything but letters and
-// digits separates them.
-func Words(text string) iter.Seq[string] {
-	return strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
-}
-
-// IsCommon reports whether a word is so common that it finds nothing.
-func IsCommon(word string) bool { return common[word] }
-
-var common = func() map[string]bool {
-	all := make(map[string]bool)
-	for word := range strings.FieldsSeq("a all an and are as at be by can for from how i if in is it its of on or " +
-		"our set that the this to use used using we when which will with you your") {
-		all[word] = true
-	}
-	return all
-}()
-
 // proseWords returns the words of Markdown that a person can search for, without
 // those of URLs.
 func proseWords(markdown string) iter.Seq[string] {
@@ -142,8 +124,8 @@ func proseWords(markdown string) iter.Seq[string] {
 			if at := strings.Index(field, "://"); at >= 0 {
 				field = strings.TrimRightFunc(field[:at], unicode.IsLetter)
 			}
-			for word := range Words(field) {
-				if len(word) < 3 || len(word) > 32 || common[word] || !strings.ContainsFunc(word, unicode.IsLetter) {
+			for word := range terms.Of(field) {
+				if len(word) < 3 || len(word) > 32 || terms.IsCommon(word) || !strings.ContainsFunc(word, unicode.IsLetter) {
 					continue
 				}
 				if !yield(word) {

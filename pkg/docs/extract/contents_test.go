@@ -1,4 +1,4 @@
-package docs_test
+package extract_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -72,7 +73,7 @@ func TestContentsOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, docs.ContentsOf(test.d)); diff != "" {
+			if diff := cmp.Diff(test.want, extract.ContentsOf(test.d)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -91,7 +92,7 @@ func TestContentsBounds(t *testing.T) {
 			Source: fmt.Sprintf("acme/module-%d/aws", i), Version: strings.Repeat("1", i),
 		})
 	}
-	c := docs.ContentsOf(d)
+	c := extract.ContentsOf(d)
 	names := len(strings.Fields(c.Inputs)) + len(strings.Fields(c.Readme))
 	if names+c.Left != 10_000 {
 		t.Errorf("%d names are there and %d are left out, want 10,000 in all", names, c.Left)
