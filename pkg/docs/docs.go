@@ -72,9 +72,19 @@ type Folder struct {
 	RequiredVersion string `json:"required_version,omitempty"`
 }
 
+// Place is where a block is. For one that other files override, it is the first
+// block.
+type Place struct {
+	// File is relative to the root of the module.
+	File string `json:"file,omitempty"`
+	// Line counts from 1.
+	Line int `json:"line,omitempty"`
+}
+
 // Input is a variable block.
 type Input struct {
 	Name string `json:"name"`
+	Place
 	// Type is the type as written, or "any". For a sensitive variable it has no
 	// defaults of optional attributes.
 	Type string `json:"type"`
@@ -105,7 +115,8 @@ type Input struct {
 
 // Output is an output block.
 type Output struct {
-	Name        string `json:"name"`
+	Name string `json:"name"`
+	Place
 	Description string `json:"description"`
 	Sensitive   bool   `json:"sensitive,omitempty"`
 	Ephemeral   bool   `json:"ephemeral,omitempty"`
@@ -114,7 +125,8 @@ type Output struct {
 
 // Dependency is a module block.
 type Dependency struct {
-	Name   string `json:"name"`
+	Name string `json:"name"`
+	Place
 	Source string `json:"source"`
 	// Version is the version constraint. It is empty if there is none.
 	Version string `json:"version"`
@@ -140,6 +152,7 @@ type ProviderDependency struct {
 type Resource struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
+	Place
 }
 
 // MaxSize is the maximum size of stored documentation in bytes, before

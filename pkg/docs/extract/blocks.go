@@ -106,6 +106,7 @@ func (r *reader) outputs() []docs.Output {
 		set := d.last("description", "sensitive", "ephemeral", "deprecated")
 		outputs = append(outputs, docs.Output{
 			Name:        d.labels[0],
+			Place:       r.place(d.blocks[0]),
 			Description: r.text(set["description"], "the description of output "+d.labels[0]),
 			Sensitive:   isSet(set["sensitive"]),
 			Ephemeral:   isSet(set["ephemeral"]),
@@ -120,6 +121,7 @@ func (r *reader) dependencies() []docs.Dependency {
 	for _, d := range r.declarations("module") {
 		dependencies = append(dependencies, docs.Dependency{
 			Name:    d.labels[0],
+			Place:   r.place(d.blocks[0]),
 			Source:  r.moduleText(d, "source"),
 			Version: r.moduleText(d, "version"),
 		})
@@ -179,17 +181,17 @@ func (r *reader) moduleText(d declaration, name string) (found string) {
 func (r *reader) resources(kind string) []docs.Resource {
 	resources := []docs.Resource{}
 	for _, d := range r.declarations(kind) {
-		resources = append(resources, docs.Resource{Type: d.labels[0], Name: d.labels[1]})
+		resources = append(resources, docs.Resource{Type: d.labels[0], Name: d.labels[1], Place: r.place(d.blocks[0])})
 	}
 	if kind == "data" {
 		for _, b := range r.checked() {
-			resources = append(resources, docs.Resource{Type: b.Labels[0], Name: b.Labels[1]})
+			resources = append(resources, docs.Resource{Type: b.Labels[0], Name: b.Labels[1], Place: r.place(b)})
 		}
 	}
-	slices.SortFunc(resources, func(a, b docs.Resource) int {
+	slices.SortStableFunc(resources, func(a, b docs.Resource) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 	})
-	return slices.Compact(resources)
+	return slices.CompactFunc(resources, func(a, b docs.Resource) bool { return a.Type == b.Type && a.Name == b.Name })
 }
 
 func (r *reader) checked() (data []block) {

@@ -38,6 +38,7 @@ func (r *reader) input(d declaration) docs.Input {
 	nullable, isBoolean := boolean(set["nullable"])
 	in := docs.Input{
 		Name:        name,
+		Place:       r.place(d.blocks[0]),
 		Description: r.text(set["description"], "the description of variable "+name),
 		Required:    set["default"] == nil,
 		Sensitive:   r.couldBeSensitive(d),

@@ -150,6 +150,10 @@ func (r *reader) declarations(kind string) []declaration {
 	return sorted
 }
 
+func (r *reader) place(b block) docs.Place {
+	return docs.Place{File: path.Join(r.dir, b.DefRange.Filename), Line: b.DefRange.Start.Line}
+}
+
 // isShort reports whether the labels of a block are not too long.
 func (r *reader) isShort(b block) bool {
 	for _, label := range b.Labels {
