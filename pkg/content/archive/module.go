@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -13,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/larder-registry/larder/pkg/content/configuration"
 	"github.com/larder-registry/larder/pkg/content/safehcl"
@@ -35,6 +37,9 @@ type Module struct {
 	// configuration and READMEs in the root, and in the folders directly below
 	// modules/ and examples/. The value is nil if a file exceeds a limit.
 	Sources map[string][]byte
+	// Contents are the files that people may want to read. They share the bytes of
+	// Sources.
+	Contents Contents
 	// Calls are the module blocks whose source is a path, by the folder of their
 	// configuration.
 	Calls map[string][]Call
@@ -138,7 +143,7 @@ func readModule(ctx context.Context, packed io.Reader, scanner *secrets.Scanner)
 		return Module{}, err
 	}
 	m.ContentSHA256 = content.sum()
-	m.Sources = s.documented()
+	m.Sources, m.Contents = s.documented(), s.contents.Contents
 	return m, m.checkConfigs(ctx, s.configs)
 }
 
@@ -183,18 +188,22 @@ func readTar(r io.Reader, scanner *secrets.Scanner) (Module, *sources, error) {
 	}
 }
 
-// readFile reads a file if it is a source, or scans it for secrets, or both.
-func readFile(f File, content io.Reader, s *sources, scanner *secrets.Scanner) error {
-	if scanner == nil {
-		return s.read(f, content)
+// readFile reads a file if it is a source or part of [Contents], or scans it for
+// secrets, or both.
+func readFile(f File, in io.Reader, s *sources, scanner *secrets.Scanner) error {
+	if scanner != nil {
+		scanner.Begin(f.Path)
+		in = io.TeeReader(in, scanner)
 	}
-	scanner.Begin(f.Path)
-	content = io.TeeReader(content, scanner)
-	err := s.read(f, content)
-	if err == nil {
-		_, err = io.Copy(io.Discard, content) // what is not a source
+	s.in.Reset(in)
+	content := sync.OnceValues(func() ([]byte, error) { return io.ReadAll(s.in) })
+	err := cmp.Or(s.contents.read(f, s.in, content), s.read(f, content))
+	if scanner != nil {
+		if err == nil {
+			_, err = io.Copy(io.Discard, s.in) // what is neither
+		}
+		scanner.End()
 	}
-	scanner.End()
 	return err
 }
 

@@ -1,7 +1,7 @@
 package archive
 
 import (
-	"io"
+	"bufio"
 	"path"
 	"slices"
 	"strings"
@@ -37,6 +37,9 @@ type sources struct {
 	// readmes has the best README of each folder.
 	readmes    map[string]readme
 	readmeSize int64
+	// contents also has files that are no sources.
+	contents contents
+	in       *bufio.Reader // of the current file
 }
 
 type readme struct {
@@ -49,12 +52,14 @@ func newSources() *sources {
 		configs:  make(map[string][]byte),
 		examples: make(map[string][]byte),
 		readmes:  make(map[string]readme),
+		contents: contents{Contents: Contents{Files: make(map[string][]byte)}},
+		in:       bufio.NewReaderSize(nil, 4<<10),
 	}
 }
 
-// read reads a file if it is a source. An error means that the archive is
-// invalid or cannot be read.
-func (s *sources) read(f File, content io.Reader) (err error) {
+// read reads a file if it is a source. content returns its bytes. An error means
+// that the archive is invalid or cannot be read.
+func (s *sources) read(f File, content func() ([]byte, error)) (err error) {
 	dir, name := path.Split(f.Path)
 	dir = path.Clean(dir)
 	switch {
@@ -67,7 +72,7 @@ func (s *sources) read(f File, content io.Reader) (err error) {
 			return registry.WithHint(invalidModule("its configuration has more than %s", shownSize(maxConfigs)),
 				"Split the module.")
 		}
-		s.configs[f.Path], err = io.ReadAll(content)
+		s.configs[f.Path], err = content()
 		s.dropExamples()
 	case isExample(dir) && isConfigName(name):
 		s.examples[f.Path] = nil
@@ -76,7 +81,7 @@ func (s *sources) read(f File, content io.Reader) (err error) {
 		}
 		s.exampleSize += f.Size
 		s.exampleNames = append(s.exampleNames, f.Path)
-		s.examples[f.Path], err = io.ReadAll(content)
+		s.examples[f.Path], err = content()
 	case isDocumented(dir) && readmeRank(name) > 0:
 		return s.readReadme(dir, f, content)
 	}
@@ -94,7 +99,7 @@ func (s *sources) dropExamples() {
 	}
 }
 
-func (s *sources) readReadme(dir string, f File, content io.Reader) (err error) {
+func (s *sources) readReadme(dir string, f File, content func() ([]byte, error)) (err error) {
 	before, found := s.readmes[dir]
 	if found && readmeRank(path.Base(before.path)) <= readmeRank(path.Base(f.Path)) {
 		return nil
@@ -104,7 +109,7 @@ func (s *sources) readReadme(dir string, f File, content io.Reader) (err error) 
 	chosen := readme{path: f.Path}
 	if found {
 		s.readmeSize += f.Size
-		chosen.content, err = io.ReadAll(content)
+		chosen.content, err = content()
 	}
 	s.readmes[dir] = chosen
 	return err

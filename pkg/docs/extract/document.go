@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
@@ -15,6 +16,8 @@ type Document struct {
 	// Data is the encoded [docs.Documentation]. It is empty if the module could
 	// not be documented.
 	Data []byte
+	// Files is the encoded [docs.Files], made by [Files]. It can be empty too.
+	Files []byte
 	// Contents are the encoded [registry.Contents] of the module.
 	Contents []byte
 	// Notes describe what is missing in the documentation. There are at most 20,
@@ -35,27 +38,32 @@ const (
 // timeout is how long documenting a module may take.
 const timeout = 10 * time.Second
 
-// Encode extracts the documentation of a module and encodes it. The arguments
-// are those of [Extract]. If that is not possible or takes more than 10 seconds, the
-// result has no data, and its only note is [Failed] or [TooSlow]. Only the end of
-// ctx is an error.
-func Encode(ctx context.Context, name string, files map[string][]byte) (Document, error) {
+// Encode extracts the documentation of a module with a name, such as vpc for
+// acme/vpc/aws, and encodes it and its files. If the documentation is not possible
+// or takes more than 10 seconds, the result has none, and its only note is [Failed]
+// or [TooSlow]. Only the end of ctx is an error.
+func Encode(ctx context.Context, name string, m archive.Module) (Document, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	found, err := Extract(limited, name, files)
-	var data []byte
+	var d Document
+	found, err := Extract(limited, name, m.Sources)
 	if err == nil {
-		data, err = docs.Encode(found)
+		d.Data, err = docs.Encode(found)
 	}
 	switch {
 	case ctx.Err() != nil:
 		return Document{}, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded):
-		return Document{Notes: []string{TooSlow}}, nil
+		d.Notes = []string{TooSlow}
 	case err != nil:
-		return Document{Notes: []string{Failed}}, nil
+		d.Notes = []string{Failed}
+	default:
+		d.Contents, d.Notes, d.Sources = ContentsOf(found).Encode(), Notes(found), sources(found)
 	}
-	return Document{Data: data, Contents: ContentsOf(found).Encode(), Notes: Notes(found), Sources: sources(found)}, nil
+	if d.Files, err = Files(m); err != nil {
+		d.Files, d.Notes = nil, append(d.Notes, NoFiles)
+	}
+	return d, nil
 }
 
 func sources(d docs.Documentation) (all []string) {
@@ -79,8 +87,9 @@ func Notes(d docs.Documentation) (notes []string) {
 	return notes
 }
 
-// The notes for a module without documentation.
+// The notes for a module without documentation or files.
 const (
 	TooSlow = "The module has no documentation, because extracting it took too long."
 	Failed  = "The module has no documentation, because it could not be extracted."
+	NoFiles = "The files of the module cannot be shown, because they could not be packed."
 )

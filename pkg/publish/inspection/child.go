@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -40,7 +41,7 @@ const (
 	// maxProblem is the largest size of an error text and of a hint, in bytes.
 	// They may quote any part of the archive.
 	maxProblem = 4 << 10
-	// maxPart is the largest number of bytes of documentation in a message. A
+	// maxPart is the largest number of bytes of documentation or files in a message. A
 	// message has them in base64.
 	maxPart = 32 << 10
 	// watchInterval is the time between two checks of the memory.
@@ -89,10 +90,11 @@ type result struct {
 	Documents bool `json:"documents,omitempty"`
 }
 
-// part is a part of a module's documentation. Each has some of its data. The
-// last one has no data, but all other fields.
+// part is a part of a module's documentation. Each has some of its data or of its
+// files. The last one has neither, but all other fields.
 type part struct {
 	Data     []byte   `json:"data,omitempty"`
+	Files    []byte   `json:"files,omitempty"`
 	Contents []byte   `json:"contents,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 }
@@ -122,7 +124,7 @@ func child(in io.Reader, out io.Writer) (code int) {
 	}
 	source.working = newStopwatch(a.Timeout, func() { os.Exit(exitTime) })
 	limit(a)
-	found, sources, err := inspect(context.Background(), a.Request, source)
+	found, m, err := inspect(context.Background(), a.Request, source)
 	answer := &result{Found: found, Documents: a.Request.Kind == Module}
 	if err != nil {
 		if !errors.Is(err, registry.ErrInvalid) {
@@ -135,7 +137,7 @@ func child(in io.Reader, out io.Writer) (code int) {
 		return 1
 	}
 	if answer.Documents {
-		if err := sendDocument(source.out, a.Request.Name, sources); err != nil {
+		if err := sendDocument(source.out, a.Request.Name, m); err != nil {
 			return 1
 		}
 	}
@@ -143,8 +145,8 @@ func child(in io.Reader, out io.Writer) (code int) {
 }
 
 // sendDocument extracts the documentation of a module and sends it in parts.
-func sendDocument(out *json.Encoder, name string, sources map[string][]byte) error {
-	d, err := document(context.Background(), name, sources)
+func sendDocument(out *json.Encoder, name string, m archive.Module) error {
+	d, err := document(context.Background(), name, m)
 	if err != nil {
 		return err
 	}
@@ -153,8 +155,13 @@ func sendDocument(out *json.Encoder, name string, sources map[string][]byte) err
 			return err
 		}
 	}
-	for data := range slices.Chunk(d.Contents, maxPart) {
-		if err := out.Encode(message{Document: &part{Contents: data}}); err != nil {
+	for contents := range slices.Chunk(d.Contents, maxPart) {
+		if err := out.Encode(message{Document: &part{Contents: contents}}); err != nil {
+			return err
+		}
+	}
+	for files := range slices.Chunk(d.Files, maxPart) {
+		if err := out.Encode(message{Document: &part{Files: files}}); err != nil {
 			return err
 		}
 	}

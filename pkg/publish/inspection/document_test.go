@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
@@ -38,9 +39,9 @@ const (
 
 // document replaces the extraction of documentation in this test's program, and
 // so in its children.
-func document(ctx context.Context, name string, sources map[string][]byte) (extract.Document, error) {
+func document(ctx context.Context, name string, m archive.Module) (extract.Document, error) {
 	d := extract.Document{Data: []byte("documentation"), Contents: []byte("contents")}
-	text := string(sources["main.tf"])
+	text := string(m.Sources["main.tf"])
 	if name, found := strings.CutPrefix(text, hangs); found {
 		_ = os.WriteFile(strings.TrimSpace(strings.Trim(name, "#")), nil, 0o600)
 		<-ctx.Done() // of a child, which its timeout ends
@@ -98,7 +99,7 @@ func TestDocument(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := document(t.Context(), "", map[string][]byte{"main.tf": []byte(text)})
+			want, err := document(t.Context(), "", archive.Module{Sources: map[string][]byte{"main.tf": []byte(text)}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 )
 
@@ -21,7 +22,7 @@ const (
 )
 
 // SetDocument replaces the extraction of documentation.
-func SetDocument(f func(context.Context, string, map[string][]byte) (extract.Document, error)) {
+func SetDocument(f func(context.Context, string, archive.Module) (extract.Document, error)) {
 	document = f
 }
 

@@ -73,19 +73,19 @@ type InThisProcess struct{}
 // archive is not valid, the error of ctx, or the error of reading source.
 func (InThisProcess) Inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, error) {
 	in := &tracked{ReaderAt: source}
-	found, sources, err := inspect(ctx, request, in)
+	found, m, err := inspect(ctx, request, in)
 	if in.failed != nil {
 		return Found{}, in.failed
 	}
 	if err == nil && request.Kind == Module {
-		found.Document, err = document(ctx, request.Name, sources)
+		found.Document, err = document(ctx, request.Name, m)
 	}
 	return found, err
 }
 
-// inspect reads an archive to its end. For a module, it also returns the files
+// inspect reads an archive to its end. For a module, it also returns the content
 // from which the documentation is extracted.
-func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, map[string][]byte, error) {
+func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, archive.Module, error) {
 	tolerated := errs.Tolerated{Existing: !request.New}
 	switch request.Kind {
 	case Module:
@@ -96,7 +96,7 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 		}
 		found, err := archive.ScanModule(ctx, stream, scanner)
 		if err != nil {
-			return Found{}, nil, err
+			return Found{}, archive.Module{}, err
 		}
 		tolerated.Add(found.Problems...)
 		var problems errs.Problems
@@ -107,9 +107,9 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 		}
 		err = cmp.Or(problems.Add(tolerated.Check("")), problems.Add(secrets.Check(found.Secrets)), problems.Err(""))
 		if err != nil {
-			return Found{}, nil, err
+			return Found{}, archive.Module{}, err
 		}
-		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Notes: tolerated.Notes()}, found.Sources, nil
+		return Found{SHA256: found.SHA256, ContentSHA256: found.ContentSHA256, Notes: tolerated.Notes()}, found, nil
 	case ProviderZip:
 		found, err := archive.ReadProvider(ctx, source, request.Size, request.ProviderType)
 		if err == nil {
@@ -117,11 +117,11 @@ func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, m
 			err = tolerated.Check("")
 		}
 		if err != nil {
-			return Found{}, nil, err
+			return Found{}, archive.Module{}, err
 		}
-		return Found{SHA256: found.SHA256, H1: found.H1, Notes: tolerated.Notes()}, nil, nil
+		return Found{SHA256: found.SHA256, H1: found.H1, Notes: tolerated.Notes()}, archive.Module{}, nil
 	}
-	return Found{}, nil, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
+	return Found{}, archive.Module{}, fmt.Errorf("cannot inspect an archive of kind %q", request.Kind)
 }
 
 // tracked records the first error of reading a source, which does not make the

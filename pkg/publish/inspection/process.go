@@ -191,14 +191,16 @@ func receive(lines *bufio.Reader) (m message, err error) {
 func receiveDocument(lines *bufio.Reader) (d extract.Document) {
 	for {
 		m, err := receive(lines)
-		if err != nil || m.Document == nil || max(len(d.Data), len(d.Contents)) > docs.MaxSize {
+		if err != nil || m.Document == nil || max(len(d.Data), len(d.Contents)) > docs.MaxSize ||
+			len(d.Files) > docs.MaxFiles {
 			return extract.Document{Notes: []string{extract.Failed}}
 		}
-		if len(m.Document.Data)+len(m.Document.Contents) == 0 {
+		if len(m.Document.Data)+len(m.Document.Contents)+len(m.Document.Files) == 0 {
 			d.Notes = m.Document.Notes
 			return d
 		}
 		d.Data, d.Contents = append(d.Data, m.Document.Data...), append(d.Contents, m.Document.Contents...)
+		d.Files = append(d.Files, m.Document.Files...)
 	}
 }
 

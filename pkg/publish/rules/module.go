@@ -246,7 +246,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 	if m.tolerated.Existing {
 		m.Record.Notes = m.tolerated.Notes()
 	}
-	document, err := extract.Encode(ctx, m.Address.Name, found.Sources)
+	document, err := extract.Encode(ctx, m.Address.Name, found)
 	if err != nil {
 		return err
 	}
