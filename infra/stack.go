@@ -89,8 +89,12 @@ const (
 // mirrored are the patterns of the partitions and of the objects of the mirror.
 var mirrored = []string{registry.MirrorPrefix + "*", registry.MirrorModulePrefix + "*"}
 
-// documents is a pattern of the keys of the documentation of modules.
-const documents = "modules/*/" + registry.DocsName
+// documents and files are patterns of the keys of what is made from the archives of
+// modules.
+const (
+	documents = "modules/*/" + registry.DocsName
+	files     = "modules/*/" + registry.FilesName
+)
 
 func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.trees...) }
 
@@ -116,7 +120,8 @@ func functions() []function {
 			parts: throttle{1, 1}, treeParts: map[string]throttle{mirror.ModulesPath: {1, 4}},
 		},
 		{
-			name: "metadata", trees: []string{metadata.Tree}, parts: throttle{4, 16}, objects: []string{documents}, fetches: true,
+			name: "metadata", trees: []string{metadata.Tree}, parts: throttle{4, 16}, fetches: true,
+			objects:    []string{documents, files, "mirror-" + files},
 			partitions: slices.Concat(items, []string{"tokens", policyItem}),
 			queried:    slices.Concat(items, []string{"namespaces"}),
 		},

@@ -18,7 +18,6 @@ import (
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
-	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
 )
 
@@ -297,7 +296,7 @@ func (d *deployment) undelete(ctx context.Context, r *Registry, bucket string) e
 		return err
 	}
 	listed.Contents = slices.DeleteFunc(listed.Contents, func(o s3types.Object) bool {
-		return strings.HasSuffix(aws.ToString(o.Key), "/"+registry.DocsName)
+		return !strings.HasSuffix(aws.ToString(o.Key), ".tar.gz")
 	})
 	if len(listed.Contents) != 1 {
 		return fmt.Errorf("the module has %d archives instead of one", len(listed.Contents))

@@ -66,8 +66,9 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	for range 2 {
-		docs := registry.StoredFile{Object: vpc.DocsKey(first, "d0c"), SHA256: "d0c"}
-		if _, err := c.SetDocs(ctx, vpc, first, docs, stock.Contents("words"), "eve"); err != nil {
+		docs := registry.StoredFile{Object: vpc.DocumentKey(first, "d0c", registry.DocsName), SHA256: "d0c"}
+		made := registry.Documents{Docs: &docs}
+		if _, err := c.SetDocs(ctx, vpc, first, made, stock.Contents("words"), "eve"); err != nil {
 			t.Fatal(err)
 		}
 	}

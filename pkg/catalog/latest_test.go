@@ -64,7 +64,8 @@ func sourceOf(v registry.Version) string {
 func documented(t testing.TB, version string) registry.ModuleVersion {
 	t.Helper()
 	r := record(t, version, version)
-	r.Docs = &registry.StoredFile{Object: module(t, "acme/vpc/aws").DocsKey(r.Version, "d0c"), SHA256: "d0c", Size: 3}
+	key := module(t, "acme/vpc/aws").DocumentKey(r.Version, "d0c", registry.DocsName)
+	r.Docs = &registry.StoredFile{Object: key, SHA256: "d0c", Size: 3}
 	r.PublishedAt, r.PublishedBy, r.Contents = publishedAt(r.Version), job(r.Version), stock.Contents("input-of-"+version)
 	return r
 }
@@ -510,8 +511,8 @@ func TestSetDocs(t *testing.T) {
 				{"2.0.0", "input-of-2.0.0", true},
 				{"2.0.0", "input-of-2.0.0", false},
 			} {
-				docs, contents := *want[step.version].Docs, stock.Contents(step.inputs)
-				changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, step.version), docs, contents, "ada")
+				made, contents := registry.Documents{Docs: want[step.version].Docs}, stock.Contents(step.inputs)
+				changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, step.version), made, contents, "ada")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -567,7 +568,8 @@ func TestSetDocsFails(t *testing.T) {
 			}
 			began := time.Now()
 			docs := registry.StoredFile{Object: test.object, SHA256: "d0c", Size: 3}
-			changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, test.version), docs, nil, "ada")
+			made := registry.Documents{Docs: &docs}
+			changed, err := c.SetDocs(t.Context(), vpc, parseVersion(t, test.version), made, nil, "ada")
 			if changed {
 				t.Error("it reports a change")
 			}

@@ -147,15 +147,14 @@ func (v versions[A, R]) AddCopy(
 	return changed, nil
 }
 
-// SetDocs sets the documentation and the contents of a published module version,
-// which may have been published without them. The caller stores the object first.
-// changed reports whether the record had others.
+// SetDocs sets the documentation, the files and the contents of a published module
+// version, which may have been published without them. The caller stores the objects
+// first. changed reports whether the record had others.
 //
 // Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
 // [registry.ErrCorrupt].
 func (c *Catalog) SetDocs(
-	ctx context.Context, m registry.Module, n registry.Version, docs registry.StoredFile, contents []byte,
-	by string,
+	ctx context.Context, m registry.Module, n registry.Version, made registry.Documents, contents []byte, by string,
 ) (changed bool, err error) {
 	v := modules(c.table)
 	err = v.update(ctx, m, &n, nil, func(s *state[registry.ModuleVersion]) (registry.AuditEntry, error) {
@@ -164,7 +163,7 @@ func (c *Catalog) SetDocs(
 			return registry.AuditEntry{}, err
 		}
 		record := s.record
-		record.SetDocs(docs, contents)
+		record.Documents, record.Contents = made, contents
 		if err := record.Validate(m.Path()); err != nil {
 			return registry.AuditEntry{}, err
 		}
@@ -173,7 +172,7 @@ func (c *Catalog) SetDocs(
 		}
 		changed = true
 		v.set(s, record)
-		return registry.AuditEntry{By: by, Action: registry.AuditDocument, Detail: "sha256:" + docs.SHA256}, nil
+		return registry.AuditEntry{By: by, Action: registry.AuditDocument, Detail: "sha256:" + made.Docs.SHA256}, nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("cannot document %s %s: %w", m, n, err)

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// File describes a file of a module version.
-type File struct {
+// SourceFile describes a file of a module version.
+type SourceFile struct {
 	// Path is relative to the root of the module.
 	Path string `json:"path"`
 	// Size is in bytes.
@@ -23,6 +23,16 @@ type File struct {
 	Lines int `json:"lines,omitempty"`
 	// Type is the media type of an image, such as image/png.
 	Type string `json:"type,omitempty"`
+}
+
+// MediaType returns the media type with which the content can be shown. Browsers
+// run nothing of it, except for scripts of [TypeSVG].
+func (f SourceFile) MediaType() string {
+	switch f.Type {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", TypeSVG:
+		return f.Type
+	}
+	return "text/plain; charset=utf-8"
 }
 
 // The kinds of files.
@@ -39,8 +49,11 @@ const TypeSVG = "image/svg+xml"
 type FileList struct {
 	// Schema is the version of the format of the stored list, which is 1.
 	Schema int `json:"schema,omitempty"`
+	// RebuiltAt is the time at which the files replaced damaged ones. Otherwise it is
+	// missing.
+	RebuiltAt string `json:"rebuilt_at,omitempty"`
 	// Files are sorted by path.
-	Files []File `json:"files"`
+	Files []SourceFile `json:"files"`
 	// Notes describe which files are missing or only listed, in full sentences.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -145,8 +158,27 @@ func (f *Files) decode(data []byte) error {
 	case f.Schema < Schema:
 		return fmt.Errorf("it has schema version %d", f.Schema)
 	}
-	f.Schema = 0 // it describes the stored object
 	return nil
+}
+
+// RebuiltFiles returns the bytes of the stored object for the same files with a
+// time at which they replaced damaged ones.
+func RebuiltFiles(data []byte, at string) ([]byte, error) {
+	f, err := DecodeFiles(data)
+	if err != nil {
+		return nil, err
+	}
+	contents := make(map[string][]byte)
+	for _, one := range f.FileList.Files {
+		if one.Kind == FileOther {
+			continue
+		}
+		if _, contents[one.Path], err = f.Read(one.Path); err != nil {
+			return nil, err
+		}
+	}
+	f.RebuiltAt = at
+	return EncodeFiles(f.FileList, contents)
 }
 
 // checkEnd checks the number of files in a zip without a comment, before its
@@ -172,7 +204,7 @@ func checkEnd(data []byte) error {
 // Read returns the description and the content of a file. The error is
 // [ErrNoFile] unless it is a text or an image. Any other error means that the
 // stored object is damaged.
-func (f *Files) Read(path string) (File, []byte, error) {
+func (f *Files) Read(path string) (SourceFile, []byte, error) {
 	for _, one := range f.FileList.Files {
 		if one.Path != path || one.Kind == FileOther {
 			continue
@@ -182,11 +214,11 @@ func (f *Files) Read(path string) (File, []byte, error) {
 			err = fmt.Errorf("%.100q has %d bytes instead of %d", path, len(data), one.Size)
 		}
 		if err != nil {
-			return File{}, nil, fmt.Errorf("cannot read the files: %w", err)
+			return SourceFile{}, nil, fmt.Errorf("cannot read the files: %w", err)
 		}
 		return one, data, nil
 	}
-	return File{}, nil, ErrNoFile
+	return SourceFile{}, nil, ErrNoFile
 }
 
 // unpack returns the content of an entry of at most limit bytes.

@@ -97,7 +97,11 @@ func Mux(endpoints ...Endpoint) http.Handler {
 	}
 	mux := http.NewServeMux()
 	for path, at := range resources {
-		handle(mux, path, at, http.HandlerFunc(notFound))
+		var others http.Handler = http.HandlerFunc(notFound)
+		if resources[withoutTail(path)] != nil {
+			others = nil
+		}
+		handle(mux, path, at, others)
 	}
 	mux.HandleFunc("/", notFound)
 	return mux
@@ -185,8 +189,13 @@ func Join(services ...Service) http.Handler {
 	}
 	mux.Handle("/", others)
 	for _, s := range services {
-		for _, path := range Paths(s.Routes) {
-			handle(mux, path, s.Handler, others)
+		paths := Paths(s.Routes)
+		for _, path := range paths {
+			if slices.Contains(paths, withoutTail(path)) {
+				handle(mux, path, s.Handler, nil)
+			} else {
+				handle(mux, path, s.Handler, others)
+			}
 		}
 		if s.Tree != "" && s.Tree != "/" {
 			handle(mux, s.Tree+"{path...}", s.Handler, others)
@@ -203,16 +212,26 @@ func Protect(routes []Route, middleware func(http.Handler) http.Handler, h http.
 	return Join(Service{Routes: routes, Handler: middleware(h)})
 }
 
+// withoutTail returns a path without a multi-segment wildcard at its end and
+// without the slash before it. It returns "" if the path has none.
+func withoutTail(path string) string {
+	if !strings.HasSuffix(path, "...}") {
+		return ""
+	}
+	return path[:strings.LastIndexByte(path, '/')]
+}
+
 // handle adds a path to a mux. If it ends in a multi-segment wildcard, the path
-// without it and without the slash belongs to others.
+// without it and without the slash belongs to others. If others is nil, that path is
+// a route.
 func handle(mux *http.ServeMux, path string, h, others http.Handler) {
 	if path == "/" {
 		path = "/{$}" // to a mux, "/" is a prefix of all paths
 	}
 	mux.Handle(path, h)
-	if strings.HasSuffix(path, "...}") {
+	if tail := withoutTail(path); tail != "" && others != nil {
 		// Without it, the mux would redirect /tree to /tree/.
-		mux.Handle(path[:strings.LastIndexByte(path, '/')], others)
+		mux.Handle(tail, others)
 	}
 }
 

@@ -219,6 +219,7 @@ func (s *store) mirroredModule(numbers ...string) {
 	var listing protocol.MirrorListing
 	for _, number := range numbers {
 		record := moduleMirrorRecord(s.t, number)
+		record.Module.FilesZip = s.files("mirror-modules/" + mirroredVPC + "/" + number + "/")
 		listing = append(listing, record.Version)
 		s.put("mirror-modules/"+mirroredVPC, "version/"+number, record)
 	}
@@ -271,19 +272,53 @@ func (s *store) policy(rules ...registry.MirrorRule) {
 	s.put("policy", "mirror", registry.MirrorPolicy{Text: "any", Rules: rules})
 }
 
-// documented returns a record with documentation.
+// documented returns a record with documentation and files.
 func (s *store) documented(r registry.ModuleVersion, d docs.Documentation) registry.ModuleVersion {
 	s.t.Helper()
 	text, err := docs.Encode(d)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	digest := sha256.Sum256(text)
-	name := hex.EncodeToString(digest[:])
-	key := strings.TrimSuffix(r.Object, sum+".tar.gz") + name + "/docs.json.gz"
-	s.objects.content[key] = text
-	r.Docs = &registry.StoredFile{Object: key, SHA256: name, Size: int64(len(text))}
+	folder := strings.TrimSuffix(r.Object, sum+".tar.gz")
+	r.Docs = s.object(folder, registry.DocsName, text)
+	r.FilesZip = s.files(folder)
 	return r
+}
+
+// object stores an object below a folder.
+func (s *store) object(folder, name string, data []byte) *registry.StoredFile {
+	digest := sha256.Sum256(data)
+	f := &registry.StoredFile{SHA256: hex.EncodeToString(digest[:]), Size: int64(len(data))}
+	f.Object = folder + f.SHA256 + "/" + name
+	s.objects.content[f.Object] = data
+	return f
+}
+
+// script is an SVG image that runs a script in a browser that lets it.
+const script = `<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`
+
+// files stores the files of a version.
+func (s *store) files(folder string) *registry.StoredFile {
+	s.t.Helper()
+	contents := map[string][]byte{
+		"README.md": []byte("# VPC\n\n![plan](docs/plan.svg)\n"), "main.tf": []byte("# <script>alert(1)</script>\n"),
+		"docs/plan.svg": []byte(script), "docs/my plan (1).png": []byte("\x89PNG\r\n\x1a\n"), "page.html": []byte("<h1>x</h1>"),
+	}
+	data, err := docs.EncodeFiles(docs.FileList{
+		Files: []docs.SourceFile{
+			{Path: "README.md", Size: int64(len(contents["README.md"])), Kind: docs.FileText, Lines: 3},
+			{Path: "docs/my plan (1).png", Size: 8, Kind: docs.FileImage, Type: "image/png"},
+			{Path: "docs/plan.svg", Size: int64(len(script)), Kind: docs.FileImage, Type: docs.TypeSVG},
+			{Path: "large.bin", Size: 1 << 30, Kind: docs.FileOther},
+			{Path: "main.tf", Size: int64(len(contents["main.tf"])), Kind: docs.FileText, Lines: 1},
+			{Path: "page.html", Size: 10, Kind: docs.FileText, Lines: 1},
+		},
+		Notes: []string{"Files that are only listed, because they are larger than 256 KiB: 1."},
+	}, contents)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.object(folder, registry.FilesName, data)
 }
 
 // token adds a token with scopes.

@@ -45,6 +45,9 @@ const (
 	providerPath = providersPath + "/{namespace}/{type}"
 	mirroredPath = mirrorPath + "/{hostname}/{namespace}/{type}"
 
+	filesPath = "/{version}/files"
+	filePath  = filesPath + "/{path...}"
+
 	mirroredModulePath = mirrorModulesPath + "/{hostname}/{namespace}/{name}/{system}"
 )
 
@@ -73,7 +76,7 @@ func NewOnce(published *catalog.Catalog, objects Objects, now func() time.Time) 
 
 func newHandler(published *catalog.Catalog, objects Objects, now func() time.Time) *handler {
 	return &handler{
-		catalog: published, objects: objects, index: search.New(published, now),
+		catalog: published, objects: objects, files: stored.NewFiles(objects, now), index: search.New(published, now),
 		policies: admission.NewPolicies(published, now), now: now,
 	}
 }
@@ -88,6 +91,7 @@ func (h *handler) serve(read func(http.Handler) http.Handler) http.Handler {
 type handler struct {
 	catalog *catalog.Catalog
 	objects Objects
+	files   *stored.Files
 	index   *search.Index
 	// policies are those of the mirror.
 	policies *admission.Policies
@@ -106,6 +110,8 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		get(modulesPath+"/{namespace}/{name}", h.modules),
 		get(modulePath, h.module),
 		get(modulePath+"/{version}", h.module),
+		get(modulePath+filesPath, h.listFiles(h.moduleFiles)),
+		get(modulePath+filePath, h.file(h.moduleFiles)),
 		get(modulePath+"/download", h.download),
 		get(modulePath+"/history", h.moduleHistory),
 		get(providersPath, h.providers),
@@ -117,6 +123,8 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		get(mirroredPath, h.mirroredVersions),
 		get(mirrorModulesPath, h.mirroredModules),
 		get(mirroredModulePath, h.mirroredVersions),
+		get(mirroredModulePath+filesPath, h.listFiles(h.mirroredFiles)),
+		get(mirroredModulePath+filePath, h.file(h.mirroredFiles)),
 	}
 }
 

@@ -84,6 +84,7 @@ func TestResponses(t *testing.T) {
 		"/v1/modules/acme/legacy/aws", "/v1/modules/none", "/v1/providers", "/v1/providers/acme",
 		"/v1/providers/acme/inventory", "/v1/providers/acme/inventory/1.0.0", "/v1/providers/acme/none", "/v1/mirror",
 		"/v1/mirror/registry.opentofu.org/hashicorp/random", "/v1/mirror/registry.opentofu.org/hashicorp/none",
+		"/v1/modules/acme/vpc/aws/1.1.0/files", "/v1/modules/acme/vpc/google/2.0.0/files",
 		"/v1/modules/acme/vpc/aws/history", "/v1/modules/acme/legacy/aws/history", "/v1/modules/acme/gone/aws/history",
 		"/v1/modules/acme/none/aws/history", "/v1/providers/acme/inventory/history", "/v1/providers/acme/none/history",
 		"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true",

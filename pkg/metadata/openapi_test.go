@@ -113,6 +113,10 @@ var operations = []operation{
 		ok(protocol.ModuleDetail{}), false},
 	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/{version}", "Describe a version of a module", "", nil,
 		ok(protocol.ModuleDetail{}), false},
+	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/{version}/files", "List the files of a version", "path", nil,
+		ok(protocol.ModuleFiles{}), false},
+	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/{version}/files/{path...}", "Read a file of a version", "",
+		nil, ok(content{}), false},
 	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/download", "Redirect to the download of the newest version",
 		"", nil, map[int]any{302: nil}, false},
 	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/history", "List all versions of a module", "", nil,
@@ -133,6 +137,10 @@ var operations = []operation{
 		ok(protocol.MirroredModuleList{}), false},
 	{"metadata", "GET /v1/mirror-modules/{hostname}/{namespace}/{name}/{system}", "Describe a mirrored module", "history",
 		nil, ok(protocol.MirroredProvider{}), false},
+	{"metadata", "GET /v1/mirror-modules/{hostname}/{namespace}/{name}/{system}/{version}/files",
+		"List the files of a mirrored version", "path", nil, ok(protocol.ModuleFiles{}), false},
+	{"metadata", "GET /v1/mirror-modules/{hostname}/{namespace}/{name}/{system}/{version}/files/{path...}",
+		"Read a file of a mirrored version", "", nil, ok(content{}), false},
 	{"metadata", "GET /v1/openapi.json", "Describe this API", "", nil, ok(Document{}), true},
 }
 
@@ -169,6 +177,8 @@ var queryParameters = map[string]map[string]any{
 	"provider": {"description": "The system of the module's address.", "schema": map[string]any{"type": "string"}},
 	"history": {"description": "Whether to add the packages or archives, and the versions that are withdrawn or missing.",
 		"schema": map[string]any{"type": "boolean", "default": false}},
+	"path": {"description": "The path of a file, which is then the response. It can have any character.",
+		"schema": map[string]any{"type": "string"}},
 	"namespace": {"description": "The namespace of the address.", "schema": map[string]any{"type": "string"}},
 	"offset": {"description": "The number of results before the page.",
 		"schema": map[string]any{"type": "integer", "minimum": 0, "default": 0}},
@@ -223,8 +233,14 @@ func (d *document) schema(body any) map[string]any {
 	return map[string]any{"$ref": "#/components/schemas/" + name}
 }
 
+// content is the body of a file, which can have any type.
+type content struct{}
+
 func (d *document) content(body any) map[string]any {
 	d.t.Helper()
+	if body == (content{}) {
+		return map[string]any{"*/*": map[string]any{}}
+	}
 	return map[string]any{"application/json": map[string]any{"schema": d.schema(body)}}
 }
 
@@ -232,7 +248,7 @@ var wildcard = regexp.MustCompile(`\{([a-z]+)\}`)
 
 func (d *document) operation(o operation) map[string]any {
 	d.t.Helper()
-	_, path, _ := strings.Cut(o.route, " ")
+	_, path, _ := strings.Cut(strings.ReplaceAll(o.route, "...}", "}"), " ")
 	parameters := []any{}
 	for _, found := range wildcard.FindAllStringSubmatch(path, -1) {
 		parameters = append(parameters, map[string]any{
@@ -252,7 +268,7 @@ func (d *document) operation(o operation) map[string]any {
 		}
 		responses[strconv.Itoa(status)] = r
 	}
-	if _, found := o.responses[http.StatusOK]; found && o.tag == "metadata" {
+	if body, found := o.responses[http.StatusOK]; found && o.tag == "metadata" && body != (content{}) {
 		// A request with If-None-Match
 		responses["304"] = map[string]any{"description": http.StatusText(http.StatusNotModified)}
 	}
@@ -274,7 +290,7 @@ func (d *document) encode() []byte {
 	d.t.Helper()
 	paths := make(map[string]map[string]any)
 	for _, o := range append(slices.Clone(operations), publishOperations()...) {
-		method, path, _ := strings.Cut(o.route, " ")
+		method, path, _ := strings.Cut(strings.ReplaceAll(o.route, "...}", "}"), " ")
 		if paths[path] == nil {
 			paths[path] = make(map[string]any)
 		}
@@ -365,6 +381,7 @@ func TestOpenAPIResponses(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := strings.NewReplacer("{namespace}", "acme", "{name}", "vpc", "{system}", "aws", "{version}", "1.1.0",
+		"{path...}", "main.tf",
 		"{type}", "inventory", "{os}", "linux", "{arch}", "amd64",
 		"/{hostname}/acme/inventory/{document}", "/"+null+"/index.json", "/{hostname}/acme/inventory", "/"+null,
 		"/{hostname}/acme/vpc/aws", "/"+mirroredVPC)
@@ -380,7 +397,7 @@ func TestOpenAPIResponses(t *testing.T) {
 			if !described {
 				t.Fatalf("%s %s: status %d is not described: %s", method, filled, w.Code, w.Body)
 			}
-			if body == nil {
+			if body == nil || body == (content{}) {
 				return
 			}
 			schema, err := compiler.Compile("openapi.json#/components/schemas/" + reflect.TypeOf(body).Name())

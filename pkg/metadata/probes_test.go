@@ -60,6 +60,17 @@ var probes = []probe{
 	{"search in the namespace", "GET /v1/modules/other?q=db", nil, true},
 	{"search for providers", "GET /v1/providers?q=other", nil, true},
 	{"search for mirrored providers", "GET /v1/mirror?q=random", nil, true},
+	{"files", "GET /v1/modules/other/db/aws/3.0.0/files", nil, true},
+	{"files, HEAD", "HEAD /v1/modules/other/db/aws/3.0.0/files", nil, true},
+	{"files of an unknown version", "GET /v1/modules/other/db/aws/9.0.0/files", nil, false},
+	{"file", "GET /v1/modules/other/db/aws/3.0.0/files/main.tf", nil, true},
+	{"file, HEAD", "HEAD /v1/modules/other/db/aws/3.0.0/files/main.tf", nil, true},
+	{"unknown file", "GET /v1/modules/other/db/aws/3.0.0/files/none.tf", nil, false},
+	{"file by query", "GET /v1/modules/other/db/aws/3.0.0/files?path=main.tf", nil, true},
+	{"image", "GET /v1/modules/other/db/aws/3.0.0/files/docs/plan.svg", nil, true},
+	{"file across versions", "GET /v1/modules/acme/vpc/aws/1.1.0/files/..%2f..%2f..%2f..%2fother/db/aws", nil, false},
+	{"files of a mirrored module", "GET /v1/mirror-modules/" + mirroredVPC + "/1.0.0/files", nil, true},
+	{"file of a mirrored module", "GET /v1/mirror-modules/" + mirroredVPC + "/1.0.0/files/main.tf", nil, true},
 	{"newest version", "GET /v1/modules/other/db/aws", nil, true},
 	{"newest version, HEAD", "HEAD /v1/modules/other/db/aws", nil, true},
 	{"version", "GET /v1/modules/other/db/aws/3.0.0", nil, true},
@@ -166,6 +177,7 @@ func TestProbes(t *testing.T) {
 	full.provider("other/inventory")
 	full.provider("acme/inventory")
 	full.mirrored("registry.opentofu.org/hashicorp/random", "3.6.0")
+	full.mirroredModule("1.0.0")
 	full.origin(registry.MirrorOrigin{
 		Address: "registry.opentofu.org/hashicorp/null",
 		Refused: []registry.RefusedVersion{{Version: version(t, "3.2.0"), At: published}},
@@ -219,6 +231,14 @@ func TestStatuses(t *testing.T) {
 		{"/v1/mirror/registry.opentofu.org/hashicorp/none", mirror, 404},
 		{"/v1/mirror/registry.opentofu.org/Hashicorp/random", mirror, 400},
 		{"/v1/mirror/registry.opentofu.org/hashicorp/-", mirror, 400},
+		{"/v1/modules/acme/vpc/aws/1.1.0/files", limited, 200},
+		{"/v1/modules/acme/vpc/aws/1.1.0/files/main.tf", limited, 200},
+		{"/v1/modules/acme/vpc/aws/1.1.0/files/none", limited, 404},
+		{"/v1/modules/acme/vpc/aws/1.1.0/files/main.tf", "", 401},
+		{"/v1/modules/other/db/aws/3.0.0/files", limited, 403},
+		{"/v1/modules/other/db/aws/3.0.0/files/none", limited, 403},
+		{"/v1/mirror-modules/" + mirroredVPC + "/1.0.0/files", limited, 403},
+		{"/v1/mirror-modules/" + mirroredVPC + "/1.0.0/files/main.tf", mirror, 403},
 		{"/v1/modules/acme/gone/aws/history", limited, 200},
 		{"/v1/modules/acme/none/aws/history", limited, 404},
 		{"/v1/modules/other/db/aws/history", limited, 403},

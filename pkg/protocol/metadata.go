@@ -128,6 +128,16 @@ type ModuleDetail struct {
 	Withdrawn []registry.Version `json:"withdrawn"`
 }
 
+// ModuleFiles are the files of a version of a module. They are Larder's own.
+type ModuleFiles struct {
+	// Stored reports whether the files are stored and can be read.
+	Stored bool `json:"stored"`
+	// Files are sorted by path.
+	Files []docs.SourceFile `json:"files"`
+	// Notes describe which files are missing or only listed, in full sentences.
+	Notes []string `json:"notes,omitempty"`
+}
+
 // Copies are the copies that a version is and has. It is Larder's own.
 type Copies struct {
 	// CopiedFrom is missing if the version was not copied from another registry.

@@ -19,9 +19,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Documenter makes the documentation of published modules from their stored
-// archives. It is for versions whose documentation could not be extracted, and
-// for documentation that is missing or damaged.
+// Documenter makes the documentation and the browsable files of published modules
+// from their stored archives. It is for versions that lack them, and for stored
+// objects that are missing or damaged.
 type Documenter struct {
 	Catalog *catalog.Catalog
 	Objects Objects
@@ -38,14 +38,19 @@ type Inspector interface {
 	Inspect(ctx context.Context, request inspection.Request, source io.ReaderAt) (inspection.Found, error)
 }
 
-// Check returns nil if the documentation of a version is stored. It returns
-// registry.ErrNotFound if there is none or its object is missing, and
-// registry.ErrCorrupt if its object is damaged.
+// Check returns nil if the documentation and the files of a version are stored. It
+// returns registry.ErrNotFound if the version lacks one or its object is missing,
+// and registry.ErrCorrupt if an object is damaged.
 func (d *Documenter) Check(ctx context.Context, v registry.ModuleVersion) error {
-	if v.Docs == nil {
-		return fmt.Errorf("version %s has no documentation: %w", v.Version, registry.ErrNotFound)
+	if v.Docs == nil || v.FilesZip == nil {
+		return fmt.Errorf("version %s has no documentation or no files: %w", v.Version, registry.ErrNotFound)
 	}
-	return objects.CheckStored(ctx, d.Objects, *v.Docs)
+	for _, f := range v.Documents.Stored() {
+		if err := objects.CheckStored(ctx, d.Objects, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Rebuild makes the documentation of a version and stores it. It returns notes
@@ -61,9 +66,12 @@ func (d *Documenter) Rebuild(ctx context.Context, m registry.Module, n registry.
 	if err == nil {
 		made, err = d.extract(ctx, m, v)
 	}
-	var stored registry.StoredFile
+	var stored registry.Documents
 	if err == nil {
-		stored, err = d.store(ctx, m, v, made.Data)
+		stored.Docs, err = d.store(ctx, m, v, registry.DocsName, v.Docs, made.Data, rebuiltDocs)
+	}
+	if err == nil && len(made.Files) > 0 {
+		stored.FilesZip, err = d.store(ctx, m, v, registry.FilesName, v.FilesZip, made.Files, docs.RebuiltFiles)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot document %s %s: %w", m, n, err)
@@ -103,43 +111,49 @@ func (d *Documenter) extract(
 	return found.Document, nil
 }
 
-// store stores documentation. If its key has a damaged object, which cannot be
-// replaced, store uses the key of different bytes with the same meaning.
+// store stores a file that was made from the archive. If its key has a damaged
+// object, which cannot be replaced, store uses the key of different bytes with the
+// same meaning, which rebuilt returns. was is that of the record, or nil.
 func (d *Documenter) store(
-	ctx context.Context, m registry.Module, v registry.ModuleVersion, data []byte,
-) (registry.StoredFile, error) {
-	stored, err := d.put(ctx, m, v, data)
+	ctx context.Context, m registry.Module, v registry.ModuleVersion, name string, was *registry.StoredFile, data []byte,
+	rebuilt func(data []byte, at string) ([]byte, error),
+) (*registry.StoredFile, error) {
+	stored, err := d.put(ctx, m, v, name, was, data)
 	if !errors.Is(err, registry.ErrCorrupt) {
 		return stored, err
 	}
-	document, err := docs.Decode(bytes.NewReader(data))
-	if err == nil {
-		document.RebuiltAt = d.now().UTC().Format(time.RFC3339)
-		data, err = docs.Encode(document)
+	if data, err = rebuilt(data, d.now().UTC().Format(time.RFC3339)); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return stored, err
-	}
-	return d.put(ctx, m, v, data)
+	return d.put(ctx, m, v, name, was, data)
 }
 
-// put stores documentation under the key of its digest. This is the key in the
-// record if the record has the same documentation. It returns
-// registry.ErrCorrupt if the key has a damaged object.
+func rebuiltDocs(data []byte, at string) ([]byte, error) {
+	document, err := docs.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	document.RebuiltAt = at
+	return docs.Encode(document)
+}
+
+// put stores a file under the key of its digest. This is the key in the record if
+// the record has the same file. It returns registry.ErrCorrupt if the key has a
+// damaged object.
 func (d *Documenter) put(
-	ctx context.Context, m registry.Module, v registry.ModuleVersion, data []byte,
-) (registry.StoredFile, error) {
+	ctx context.Context, m registry.Module, v registry.ModuleVersion, name string, was *registry.StoredFile, data []byte,
+) (*registry.StoredFile, error) {
 	sum := sha256.Sum256(data)
 	f := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
-	f.Object = m.DocsKey(v.Version, f.SHA256)
-	if v.Docs != nil && v.Docs.SHA256 == f.SHA256 {
-		f.Object = v.Docs.Object // below api/ if it was published through the publish API
+	f.Object = m.DocumentKey(v.Version, f.SHA256, name)
+	if was != nil && was.SHA256 == f.SHA256 {
+		f.Object = was.Object // below api/ if it was published through the publish API
 	}
 	err := d.Objects.PutOnce(ctx, f.Object, bytes.NewReader(data), objects.Digest{SHA256: f.SHA256, Size: f.Size})
 	if errors.Is(err, registry.ErrExists) {
 		err = objects.CheckStored(ctx, d.Objects, f)
 	}
-	return f, err
+	return &f, err
 }
 
 func (d *Documenter) now() time.Time {

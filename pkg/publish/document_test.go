@@ -215,7 +215,7 @@ func TestRebuildKeepsKey(t *testing.T) {
 	address := module(t, "1.0.0", "").Address
 	uploaded.Object = registry.UploadKey(address.Path(), record.Version, uploaded.SHA256, registry.DocsName)
 	if _, err := catalog.New(b.table).SetDocs(
-		t.Context(), address, record.Version, uploaded, record.Contents, "ada",
+		t.Context(), address, record.Version, registry.Documents{Docs: &uploaded}, record.Contents, "ada",
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -99,8 +99,8 @@ type MirrorModule struct {
 	Pin   registry.ModulePin
 }
 
-// StoreMirrorModule stores the archive and the documentation of a module. It returns
-// the record that the caller adds to the catalog.
+// StoreMirrorModule stores the archive of a module and what was made from it. It
+// returns the record that the caller adds to the catalog.
 func (p *Publisher) StoreMirrorModule(ctx context.Context, address registry.MirrorAddress, m MirrorModule) (
 	registry.MirrorVersion, error,
 ) {
@@ -110,13 +110,20 @@ func (p *Publisher) StoreMirrorModule(ctx context.Context, address registry.Mirr
 	}
 	mirrored.Object = address.FileKey(m.Version, m.Found.SHA256, address.Name+".tar.gz")
 	files := []file{{File: rules.FileAt(m.Path, path.Base(mirrored.Object), mirrored.StoredFile)}}
-	if data := m.Found.Document.Data; len(data) > 0 {
+	add := func(name string, data []byte) *registry.StoredFile {
+		if len(data) == 0 {
+			return nil
+		}
 		sum := sha256.Sum256(data)
-		docs := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
-		docs.Object = address.FileKey(m.Version, docs.SHA256, registry.DocsName)
-		mirrored.SetDocs(docs, m.Found.Document.Contents)
-		files = append(files, file{File: rules.FileOf(registry.DocsName, data, docs)})
+		made := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+		made.Object = address.FileKey(m.Version, made.SHA256, name)
+		files = append(files, file{File: rules.FileOf(name, data, made)})
+		return &made
 	}
+	if docs := add(registry.DocsName, m.Found.Document.Data); docs != nil {
+		mirrored.SetDocs(*docs, m.Found.Document.Contents)
+	}
+	mirrored.FilesZip = add(registry.FilesName, m.Found.Document.Files)
 	if _, err := p.uploadFiles(ctx, files); err != nil {
 		return registry.MirrorVersion{}, err
 	}

@@ -189,14 +189,19 @@ func (p *Publisher) restore(
 	return true, p.upload(ctx, m, stored)
 }
 
-// upload stores the archive and the documentation of a module at once, under the
+// upload stores the archive of a module and what was made from it at once, under the
 // keys of a record. Keys identify their content, so an existing object is the
-// right one. Documentation that differs from that of the record is not stored.
+// right one. What differs from the record, except for the archive, is not stored.
 func (p *Publisher) upload(ctx context.Context, m *rules.PreparedModule, to registry.ModuleVersion) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.uploadArchive(ctx, m, to) })
-	if m.Docs != nil && to.Docs != nil && m.Docs.SHA256 == to.Docs.SHA256 {
-		group.Go(func() error { return p.uploadDocs(ctx, *m.Docs, *to.Docs) })
+	for _, d := range []struct {
+		made *rules.File
+		to   *registry.StoredFile
+	}{{m.Docs, to.Docs}, {m.FilesZip, to.FilesZip}} {
+		if d.made != nil && d.to != nil && d.made.SHA256 == d.to.SHA256 {
+			group.Go(func() error { return p.uploadDocument(ctx, *d.made, *d.to) })
+		}
 	}
 	return group.Wait()
 }
@@ -211,7 +216,7 @@ func (p *Publisher) uploadArchive(ctx context.Context, m *rules.PreparedModule, 
 	return err
 }
 
-func (p *Publisher) uploadDocs(ctx context.Context, file rules.File, to registry.StoredFile) error {
+func (p *Publisher) uploadDocument(ctx context.Context, file rules.File, to registry.StoredFile) error {
 	body, err := file.Open()
 	if err == nil {
 		defer body.Close()

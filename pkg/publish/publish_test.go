@@ -311,8 +311,9 @@ func TestNotRestored(t *testing.T) {
 		t.Errorf("the record: (-first +again)\n%s", diff)
 	}
 	other := registry.StoredFile{SHA256: strings.Repeat("0", 64), Size: 9}
-	other.Object = m.Address.DocsKey(m.Version, other.SHA256)
-	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, other, nil, "ada"); err != nil {
+	other.Object = m.Address.DocumentKey(m.Version, other.SHA256, registry.DocsName)
+	made := registry.Documents{Docs: &other}
+	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, made, nil, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	emptied := embedded(t)
@@ -335,8 +336,9 @@ func TestUnchangedWithoutDocs(t *testing.T) {
 	if _, err := p.Module(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	docs := registry.StoredFile{Object: m.Address.DocsKey(m.Version, "5"), SHA256: "5", Size: 7}
-	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, docs, nil, "ada"); err != nil {
+	docs := registry.StoredFile{Object: m.Address.DocumentKey(m.Version, "5", registry.DocsName), SHA256: "5", Size: 7}
+	made := registry.Documents{Docs: &docs}
+	if _, err := p.Catalog.SetDocs(t.Context(), m.Address, m.Version, made, nil, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	again, err := p.Module(t.Context(), m)

@@ -278,12 +278,12 @@ func (v MirrorVersion) IsEmpty() bool { return len(v.Packages) == 0 && v.Module 
 type MirroredModule struct {
 	StoredFile
 	Pin ModulePin `json:"pin"`
-	// Docs, Contents and Notes are those of [ModuleVersion].
-	Docs       *StoredFile `json:"docs,omitempty"`
-	Contents   []byte      `json:"contents,omitempty"`
-	Notes      []string    `json:"notes,omitempty"`
-	MirroredAt time.Time   `json:"mirrored_at"`
-	MirroredBy Publisher   `json:"mirrored_by"`
+	Documents
+	// Contents and Notes are those of [ModuleVersion].
+	Contents   []byte    `json:"contents,omitempty"`
+	Notes      []string  `json:"notes,omitempty"`
+	MirroredAt time.Time `json:"mirrored_at"`
+	MirroredBy Publisher `json:"mirrored_by"`
 }
 
 // ModulePin is what a version of a module is bound to, since the mirror first saw

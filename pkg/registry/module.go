@@ -50,13 +50,35 @@ func (m Module) ArchiveKey(v Version, sha256 string) string {
 	return m.Path() + "/" + v.String() + "/" + sha256 + ".tar.gz"
 }
 
-// DocsName is the name of the file with the documentation of a module version.
-const DocsName = "docs.json.gz"
+// The names of the files that are made from the archive of a module version.
+const (
+	DocsName  = "docs.json.gz"
+	FilesName = "files.zip"
+)
 
-// DocsKey returns the object key of a version's documentation. The key contains
-// the digest, so that it never refers to two different contents.
-func (m Module) DocsKey(v Version, sha256 string) string {
-	return m.Path() + "/" + v.String() + "/" + sha256 + "/" + DocsName
+// Documents are the files that are made from the archive of a module version. Each
+// is missing if it could not be made, or if an old release published the version.
+type Documents struct {
+	// Docs is the stored file with the documentation, JSON compressed with gzip.
+	Docs *StoredFile `json:"docs,omitempty"`
+	// FilesZip is the stored file with the files that people may want to read.
+	FilesZip *StoredFile `json:"files,omitempty"`
+}
+
+// Stored returns the files that are not missing.
+func (d Documents) Stored() (files []StoredFile) {
+	for _, f := range []*StoredFile{d.Docs, d.FilesZip} {
+		if f != nil {
+			files = append(files, *f)
+		}
+	}
+	return files
+}
+
+// DocumentKey returns the object key of a file of [Documents] with a name. The key
+// contains the digest, so that it never refers to two different contents.
+func (m Module) DocumentKey(v Version, sha256, name string) string {
+	return m.Path() + "/" + v.String() + "/" + sha256 + "/" + name
 }
 
 // SetDocs sets the documentation and the contents of a version.
@@ -88,9 +110,7 @@ type ModuleVersion struct {
 	// module was not in Git, or if the identity of the publisher proves it.
 	Claimed     *ClaimedSource `json:"claimed,omitempty"`
 	Description string         `json:"description,omitempty"`
-	// Docs is the stored file with the documentation, JSON compressed with gzip.
-	// It is missing if the version has none.
-	Docs *StoredFile `json:"docs,omitempty"`
+	Documents
 	// Contents are the [Contents] of the version, as JSON compressed with gzip.
 	Contents []byte `json:"contents,omitempty"`
 	// Deprecated is the reason for a deprecation. It is empty if the version is

@@ -62,14 +62,9 @@ func (v ModuleVersion) Archive() StoredFile {
 	return StoredFile{Object: v.Object, SHA256: v.SHA256, Size: v.Size}
 }
 
-// Files implements [Record]. They are the archive and, if there is one, the
-// documentation.
+// Files implements [Record]. They are the archive and what was made from it.
 func (v ModuleVersion) Files() []StoredFile {
-	files := []StoredFile{v.Archive()}
-	if v.Docs != nil {
-		files = append(files, *v.Docs)
-	}
-	return files
+	return append([]StoredFile{v.Archive()}, v.Documents.Stored()...)
 }
 
 // Files implements [Record].
@@ -85,9 +80,7 @@ func (v ProviderVersion) Files() []StoredFile {
 func (v MirrorVersion) Files() []StoredFile {
 	var files []StoredFile
 	if v.Module != nil {
-		if files = append(files, v.Module.StoredFile); v.Module.Docs != nil {
-			files = append(files, *v.Module.Docs)
-		}
+		files = append(append(files, v.Module.StoredFile), v.Module.Documents.Stored()...)
 	}
 	for _, pkg := range v.Packages {
 		files = append(files, pkg.StoredFile)

@@ -19,7 +19,7 @@ func TestModuleFiles(t *testing.T) {
 		return &registry.StoredFile{Object: key, SHA256: "d0c", Size: 3}
 	}
 	other := registry.Module{Namespace: "acme", Name: "dns", System: "aws"}
-	own := vpc.DocsKey(one, "d0c")
+	own := vpc.DocumentKey(one, "d0c", registry.DocsName)
 	if want := "modules/acme/vpc/aws/1.0.0/d0c/docs.json.gz"; own != want {
 		t.Errorf("the documentation's key is %s, want %s", own, want)
 	}
@@ -30,9 +30,9 @@ func TestModuleFiles(t *testing.T) {
 		"no documentation":          {nil, true},
 		"its documentation":         {docs(own), true},
 		"of the publish API":        {docs(registry.UploadKey(vpc.Path(), one, "d0c", registry.DocsName)), true},
-		"of another version":        {docs(vpc.DocsKey(two, "d0c")), false},
-		"of another module":         {docs(other.DocsKey(one, "d0c")), false},
-		"of another digest":         {docs(vpc.DocsKey(one, "e5")), false},
+		"of another version":        {docs(vpc.DocumentKey(two, "d0c", registry.DocsName)), false},
+		"of another module":         {docs(other.DocumentKey(one, "d0c", registry.DocsName)), false},
+		"of another digest":         {docs(vpc.DocumentKey(one, "e5", registry.DocsName)), false},
 		"without a key":             {docs(""), false},
 		"outside of the repository": {docs(vpc.Path() + "/1.0.0/../../d0c"), false},
 	} {

@@ -92,12 +92,12 @@ type Inspection struct {
 
 	// ContentSHA256 is for a module. H1 is for the package of a provider.
 	ContentSHA256 string `json:"content_sha256,omitempty"`
-	// Docs is the documentation of a module. It has no words, because this item
+	// Documents are those of a module. There are no words, because this item
 	// remains for some time after the version is withdrawn. DocsNotes describe
 	// why there is no documentation.
-	Docs      *StoredFile `json:"docs,omitempty"`
-	DocsNotes []string    `json:"docs_notes,omitempty"`
-	H1        string      `json:"h1,omitempty"`
+	Documents
+	DocsNotes []string `json:"docs_notes,omitempty"`
+	H1        string   `json:"h1,omitempty"`
 	// Notes are the notes of the version about the file.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -148,7 +148,7 @@ func (s *store) document(m registry.Module, r *registry.ModuleVersion, d docs.Do
 		s.t.Fatal(err)
 	}
 	sum := digest(data)
-	key := m.DocsKey(r.Version, sum)
+	key := m.DocumentKey(r.Version, sum, registry.DocsName)
 	s.objects.content[key] = data
 	r.SetDocs(registry.StoredFile{Object: key, SHA256: sum, Size: int64(len(data))}, extract.ContentsOf(d).Encode())
 }

@@ -12,7 +12,7 @@ func (h *handler) mirroredModule(v *visit, p registry.MirrorAddress, e *mirrored
 	page, error,
 ) {
 	stored := e.record().Module
-	record := registry.ModuleVersion{Version: e.Number, Docs: stored.Docs, SHA256: stored.SHA256, Size: stored.Size}
+	record := registry.ModuleVersion{Version: e.Number, Documents: stored.Documents, SHA256: stored.SHA256, Size: stored.Size}
 	m := &moduleVersion{
 		edition: &edition[registry.ModuleVersion]{
 			Contents: catalog.Contents[registry.ModuleVersion]{

@@ -202,7 +202,7 @@ func (f *Filler) MirroredModule(t testing.TB, a registry.MirrorAddress, versions
 				Source: "https://github.com/acme/terraform-aws-" + a.Name, Commit: strings.Repeat("0", 40),
 				H1: "h1:" + strings.Repeat("a", 43) + "=",
 			},
-			Docs: &docs, Contents: Contents(strings.Repeat("input_name ", 40)),
+			Documents: registry.Documents{Docs: &docs}, Contents: Contents(strings.Repeat("input_name ", 40)),
 		},
 	})
 }

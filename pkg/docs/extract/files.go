@@ -37,21 +37,21 @@ func Files(m archive.Module) ([]byte, error) {
 			c.readmes = append(c.readmes, string(data))
 		}
 	}
-	all := make([]docs.File, len(m.Files))
+	all := make([]docs.SourceFile, len(m.Files))
 	for i, f := range m.Files {
 		all[i] = c.describe(f)
 	}
-	slices.SortFunc(all, func(a, b docs.File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(all, func(a, b docs.SourceFile) int { return strings.Compare(a.Path, b.Path) })
 	var list docs.FileList
 	list.Files = shorten(all)
 	for _, note := range []struct {
 		n    int
 		text string
 	}{
-		{len(all) - len(list.Files), "%d files are not listed, because there are too many."},
-		{c.large, "%d files are only listed, because they are larger than 256 KiB."},
-		{c.images, "%d images are only listed, because they or all images together are too large."},
-		{c.Omitted, "%d files are only listed, because all files together are too large."},
+		{len(all) - len(list.Files), "Files that are not listed, because there are too many: %d."},
+		{c.large, "Files that are only listed, because they are larger than 256 KiB: %d."},
+		{c.images, "Images that are only listed, because they or all images together are too large: %d."},
+		{c.Omitted, "Files that are only listed, because all files together are too large: %d."},
 	} {
 		if note.n > 0 {
 			list.Notes = append(list.Notes, fmt.Sprintf(note.text, note.n))
@@ -70,8 +70,8 @@ type chosen struct {
 	large, images int
 }
 
-func (c *chosen) describe(f archive.File) docs.File {
-	described := docs.File{Path: f.Path, Size: f.Size, Kind: docs.FileOther}
+func (c *chosen) describe(f archive.File) docs.SourceFile {
+	described := docs.SourceFile{Path: f.Path, Size: f.Size, Kind: docs.FileOther}
 	data, found := c.Files[f.Path]
 	if !found {
 		if f.Size > archive.MaxText {
@@ -116,7 +116,7 @@ func lines(text []byte) int {
 
 // shorten returns the files to list. If there are too many, those with content
 // come first.
-func shorten(all []docs.File) []docs.File {
+func shorten(all []docs.SourceFile) []docs.SourceFile {
 	size := 0
 	listed := make([]bool, len(all))
 	count := 0
@@ -129,7 +129,7 @@ func shorten(all []docs.File) []docs.File {
 			}
 		}
 	}
-	short := make([]docs.File, 0, count)
+	short := make([]docs.SourceFile, 0, count)
 	for i, f := range all {
 		if listed[i] {
 			short = append(short, f)

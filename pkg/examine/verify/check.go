@@ -229,13 +229,7 @@ func (r *run) documentation(ctx context.Context, v registry.ModuleVersion, read 
 		}
 		return []Finding{none}, nil
 	}
-	var found []Finding
-	var err error
-	if r.Quick {
-		found, err = r.inspect(ctx, *v.Docs)
-	} else {
-		_, found, err = r.small(ctx, *v.Docs, docs.MaxSize, read)
-	}
+	found, err := r.documents(ctx, v.Documents, read)
 	for i := range found {
 		if found[i].Kind != Unreadable {
 			found[i].Kind, found[i].Fix = Documentation, ""
@@ -244,25 +238,44 @@ func (r *run) documentation(ctx context.Context, v registry.ModuleVersion, read 
 	return found, err
 }
 
-// document makes the documentation of a version again if findings are about it.
+// documents verifies the files that were made from an archive.
+func (r *run) documents(ctx context.Context, d registry.Documents, read func(int64)) (found []Finding, err error) {
+	for _, f := range d.Stored() {
+		var more []Finding
+		if r.Quick {
+			more, err = r.inspect(ctx, f)
+		} else {
+			_, more, err = r.small(ctx, f, docs.MaxFiles, read)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+	}
+	return found, nil
+}
+
+// document makes the documentation and the files of a version again if findings
+// are about them.
 func (r *run) document(ctx context.Context, m registry.Module, n registry.Version, found []Finding) error {
-	if r.Document == nil {
+	isOther := func(f Finding) bool { return f.Kind != Documentation }
+	if r.Document == nil || !slices.ContainsFunc(found, func(f Finding) bool { return !isOther(f) }) {
 		return nil
 	}
+	r.documenting.Lock()
+	err := r.Document(ctx, m, n)
+	r.documenting.Unlock()
+	known := errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrNotFound)
+	if err != nil && !known {
+		return err
+	}
 	for i := range found {
-		if found[i].Kind != Documentation {
-			continue
-		}
-		r.documenting.Lock()
-		err := r.Document(ctx, m, n)
-		r.documenting.Unlock()
 		switch {
+		case isOther(found[i]):
 		case err == nil:
 			found[i].Repaired = true
-		case errors.Is(err, registry.ErrInvalid), errors.Is(err, registry.ErrCorrupt), errors.Is(err, registry.ErrNotFound):
-			found[i].Detail += "; " + err.Error()
 		default:
-			return err
+			found[i].Detail += "; " + err.Error()
 		}
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/signing"
-	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/mirror/policyfile"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -166,17 +165,17 @@ func lostDecisions(o registry.MirrorOrigin, was *history) (lost []string) {
 	return slices.Compact(lost)
 }
 
-// mirroredModule verifies the archive and the documentation of a mirrored module.
+// mirroredModule verifies the archive of a mirrored module and what was made from it.
 func (r *run) mirroredModule(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
 	m := v.Module
 	if m == nil {
 		return nil, nil // the version was withdrawn
 	}
 	found, err := r.archive(ctx, m.StoredFile, m.Pin.H1, archive.H1, read)
-	if err != nil || m.Docs == nil {
-		return found, err
+	if err != nil {
+		return nil, err
 	}
-	_, more, err := r.small(ctx, *m.Docs, docs.MaxSize, read)
+	more, err := r.documents(ctx, m.Documents, read)
 	return append(found, more...), err
 }
 

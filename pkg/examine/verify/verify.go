@@ -590,7 +590,7 @@ func orphans[A registry.Address, R registry.Record](ctx context.Context, r *run,
 			f.Note, f.Detail = true, f.Detail+"; it is a staged manifest and should have expired: "+
 				"check that the bucket expires objects with the tag "+objects.Tag+"="+objects.TagStaged
 		case published && isDocumentation(s.address, info.Key):
-			f.Note, f.Detail = true, f.Detail+"; it is documentation that the version does not use, for example because "+
+			f.Note, f.Detail = true, f.Detail+"; it is documentation or files that the version does not use, for example because "+
 				"it was damaged and made again"
 		case published && isMirroredSums(s.address, info.Key):
 			f.Note, f.Detail = true, f.Detail+"; it is a SHA256SUMS or a signature that the version does not use, because "+
@@ -669,7 +669,7 @@ func isStagedManifest(a registry.Address, key string) bool {
 
 func isDocumentation(a registry.Address, key string) bool {
 	_, module := a.(registry.Module)
-	return module && strings.HasSuffix(key, "/"+registry.DocsName)
+	return module && (strings.HasSuffix(key, "/"+registry.DocsName) || strings.HasSuffix(key, "/"+registry.FilesName))
 }
 
 func isMirroredSums(a registry.Address, key string) bool {

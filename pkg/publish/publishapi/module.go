@@ -64,17 +64,25 @@ func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.In
 		return registry.Inspection{}, err
 	}
 	result := registry.Inspection{ContentSHA256: found.ContentSHA256, Notes: found.Notes}
-	if data := found.Document.Data; len(data) > 0 {
-		result.Docs, err = m.stageDocs(ctx, u.Version, data)
-	} else {
+	if len(found.Document.Data) == 0 {
 		result.DocsNotes = found.Document.Notes
+	}
+	result.Docs, err = m.stageDocument(ctx, u.Version, registry.DocsName, found.Document.Data)
+	if err == nil {
+		result.FilesZip, err = m.stageDocument(ctx, u.Version, registry.FilesName, found.Document.Files)
 	}
 	return result, err
 }
 
-// stageDocs stores documentation until the upload is committed.
-func (m module) stageDocs(ctx context.Context, v registry.Version, data []byte) (*registry.StoredFile, error) {
-	file := storedFile(m.address.Path(), v, registry.DocsName, data)
+// stageDocument stores documentation or files until the upload is committed. It
+// returns nil if there are none.
+func (m module) stageDocument(ctx context.Context, v registry.Version, name string, data []byte) (
+	*registry.StoredFile, error,
+) {
+	if len(data) == 0 {
+		return nil, nil //nolint:nilnil // documented above
+	}
+	file := storedFile(m.address.Path(), v, name, data)
 	if err := m.h.stage(ctx, file, data); err != nil {
 		// No error of storing is the fault of the uploaded file.
 		return nil, fmt.Errorf("%w: cannot store the documentation: %s", registry.ErrUnavailable, err.Error())
@@ -125,7 +133,7 @@ func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time
 	f := u.Files[0]
 	record := registry.ModuleVersion{
 		Version: u.Version, Object: f.Object, SHA256: f.SHA256, ContentSHA256: f.ContentSHA256, Size: f.Size,
-		PublishedAt: now, PublishedBy: by, Description: u.Description, Docs: f.Docs, CopiedFrom: u.CopiedFrom,
+		PublishedAt: now, PublishedBy: by, Description: u.Description, Documents: f.Documents, CopiedFrom: u.CopiedFrom,
 		Claimed: u.Claimed.Beside(by), AllowedSecrets: u.AllowSecrets, Notes: f.Notes,
 	}
 	notes := f.DocsNotes

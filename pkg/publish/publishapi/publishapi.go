@@ -800,7 +800,7 @@ func (h *handler) keep(ctx context.Context, f registry.StoredFile) error {
 	info, err := h.objects.Keep(ctx, f.Object)
 	if errors.Is(err, registry.ErrNotFound) || err == nil && info.Size != f.Size {
 		name := path.Base(f.Object)
-		if name == registry.DocsName {
+		if name == registry.DocsName || name == registry.FilesName {
 			return errLostDocs
 		}
 		err := fmt.Errorf("%w: object %s is gone", registry.ErrConflict, f.Object)

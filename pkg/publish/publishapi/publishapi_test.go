@@ -749,7 +749,8 @@ func TestUnchangedWithoutDocs(t *testing.T) {
 	docs := registry.StoredFile{
 		Object: registry.UploadKey(vpcAddress.Path(), v1, digest, registry.DocsName), SHA256: digest, Size: 7,
 	}
-	if _, err := d.catalog.SetDocs(t.Context(), vpcAddress, v1, docs, nil, "ada"); err != nil {
+	made := registry.Documents{Docs: &docs}
+	if _, err := d.catalog.SetDocs(t.Context(), vpcAddress, v1, made, nil, "ada"); err != nil {
 		t.Fatal(err)
 	}
 	var begun protocol.Begun

@@ -82,10 +82,10 @@ type PreparedModule struct {
 	// ModuleResult has a record without a publisher and a time. Its object key is
 	// the one that the publish API would choose.
 	ModuleResult
-	// Archive and Docs are the files to store. Docs is nil if the module could
-	// not be documented.
-	Archive File
-	Docs    *File
+	// Archive, Docs and FilesZip are the files to store. The last two are nil if
+	// they could not be made.
+	Archive        File
+	Docs, FilesZip *File
 
 	packed     *os.File
 	what       string   // the What of its problems
@@ -147,7 +147,7 @@ func (p Preparer) CheckFolder(ctx context.Context, dir string, allowSecrets []st
 	if err := prepared.CheckNew(); err != nil {
 		return ModuleResult{}, err
 	}
-	prepared.Record.Object, prepared.Record.Docs = "", nil
+	prepared.Record.Object, prepared.Record.Documents = "", registry.Documents{}
 	return prepared.ModuleResult, nil
 }
 
@@ -270,25 +270,37 @@ func (m *PreparedModule) keep(path string) error {
 	return err
 }
 
-// setDocument adds the documentation of a module, if there is any.
+// setDocument adds the documentation and the files of a module, if there are any.
 func (m *PreparedModule) setDocument(d extract.Document) {
-	if len(d.Data) == 0 {
-		return
+	add := func(name string, data []byte) *File {
+		if len(data) == 0 {
+			return nil
+		}
+		file := fileOf(name, data)
+		file.Object = registry.UploadKey(m.Address.Path(), m.Record.Version, file.SHA256, file.Name)
+		return &file
 	}
-	file := fileOf(registry.DocsName, d.Data)
-	file.Object = registry.UploadKey(m.Address.Path(), m.Record.Version, file.SHA256, file.Name)
-	m.Docs = &file
-	m.Record.SetDocs(file.StoredFile, d.Contents)
+	if m.Docs = add(registry.DocsName, d.Data); m.Docs != nil {
+		m.Record.SetDocs(m.Docs.StoredFile, d.Contents)
+	}
+	if m.FilesZip = add(registry.FilesName, d.Files); m.FilesZip != nil {
+		m.Record.FilesZip = new(m.FilesZip.StoredFile)
+	}
 }
 
-// Place sets the object keys of the archive and of the documentation to those
-// of a module that an operator publishes.
+// Place sets the object keys of the files to those of a module that an operator
+// publishes.
 func (m *PreparedModule) Place() {
 	key := m.Address.ArchiveKey(m.Record.Version, m.Record.SHA256)
 	m.Record.Object, m.Archive.Object = key, key
-	if m.Docs != nil {
-		m.Docs.Object = m.Address.DocsKey(m.Record.Version, m.Docs.SHA256)
-		m.Record.Docs.Object = m.Docs.Object
+	for _, d := range []struct {
+		made   *File
+		stored *registry.StoredFile
+	}{{m.Docs, m.Record.Docs}, {m.FilesZip, m.Record.FilesZip}} {
+		if d.made != nil {
+			d.made.Object = m.Address.DocumentKey(m.Record.Version, d.made.SHA256, d.made.Name)
+			d.stored.Object = d.made.Object
+		}
 	}
 }
 

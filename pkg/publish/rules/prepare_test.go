@@ -108,9 +108,9 @@ func TestPrepareModule(t *testing.T) {
 	want := registry.ModuleVersion{
 		Version: m.Version, SHA256: f.SHA256, ContentSHA256: r.ContentSHA256, Size: f.Size, Description: "A network",
 		Object: "modules/acme/vpc/aws/1.0.0/api/" + f.SHA256 + "/vpc.tar.gz",
-		Docs: &registry.StoredFile{
+		Documents: registry.Documents{FilesZip: r.FilesZip, Docs: &registry.StoredFile{
 			Object: "modules/acme/vpc/aws/1.0.0/api/" + docs.SHA256 + "/docs.json.gz", SHA256: docs.SHA256, Size: docs.Size,
-		},
+		}},
 		Contents: r.Contents,
 	}
 	if diff := cmp.Diff(want, r); diff != "" {

@@ -1,0 +1,52 @@
+package stored
+
+import (
+	"context"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/ttlcache"
+)
+
+// The limits of cached files. A page can have many images, each of which is a
+// request of its own.
+const (
+	cachedFiles    = 4
+	maxCached      = 2 << 20 // bytes of each
+	cachedLifetime = 30 * time.Second
+)
+
+// Files reads the files of module versions, and caches small ones. Callers must
+// first read the record of a version, which is gone after a withdrawal. It is safe
+// for concurrent use.
+type Files struct {
+	objects Objects
+	now     func() time.Time
+	cached  *ttlcache.Cache[registry.StoredFile, *docs.Files]
+}
+
+// NewFiles returns a reader of files.
+func NewFiles(objects Objects, now func() time.Time) *Files {
+	return &Files{objects, now, ttlcache.New[registry.StoredFile, *docs.Files](cachedFiles, cachedLifetime)}
+}
+
+// Read reads the files of a version. The error is [ErrDamaged] or
+// registry.ErrUnavailable.
+func (f *Files) Read(ctx context.Context, file registry.StoredFile) (*docs.Files, error) {
+	if found, ok := f.cached.Get(file, f.now()); ok {
+		return found, nil
+	}
+	data, err := read(ctx, f.objects, file, docs.MaxFiles)
+	if err != nil {
+		return nil, err
+	}
+	found, err := docs.DecodeFiles(data.Bytes())
+	if err != nil {
+		return nil, damaged(file, err)
+	}
+	if file.Size <= maxCached {
+		f.cached.Add(file, found, f.now(), time.Time{})
+	}
+	return found, nil
+}

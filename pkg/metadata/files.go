@@ -1,0 +1,122 @@
+package metadata
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/stored"
+	"github.com/larder-registry/larder/pkg/httpapi"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
+	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// filesOf returns where the files of the version of a request are stored, after
+// checking that the caller may read it. It returns nil if they are not stored.
+type filesOf func(*http.Request) (*registry.StoredFile, error)
+
+func (h *handler) moduleFiles(r *http.Request) (*registry.StoredFile, error) {
+	m, err := moduleOf(r)
+	if err != nil {
+		return nil, err
+	}
+	v, err := versionOf(r, registry.Version{})
+	if err != nil {
+		return nil, err
+	}
+	details, err := h.catalog.Modules.Details(r.Context(), m, v)
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", m, err)
+	}
+	return details.Record.FilesZip, nil
+}
+
+func (h *handler) mirroredFiles(r *http.Request) (*registry.StoredFile, error) {
+	p, err := mirroredOf(r)
+	if err != nil {
+		return nil, err
+	}
+	v, err := versionOf(r, registry.Version{})
+	if err != nil {
+		return nil, err
+	}
+	details, err := h.catalog.Mirror.Details(r.Context(), p, v)
+	if err != nil {
+		return nil, fmt.Errorf("mirrored module %s: %w", p, err)
+	}
+	if details.Record.Module == nil {
+		return nil, nil //nolint:nilnil // documented above
+	}
+	return details.Record.Module.FilesZip, nil
+}
+
+// listFiles serves the list of the files of a version, or one file that the query
+// names. It reads the table once and at most one object.
+func (h *handler) listFiles(of filesOf) httpapi.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if path := r.URL.Query().Get("path"); path != "" {
+			return h.serveFile(w, r, of, path)
+		}
+		files, err := h.readFiles(r, of)
+		if err != nil {
+			return err
+		}
+		list := protocol.ModuleFiles{Files: []docs.SourceFile{}}
+		if files != nil {
+			list = protocol.ModuleFiles{Stored: true, Files: notNil(files.FileList.Files), Notes: files.Notes}
+		}
+		return respond(w, r, list)
+	}
+}
+
+// file serves one file of a version, which the path of the request names.
+func (h *handler) file(of filesOf) httpapi.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) error { return h.serveFile(w, r, of, r.PathValue("path")) }
+}
+
+// serveFile serves a file. Nothing in it can run in a browser, whatever its name
+// and its content are. Caches do not store it, because it may be withdrawn.
+func (h *handler) serveFile(w http.ResponseWriter, r *http.Request, of filesOf, path string) error {
+	files, err := h.readFiles(r, of)
+	if err != nil {
+		return err
+	}
+	if files == nil {
+		return fmt.Errorf("the files are not stored: %w", registry.ErrNotFound)
+	}
+	f, data, err := files.Read(path)
+	if errors.Is(err, docs.ErrNoFile) {
+		return fmt.Errorf("file %.300q: %w", path, registry.ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("%w files: %s", registry.ErrCorrupt, err.Error())
+	}
+	header := w.Header()
+	header.Set("Content-Type", f.MediaType())
+	header.Set("Content-Length", strconv.Itoa(len(data)))
+	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "private, no-store")
+	header.Set("Vary", "Authorization")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(data) // an error means that the client has disconnected
+	return nil
+}
+
+// readFiles reads the files of a version. It returns nil if they are not stored or
+// damaged, and logs the damage.
+func (h *handler) readFiles(r *http.Request, of filesOf) (*docs.Files, error) {
+	file, err := of(r)
+	if err != nil || file == nil {
+		return nil, err
+	}
+	files, err := h.files.Read(r.Context(), *file)
+	if errors.Is(err, stored.ErrDamaged) {
+		requestlog.From(r.Context()).Err = err
+		return nil, nil //nolint:nilnil // documented above
+	}
+	return files, err
+}
