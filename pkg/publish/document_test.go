@@ -109,7 +109,7 @@ func damage(data []byte) []byte {
 func (b backend) undocumented(t *testing.T) backend {
 	t.Helper()
 	record, empty := b.published(t), embedded(t)
-	record.Docs, record.Contents = nil, nil
+	record.Documents, record.Contents = registry.Documents{}, nil
 	archive := b.stored(t)[record.Object]
 	digest := objects.Digest{SHA256: record.SHA256, Size: record.Size}
 	if err := empty.store.PutOnce(t.Context(), record.Object, bytes.NewReader(archive), digest); err != nil {
@@ -165,6 +165,20 @@ func TestRebuild(t *testing.T) {
 			b.change(t, b.record(t).Docs.Object, func(data []byte) []byte { return data[1:] })
 			return b
 		}, registry.ErrCorrupt, true},
+		"files never made": {func(t *testing.T, b backend) backend {
+			t.Helper()
+			made := registry.Documents{Docs: b.record(t).Docs}
+			m := module(t, "1.0.0", "")
+			if _, err := catalog.New(b.table).SetDocs(t.Context(), m.Address, m.Version, made, b.record(t).Words, "ada"); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}, registry.ErrNotFound, false},
+		"files missing": {func(t *testing.T, b backend) backend {
+			t.Helper()
+			b.change(t, b.record(t).FilesZip.Object, nil)
+			return b
+		}, registry.ErrNotFound, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -202,6 +216,34 @@ func TestRebuild(t *testing.T) {
 				t.Errorf("inputs: %+v", made.Root.Inputs)
 			}
 		})
+	}
+}
+
+// TestRebuildFiles checks that files replace damaged ones, under another key.
+func TestRebuildFiles(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	was := b.published(t)
+	b.change(t, was.FilesZip.Object, damage)
+	if _, err := b.documenter().Rebuild(t.Context(), module(t, "1.0.0", "").Address, was.Version); err != nil {
+		t.Fatal(err)
+	}
+	is := b.record(t)
+	if diff := cmp.Diff(was.Docs, is.Docs); diff != "" {
+		t.Errorf("the documentation: (-was +is)\n%s", diff)
+	}
+	if is.FilesZip.Object == was.FilesZip.Object {
+		t.Errorf("the files still have the key %s", is.FilesZip.Object)
+	}
+	files, err := docs.DecodeFiles(b.stored(t)[is.FilesZip.Object])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files.RebuiltAt != "2026-11-21T01:02:03Z" {
+		t.Errorf("rebuilt at %q", files.RebuiltAt)
+	}
+	if _, text, err := files.Read("main.tf"); err != nil || len(text) == 0 {
+		t.Errorf("main.tf: %q, %v", text, err)
 	}
 }
 

@@ -159,8 +159,10 @@ func TestModule(t *testing.T) {
 	if want := "modules/acme/vpc/aws/1.0.0/" + r.Docs.SHA256 + "/docs.json.gz"; r.Docs.Object != want {
 		t.Errorf("documentation: %s, want %s", r.Docs.Object, want)
 	}
-	if err := objects.CheckStored(t.Context(), b.store, *r.Docs); err != nil {
-		t.Errorf("documentation: %v", err)
+	for _, f := range r.Documents.Stored() {
+		if err := objects.CheckStored(t.Context(), b.store, f); err != nil {
+			t.Errorf("%s: %v", f.Object, err)
+		}
 	}
 	progress.CheckComplete(t, "packing ", "checking ", "uploading acme/vpc/aws 1.0.0")
 	if sent := progress.Transfers("uploading "); len(sent) != 1 || sent[0].Moved != r.Size || len(progress.Steps()) != 2 {
@@ -178,6 +180,7 @@ func TestModule(t *testing.T) {
 	want := archive.Module{
 		SHA256: r.SHA256, ContentSHA256: r.ContentSHA256, Size: r.Size, Files: stored.Files,
 		Sources: map[string][]byte{"main.tf": []byte("# a\n")}, Calls: map[string][]archive.Call{},
+		Contents: archive.Contents{Files: map[string][]byte{"main.tf": []byte("# a\n")}},
 	}
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Errorf("stored archive: (-want +got)\n%s", diff)
@@ -206,9 +209,9 @@ func TestModule(t *testing.T) {
 	}
 }
 
-// perModule is the number of objects of a module version: its archive and its
-// documentation.
-const perModule = 2
+// perModule is the number of objects of a module version: its archive, its
+// documentation and its files.
+const perModule = 3
 
 func (b backend) objects(t *testing.T) int {
 	t.Helper()
@@ -511,7 +514,7 @@ func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 		}
 		return true
 	}
-	for _, file := range []string{".tar.gz", "docs.json.gz"} {
+	for _, file := range []string{".tar.gz", registry.DocsName, registry.FilesName} {
 		for _, when := range []string{"before", "half-way", "after"} {
 			b := empty(t)
 			p := b.publisher()
@@ -535,14 +538,14 @@ func failsAtEachStep(t *testing.T, empty func(*testing.T) backend) {
 // archive.
 type interrupted struct {
 	objects.Store
-	archives, docs atomic.Int32
+	archives, made atomic.Int32
 	then           func()
 }
 
 func (s *interrupted) PutOnce(ctx context.Context, key string, body io.ReadSeeker, digest objects.Digest) error {
 	err := s.Store.PutOnce(ctx, key, body, digest)
-	if strings.HasSuffix(key, "/"+registry.DocsName) {
-		s.docs.Add(1)
+	if !strings.HasSuffix(key, ".tar.gz") {
+		s.made.Add(1)
 	} else if s.archives.Add(1) == 1 {
 		s.then()
 	}
@@ -595,8 +598,11 @@ func TestPublishInBetween(t *testing.T) {
 			if result.Unchanged != test.unchanged || result.Restored {
 				t.Errorf("unchanged: %t, restored: %t", result.Unchanged, result.Restored)
 			}
-			if archives, docs := store.archives.Load(), store.docs.Load(); archives != 1 || docs != 1 {
-				t.Errorf("%d archives and %d documentations were uploaded", archives, docs)
+			if archives := store.archives.Load(); archives != 1 {
+				t.Errorf("%d archives were uploaded", archives)
+			}
+			if made := store.made.Load(); made != perModule-1 {
+				t.Errorf("%d files that were made from it were uploaded", made)
 			}
 			if test.versions == "" {
 				return

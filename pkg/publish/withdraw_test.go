@@ -117,7 +117,7 @@ func TestWithdraw(t *testing.T) {
 			t.Errorf("halfway: %d objects are removed, want 1", remains.Removed)
 		}
 		texts.Error(t, err)
-		if _, err := c.Modules.Get(t.Context(), address, one); !errors.Is(err, registry.ErrNotFound) || b.objects(t) != 5 {
+		if _, err := c.Modules.Get(t.Context(), address, one); !errors.Is(err, registry.ErrNotFound) || b.objects(t) != 2*perModule+1 {
 			t.Errorf("halfway: %v, %q", err, b.keys(t))
 		}
 		w.Objects = store

@@ -102,7 +102,7 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("outputs %q, want the name of the output", got)
 	}
 	got := d.documentation(t, record).Root.Outputs
-	if diff := cmp.Diff([]docs.Output{{Name: "x"}}, got); diff != "" {
+	if diff := cmp.Diff([]docs.Output{{Name: "x", Place: docs.Place{File: "main.tf", Line: 1}}}, got); diff != "" {
 		t.Errorf("outputs: (-want +got)\n%s", diff)
 	}
 }

@@ -51,7 +51,7 @@ func TestCommitCrashes(t *testing.T) {
 				d.addKey(t, "acme", signer)
 				files, kept := newRelease(t), test.kept
 				if path == module1 {
-					files, kept = vpc(t, 1), min(2, test.kept) // the archive and the documentation
+					files, kept = vpc(t, 1), min(3, test.kept) // the archive, the documentation and the files
 				}
 				u := d.begin(t, d.token(t, both), path, files).putAll(t).inspectAll(t)
 				test.fail(d.faults)

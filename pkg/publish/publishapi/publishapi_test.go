@@ -92,11 +92,14 @@ func TestPublishModule(t *testing.T) {
 	committed := u.commit(t)
 	var published protocol.Published
 	committed.into(t, http.StatusOK, &published)
-	docs := published.Module.Docs
-	if docs == nil {
-		t.Fatal("the module has no documentation")
+	made := published.Module.Documents
+	if len(made.Stored()) != 2 {
+		t.Fatalf("the module has no documentation or no files: %+v", made)
 	}
-	varies := []string{docs.SHA256, "DOCUMENTATION", fmt.Sprintf(`"size": %d`, docs.Size), `"size": "SIZE"`}
+	varies := []string{
+		made.Docs.SHA256, "DOCUMENTATION", fmt.Sprintf(`"size": %d`, made.Docs.Size), `"size": "SIZE"`,
+		made.FilesZip.SHA256, "FILES", fmt.Sprintf(`"size": %d`, made.FilesZip.Size), `"size": "SIZE"`,
+	}
 	compare(t, "module-published", committed.body, varies...)
 	after := d.visible(t)
 	for range 2 {
@@ -116,7 +119,8 @@ func TestPublishModule(t *testing.T) {
 		record.SHA256 != sum(files["vpc.tar.gz"]) || record.ContentSHA256 == a.ContentSHA256 {
 		t.Errorf("%+v, %v", record, err)
 	}
-	if diff := cmp.Diff(map[string]string{record.Object: "kept", docs.Object: "kept"}, d.objects(t)); diff != "" {
+	kept := map[string]string{record.Object: "kept", made.Docs.Object: "kept", made.FilesZip.Object: "kept"}
+	if diff := cmp.Diff(kept, d.objects(t)); diff != "" {
 		t.Errorf("objects: (-want +got)\n%s", diff)
 	}
 
@@ -395,7 +399,7 @@ func TestFaultyStore(t *testing.T) {
 			t.Error("the version is published")
 		}
 		for key := range d.objects(t) {
-			if strings.HasSuffix(key, registry.DocsName) {
+			if !strings.HasSuffix(key, ".tar.gz") {
 				continue // TestLostDocumentation removes it
 			}
 			if err := os.Remove(filepath.Join(d.dir, "objects", key)); err != nil {

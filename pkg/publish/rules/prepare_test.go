@@ -101,16 +101,21 @@ func TestPrepareModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, docs, r := prepared.Archive, prepared.Docs, prepared.Record
-	if docs == nil {
-		t.Fatal("the module has no documentation")
+	f, docs, files, r := prepared.Archive, prepared.Docs, prepared.FilesZip, prepared.Record
+	if docs == nil || files == nil {
+		t.Fatal("the module has no documentation or no files")
 	}
 	want := registry.ModuleVersion{
 		Version: m.Version, SHA256: f.SHA256, ContentSHA256: r.ContentSHA256, Size: f.Size, Description: "A network",
 		Object: "modules/acme/vpc/aws/1.0.0/api/" + f.SHA256 + "/vpc.tar.gz",
-		Documents: registry.Documents{FilesZip: r.FilesZip, Docs: &registry.StoredFile{
-			Object: "modules/acme/vpc/aws/1.0.0/api/" + docs.SHA256 + "/docs.json.gz", SHA256: docs.SHA256, Size: docs.Size,
-		}},
+		Documents: registry.Documents{
+			Docs: &registry.StoredFile{
+				Object: "modules/acme/vpc/aws/1.0.0/api/" + docs.SHA256 + "/docs.json.gz", SHA256: docs.SHA256, Size: docs.Size,
+			},
+			FilesZip: &registry.StoredFile{
+				Object: "modules/acme/vpc/aws/1.0.0/api/" + files.SHA256 + "/files.zip", SHA256: files.SHA256, Size: files.Size,
+			},
+		},
 		Contents: r.Contents,
 	}
 	if diff := cmp.Diff(want, r); diff != "" {
@@ -153,14 +158,15 @@ func TestPrepareModule(t *testing.T) {
 	place := map[string]string{
 		"modules/acme/vpc/aws/1.0.0/" + f.SHA256 + ".tar.gz":          prepared.Archive.Object,
 		"modules/acme/vpc/aws/1.0.0/" + docs.SHA256 + "/docs.json.gz": prepared.Docs.Object,
+		"modules/acme/vpc/aws/1.0.0/" + files.SHA256 + "/files.zip":   prepared.FilesZip.Object,
 	}
 	for want, got := range place {
 		if got != want {
 			t.Errorf("an operator's file has the key %s, want %s", got, want)
 		}
 	}
-	files := []registry.StoredFile{prepared.Archive.StoredFile, prepared.Docs.StoredFile}
-	if diff := cmp.Diff(files, prepared.Record.Files()); diff != "" {
+	all := []registry.StoredFile{prepared.Archive.StoredFile, prepared.Docs.StoredFile, prepared.FilesZip.StoredFile}
+	if diff := cmp.Diff(all, prepared.Record.Files()); diff != "" {
 		t.Errorf("an operator's record: (-want +got)\n%s", diff)
 	}
 	m.Dir = t.TempDir()
