@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,7 @@ const (
 	exact   = "# the documentation fills two messages\n"
 	noted   = "# the documentation has many notes\n"
 	nothing = "# the module cannot be documented\n"
+	genuine = "# the module is documented as in other programs\n"
 
 	environment = "# the notes are the environment\n"
 )
@@ -59,6 +61,8 @@ func document(ctx context.Context, name string, m archive.Module) (extract.Docum
 		}
 	case too:
 		d.Data = make([]byte, docs.MaxSize+1)
+	case genuine:
+		return extract.Encode(ctx, name, m)
 	case large:
 		d.Data = noise(5*inspection.MaxPart + 1)
 	case exact:
@@ -107,6 +111,44 @@ func TestDocument(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestLargestFiles checks that a child has the memory for the most files that can
+// be stored, together with as much configuration.
+func TestLargestFiles(t *testing.T) {
+	t.Parallel()
+	random := rand.NewChaCha8([32]byte{}) // the same files each time
+	files := map[string]string{"main.tf": genuine}
+	readme := ""
+	for i := range 64 {
+		text, picture := make([]byte, archive.MaxText), make([]byte, archive.MaxImage)
+		_, _ = random.Read(text) // never fails
+		_, _ = random.Read(picture)
+		for j := range text {
+			text[j] = '0' + text[j]%64
+		}
+		name := fmt.Sprintf("%02d", i)
+		copy(picture, "\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde")
+		files[name+".png"], files[name+".txt"] = string(picture), string(text)
+		files["modules/a/"+name+".tf"] = strings.Repeat("# "+strings.Repeat("a", 1000)+"\n", 250)
+		readme += name + ".png\n"
+	}
+	files["README.md"] = readme
+	packed := packAll(t, files)
+	found, err := inspection.Process{}.Inspect(t.Context(), moduleRequest(packed), bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Document.Notes != nil {
+		t.Errorf("notes %q", found.Document.Notes)
+	}
+	stored, err := docs.DecodeFiles(found.Document.Files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := stored.Read("00.png"); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -219,9 +261,16 @@ func TestReceive(t *testing.T) {
 	const end = contents + contents + `{"document":{"notes":["A note."]}}` + "\n"
 	full := part(noise(inspection.MaxPart))
 	most := docs.MaxSize / inspection.MaxPart
+	filesPart := func(data []byte) string { return strings.Replace(part(data), "data", "files", 1) }
+	fullFiles := filesPart(noise(inspection.MaxPart))
 	failed := extract.Document{Notes: []string{extract.Failed}}
 	complete := func(data []byte) extract.Document {
 		return extract.Document{Data: data, Contents: []byte("abab"), Notes: []string{"A note."}}
+	}
+	withFiles := func(files string) extract.Document {
+		d := complete([]byte("x"))
+		d.Files = []byte(files)
+		return d
 	}
 	for name, test := range map[string]struct {
 		sent string
@@ -230,6 +279,8 @@ func TestReceive(t *testing.T) {
 		"one part":           {part([]byte("x")) + end, complete([]byte("x"))},
 		"two parts":          {part([]byte("x")) + part([]byte("y")) + end, complete([]byte("xy"))},
 		"no part":            {end, complete(nil)},
+		"files":              {part([]byte("x")) + filesPart([]byte("y")) + filesPart([]byte("z")) + end, withFiles("yz")},
+		"too many files":     {strings.Repeat(fullFiles, docs.MaxFiles/inspection.MaxPart+1) + end, failed},
 		"the largest":        {strings.Repeat(full, most) + end, complete(bytes.Repeat(noise(inspection.MaxPart), most))},
 		"larger":             {strings.Repeat(full, most) + part([]byte("x")) + end, failed},
 		"without an end":     {strings.Repeat(full, 2*most), failed},

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,15 +39,25 @@ func TestMain(m *testing.M) {
 // pack returns a module with one file.
 func pack(t *testing.T, text string) []byte {
 	t.Helper()
+	return packAll(t, map[string]string{"main.tf": text})
+}
+
+// packAll returns a module with several files.
+func packAll(t *testing.T, files map[string]string) []byte {
+	t.Helper()
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)
 	w := tar.NewWriter(compressed)
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: "main.tf", Mode: 0o644, Size: int64(len(text))}
-	if err := w.WriteHeader(header); err != nil {
-		t.Fatal(err)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(files[name]))}
+		if err := w.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, files[name]); err != nil {
+			t.Fatal(err)
+		}
 	}
-	_, err := io.WriteString(w, text)
-	if err := errors.Join(err, w.Close(), compressed.Close()); err != nil {
+	if err := errors.Join(w.Close(), compressed.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
