@@ -625,7 +625,8 @@ func TestRoles(t *testing.T) {
 		"mirror": {"mirror/*,mirror-modules/*,tokens,policy", "", "/mirror/*,/mirror-modules/*"},
 		"metadata": {
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,tokens,policy",
-			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,namespaces", "/modules/*/docs.json.gz",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,namespaces",
+			"/modules/*/docs.json.gz,/modules/*/files.zip,/mirror-modules/*/files.zip",
 		},
 		"web": {
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",

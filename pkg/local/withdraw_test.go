@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"encoding/base64"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -33,8 +38,8 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// After a withdrawal, no byte of the folder has the description or the names of
-// the version.
+// After a withdrawal, no byte of the folder has the description, the names or the
+// files of the version, and an API that has read them has none of them.
 func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -43,8 +48,13 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	source := t.TempDir()
 	const secret = "hunter2"
 	config := "variable \"" + secret + "\" {\n  description = \"" + secret + "\"\n}\n"
-	if err := os.WriteFile(filepath.Join(source, "main.tf"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
+	image := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde"), secret...)
+	for name, content := range map[string][]byte{
+		"main.tf": []byte(config), secret + ".txt": []byte(secret), "a.png": image, "README.md": []byte("![" + secret + "](a.png)"),
+	} {
+		if err := os.WriteFile(filepath.Join(source, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p := publish.Publisher{Catalog: data.Catalog, Objects: data.Objects}
 	m := registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
@@ -62,6 +72,25 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 			t.Fatalf("the test does not find %q before the withdrawal", s)
 		}
 	}
+	found := strings.Join(filesWith(t, dir, secret), "\n")
+	for _, name := range []string{"larder.db", registry.FilesName} {
+		if !strings.Contains(found, name) {
+			t.Errorf("the test does not find the secret in %s before the withdrawal", name)
+		}
+	}
+	api := metadata.New(data.Catalog, data.Objects, access.Everyone)
+	get := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/modules/acme/vpc/aws/1.0.0/files"+path, nil)
+		api.ServeHTTP(w, r)
+		return w
+	}
+	paths := []string{"", "/main.tf", "/a.png", "/" + secret + ".txt"}
+	for _, path := range paths {
+		if w := get(path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), secret) {
+			t.Errorf("%q before the withdrawal: %d %q", path, w.Code, w.Body)
+		}
+	}
 	w := publish.Withdrawer{Catalog: data.Catalog, Objects: data, By: "ada"}
 	for minor := range uint64(3) {
 		if _, err := w.Withdraw(t.Context(), m, registry.Version{Major: 1, Minor: minor}, "a leak"); err != nil {
@@ -71,6 +100,11 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	for _, s := range secrets {
 		if found := filesWith(t, dir, s); len(found) > 0 {
 			t.Errorf("files with %q: %q", s, found)
+		}
+	}
+	for _, path := range paths {
+		if w := get(path); w.Code != http.StatusNotFound {
+			t.Errorf("%q after the withdrawal: %d %q", path, w.Code, w.Body)
 		}
 	}
 }

@@ -64,6 +64,9 @@ func TestDocumentation(t *testing.T) {
 		{"cut short", func(t *testing.T, d data) { d.object(t, d.module(t).Docs.Object, cut) }, found, true, []string{unused}},
 		{"other bytes", func(t *testing.T, d data) { d.object(t, d.module(t).Docs.Object, flip) }, found, false,
 			[]string{unused}},
+		{"files missing", func(t *testing.T, d data) { d.object(t, d.module(t).FilesZip.Object, nil) }, found, true, []string{}},
+		{"files of other bytes", func(t *testing.T, d data) { d.object(t, d.module(t).FilesZip.Object, flip) }, found, false,
+			[]string{unused}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -277,7 +277,7 @@ func TestIntact(t *testing.T) {
 		Providers: 1,
 		Mirrored:  1,
 		Versions:  9,
-		Objects:   3*2 + 3*4 + 3,
+		Objects:   3*3 + 3*4 + 3,
 		Bytes:     report.Bytes,
 		Findings:  []verify.Finding{},
 	}
@@ -602,16 +602,18 @@ func TestCorruptions(t *testing.T) {
 		"archive without record": {
 			lose(m, v),
 			left(
-				"object-without-version "+m+" 1.0.0", // the archive and the documentation
-				"object-without-version "+m+" 1.0.0", "version-without-record "+m+" 1.0.0"),
+				"object-without-version "+m+" 1.0.0", // the archive, the documentation and the files
+				"object-without-version "+m+" 1.0.0", "object-without-version "+m+" 1.0.0", "version-without-record "+m+" 1.0.0"),
 		},
 		// Only the trail has them, and the catalog entry has one.
 		"records and listing lost": {
 			lose(m, "listing", v, second, third),
 			left(
 				"object-without-version "+m+" 1.0.0", "object-without-version "+m+" 1.0.0",
+				"object-without-version "+m+" 1.0.0", "object-without-version "+m+" 1.1.0",
 				"object-without-version "+m+" 1.1.0", "object-without-version "+m+" 1.1.0",
 				"object-without-version "+m+" 2.0.0-rc.1", "object-without-version "+m+" 2.0.0-rc.1",
+				"object-without-version "+m+" 2.0.0-rc.1",
 				"version-without-record "+m+" 1.0.0", "version-without-record "+m+" 1.1.0",
 				"version-without-record "+m+" 2.0.0-rc.1"),
 		},
@@ -787,9 +789,9 @@ func TestLostRecord(t *testing.T) {
 			lost++
 		}
 	}
-	// Each version has an archive with documentation, four files of a provider,
-	// and a package.
-	if lost != 6 || report.Faults() != lost+2*(2+4+1) || report.Versions != 3 {
+	// Each version has an archive with documentation and files, four files of a
+	// provider, and a package.
+	if lost != 6 || report.Faults() != lost+2*(3+4+1) || report.Versions != 3 {
 		t.Errorf("%+v", report)
 	}
 	if !bytes.Equal(listed, d.data(t, vpc.Path(), "listing")) {
@@ -976,7 +978,7 @@ func TestAtRest(t *testing.T) {
 	defer empty.close()
 	if report := empty.verified(t, func(v *verify.Verifier) {
 		v.Now = nil
-	}); report.Faults() != 3*2+3*4+3+3 || report.Modules+report.Providers+report.Mirrored > 0 {
+	}); report.Faults() != 3*3+3*4+3+3 || report.Modules+report.Providers+report.Mirrored > 0 {
 		t.Errorf("%+v", report)
 	}
 }
@@ -1068,7 +1070,7 @@ func TestOnAWS(t *testing.T) {
 	if err := d.fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if report := d.verified(t); len(report.Findings) > 0 || report.Versions != 9 || report.Objects != 21 {
+	if report := d.verified(t); len(report.Findings) > 0 || report.Versions != 9 || report.Objects != 24 {
 		t.Fatalf("%+v", report)
 	}
 	client := awss3.NewFromConfig(awstest.Config(server.URL), func(o *awss3.Options) { o.UsePathStyle = true })
@@ -1080,7 +1082,8 @@ func TestOnAWS(t *testing.T) {
 	d.item(t, vpc.Path(), "version/2.0.0-rc.1", nil)
 	lost := []string{
 		"version-without-object " + vpc.Path() + " 1.0.0",
-		"object-without-version " + vpc.Path() + " 2.0.0-rc.1", // the archive and the documentation
+		"object-without-version " + vpc.Path() + " 2.0.0-rc.1", // the archive, the documentation and the files
+		"object-without-version " + vpc.Path() + " 2.0.0-rc.1",
 		"object-without-version " + vpc.Path() + " 2.0.0-rc.1",
 		"version-without-record " + vpc.Path() + " 2.0.0-rc.1",
 	}

@@ -53,8 +53,8 @@ func TestWithdrawn(t *testing.T) {
 		}
 	}
 	got := summary(report)
-	if stored != 7 {
-		t.Errorf("%d objects are stored, want 7", stored)
+	if stored != 8 {
+		t.Errorf("%d objects are stored, want 8", stored)
 	}
 	if len(got) != stored {
 		t.Errorf("%d findings, want one for each of %d objects: %q", len(got), stored, got)
