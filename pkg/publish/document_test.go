@@ -169,7 +169,7 @@ func TestRebuild(t *testing.T) {
 			t.Helper()
 			made := registry.Documents{Docs: b.record(t).Docs}
 			m := module(t, "1.0.0", "")
-			if _, err := catalog.New(b.table).SetDocs(t.Context(), m.Address, m.Version, made, b.record(t).Words, "ada"); err != nil {
+			if _, err := catalog.New(b.table).SetDocs(t.Context(), m.Address, m.Version, made, b.record(t).Contents, "ada"); err != nil {
 				t.Fatal(err)
 			}
 			return b

@@ -348,7 +348,7 @@ func TestServeWithoutObjects(t *testing.T) {
 		s := serve(t, data)
 		s.stop(t)
 		// The hint of the log entry names the folder of the objects.
-		logged := regexp.MustCompile(`level=ERROR .* missing=2 hint=".*objects/`).MatchString(s.log.String())
+		logged := regexp.MustCompile(`level=ERROR .* missing=3 hint=".*objects/`).MatchString(s.log.String())
 		if logged != gone {
 			t.Errorf("objects are missing: %t; log:\n%s", gone, s.log)
 		}

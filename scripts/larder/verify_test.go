@@ -105,13 +105,13 @@ func TestVerify(t *testing.T) {
 			out,
 			"version-without-object: modules/acme/vpc/aws 1.0.0: ",
 		) ||
-			!strings.Contains(out, "2 faults, ") {
+			!strings.Contains(out, "3 faults, ") {
 			t.Error(out)
 		}
 	}
-	if report, out := verifies(t, data, 1, "--json"); report.OK || len(report.Findings) != 2 ||
+	if report, out := verifies(t, data, 1, "--json"); report.OK || len(report.Findings) != 3 ||
 		report.Findings[0].Kind != "documentation" || report.Findings[0].Fix == "" ||
-		report.Findings[1].Kind != "version-without-object" || report.Findings[1].Fix == "" {
+		report.Findings[2].Kind != "version-without-object" || report.Findings[2].Fix == "" {
 		t.Error(out)
 	}
 	// Publishing the same content again fixes the fault.

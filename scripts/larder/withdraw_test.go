@@ -231,7 +231,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	env["AWS_ENDPOINT_URL_S3"] = objects.URL
 	objects.allowed.Store(true)
 	run(0, []string{
-		"Unchanged: arn:aws:iam::000000000000:user/operator withdrew ", ": it has a key; 2 objects deleted",
+		"Unchanged: arn:aws:iam::000000000000:user/operator withdrew ", ": it has a key; 3 objects deleted",
 	}, withdraw...)
 
 	// A command that is killed before it deletes an object has withdrawn the
@@ -252,7 +252,7 @@ func TestWithdrawOnStack(t *testing.T) {
 	}
 	_ = killed.Wait()
 	objects.block.Store(false)
-	run(0, []string{`"status": "unchanged"`, `"removed": 2`}, append(withdraw, "--json")...)
+	run(0, []string{`"status": "unchanged"`, `"removed": 3`}, append(withdraw, "--json")...)
 	run(0, []string{"0 faults, 0 repaired, 0 notes"}, "verify")
 }
 
