@@ -89,7 +89,7 @@ const (
 // mirrored are the patterns of the partitions and of the objects of the mirror.
 var mirrored = []string{registry.MirrorPrefix + "*", registry.MirrorModulePrefix + "*"}
 
-// documents and files are patterns of the keys of what is made from the archives of
+// documents and files are patterns of keys, of the documentation and the files of
 // modules.
 const (
 	documents = "modules/*/" + registry.DocsName

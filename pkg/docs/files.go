@@ -169,7 +169,7 @@ func RebuiltFiles(data []byte, at string) ([]byte, error) {
 		return nil, err
 	}
 	contents := make(map[string][]byte)
-	for _, one := range f.FileList.Files {
+	for _, one := range f.Files {
 		if one.Kind == FileOther {
 			continue
 		}
@@ -205,7 +205,7 @@ func checkEnd(data []byte) error {
 // [ErrNoFile] unless it is a text or an image. Any other error means that the
 // stored object is damaged.
 func (f *Files) Read(path string) (SourceFile, []byte, error) {
-	for _, one := range f.FileList.Files {
+	for _, one := range f.Files {
 		if one.Path != path || one.Kind == FileOther {
 			continue
 		}

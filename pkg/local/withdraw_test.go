@@ -39,7 +39,7 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 }
 
 // After a withdrawal, no byte of the folder has the description, the names or the
-// files of the version, and an API that has read them has none of them.
+// files of the version. An API that has cached them returns none of them.
 func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

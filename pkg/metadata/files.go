@@ -66,7 +66,7 @@ func (h *handler) listFiles(of filesOf) httpapi.HandlerFunc {
 		}
 		list := protocol.ModuleFiles{Files: []docs.SourceFile{}}
 		if files != nil {
-			list = protocol.ModuleFiles{Stored: true, Files: notNil(files.FileList.Files), Notes: files.Notes}
+			list = protocol.ModuleFiles{Stored: true, Files: notNil(files.Files), Notes: files.Notes}
 		}
 		return respond(w, r, list)
 	}
@@ -102,7 +102,7 @@ func (h *handler) serveFile(w http.ResponseWriter, r *http.Request, of filesOf, 
 	header.Set("Cache-Control", "private, no-store")
 	header.Set("Vary", "Authorization")
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(data) // an error means that the client has disconnected
+	_, _ = w.Write(data) //nolint:gosec // no browser runs it; an error means that the client has disconnected
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (d *Documenter) Check(ctx context.Context, v registry.ModuleVersion) error 
 	if v.Docs == nil || v.FilesZip == nil {
 		return fmt.Errorf("version %s has no documentation or no files: %w", v.Version, registry.ErrNotFound)
 	}
-	for _, f := range v.Documents.Stored() {
+	for _, f := range v.Stored() {
 		if err := objects.CheckStored(ctx, d.Objects, f); err != nil {
 			return err
 		}

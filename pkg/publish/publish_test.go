@@ -159,7 +159,7 @@ func TestModule(t *testing.T) {
 	if want := "modules/acme/vpc/aws/1.0.0/" + r.Docs.SHA256 + "/docs.json.gz"; r.Docs.Object != want {
 		t.Errorf("documentation: %s, want %s", r.Docs.Object, want)
 	}
-	for _, f := range r.Documents.Stored() {
+	for _, f := range r.Stored() {
 		if err := objects.CheckStored(t.Context(), b.store, f); err != nil {
 			t.Errorf("%s: %v", f.Object, err)
 		}

@@ -64,7 +64,7 @@ func (v ModuleVersion) Archive() StoredFile {
 
 // Files implements [Record]. They are the archive and what was made from it.
 func (v ModuleVersion) Files() []StoredFile {
-	return append([]StoredFile{v.Archive()}, v.Documents.Stored()...)
+	return append([]StoredFile{v.Archive()}, v.Stored()...)
 }
 
 // Files implements [Record].
@@ -80,7 +80,7 @@ func (v ProviderVersion) Files() []StoredFile {
 func (v MirrorVersion) Files() []StoredFile {
 	var files []StoredFile
 	if v.Module != nil {
-		files = append(append(files, v.Module.StoredFile), v.Module.Documents.Stored()...)
+		files = append(append(files, v.Module.StoredFile), v.Module.Stored()...)
 	}
 	for _, pkg := range v.Packages {
 		files = append(files, pkg.StoredFile)

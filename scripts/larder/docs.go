@@ -25,7 +25,8 @@ func docsCommand(c *cli.Program) *cobra.Command {
 		Use:   "docs",
 		Short: "Manage the documentation of modules",
 		Long: `Manage the documentation of modules. Publishing a module extracts its
-documentation: inputs, outputs, resources, dependencies and READMEs.`,
+documentation: inputs, outputs, resources, dependencies and READMEs. It also
+stores the files that people can browse.`,
 		Example: "  larder docs rebuild",
 	}
 	cmd.AddCommand(docsRebuildCommand(c))
@@ -37,9 +38,9 @@ func docsRebuildCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rebuild [NAMESPACE/NAME/SYSTEM [VERSION]]",
 		Short: "Make missing documentation from the archives",
-		Long: `Make the documentation of published modules from their archives: of all
-modules, of one module, or of one version. The command only makes documentation
-that is missing or damaged. With --all it makes the rest again too, for example
+		Long: `Make the documentation and the files to browse of published modules from
+their archives: of all modules, of one module, or of one version. The command
+only makes what is missing or damaged. With --all it makes the rest again too, for example
 because a new release of Larder extracts more.
 
 The exit code is 0 if all these versions have documentation afterwards, and 1

@@ -37,7 +37,7 @@ type sources struct {
 	// readmes has the best README of each folder.
 	readmes    map[string]readme
 	readmeSize int64
-	// contents also has files that are no sources.
+	// contents also has other files.
 	contents contents
 	in       *bufio.Reader // of the current file
 }

@@ -156,11 +156,11 @@ func TestFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files, _ := storedFiles(t, packed(t, test.file, text("README.md", "![a]("+test.name+")")))
-			at := slices.IndexFunc(files.FileList.Files, func(f docs.SourceFile) bool { return f.Path == test.name })
+			at := slices.IndexFunc(files.Files, func(f docs.SourceFile) bool { return f.Path == test.name })
 			if at < 0 {
 				t.Fatal("the file is not listed")
 			}
-			f := files.FileList.Files[at]
+			f := files.Files[at]
 			got := f.Kind
 			if f.Kind == docs.FileImage {
 				got = f.Type
@@ -198,7 +198,7 @@ func TestShownImages(t *testing.T) {
 		text("modules/a/readme", "<img src='../../late.png'>"), text("notes.md", "![a](docs/none.png)"), file{"late.png", data},
 	))
 	got := make(map[string]string)
-	for _, f := range files.FileList.Files {
+	for _, f := range files.Files {
 		got[f.Path] = f.Kind
 	}
 	want := map[string]string{
@@ -248,7 +248,7 @@ func TestTooManyFiles(t *testing.T) {
 			t.Parallel()
 			files, _ := storedFiles(t, packed(t, append(test.files, important...)...))
 			count := make(map[string]int)
-			for _, f := range files.FileList.Files {
+			for _, f := range files.Files {
 				count[f.Kind]++
 			}
 			want := map[string]int{"text": test.texts, "other": test.listed - test.texts - test.images}
@@ -289,7 +289,7 @@ func TestFilesAreDeterministic(t *testing.T) {
 // largest returns an archive with as much content as can be stored, and more.
 func largest(t testing.TB) []byte {
 	t.Helper()
-	noise := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // for the same archive each time
+	noise := rand.New(rand.NewPCG(1, 2)) // the same archive each time
 	random := func(size int, from string) []byte {
 		data := make([]byte, size)
 		for i := range data {
