@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"time"
 
@@ -99,6 +100,21 @@ func modulePin(commit string) registry.ModulePin {
 	}
 }
 
+// copyTo copies an object to another key, and sets that key in the file.
+func (f *filler) copyTo(ctx context.Context, file *registry.StoredFile, key string) error {
+	in, err := f.data.Objects.Open(ctx, file.Object, 0, -1)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	file.Object = key
+	return f.data.Objects.PutOnce(ctx, key, bytes.NewReader(data), objects.Digest{SHA256: file.SHA256, Size: file.Size})
+}
+
 // mirrorModule adds the versions of the mirrored module, with the documentation of one
 // of the registry's own. The origin has changed the oldest one and one that is not
 // mirrored.
@@ -108,25 +124,16 @@ func (f *filler) mirrorModule(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in, err := f.data.Objects.Open(ctx, own.Docs.Object, 0, -1)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	text, err := io.ReadAll(in)
-	if err != nil {
-		return err
-	}
 	for i, number := range []string{"5.16.0", "5.17.0", "5.19.0"} {
 		n, err := registry.ParseVersion(number)
 		if err != nil {
 			return err
 		}
-		docs := *own.Docs
-		docs.Object = mirroredModule.FileKey(n, docs.SHA256, registry.DocsName)
-		if err := f.data.Objects.PutOnce(ctx, docs.Object, bytes.NewReader(text),
-			objects.Digest{SHA256: docs.SHA256, Size: docs.Size}); err != nil {
-			return err
+		docs, files := *own.Docs, *own.FilesZip
+		for _, file := range []*registry.StoredFile{&docs, &files} {
+			if err := f.copyTo(ctx, file, mirroredModule.FileKey(n, file.SHA256, path.Base(file.Object))); err != nil {
+				return err
+			}
 		}
 		m := &registry.MirroredModule{
 			StoredFile: registry.StoredFile{
@@ -135,6 +142,7 @@ func (f *filler) mirrorModule(ctx context.Context) error {
 			Pin: modulePin("5d1c7a0e"), MirroredAt: day(10, 29+i, 8, 2), MirroredBy: publisher("aws", "", "", n),
 		}
 		m.SetDocs(docs, own.Contents)
+		m.FilesZip = &files
 		if i == 1 {
 			m.Pin.Accepted = &registry.Decision{At: m.MirroredAt, By: operator, Reason: "They removed a large file."}
 		}
