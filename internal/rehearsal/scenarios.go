@@ -243,22 +243,25 @@ func metadataScenario(ctx context.Context, r *Registry) error {
 	texts := map[string]string{
 		"/v1/modules": `"modules":[{`,
 		"/v1/modules/search?q=hello+" + r.Namespace: r.Namespace + "/hello/null/1.2.0",
-		module:                         r.Namespace + "/hello/null/1.2.0",
-		module + "/hello":              r.Namespace + "/hello/null/1.2.0",
-		module + "/hello/null":         `"versions":["1.2.0"]`,
-		module + "/hello/null/1.2.0":   `"readme"`,
-		module + "/hello/null/history": `"content_sha256"`,
-		"/v1/providers":                `"providers":[{`,
-		provider:                       r.Namespace + "/note/",
-		provider + "/note":             `"protocols":[`,
-		provider + "/note/1.0.0":       `"protocols":[`,
-		provider + "/note/history":     `"state":"deprecated","reason":"rehearsed"`,
-		"/v1/mirror":                   "one.example.com",
+		module:                                     r.Namespace + "/hello/null/1.2.0",
+		module + "/hello":                          r.Namespace + "/hello/null/1.2.0",
+		module + "/hello/null":                     `"versions":["1.2.0"]`,
+		module + "/hello/null/1.2.0":               `"readme"`,
+		module + "/hello/null/history":             `"content_sha256"`,
+		module + "/hello/null/1.2.0/files":         `"stored":true`,
+		module + "/hello/null/1.2.0/files/main.tf": "output",
+		"/v1/providers":                            `"providers":[{`,
+		provider:                                   r.Namespace + "/note/",
+		provider + "/note":                         `"protocols":[`,
+		provider + "/note/1.0.0":                   `"protocols":[`,
+		provider + "/note/history":                 `"state":"deprecated","reason":"rehearsed"`,
+		"/v1/mirror":                               "one.example.com",
 		"/v1/mirror/one.example.com/" + r.Namespace + "/note?history=true": `"mirrored_by"`,
 	}
 	if r.Origin != nil {
 		mirrored := "/v1/mirror-modules/" + r.Origin.mirroredModule(publicHosts["tofu"], "outer")
 		texts["/v1/mirror-modules"], texts[mirrored+"?history=true"] = r.Origin.namespace, `"commit"`
+		texts[mirrored+"/1.0.0/files"], texts[mirrored+"/1.0.0/files/README.md"] = `"stored":true`, "# outer"
 	}
 	for path, text := range texts {
 		body, err := r.read(ctx, path, token, http.StatusOK)

@@ -34,7 +34,8 @@ func withdrawScenario(ctx context.Context, r *Registry) error {
 	}
 	platform := strings.Replace(clients.Platform(), "_", "/", 1)
 	gone := []string{
-		"/v1/modules/" + module + "/1.0.0/download", "/v1/providers/" + provider + "/versions",
+		"/v1/modules/" + module + "/1.0.0/download", "/v1/modules/" + module + "/1.0.0/files/main.tf",
+		"/v1/providers/" + provider + "/versions",
 		"/v1/providers/" + provider + "/1.0.0/download/" + platform, "/v1/mirror/" + mirrored + "/index.json",
 	}
 	addresses := []string{module, provider, mirrored}
