@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -102,6 +105,38 @@ func TestMetadata(t *testing.T) {
 	}
 	if n := strings.Count(log, `"level":"ERROR"`); n != 1 {
 		t.Errorf("the log has %d errors, want the missing object:\n%s", n, log)
+	}
+}
+
+// The function serves texts and images of modules unchanged.
+func TestMetadataFiles(t *testing.T) {
+	t.Parallel()
+	d := deploy(t)
+	files := map[string]string{
+		"main.tf": "# \u00e9\n", "README.md": "![plan](docs/plan.png)\n",
+		"docs/plan.png": "\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde",
+	}
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := rules.Module{
+		Dir: dir, Address: registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}, Version: registry.Version{Major: 1},
+	}
+	if _, err := d.publisher.Module(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		response, body := d.get(t, "/v1/modules/acme/vpc/aws/1.0.0/files/"+name)
+		if response.StatusCode != http.StatusOK || body != want {
+			t.Errorf("%s: %s %q, want %q", name, response.Status, body, want)
+		}
 	}
 }
 
