@@ -45,6 +45,8 @@ type Tokens interface {
 type Control struct {
 	tokens Tokens
 	now    func() time.Time
+	// used are the IDs of the tokens whose use in the present hour is logged.
+	used *ttlcache.Cache[string, struct{}]
 	// rules are never changed, only replaced.
 	rules atomic.Pointer[rules]
 }
@@ -71,6 +73,7 @@ type decision struct {
 // caller is the holder of a credential.
 type caller struct {
 	name   string    // for the log
+	token  string    // the ID of a registry token
 	label  string    // for people, without the issuer
 	scopes [][]Scope // a token's scopes, or those of each matching rule, which its callers share
 	// as is the caller for publishing. It is nil if no scope allows publishing,
@@ -95,7 +98,7 @@ const (
 
 // New returns the access control for settings.
 func New(s Settings, tokens Tokens) *Control {
-	c := &Control{tokens: tokens, now: openid.Now}
+	c := &Control{tokens: tokens, now: openid.Now, used: ttlcache.New[string, struct{}](maxDecisions, time.Hour)}
 	c.rules.Store(new(rules))
 	c.Apply(s)
 	return c
@@ -205,7 +208,7 @@ func (c *Control) check(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	requestlog.From(r.Context()).Caller = who.name
+	c.record(r.Context(), who, who.name)
 	if public || allows(who.scopes, Read, what) {
 		return nil
 	}
@@ -240,7 +243,7 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	if who.as != nil {
 		name = who.as.Publisher.String()
 	}
-	requestlog.From(r.Context()).Caller = name
+	c.record(r.Context(), who, name)
 	switch {
 	case !allows(who.scopes, Publish, published(r.URL.Path)):
 		return nil, errNoScope
@@ -250,6 +253,22 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	as := *who.as
 	as.public = c.rules.Load().public
 	return &as, nil
+}
+
+// record names the caller in the log. The first use of a token in an hour of UTC has
+// the token's ID too.
+func (c *Control) record(ctx context.Context, who caller, name string) {
+	e := requestlog.From(ctx)
+	e.Caller = name
+	if who.token == "" {
+		return
+	}
+	now := c.now()
+	if _, found := c.used.Get(who.token, now); found {
+		return
+	}
+	c.used.Add(who.token, struct{}{}, now, now.Truncate(time.Hour).Add(time.Hour))
+	e.Token = who.token
 }
 
 // bearer returns the credential of a request, or an empty string if there is
@@ -375,7 +394,7 @@ func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, 
 		return caller{}, time.Time{}, fmt.Errorf("token %q: %w: %s", record.Name, errRecord, err.Error())
 	}
 	who := caller{
-		name: "token " + record.Name, label: record.Name, scopes: [][]Scope{scopes}, expires: record.ExpiresAt,
+		name: "token " + record.Name, token: registry.TokenID(digest), label: record.Name, scopes: [][]Scope{scopes}, expires: record.ExpiresAt,
 	}
 	if who.publishes() {
 		who.as = tokenCaller(digest, record.Name, who.scopes)

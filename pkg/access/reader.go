@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/httpapi"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 )
 
 // reader is a caller who may read some resources.
@@ -67,7 +66,7 @@ func (c *Control) WithoutIdentity(ctx context.Context) (context.Context, error) 
 
 // with returns the context of an authenticated caller, whom the log names.
 func (c *Control) with(ctx context.Context, who caller) context.Context {
-	requestlog.From(ctx).Caller = who.name
+	c.record(ctx, who, who.name)
 	everyone := c.rules.Load().public
 	return context.WithValue(ctx, readerKey{}, &reader{public: everyone, scopes: who.scopes, identified: true})
 }
