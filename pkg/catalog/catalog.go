@@ -16,7 +16,7 @@
 // A test enforces the order in which the files build on one another:
 //
 //	table, layout, items, audit, index, kinds, versions, details, contents,
-//	uploads, publish, pulls, origins, lifecycle, repair, keys, tokens, sessions, catalog
+//	uploads, publish, pulls, origins, lifecycle, repair, keys, tokens, sessions, usage, catalog
 package catalog
 
 import (

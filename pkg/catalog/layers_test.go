@@ -22,7 +22,7 @@ import (
 var layers = []string{
 	"table.go", "layout.go", "items.go", "audit.go", "index.go", "kinds.go", "versions.go", "details.go",
 	"contents.go", "uploads.go", "publish.go", "pulls.go", "mirrorstate.go", "origins.go", "lifecycle.go", "repair.go",
-	"signingkeys.go", "tokens.go", "sessions.go", "catalog.go", "shares.go", "leases.go",
+	"signingkeys.go", "tokens.go", "sessions.go", "usage.go", "catalog.go", "shares.go", "leases.go",
 }
 
 // A file uses no function, type, constant or variable of a later file. The test

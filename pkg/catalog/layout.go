@@ -126,6 +126,32 @@ const (
 	copySlots          = "mirror/slots"
 )
 
+// The partitions below begin with usage/, because the function that counts
+// downloads may read and write only such partitions. Most of their items expire.
+const (
+	usagePrefix = "usage/"
+	totals      = usagePrefix + "totals"
+	tokenUses   = usagePrefix + "tokens"
+)
+
+// usagePartition returns the partition with the downloads of an address, such as
+// usage/modules/acme/vpc/aws. No address has one of the partitions above.
+func usagePartition(a registry.Address) string { return usagePrefix + a.Path() }
+
+// downloadsKey returns the key of the [downloadCounts] of a version and a day.
+func downloadsKey(a registry.Address, d registry.DailyDownloads) Key {
+	return Key{usagePartition(a), d.Day.UTC().Format(time.DateOnly) + "/" + d.Version.String()}
+}
+
+// totalKey returns the key of the [downloadCounts] of an address.
+func totalKey(path string) Key { return Key{totals, path} }
+
+// tokenUseKey returns the key of the [tokenUse] of the token with an ID.
+func tokenUseKey(id string) Key { return Key{tokenUses, id} }
+
+// countingKey is the key of the item [counting].
+var countingKey = Key{usagePrefix + "counting", "since"}
+
 // inspectionSlots is the partition of the leases of [Catalog.TakeInspectionSlot].
 // The function that publishes may write it.
 const inspectionSlots = "uploads/slots"
