@@ -157,8 +157,8 @@ func (m monitoring) alarms() []alarm {
 	for _, f := range m.settings.functions() {
 		// A copy that fails because of its origin is an error of its function,
 		// since Lambda then tries again. Other errors of that function become 5xx
-		// responses of the mirror.
-		if !f.pulls {
+		// responses of the mirror. Lost counts harm nobody.
+		if !f.pulls && !f.counts {
 			serving = append(serving, f.name)
 		}
 		// A request to the mirror can wait for an origin, which the registry cannot
@@ -270,11 +270,14 @@ func (m monitoring) ofTable(name string) awscloudwatch.IMetric {
 	return metric("AWS/DynamoDB", name, "Sum", fiveMinutes(), map[string]*string{"TableName": m.table.TableName()})
 }
 
-// total returns the sum of a Lambda metric over all functions.
+// total returns the sum of a Lambda metric over all functions but the one that counts,
+// for which nobody waits. Metric math has room for ten metrics.
 func (m monitoring) total(name string, period awscdk.Duration) awscloudwatch.IMetric {
 	var names []string
 	for _, f := range m.settings.functions() {
-		names = append(names, f.name)
+		if !f.counts {
+			names = append(names, f.name)
+		}
 	}
 	return m.ofFunctions("SUM", name, "Sum", period, names)
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/larder-registry/larder/pkg/providers"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/usage/logged"
 	"github.com/larder-registry/larder/pkg/web"
 )
 
@@ -60,8 +61,7 @@ type function struct {
 	partitions, queried []string
 	// objects are patterns of the keys of the objects for which it signs URLs.
 	objects []string
-	// fetches means that it uses these URLs itself. So its log has no downloads
-	// to count.
+	// fetches means that it uses these URLs itself.
 	fetches bool
 	// login means that it serves the login of people to clients.
 	login bool
@@ -74,6 +74,9 @@ type function struct {
 	// permissions are those of pulling. invokesPull means that it invokes that
 	// function.
 	pulls, invokesPull bool
+	// counts means that it counts downloads from the request log. It has no route,
+	// and writes only the counts.
+	counts bool
 }
 
 const (
@@ -82,6 +85,10 @@ const (
 	// policyItem is the partition of the mirror's policy. Only operators write
 	// it.
 	policyItem = "policy"
+	// usageItems are the partitions of downloads and of last uses of tokens.
+	usageItems = "usage/*"
+	// usageName is the name of the function that counts downloads.
+	usageName = "usage"
 	// pullName is the name of the function that fetches what the mirror lacks.
 	pullName = "pull"
 )
@@ -99,8 +106,9 @@ const (
 func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.trees...) }
 
 // functions returns the functions in the order of the stack. Discovery reads
-// nothing. Only publish, pull and web write. Pull writes only the mirror, and
-// web only sessions. Mirror invokes pull, so it comes later.
+// nothing. Only publish, pull, web and usage write. Pull writes only the mirror,
+// web only sessions, and usage only counts. Mirror invokes pull, so it comes later.
+// The logs of all others invoke usage.
 func functions() []function {
 	items := slices.Concat([]string{"modules/*", "providers/*"}, mirrored, []string{"catalog/*"})
 	return []function{
@@ -132,18 +140,19 @@ func functions() []function {
 			queried:    []string{"catalog/*", "namespaces"},
 		},
 		{name: "publish", trees: []string{protocol.PublishPath}, parts: throttle{2, 12}, publishes: true},
+		{name: usageName, counts: true, partitions: []string{usageItems}},
 	}
 }
 
 // functions returns the functions of a stack with these settings. A read-only
-// stack has none that fetches for the mirror, and its function publish only reads
-// the callers' tokens, and then refuses.
+// stack has none that fetches for the mirror or counts. Its function publish only
+// reads the callers' tokens, and then refuses.
 func (s Settings) functions() []function {
 	all := functions()
 	if !s.ReadOnly {
 		return all
 	}
-	all = slices.DeleteFunc(all, func(f function) bool { return f.pulls })
+	all = slices.DeleteFunc(all, func(f function) bool { return f.pulls || f.counts })
 	for i := range all {
 		f := &all[i]
 		switch {
@@ -169,8 +178,8 @@ type stack struct {
 	failures     awssqs.Queue                  // the requests to fetch for the mirror that failed
 	functions    map[string]awslambda.Function // by name
 	logs         []*string                     // the names of the functions' log groups
-	// requests are the log groups of the functions that hand out URLs, by which
-	// downloads are counted.
+	// requests are the log groups of the functions that hand out URLs or recognize
+	// tokens, from which downloads and last uses are counted.
 	requests []awslogs.LogGroup
 	// accessLog is the gateway's log group. It is nil if the gateway does not
 	// log.
@@ -242,6 +251,7 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 	st.newEndpoints(api)
 	if !s.ReadOnly {
 		st.newPullEvents()
+		st.newSubscriptions()
 	}
 	st.newMonitoring(api)
 	st.output(settings.OutputTable, st.table.TableName(), "The DynamoDB table")
@@ -250,11 +260,6 @@ func newStack(app constructs.Construct, s Settings, dist string) awscdk.Stack {
 		"The policy for principals that publish with AWS credentials")
 	st.output(settings.OutputWithdrawPolicy, st.newWithdrawPolicy().ManagedPolicyArn(),
 		"The policy for principals that withdraw versions; attach it, with the operator's, only while you need it")
-	st.output(settings.OutputRequestLogs, awscdk.Fn_Join(jsii.String(","),
-		st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupName() })),
-		"The log groups of the functions that locate archives")
-	st.output(settings.OutputRequestLogDays, jsii.String(strconv.Itoa(s.LogRetentionDays)),
-		"How many days these logs are stored")
 	about := "The host of module and provider addresses"
 	if registry.Host(s.DomainName).Display() != s.DomainName {
 		// CloudFormation returns other letters of outputs as question marks.
@@ -569,8 +574,12 @@ func (st *stack) newFunction(f function) awslambda.Function {
 			// The garbage collector then runs early enough for a large catalog,
 			// which the function caches.
 			variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
-		} else if f.objects != nil {
-			st.requests = append(st.requests, logs)
+		}
+		if f.counts {
+			statements = append(statements, allow("CountDownloads", jsii.Strings("dynamodb:PutItem"),
+				[]*string{st.table.TableArn()}, onPartitions(usageItems)))
+			// A batch can have many downloads. Nobody waits.
+			timeout = awscdk.Duration_Minutes(jsii.Number(1))
 		}
 	case f.login:
 		variables = settings.LoginEnvironment(st.clientLogin())
@@ -594,6 +603,9 @@ func (st *stack) newFunction(f function) awslambda.Function {
 		architecture = awslambda.Architecture_X86_64()
 	}
 	st.logs = append(st.logs, logs.LogGroupName())
+	if f.publishes || slices.Contains(f.partitions, "tokens") {
+		st.requests = append(st.requests, logs)
+	}
 	code, digest, err := packFunction(st.dist, f.name)
 	if err != nil {
 		panic(err) // scripts/build has built it
@@ -662,6 +674,24 @@ func (st *stack) newPullEvents() {
 			Event: awsevents.RuleTargetInput_FromObject(map[string]any{"action": string(protocol.PullNightly)}),
 		})},
 	})
+}
+
+// newSubscriptions lets the lines of the request logs that count invoke the function
+// that counts. Its own log is not among them, so that it never invokes itself. If it
+// fails three times, as Lambda's default is, the counts of a batch are lost.
+func (st *stack) newSubscriptions() {
+	usage := st.functions[usageName]
+	for i, group := range st.requests {
+		id := strconv.Itoa(i + 1)
+		permission := awslambda.NewCfnPermission(st.Stack, jsii.String("UsagePermission"+id), &awslambda.CfnPermissionProps{
+			Action: jsii.String("lambda:InvokeFunction"), FunctionName: usage.FunctionArn(),
+			Principal: jsii.String("logs.amazonaws.com"), SourceAccount: st.Account(), SourceArn: group.LogGroupArn(),
+		})
+		// CloudWatch checks the permission when it creates the filter.
+		awslogs.NewCfnSubscriptionFilter(st.Stack, jsii.String("UsageFilter"+id), &awslogs.CfnSubscriptionFilterProps{
+			LogGroupName: group.LogGroupName(), DestinationArn: usage.FunctionArn(), FilterPattern: jsii.String(logged.Pattern()),
+		}).AddResourceDependency(permission, nil)
+	}
 }
 
 // newPullFailures returns the queue for requests to fetch something that failed.
@@ -839,7 +869,7 @@ func (st *stack) newEndpoints(api awsapigatewayv2.HttpApi) {
 	var last awscdk.CfnResource
 	for _, f := range st.settings.functions() {
 		made := st.newFunction(f)
-		if f.pulls {
+		if f.pulls || f.counts {
 			continue
 		}
 		id := f.name
@@ -1035,11 +1065,10 @@ func (st *stack) newOperatorPolicy(api awsapigatewayv2.HttpApi) awsiam.ManagedPo
 			// with 403 instead of 404.
 			allow("ListArchives", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
 				map[string]any{"StringLike": map[string]any{"s3:prefix": operated}}),
-			allow("CountDownloads", jsii.Strings("logs:StartQuery"),
-				*st.requestLogs(func(g awslogs.LogGroup) *string { return g.LogGroupArn() }), nil),
-			// IAM has no resource type for a query, or for an account.
-			allow("ReadQueryResultsAndLimits", jsii.Strings("logs:GetQueryResults", "logs:StopQuery",
-				"lambda:GetAccountSettings"), []*string{jsii.String("*")}, nil),
+			allow("ReadUsage", jsii.Strings("dynamodb:GetItem", "dynamodb:Query"), []*string{st.table.TableArn()},
+				onPartitions(usageItems)),
+			// IAM has no resource type for an account.
+			allow("ReadLimits", jsii.Strings("lambda:GetAccountSettings"), []*string{jsii.String("*")}, nil),
 		}, st.inspecting(api), st.useKey(withKey, "dynamodb", "s3"))),
 	})
 }
@@ -1140,12 +1169,4 @@ func (st *stack) objectARNs(patterns []string) []*string {
 		arns[i] = st.bucket.ArnForObjects(&pattern)
 	}
 	return arns
-}
-
-func (st *stack) requestLogs(of func(awslogs.LogGroup) *string) *[]*string {
-	var all []*string
-	for _, group := range st.requests {
-		all = append(all, of(group))
-	}
-	return &all
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/usage/logged"
 	"github.com/larder-registry/larder/pkg/web"
 )
 
@@ -449,6 +450,8 @@ func TestFunctions(t *testing.T) {
 				memory, timeout, storage = 1024, 900, 10240.0
 			case strings.HasPrefix(id, "mirror"):
 				timeout = 12
+			case strings.HasPrefix(id, "usage"):
+				timeout = 60
 			}
 			if got := f.at("EphemeralStorage.Size"); got != storage {
 				t.Errorf("%s has temporary storage of %v MiB, not %v", id, got, storage)
@@ -632,6 +635,7 @@ func TestRoles(t *testing.T) {
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",
 			"/modules/*/docs.json.gz,/mirror-modules/*/docs.json.gz",
 		},
+		"usage": {"usage/*", "", ""},
 	}
 	for name, role := range byFunction {
 		if trust := text(role.at("AssumeRolePolicyDocument")); !strings.Contains(trust, "lambda.amazonaws.com") ||
@@ -665,7 +669,10 @@ func TestRoles(t *testing.T) {
 		}
 		allowed := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 		if w, reads := want[name]; reads {
-			allowed = append(allowed, "dynamodb:GetItem", "s3:GetObject")
+			allowed = append(allowed, "dynamodb:GetItem")
+			if w.objects != "" {
+				allowed = append(allowed, "s3:GetObject")
+			}
 			s := got["dynamodb:GetItem"]
 			if keys := strings.Join(list(s.Condition["ForAllValues:StringLike"]["dynamodb:LeadingKeys"]),
 				","); keys != w.keys {
@@ -696,11 +703,13 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s may invoke any of %s", name, r)
 			}
 		}
-		if name == "web" {
-			for _, action := range []string{"dynamodb:PutItem", "dynamodb:DeleteItem"} {
+		written := map[string][]string{"web": {"dynamodb:PutItem", "dynamodb:DeleteItem"}, "usage": {"dynamodb:PutItem"}}
+		if actions, writes := written[name]; writes {
+			partition := map[string]any{"web": "sessions", "usage": "usage/*"}[name]
+			for _, action := range actions {
 				allowed = append(allowed, action)
 				if diff := cmp.Diff(map[string]map[string]any{
-					"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"sessions"}},
+					"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{partition}},
 					"Null":                    {"dynamodb:LeadingKeys": "false"},
 				}, got[action].Condition); diff != "" {
 					t.Errorf("%s: condition of %s (-want +got):\n%s", name, action, diff)
@@ -714,8 +723,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Only the functions that publish and that fetch providers may write, and web may
-// write sessions. The test lists all actions of the first two. The other functions
+// Only the functions that publish and that fetch providers may write. Web may also
+// write sessions, and usage counts. The test lists all actions of the first two. The other functions
 // only have actions that read, and mirror invokes pull.
 func TestWriters(t *testing.T) {
 	roles := rolesByFunction(t, synth(t, defaults(t)))
@@ -743,7 +752,8 @@ func TestWriters(t *testing.T) {
 				actions = append(actions, action)
 				session := name == "web" && s.Sid == "WriteSessions"
 				invokes := name == "mirror" && s.Sid == "FetchProviders"
-				if writers[name] == nil && !session && !invokes && !slices.Contains(reads, action) {
+				counts := name == "usage" && s.Sid == "CountDownloads"
+				if writers[name] == nil && !session && !invokes && !counts && !slices.Contains(reads, action) {
 					t.Errorf("%s may %s", name, action)
 				}
 			}
@@ -963,6 +973,46 @@ func TestPuller(t *testing.T) {
 	}
 }
 
+// The lines that count invoke the function that counts, from the logs of all functions
+// that recognize tokens or hand out URLs, and never from its own.
+func TestUsageEvents(t *testing.T) {
+	for name, s := range map[string]Settings{
+		"defaults": defaults(t), "prefix": defaults(t, "logGroupPrefix", "/acme/"),
+		"key": defaults(t, "kmsKeyArn", "arn:aws:kms:eu-central-1:000000000000:key/00000000-0000-0000-0000-000000000000"),
+	} {
+		tm := synth(t, s)
+		permitted := make(map[string]string) // the log groups by the ids of permissions
+		for id, r := range tm.all("AWS::Lambda::Permission") {
+			if r.at("Principal") != "logs.amazonaws.com" {
+				continue
+			}
+			if diff := cmp.Diff(map[string]any{"Ref": "AWS::AccountId"}, r.at("SourceAccount")); diff != "" {
+				t.Errorf("%s: account of %s (-want +got):\n%s", name, id, diff)
+			}
+			permitted[id] = regexp.MustCompile(`^{"Fn::GetAtt":\["(\w+)","Arn"\]}$`).FindStringSubmatch(text(r.at("SourceArn")))[1]
+		}
+		var groups []string
+		for id, r := range tm.all("AWS::Logs::SubscriptionFilter") {
+			if diff := cmp.Diff(logged.Pattern(), r.at("FilterPattern")); diff != "" {
+				t.Errorf("%s: pattern of %s (-want +got):\n%s", name, id, diff)
+			}
+			if to := text(r.at("DestinationArn")); !strings.Contains(to, `"usage`) {
+				t.Errorf("%s: %s invokes %s", name, id, to)
+			}
+			group := r.at("LogGroupName").(map[string]any)["Ref"].(string)
+			if on := list(r.DependsOn); len(on) != 1 || permitted[on[0]] != group {
+				t.Errorf("%s: %s of the group %s waits for %v", name, id, group, on)
+			}
+			groups = append(groups, strings.TrimRight(group, "0123456789ABCDEF"))
+		}
+		slices.Sort(groups)
+		want := []string{"metadatalogs", "mirrorlogs", "moduleslogs", "providerslogs", "publishlogs", "weblogs"}
+		if diff := cmp.Diff(want, groups); diff != "" {
+			t.Errorf("%s: log groups (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // Lambda tries a request to fetch providers three times within an hour, and then
 // sends it to a queue. Every night, a rule invokes the function.
 func TestPullEvents(t *testing.T) {
@@ -1096,7 +1146,9 @@ func TestReadOnly(t *testing.T) {
 	tm := synth(t, defaults(t, "tableName", "larder-table", "bucketName", "larder-bucket", "readOnly", "true",
 		"alarms", "true", "dashboard", "true",
 		"kmsKeyArn", "arn:aws:kms:eu-central-1:000000000000:key/00000000-0000-0000-0000-000000000000"))
-	for _, kind := range []string{"AWS::Lambda::EventInvokeConfig", "AWS::Events::Rule", "AWS::SQS::Queue"} {
+	for _, kind := range []string{
+		"AWS::Lambda::EventInvokeConfig", "AWS::Events::Rule", "AWS::SQS::Queue", "AWS::Logs::SubscriptionFilter",
+	} {
 		if n := len(tm.all(kind)); n != 0 {
 			t.Errorf("%d of %s", n, kind)
 		}
@@ -1104,7 +1156,7 @@ func TestReadOnly(t *testing.T) {
 	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "kms:Decrypt", "logs:CreateLogStream", "logs:PutLogEvents",
 		"s3:GetObject"}
 	roles := rolesByFunction(t, tm)
-	if got := slices.Sorted(maps.Keys(roles)); slices.Contains(got, pullName) || len(got) != len(functions())-1 {
+	if got := slices.Sorted(maps.Keys(roles)); slices.Contains(got, pullName) || slices.Contains(got, usageName) || len(got) != len(functions())-2 {
 		t.Errorf("it has the functions %q", got)
 	}
 	for name, role := range roles {
@@ -1147,7 +1199,7 @@ func TestOperatorPolicy(t *testing.T) {
 	for _, s := range managedPolicy(t, "OperatorPolicy") {
 		actions = append(actions, list(s.Action)...)
 		for _, r := range list(s.Resource) {
-			if r == "*" && s.Sid != "ReadQueryResultsAndLimits" {
+			if r == "*" && s.Sid != "ReadLimits" {
 				t.Errorf("%s is on every resource", s.Sid)
 			}
 		}
@@ -1168,14 +1220,13 @@ func TestOperatorPolicy(t *testing.T) {
 		"dynamodb:DescribeTable",
 		"dynamodb:DescribeTimeToLive",
 		"dynamodb:GetItem",
+		"dynamodb:GetItem",
 		"dynamodb:PutItem",
+		"dynamodb:Query",
 		"dynamodb:Query",
 		"lambda:GetAccountSettings",
 		"lambda:GetFunctionConcurrency",
 		"lambda:GetFunctionConfiguration",
-		"logs:GetQueryResults",
-		"logs:StartQuery",
-		"logs:StopQuery",
 		"s3:GetBucketPolicy",
 		"s3:GetBucketPublicAccessBlock",
 		"s3:GetBucketVersioning",
@@ -1609,7 +1660,8 @@ func TestAdopt(t *testing.T) {
 	}
 	for _, r := range tm.all("AWS::IAM::Role") {
 		if d := text(r.at("Policies")); strings.Contains(d, "dynamodb:") &&
-			(!strings.Contains(d, "table/restored-table") || !strings.Contains(d, ":::restored-bucket/")) {
+			(!strings.Contains(d, "table/restored-table") ||
+				strings.Contains(d, "s3:") && !strings.Contains(d, ":::restored-bucket/")) {
 			t.Errorf("role: %s", d)
 		}
 	}
@@ -1624,8 +1676,7 @@ func TestOutputs(t *testing.T) {
 	want := []string{
 		settings.OutputBucket, settings.OutputFunctionCode, settings.OutputFunctions,
 		settings.OutputOperatorPolicy,
-		settings.OutputHost, settings.OutputURL, settings.OutputRelease, settings.OutputRequestLogDays,
-		settings.OutputRequestLogs, settings.OutputTable, settings.OutputWithdrawPolicy,
+		settings.OutputHost, settings.OutputURL, settings.OutputRelease, settings.OutputTable, settings.OutputWithdrawPolicy,
 	}
 	if got := slices.Sorted(maps.Keys(tm.Outputs)); !slices.Equal(got, want) {
 		t.Errorf("outputs: %q", got)

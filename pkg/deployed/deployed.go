@@ -111,6 +111,17 @@ func ServePull(newWorker func(*Registry, settings.Pull) PullFunc) {
 	lambdahttp.StartWorker(newWorker(r, s))
 }
 
+// ServeUsage is the main function of the Lambda function that counts downloads. It opens
+// the registry that the environment names, and passes each batch of the request log to
+// the function of newCounter. It ends the process if a setting is invalid.
+func ServeUsage[Event any](newCounter func(*Registry) func(context.Context, Event) (struct{}, error)) {
+	r, err := Open(os.Getenv)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lambdahttp.StartWorker(newCounter(r))
+}
+
 // useFolder makes a folder the temporary folder of the process. Lambda can start
 // a new process after another one was killed, and does not remove its files. With
 // them, the next version may not fit.

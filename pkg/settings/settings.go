@@ -46,11 +46,6 @@ const (
 	OutputUserPool       = "UserPoolId"
 	OutputAlarmTopic     = "AlarmTopicArn"
 	OutputWithdrawPolicy = "WithdrawPolicyArn"
-	// OutputRequestLogs has the names of the log groups of the functions that
-	// clients read from, joined by commas. OutputRequestLogDays is the number
-	// of days for which they store logs.
-	OutputRequestLogs    = "RequestLogs"
-	OutputRequestLogDays = "RequestLogDays"
 	// OutputRelease is the release that the stack was deployed from, such as
 	// v1.2.3, or the last release before it.
 	OutputRelease = "Release"

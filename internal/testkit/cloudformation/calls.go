@@ -121,6 +121,9 @@ var rows = []row{
 	{kind: "Logs::MetricFilter", on: group + "{LogGroupName}:*",
 		actions: "logs:PutMetricFilter logs:DescribeMetricFilters"},
 	{kind: "Logs::MetricFilter", when: deleted, on: group + "{LogGroupName}:*", actions: "logs:DeleteMetricFilter"},
+	{kind: "Logs::SubscriptionFilter", on: group + "{LogGroupName}:*",
+		actions: "logs:PutSubscriptionFilter logs:DescribeSubscriptionFilters"},
+	{kind: "Logs::SubscriptionFilter", when: deleted, on: group + "{LogGroupName}:*", actions: "logs:DeleteSubscriptionFilter"},
 
 	{kind: "ApiGatewayV2::Api", on: apis, actions: "apigateway:POST"},
 	{kind: "ApiGatewayV2::Api", on: apis + "/{Name}", actions: change},
