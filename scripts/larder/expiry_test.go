@@ -63,7 +63,7 @@ func TestListsOfCredentials(t *testing.T) {
 			{registry.Token{
 				ID: "0a1b2c3d4e5f", Name: "continuous-integration", CreatedAt: made, CreatedBy: arn, ExpiresAt: made.Add(arguments.Day),
 				Scopes: []string{"read:modules/acme/**", "publish:modules/acme/**", "publish:providers/acme/**"},
-			}, "expires soon"},
+			}, "expires soon", made.Add(time.Hour)},
 			{
 				registry.Token{
 					ID:        "1a1b2c3d4e5f",
@@ -72,7 +72,7 @@ func TestListsOfCredentials(t *testing.T) {
 					CreatedBy: arn,
 					Scopes:    []string{"read:**"},
 				},
-				"valid",
+				"valid", time.Time{},
 			},
 		},
 		Damaged: []string{"2a1b2c3d4e5f"},

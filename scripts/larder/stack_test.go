@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +24,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/dynamodb"
 	"github.com/larder-registry/larder/pkg/cloud/signedcall"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/usage/logged"
 	"github.com/larder-registry/larder/scripts/larder/failure"
 	"github.com/larder-registry/larder/scripts/larder/place"
 )
@@ -74,7 +78,6 @@ func account(t *testing.T, outputs map[string]string) string {
 func outputs(more map[string]string) map[string]string {
 	all := map[string]string{
 		"TableName": "larder-table", "BucketName": "larder-objects", "RegistryURL": "https://registry.example.com",
-		"RequestLogs": "modules-log", "RequestLogDays": "30",
 		"WithdrawPolicyArn": "arn:aws:iam::000000000000:policy/withdraw",
 	}
 	maps.Copy(all, more)
@@ -91,16 +94,25 @@ func onAccount(t *testing.T, downloads ...string) map[string]string {
 		t.Fatal(err)
 	}
 	t.Cleanup(dynamo.Close)
-	insights := httptest.NewServer(&cloudwatch.Insights{
-		Lines: func(group string) ([]string, bool) { return downloads, group == "modules-log" },
-	})
-	t.Cleanup(insights.Close)
+	published := catalog.New(dynamodb.New(awstest.Config(dynamo.URL), "larder-table"))
+	counter := logged.NewCounter(published, slog.New(slog.DiscardHandler), time.Now)
+	for _, line := range downloads {
+		var logs struct{ Timestamp time.Time }
+		var event logged.Event
+		err := json.Unmarshal([]byte(line), &logs)
+		sent, failed := cloudwatch.Subscribed(logged.Pattern(), "modules-log", logs.Timestamp, []string{line})
+		if err := errors.Join(err, failed, json.Unmarshal(sent, &event)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := counter.Do(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cloud := account(t, outputs(nil))
 	return map[string]string{
 		"AWS_ACCESS_KEY_ID": awstest.AccessKey, "AWS_SECRET_ACCESS_KEY": awstest.SecretKey, "AWS_REGION": awstest.Region,
 		"AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1", "AWS_ENDPOINT_URL": cloud,
-		"AWS_ENDPOINT_URL_DYNAMODB": dynamo.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": insights.URL,
-		"LARDER_S3_PATH_STYLE": "true",
+		"AWS_ENDPOINT_URL_DYNAMODB": dynamo.URL, "LARDER_S3_PATH_STYLE": "true",
 	}
 }
 
@@ -217,17 +229,17 @@ func TestEndpoints(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"none": {want: "https://logs.eu-central-1.amazonaws.com"},
+		"none": {want: "https://apigateway.eu-central-1.amazonaws.com"},
 		"FIPS": {
-			env: map[string]string{"AWS_USE_FIPS_ENDPOINT": "true"}, want: "https://logs-fips.eu-central-1.amazonaws.com",
+			env: map[string]string{"AWS_USE_FIPS_ENDPOINT": "true"}, want: "https://apigateway-fips.eu-central-1.amazonaws.com",
 		},
-		"dual stack": {file: "use_dualstack_endpoint = true\n", want: "https://logs.eu-central-1.api.aws"},
+		"dual stack": {file: "use_dualstack_endpoint = true\n", want: "https://apigateway.eu-central-1.api.aws"},
 		"a service": {
-			file: "services = mine\n[services mine]\ncloudwatch_logs =\n  endpoint_url = http://own\n", want: "http://own",
+			file: "services = mine\n[services mine]\napi_gateway =\n  endpoint_url = http://own\n", want: "http://own",
 		},
 		"ignored": {
 			file: "endpoint_url = http://all\n", env: map[string]string{"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
-			want: "https://logs.eu-central-1.amazonaws.com",
+			want: "https://apigateway.eu-central-1.amazonaws.com",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -248,9 +260,9 @@ func TestEndpoints(t *testing.T) {
 				if got := r.URL.Scheme + "://" + r.URL.Host; got != test.want {
 					t.Errorf("got %s, want %s", got, test.want)
 				}
-				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 			})
-			if err := signedcall.StopQuery(t.Context(), configuration, "0"); err != nil {
+			if _, err := signedcall.GetAccountThrottle(t.Context(), configuration); err != nil {
 				t.Error(err)
 			}
 		})

@@ -184,6 +184,9 @@ type listedToken struct {
 	registry.Token
 	// State is valid or expires soon (within 14 days).
 	State string `json:"state"`
+	// LastUsedAt is when the token was last used. Later uses in the same hour do not
+	// count. It is missing if no use is known.
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 }
 
 func listTokens(ctx context.Context, s *place.Store) (v tokensView, err error) {
@@ -191,10 +194,14 @@ func listTokens(ctx context.Context, s *place.Store) (v tokensView, err error) {
 	if err != nil {
 		return v, err
 	}
+	used, err := s.Catalog.TokenUses(ctx)
+	if err != nil {
+		return v, err
+	}
 	now := time.Now()
 	v.Tokens = make([]listedToken, len(tokens))
 	for i, t := range tokens {
-		v.Tokens[i] = listedToken{t, output.ExpiryState(t.ExpiresAt, now)}
+		v.Tokens[i] = listedToken{t, output.ExpiryState(t.ExpiresAt, now), used[t.ID]}
 	}
 	for _, u := range unreadable {
 		v.Damaged = append(v.Damaged, u.Name)
@@ -209,22 +216,26 @@ func (v tokensView) Text(p output.Page) {
 	}
 	var rows [][]string
 	for _, t := range v.Tokens {
-		expires := "never"
+		expires, used := "never", "-"
 		if !t.ExpiresAt.IsZero() {
 			expires = output.FormatTime(t.ExpiresAt)
 		}
+		if !t.LastUsedAt.IsZero() {
+			used = output.FormatTime(t.LastUsedAt)
+		}
 		rows = append(rows, []string{
-			t.ID, t.Name, t.State, expires, strings.Join(t.Scopes, " "), t.CreatedAt.Format(time.DateOnly), t.CreatedBy,
+			t.ID, t.Name, t.State, expires, used, strings.Join(t.Scopes, " "), t.CreatedAt.Format(time.DateOnly), t.CreatedBy,
 		})
 	}
 	for _, id := range v.Damaged {
-		rows = append(rows, []string{id, "-", "damaged", "-", "-", "-", "-"})
+		rows = append(rows, []string{id, "-", "damaged", "-", "-", "-", "-", "-"})
 	}
 	by := output.ByColumn
 	by.Optional = true
 	p.Table([]terminal.Column{
 		{Title: "ID"}, {Title: "NAME", Min: 10}, output.StateColumn,
-		{Title: "EXPIRES", Min: len(time.DateOnly), Shorten: output.ShortTime}, {Title: "SCOPES", Min: 24, Shorten: output.ShortList},
+		{Title: "EXPIRES", Min: len(time.DateOnly), Shorten: output.ShortTime},
+		{Title: "LAST USED", Min: len(time.DateOnly), Shorten: output.ShortTime}, {Title: "SCOPES", Min: 16, Shorten: output.ShortList},
 		{Title: "CREATED", Optional: true}, by,
 	}, rows)
 	if len(v.Damaged) > 0 {
@@ -248,7 +259,10 @@ func tokenListCommand(c *cli.Program) *cobra.Command {
 		Long: `List tokens, the oldest first, without expired and revoked tokens.
 
 The state of a token is valid, expires soon (within 14 days), or damaged if its
-record is unreadable. With --quiet the command prints only IDs.`,
+record is unreadable. With --quiet the command prints only IDs.
+
+The registry stores when a token was last used once an hour, for 400 days. A -
+means that no use is stored.`,
 		Example: `  larder token list
   larder token list --store stack:larder --json`,
 		RunE: c.Run(func(ctx context.Context, _ []string) (output.View, error) {

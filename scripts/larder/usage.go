@@ -35,9 +35,9 @@ On this machine, larder serve counts the downloads in usage.db, in the
 registry's folder. It stores them for 90 days, for whole days in UTC. It writes
 them every 10 seconds and when it stops.
 
-For a deployed registry, the command queries the functions' request log with
-CloudWatch Logs Insights. AWS bills the query by the bytes that it scans. The
-counts cover at most the retention period of the log.
+A deployed registry counts downloads too, usually within a minute. It stores
+them for 400 days. It names at most 32 callers of a version and a day, and
+counts the others together. A few downloads can be missing or counted twice.
 
 The command prints at most the 10,000 rows with the most downloads.
 
@@ -92,8 +92,7 @@ type usageView struct {
 	// From and To are the start and the end of the period.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// LogRetentionDays is how long the registry stores downloads, in days: the
-	// retention period of its log, or of usage.db.
+	// LogRetentionDays is how long the registry stores downloads, in days.
 	LogRetentionDays int `json:"log_retention_days"`
 	// Cut is true if rows with fewer downloads are left out.
 	Cut       bool             `json:"cut"`

@@ -1,6 +1,7 @@
 package dynamodbtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -136,7 +137,8 @@ func (l *large) query(in input) (p page, size int) {
 	name, prefix := in.ExpressionAttributeValues[":pk"], in.ExpressionAttributeValues[":sk"].S
 	partition := l.partitions[name.S]
 	at, _ := find(partition, prefix)
-	if start := in.ExclusiveStartKey["sk"].S; start >= prefix && start != "" {
+	start := cmp.Or(in.ExclusiveStartKey["sk"].S, in.ExpressionAttributeValues[":after"].S)
+	if start >= prefix && start != "" {
 		var found bool
 		if at, found = find(partition, start); found {
 			at++

@@ -152,13 +152,18 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 		ExpressionAttributeNames:  map[string]string{"#pk": attrPartition},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":pk": text(q.Partition)},
 	}
-	if q.Prefix != "" { // begins_with does not allow an empty prefix
+	switch {
+	case q.Prefix != "": // begins_with does not allow an empty prefix
 		in.KeyConditionExpression = aws.String("#pk = :pk AND begins_with(#sk, :sk)")
 		in.ExpressionAttributeNames["#sk"] = attrSort
 		in.ExpressionAttributeValues[":sk"] = text(q.Prefix)
-	}
-	if q.After != "" {
-		in.ExclusiveStartKey = primaryKey(catalog.Key{Partition: q.Partition, Sort: q.After})
+		if q.After != "" {
+			in.ExclusiveStartKey = primaryKey(catalog.Key{Partition: q.Partition, Sort: q.After})
+		}
+	case q.After != "": // which need not exist
+		in.KeyConditionExpression = aws.String("#pk = :pk AND #sk > :after")
+		in.ExpressionAttributeNames["#sk"] = attrSort
+		in.ExpressionAttributeValues[":after"] = text(q.After)
 	}
 	if q.Limit > 0 {
 		in.Limit = aws.Int32(int32(min(q.Limit, 1000)))

@@ -371,6 +371,13 @@ func queryPages(t *testing.T, table catalog.Table) {
 			t.Errorf("pages of %d: %q", limit, got)
 		}
 	}
+	// A page can begin after a key that does not exist.
+	for _, limit := range []int{0, 1} {
+		q := catalog.Query{Partition: "p", After: "version/", Limit: limit}
+		if got := sorts(t, table, q); !slices.Equal(got, append(slices.Clone(want), "versionz")) {
+			t.Errorf("after %q: %q", q.After, got)
+		}
+	}
 }
 
 // DynamoDB ends a page after 1 MiB. A query returns all items nevertheless.

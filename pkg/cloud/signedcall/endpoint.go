@@ -44,7 +44,6 @@ var (
 	CloudWatch     = Service{ID: "CloudWatch", Name: "monitoring", API: "2010-08-01", GovFIPS: noFIPS}
 	KMS            = Service{ID: "KMS", Name: "kms", API: "TrentService", GovFIPS: allFIPS}
 	Lambda         = Service{ID: "Lambda", Name: "lambda", GovFIPS: allFIPS}
-	Logs           = Service{ID: "CloudWatch Logs", Name: "logs", API: "Logs_20140328"}
 	SNS            = Service{ID: "SNS", Name: "sns", API: "2010-03-31"}
 )
 

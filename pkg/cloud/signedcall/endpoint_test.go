@@ -74,12 +74,12 @@ func TestHosts(t *testing.T) {
 		{region: "us-east-1", want: "NAME-fips.us-east-1.api.aws", sources: []any{dual, fips}},
 		{
 			region: "us-gov-west-1", want: "NAME.us-gov-west-1.api.aws", sources: []any{dual, fips},
-			fips: "acm apigateway cloudformation kms lambda logs sns",
+			fips: "acm apigateway cloudformation kms lambda sns",
 		},
 	} {
 		for _, s := range []signedcall.Service{
 			signedcall.ACM, signedcall.APIGateway, signedcall.CloudFormation, signedcall.CloudWatch, signedcall.KMS,
-			signedcall.Lambda, signedcall.Logs, signedcall.SNS,
+			signedcall.Lambda, signedcall.SNS,
 		} {
 			name := s.Name
 			if slices.Contains(strings.Fields(test.fips), name) {
@@ -101,9 +101,9 @@ func TestHosts(t *testing.T) {
 
 // The settings of endpoints have the order of the AWS SDK.
 func TestEndpoints(t *testing.T) {
-	const all, own = "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS"
-	const base, host = "http://base", "https://logs.eu-central-1.amazonaws.com"
-	services := source{endpoints: map[string]string{"CloudWatch Logs": "http://own"}}
+	const all, own = "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_API_GATEWAY"
+	const base, host = "http://base", "https://apigateway.eu-central-1.amazonaws.com"
+	services := source{endpoints: map[string]string{"API Gateway": "http://own"}}
 	other := source{endpoints: map[string]string{"SNS": "http://other"}}
 	for name, test := range map[string]struct {
 		base      string
@@ -133,7 +133,7 @@ func TestEndpoints(t *testing.T) {
 			if test.base != "" {
 				config.BaseEndpoint = &test.base
 			}
-			if got, err := endpoint(t, signedcall.Logs, config); got != test.want || err != nil {
+			if got, err := endpoint(t, signedcall.APIGatewayV1, config); got != test.want || err != nil {
 				t.Errorf("got %s, %v; want %s", got, err, test.want)
 			}
 		})

@@ -101,16 +101,6 @@ var operations = map[string]func(*testing.T, aws.Config) (any, error){
 	"DescribeCertificate": func(t *testing.T, c aws.Config) (any, error) {
 		return signedcall.DescribeCertificate(t.Context(), c, certificate)
 	},
-	"StartQuery": func(t *testing.T, c aws.Config) (any, error) {
-		return signedcall.StartQuery(t.Context(), c, signedcall.LogQuery{
-			Groups: []string{"larder-modules-logs"}, Text: "stats count(*)", From: 1785204508, To: 1785204568, Limit: 10_000,
-		})
-	},
-	"GetQueryResults": func(t *testing.T, c aws.Config) (any, error) {
-		status, rows, err := signedcall.GetQueryResults(t.Context(), c, query)
-		return map[string]any{"Status": status, "Rows": rows}, err
-	},
-	"StopQuery": func(t *testing.T, c aws.Config) (any, error) { return nil, signedcall.StopQuery(t.Context(), c, query) },
 }
 
 // Operations send the requests of the AWS SDK, and read the responses of AWS.

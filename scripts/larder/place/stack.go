@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -20,7 +17,7 @@ import (
 	"github.com/larder-registry/larder/pkg/objects/s3"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
-	"github.com/larder-registry/larder/pkg/usage/insights"
+	"github.com/larder-registry/larder/pkg/usage/logged"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
 )
 
@@ -46,12 +43,6 @@ func openStack(ctx context.Context, name string) (*Store, error) {
 	if err := published.CheckSchema(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
 	}
-	days, err := strconv.Atoi(outputs[settings.OutputRequestLogDays])
-	if err != nil {
-		return nil, fmt.Errorf("cannot open stack %s: its output %s is %q, not a number", name,
-			settings.OutputRequestLogDays, outputs[settings.OutputRequestLogDays])
-	}
-	groups := strings.Split(outputs[settings.OutputRequestLogs], ",")
 	// CloudFormation returns only ASCII.
 	host := registry.CanonicalHost(outputs[settings.OutputHost]).Display()
 	return &Store{
@@ -59,7 +50,7 @@ func openStack(ctx context.Context, name string) (*Store, error) {
 		Catalog:        published,
 		Objects:        stored,
 		Remover:        archives,
-		Downloads:      insights.NewLog(configuration, time.Duration(days)*24*time.Hour, groups...),
+		Downloads:      logged.NewReader(published),
 		WithdrawPolicy: outputs[settings.OutputWithdrawPolicy],
 		By: func(ctx context.Context) (registry.Publisher, error) {
 			caller, err := sts.NewFromConfig(configuration).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
@@ -107,9 +98,7 @@ func stackOutputs(ctx context.Context, configuration aws.Config, name string) (m
 	if err != nil {
 		return nil, fmt.Errorf("cannot open stack %s: %w", name, err)
 	}
-	for _, wanted := range []string{
-		settings.OutputTable, settings.OutputBucket, settings.OutputRequestLogs, settings.OutputRequestLogDays,
-	} {
+	for _, wanted := range []string{settings.OutputTable, settings.OutputBucket} {
 		if stack.Outputs[wanted] == "" {
 			return nil, registry.WithHint(fmt.Errorf("cannot open stack %s: it has no output %s", name, wanted),
 				"Check that the stack is a registry, and that its deployment has finished.")
