@@ -203,7 +203,7 @@ func runServer(ctx context.Context, c *cli.Program, folder string, o serveOption
 	}
 	data.Inspector = inspection.Process{Log: log}
 	ctx, stop := context.WithCancel(ctx)
-	counter := daily.NewCounter(data.Dir, log)
+	counter := daily.NewCounter(data.Dir, data.Catalog, log)
 	defer counter.Close()
 	data.Observers = append(data.Observers, counter.Observe)
 	if metrics != nil {

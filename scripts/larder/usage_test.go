@@ -1,7 +1,10 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,4 +110,34 @@ func TestServeWithDamagedUsage(t *testing.T) {
 	s.get(t, "/v1/modules/acme/vpc/aws/1.0.0/download")
 	s.log.waitFor(t, "usage.db: it is damaged")
 	s.stop(t)
+}
+
+// token list shows when a token was last used, of those that a server accepts.
+func TestLastUseOfToken(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir(), "--require-token")
+	used := token(t, s.data, "--name", "used", "--scope", "read:modules/acme/*")
+	token(t, s.data, "--name", "unused", "--scope", "read:**")
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(must(os.ReadFile(s.CAFile)))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	defer transport.CloseIdleConnections()
+	url := "https://" + s.Host + "/v1/modules/acme/vpc/aws/versions"
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
+	request.Header.Set("Authorization", "Bearer "+used)
+	response := must((&http.Client{Transport: transport}).Do(request))
+	response.Body.Close()
+	if response.StatusCode != http.StatusNotFound {
+		t.Errorf("status %d, want 404", response.StatusCode)
+	}
+	s.stop(t)
+	var tokens tokensView
+	if err := json.Unmarshal([]byte(larder(t, "token", "list", "--json", "--store", s.data)), &tokens); err != nil {
+		t.Fatal(err)
+	}
+	for _, listed := range tokens.Tokens {
+		if isUsed := time.Since(listed.LastUsedAt) < time.Hour; isUsed != (listed.Name == "used") {
+			t.Errorf("token %s was last used at %v", listed.Name, listed.LastUsedAt)
+		}
+	}
 }

@@ -35,18 +35,26 @@ type total struct {
 	last  time.Time
 }
 
-// Counter counts the downloads of a server. It never fails a request: what it
+// Tokens stores the last uses of tokens.
+type Tokens interface {
+	UseToken(ctx context.Context, id string, at time.Time) error
+}
+
+// Counter counts the downloads of a server, and has the uses of tokens stored. It
+// never fails a request: what it
 // cannot write is logged and written later, or dropped if there is too much of
 // it.
 type Counter struct {
-	file *File
-	log  *slog.Logger
-	now  func() time.Time
-	most int
+	file   *File
+	tokens Tokens
+	log    *slog.Logger
+	now    func() time.Time
+	most   int
 
 	mu      sync.Mutex
 	pending map[row]total
 	dropped int64
+	used    map[string]time.Time // by the ID of a token
 
 	// write is locked during a write.
 	write    sync.Mutex
@@ -55,15 +63,19 @@ type Counter struct {
 }
 
 // NewCounter returns a counter for the registry in a folder.
-func NewCounter(dir string, log *slog.Logger) *Counter {
+func NewCounter(dir string, tokens Tokens, log *slog.Logger) *Counter {
 	return &Counter{
-		file: Open(dir), log: log, now: time.Now, most: maxPending, pending: make(map[row]total),
+		file: Open(dir), tokens: tokens, log: log, now: time.Now, most: maxPending,
+		pending: make(map[row]total), used: make(map[string]time.Time),
 	}
 }
 
-// Observe counts the request if it is a download. It does not read or write
-// files.
+// Observe counts the request if it is a download, or the first use of a token in an
+// hour. It does not read or write files.
 func (c *Counter) Observe(e *requestlog.Entry) {
+	if e.Token != "" {
+		c.use(e.Token, c.now())
+	}
 	if e.Download == "" {
 		return
 	}
@@ -84,6 +96,15 @@ func (c *Counter) Observe(e *requestlog.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.add(key, total{1, now})
+}
+
+// use adds the use of a token in memory. Without room for it, the next hour has another.
+func (c *Counter) use(id string, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.used) < c.most {
+		c.used[id] = at
+	}
 }
 
 // add adds to a row in memory. The caller has locked c.mu.
@@ -119,7 +140,7 @@ func (c *Counter) run(ctx context.Context, ticks <-chan time.Time) {
 // handles no more requests.
 func (c *Counter) Close() {
 	c.mu.Lock()
-	none := len(c.pending) == 0
+	none := len(c.pending) == 0 && len(c.used) == 0
 	c.mu.Unlock()
 	if none {
 		return
@@ -135,9 +156,10 @@ func (c *Counter) flush(ctx context.Context) {
 	c.write.Lock()
 	defer c.write.Unlock()
 	c.mu.Lock()
-	counts, dropped := c.pending, c.dropped
-	c.pending, c.dropped = make(map[row]total), 0
+	counts, dropped, used := c.pending, c.dropped, c.used
+	c.pending, c.dropped, c.used = make(map[row]total), 0, make(map[string]time.Time)
 	c.mu.Unlock()
+	c.store(ctx, used)
 
 	err := c.file.add(ctx, counts, c.now())
 	if err != nil {
@@ -163,4 +185,18 @@ func (c *Counter) flush(ctx context.Context) {
 			slog.Int64("dropped", dropped), slog.Int("rows", c.most))
 	}
 	c.overflow = dropped > 0
+}
+
+// store stores the uses of tokens. A use that cannot be stored is logged and lost,
+// since the next hour has another. Close stores those that the end of ctx interrupts.
+func (c *Counter) store(ctx context.Context, used map[string]time.Time) {
+	for id, at := range used {
+		err := c.tokens.UseToken(ctx, id, at)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			c.use(id, at)
+		case err != nil:
+			c.log.LogAttrs(ctx, slog.LevelWarn, "cannot store when a token was used", slog.Any("error", err))
+		}
+	}
 }

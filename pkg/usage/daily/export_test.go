@@ -6,10 +6,14 @@ import (
 	"time"
 )
 
+type noTokens struct{}
+
+func (noTokens) UseToken(context.Context, string, time.Time) error { return nil }
+
 // NewTestCounter returns a counter with its own clock, which has at most a
 // number of rows in memory.
 func NewTestCounter(dir string, log *slog.Logger, most int, now func() time.Time) *Counter {
-	c := NewCounter(dir, log)
+	c := NewCounter(dir, noTokens{}, log)
 	c.most, c.now = most, now
 	return c
 }

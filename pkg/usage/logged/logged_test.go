@@ -229,20 +229,21 @@ func TestStoreFails(t *testing.T) {
 func TestPattern(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name   string
-		entry  requestlog.Entry
-		status int
-		want   bool
+		name     string
+		download requestlog.Download
+		token    string
+		status   int
+		want     bool
 	}{
-		{"a listing", requestlog.Entry{Caller: "token ci"}, 200, false},
-		{"a download", requestlog.Entry{Download: requestlog.MirrorDownload}, 204, true},
-		{"a failed download", requestlog.Entry{Download: requestlog.ModuleDownload}, 404, false},
-		{"the first use of a token", requestlog.Entry{Token: tokenID}, 403, true},
+		{"a listing", "", "", 200, false},
+		{"a download", requestlog.MirrorDownload, "", 204, true},
+		{"a failed download", requestlog.ModuleDownload, "", 404, false},
+		{"the first use of a token", "", tokenID, 403, true},
 	} {
 		var log bytes.Buffer
 		served := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e := requestlog.From(r.Context())
-			e.Caller, e.Download, e.Token = test.entry.Caller, test.entry.Download, test.entry.Token
+			e.Caller, e.Download, e.Token = "token ci", test.download, test.token
 			w.WriteHeader(test.status)
 		})
 		h := requestlog.Handler(slog.New(slog.NewJSONHandler(&log, nil)), served)
