@@ -85,8 +85,10 @@ const (
 	// policyItem is the partition of the mirror's policy. Only operators write
 	// it.
 	policyItem = "policy"
-	// usageItems are the partitions of downloads and of last uses of tokens.
+	// usageItems are the partitions of downloads and of last uses of tokens, and
+	// totalItems is the one of the downloads of all addresses.
 	usageItems = "usage/*"
+	totalItems = "usage/totals"
 	// usageName is the name of the function that counts downloads.
 	usageName = "usage"
 	// pullName is the name of the function that fetches what the mirror lacks.
@@ -130,7 +132,7 @@ func functions() []function {
 		{
 			name: "metadata", trees: []string{metadata.Tree}, parts: throttle{4, 16}, fetches: true,
 			objects:    []string{documents, files, "mirror-" + files},
-			partitions: slices.Concat(items, []string{"tokens", policyItem}),
+			partitions: slices.Concat(items, []string{"tokens", policyItem, totalItems}),
 			queried:    slices.Concat(items, []string{"namespaces"}),
 		},
 		{

@@ -627,7 +627,7 @@ func TestRoles(t *testing.T) {
 			"/providers/*"},
 		"mirror": {"mirror/*,mirror-modules/*,tokens,policy", "", "/mirror/*,/mirror-modules/*"},
 		"metadata": {
-			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,tokens,policy",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,tokens,policy,usage/totals",
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,namespaces",
 			"/modules/*/docs.json.gz,/modules/*/files.zip,/mirror-modules/*/files.zip",
 		},

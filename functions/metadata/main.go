@@ -12,6 +12,6 @@ import (
 func main() {
 	deployed.ServeSelfChecking(func(r *deployed.Registry) http.Handler {
 		documents := presign.NewReader(r.Archives, r.Bucket.Config.HTTPClient)
-		return metadata.New(r.Catalog, documents, r.Access.Identify)
+		return metadata.New(r.Catalog, documents, r.Catalog, r.Access.Identify)
 	})
 }

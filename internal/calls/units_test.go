@@ -119,6 +119,6 @@ func readLists(t *testing.T, namespaces int, read reader) {
 	f.Flush(t)
 	for _, path := range []string{"/v1/modules?limit=100", "/v1/modules/search?q=input_00999", "/v1/modules/team-00"} {
 		name := fmt.Sprintf("GET %s, 1,000 modules in namespaces: %d", path, namespaces)
-		read(name, dynamo, metadata.New(catalog.New(table), nil, access.Everyone), path, "")
+		read(name, dynamo, metadata.New(catalog.New(table), nil, catalog.New(table), access.Everyone), path, "")
 	}
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/larder-registry/larder/pkg/publish/publishapi"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/settings"
+	"github.com/larder-registry/larder/pkg/usage/daily"
 	"github.com/larder-registry/larder/pkg/web"
 	"github.com/larder-registry/larder/pkg/web/session"
 )
@@ -168,7 +169,7 @@ func (d *Data) handler(
 			Tree:    protocol.PublishPath,
 			Handler: httpapi.Protect(publishapi.Routes(), control.RequirePublish, publishing),
 		},
-		httpapi.Service{Tree: metadata.Tree, Handler: metadata.New(d.Catalog, &store, identify)},
+		httpapi.Service{Tree: metadata.Tree, Handler: metadata.New(d.Catalog, &store, daily.Open(d.Dir), identify)},
 		httpapi.Service{Tree: web.Tree, Handler: &pages},
 		httpapi.Service{Routes: disk.Routes(), Handler: d.requireDatabase(store.Handler())},
 	), d.Observers...), setLogin

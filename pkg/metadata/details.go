@@ -47,8 +47,18 @@ func versionOf(r *http.Request, latest registry.Version) (registry.Version, erro
 	return registry.ParseVersion(strings.TrimPrefix(text, "v"))
 }
 
+// downloadsOf returns how often an address was downloaded. If that cannot be read, it
+// logs the error and returns 0, because the rest of the response is more important.
+func (h *handler) downloadsOf(r *http.Request, a registry.Address) int64 {
+	total, err := h.downloads.TotalDownloads(r.Context(), a)
+	if err != nil {
+		requestlog.From(r.Context()).Err = fmt.Errorf("downloads of %s: %w", a, err)
+	}
+	return total.Count
+}
+
 // module serves "Latest Version for a Specific Module Provider" and "Get a
-// Specific Module". It reads the table twice and at most one object.
+// Specific Module". It reads the table three times and at most one object.
 func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 	m, err := moduleOf(r)
 	if err != nil {
@@ -76,7 +86,7 @@ func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 			ID: m.String() + "/" + v.String(), Namespace: m.Namespace, Name: m.Name, Provider: m.System, Version: v,
 			Description: record.Description, Source: record.PublishedBy.SourceURL(), PublishedAt: record.PublishedAt,
 			Deprecation:   deprecation(cmp.Or(record.Deprecated, systems[at].Deprecated)),
-			AllDeprecated: systems[at].Deprecated,
+			AllDeprecated: systems[at].Deprecated, Downloads: h.downloadsOf(r, m),
 		},
 		Providers: []string{}, Versions: oldestFirst(details.Versions), PublishedBy: record.PublishedBy,
 		Claimed: record.Claimed, SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
@@ -118,7 +128,7 @@ func (h *handler) download(w http.ResponseWriter, r *http.Request) error {
 }
 
 // provider serves the description of a version of a provider. It reads the
-// table twice.
+// table three times.
 func (h *handler) provider(w http.ResponseWriter, r *http.Request) error {
 	p, err := providerOf(r)
 	if err != nil {
@@ -145,7 +155,7 @@ func (h *handler) provider(w http.ResponseWriter, r *http.Request) error {
 			ID: p.String() + "/" + v.String(), Namespace: p.Namespace, Name: p.Type, Alias: p.Type, Version: v,
 			Source: record.PublishedBy.SourceURL(), PublishedAt: record.PublishedAt,
 			Deprecation:   deprecation(cmp.Or(record.Deprecated, summary.Deprecated)),
-			AllDeprecated: summary.Deprecated,
+			AllDeprecated: summary.Deprecated, Downloads: h.downloadsOf(r, p),
 		},
 		Versions: oldestFirst(details.Versions), Docs: []string{}, Protocols: record.Protocols,
 		Packages: packages(record.Packages), SigningKey: record.SigningKey, PublishedBy: record.PublishedBy,

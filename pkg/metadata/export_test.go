@@ -11,5 +11,5 @@ import (
 func NewAt(
 	c *catalog.Catalog, stored Objects, read func(http.Handler) http.Handler, wall *clock.Clock,
 ) http.Handler {
-	return newHandler(c, stored, wall.Now).serve(read)
+	return newHandler(c, stored, nil, wall.Now).serve(read)
 }

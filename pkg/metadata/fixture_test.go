@@ -358,7 +358,7 @@ func (s *store) protect(settings string) server {
 }
 
 func (s *store) serveWith(read func(http.Handler) http.Handler) server {
-	return logged(metadata.New(catalog.New(s.table), s.objects, read))
+	return logged(metadata.New(catalog.New(s.table), s.objects, catalog.New(s.table), read))
 }
 
 // serveAt is like serve, with another clock.

@@ -10,6 +10,7 @@
 package metadata
 
 import (
+	"context"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
@@ -23,11 +24,17 @@ import (
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
 )
 
 // Objects reads documentation.
 type Objects = stored.Objects
+
+// Downloads has the number of downloads of an address, since the registry counts them.
+type Downloads interface {
+	TotalDownloads(ctx context.Context, a registry.Address) (registry.Downloads, error)
+}
 
 // Tree is the prefix of the API. It has paths of the protocols too, which other
 // services serve.
@@ -60,23 +67,26 @@ func Routes() []httpapi.Route {
 // New returns a handler that serves the API. read is the middleware that
 // identifies callers, such as access.Control.Identify. The description of the
 // API itself needs no caller.
-func New(published *catalog.Catalog, objects Objects, read func(http.Handler) http.Handler) http.Handler {
-	return newHandler(published, objects, time.Now).serve(read)
+func New(
+	published *catalog.Catalog, objects Objects, downloads Downloads, read func(http.Handler) http.Handler,
+) http.Handler {
+	return newHandler(published, objects, downloads, time.Now).serve(read)
 }
 
 // NewOnce returns a handler for one command of an operator, who may read everything. It
 // reads only what a request needs, and caches no more than that. A page of a list has as
 // many entries as the request expects. Histories have the records also if a listing is
 // damaged. now returns the time.
-func NewOnce(published *catalog.Catalog, objects Objects, now func() time.Time) http.Handler {
-	h := newHandler(published, objects, now)
+func NewOnce(published *catalog.Catalog, objects Objects, downloads Downloads, now func() time.Time) http.Handler {
+	h := newHandler(published, objects, downloads, now)
 	h.once = true
 	return h.serve(access.Everyone)
 }
 
-func newHandler(published *catalog.Catalog, objects Objects, now func() time.Time) *handler {
+func newHandler(published *catalog.Catalog, objects Objects, downloads Downloads, now func() time.Time) *handler {
 	return &handler{
-		catalog: published, objects: objects, files: stored.NewFiles(objects, now), index: search.New(published, now),
+		catalog: published, objects: objects, files: stored.NewFiles(objects, now), downloads: downloads,
+		index: search.New(published, now),
 		policies: admission.NewPolicies(published, now), now: now,
 	}
 }
@@ -89,10 +99,11 @@ func (h *handler) serve(read func(http.Handler) http.Handler) http.Handler {
 }
 
 type handler struct {
-	catalog *catalog.Catalog
-	objects Objects
-	files   *stored.Files
-	index   *search.Index
+	catalog   *catalog.Catalog
+	objects   Objects
+	files     *stored.Files
+	downloads Downloads
+	index     *search.Index
 	// policies are those of the mirror.
 	policies *admission.Policies
 	now      func() time.Time

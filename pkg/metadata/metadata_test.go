@@ -360,7 +360,7 @@ func TestDamagedDocumentation(t *testing.T) {
 	}
 }
 
-// A request takes at most two calls of the table and one read of an object. A
+// A request takes at most three calls of the table and one read of an object. A
 // list takes none while the entries are cached.
 func TestCalls(t *testing.T) {
 	t.Parallel()
@@ -376,15 +376,15 @@ func TestCalls(t *testing.T) {
 		{"/v1/modules/search?q=x", "Query", "", 0},
 		{"/v1/modules/acme", "", "", 0},
 		{"/v1/modules/acme/vpc", "", "", 0},
-		{"/v1/modules/acme/vpc/aws", "Query Snapshot", "Query Snapshot", 1},
-		{"/v1/modules/acme/vpc/aws/1.1.0", "Query Snapshot", "Query Snapshot", 1},
-		{"/v1/modules/acme/vpc/aws/1.0.0", "Query Snapshot", "Query Snapshot", 0},
+		{"/v1/modules/acme/vpc/aws", "Query Snapshot Get", "Query Snapshot Get", 1},
+		{"/v1/modules/acme/vpc/aws/1.1.0", "Query Snapshot Get", "Query Snapshot Get", 1},
+		{"/v1/modules/acme/vpc/aws/1.0.0", "Query Snapshot Get", "Query Snapshot Get", 0},
 		{"/v1/modules/acme/vpc/aws/download", "Get", "Get", 0},
 		{"/v1/modules/acme/vpc/aws/x.y", "", "", 0},
 		{"/v1/providers", "Query Query Query", "", 0},
 		{"/v1/providers/acme", "", "", 0},
-		{"/v1/providers/acme/inventory", "Get Snapshot", "Get Snapshot", 0},
-		{"/v1/providers/acme/inventory/1.0.0", "Get Snapshot", "Get Snapshot", 0},
+		{"/v1/providers/acme/inventory", "Get Snapshot Get", "Get Snapshot Get", 0},
+		{"/v1/providers/acme/inventory/1.0.0", "Get Snapshot Get", "Get Snapshot Get", 0},
 		{"/v1/mirror", "Query", "", 0},
 		// The policy is cached for a minute.
 		{"/v1/mirror/registry.opentofu.org/hashicorp/random", "Get Snapshot", "Snapshot", 0},
@@ -559,5 +559,29 @@ func TestMethods(t *testing.T) {
 		if want == 405 && w.Header().Get("Allow") != "GET, HEAD" {
 			t.Errorf("%s: Allow is %q", request, w.Header().Get("Allow"))
 		}
+	}
+}
+
+// The description of an address has its downloads. If they cannot be read, it has
+// everything else.
+func TestDownloads(t *testing.T) {
+	t.Parallel()
+	s := sample(t)
+	counted := map[string]any{"callers": map[string]any{"": map[string]any{"count": 7, "last": time.Now()}}}
+	s.put("usage/totals", "modules/acme/vpc/aws", counted)
+	s.put("usage/totals", "providers/acme/inventory", counted)
+	h := s.serve()
+	type downloads struct{ Downloads int64 }
+	for path, want := range map[string]int64{
+		"/v1/modules/acme/vpc/aws": 7, "/v1/modules/acme/vpc/aws/1.0.0": 7, "/v1/providers/acme/inventory": 7,
+		"/v1/modules/acme/vpc/google": 0,
+	} {
+		if got := read[downloads](t, h, path).Downloads; got != want {
+			t.Errorf("%s has %d downloads, want %d", path, got, want)
+		}
+	}
+	s.put("usage/totals", "modules/acme/vpc/aws", "damaged")
+	if got := read[downloads](t, h, "/v1/modules/acme/vpc/aws").Downloads; got != 0 {
+		t.Errorf("%d downloads of a damaged item, want 0", got)
 	}
 }

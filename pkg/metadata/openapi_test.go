@@ -361,7 +361,7 @@ func (s *store) everything() http.Handler {
 		httpapi.Service{Routes: modules.Routes(), Handler: modules.New(c.Modules, signer{})},
 		httpapi.Service{Routes: providers.Routes(), Handler: providers.New(c.Providers, c, signer{})},
 		httpapi.Service{Routes: mirror.Routes(), Handler: mirror.New(c.Mirror, signer{}, nil)},
-		httpapi.Service{Routes: metadata.Routes(), Handler: metadata.New(c, s.objects, access.Everyone)},
+		httpapi.Service{Routes: metadata.Routes(), Handler: metadata.New(c, s.objects, c, access.Everyone)},
 	)
 }
 

@@ -184,6 +184,7 @@ func TestProbes(t *testing.T) {
 	})
 	full.policy(registry.MirrorRule{Pattern: "*/*/*", MinAge: 60})
 	full.put("catalog/other", "modules/other/bad/aws", "damaged")
+	full.put("usage/totals", "modules/other/db/aws", map[string]any{"callers": map[string]any{"": map[string]any{"count": 7}}})
 
 	for _, settings := range []string{"{}", `{"public": ["modules/acme/vpc/*"]}`} {
 		with, without := full.protect(settings), stores[1].protect(settings)

@@ -78,7 +78,7 @@ func TestConcurrentReads(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
 	table := &waiting{Recorded: s.table, begun: make(chan struct{}), end: make(chan struct{})}
-	h := metadata.New(catalog.New(table), s.objects, access.Everyone)
+	h := metadata.New(catalog.New(table), s.objects, nil, access.Everyone)
 	first, cancel := context.WithCancel(t.Context())
 	ended := make(chan int)
 	go func() { ended <- list(first, h) }()
@@ -117,8 +117,8 @@ func TestOnce(t *testing.T) {
 		h    http.Handler
 		want int
 	}{
-		"one command": {metadata.NewOnce(catalog.New(s.table), s.objects, time.Now), count},
-		"all callers": {metadata.New(catalog.New(s.table), s.objects, access.Everyone), 100},
+		"one command": {metadata.NewOnce(catalog.New(s.table), s.objects, nil, time.Now), count},
+		"all callers": {metadata.New(catalog.New(s.table), s.objects, nil, access.Everyone), 100},
 	} {
 		w := httptest.NewRecorder()
 		test.h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/modules?limit=1000", nil))

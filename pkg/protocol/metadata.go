@@ -82,8 +82,9 @@ type ModuleSummary struct {
 	Source      string    `json:"source"`
 	Tag         string    `json:"tag"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
-	// Downloads is always 0: Larder counts downloads in its log.
-	Downloads int `json:"downloads"`
+	// Downloads is how often any version was downloaded, as far as the registry
+	// stores that. In lists it is 0.
+	Downloads int64 `json:"downloads"`
 	// Verified is always false: it is a mark of the public registry.
 	Verified bool `json:"verified"`
 	// Deprecation is set if the module or the version is deprecated.
@@ -162,8 +163,9 @@ type ProviderSummary struct {
 	Description string           `json:"description"`
 	Source      string           `json:"source"`
 	PublishedAt time.Time        `json:"published_at,omitzero"`
-	Downloads   int              `json:"downloads"`
-	Tier        string           `json:"tier"`
+	// Downloads is as for modules.
+	Downloads int64  `json:"downloads"`
+	Tier      string `json:"tier"`
 	// Deprecation is set if the provider or the version is deprecated. The
 	// public registry has neither this field nor the following ones.
 	Deprecation *DeprecationNote `json:"deprecation,omitempty"`

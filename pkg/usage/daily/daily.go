@@ -182,6 +182,46 @@ func (f *File) Count(ctx context.Context, q usage.Query) (_ usage.Report, err er
 	return report, err
 }
 
+// TotalDownloads returns the stored downloads of an address. Without a file there are
+// none.
+func (f *File) TotalDownloads(ctx context.Context, a registry.Address) (total registry.Downloads, err error) {
+	all, err := f.AllTotals(ctx, a.Path())
+	return all[a.Path()], err
+}
+
+// AllTotals returns the stored downloads of all addresses whose paths begin with a
+// prefix, by path.
+func (f *File) AllTotals(ctx context.Context, prefix string) (all map[string]registry.Downloads, err error) {
+	defer func() { err = explain("read", err) }()
+	db, err := f.connect()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.QueryContext(ctx, `SELECT kind, address, sum(count), max(last) FROM downloads GROUP BY kind, address`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all = make(map[string]registry.Downloads)
+	for rows.Next() {
+		var kind, address string
+		var d registry.Downloads
+		var last int64
+		if err := rows.Scan(&kind, &address, &d.Count, &last); err != nil {
+			return nil, err
+		}
+		d.Last = time.UnixMilli(last).UTC()
+		if a, err := usage.ParseAddress(kind, address); err == nil && strings.HasPrefix(a.Path(), prefix) {
+			all[a.Path()] = d
+		}
+	}
+	return all, rows.Err()
+}
+
 // sum returns the downloads since a day.
 func sum(ctx context.Context, db *sql.DB, day int64, q usage.Query) ([]usage.Download, error) {
 	caller, which, args := "''", "day BETWEEN ? AND ?", []any{day, q.To.Unix() / secondsPerDay}

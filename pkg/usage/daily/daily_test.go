@@ -307,3 +307,36 @@ func TestPermissions(t *testing.T) {
 		t.Errorf("the file has the permissions %o, want 600", got)
 	}
 }
+
+// The total of an address has all its versions and callers. A module can have the
+// same name as a mirrored provider.
+func TestTotalDownloads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	a := address(t, "acme/vpc/aws")
+	if total, err := daily.Open(dir).TotalDownloads(t.Context(), a); err != nil || total.Count != 0 {
+		t.Errorf("without a file: %+v, %v", total, err)
+	}
+	counter := daily.NewTestCounter(dir, slog.Default(), 100, func() time.Time { return noon })
+	for _, request := range []string{
+		"ada module acme/vpc/aws 1.0.0", "- module acme/vpc/aws 1.1.0", "- mirror acme.example.com/vpc/aws 1.0.0",
+		"- provider acme/vpc 1.0.0",
+	} {
+		counter.Observe(entry(request))
+	}
+	counter.Flush(t.Context())
+	total, err := daily.Open(dir).TotalDownloads(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(registry.Downloads{Count: 2, Last: noon}, total); diff != "" {
+		t.Errorf("total (-want +got):\n%s", diff)
+	}
+	all, err := daily.Open(dir).AllTotals(t.Context(), "mirror/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]registry.Downloads{"mirror/acme.example.com/vpc/aws": {Count: 1, Last: noon}}, all); diff != "" {
+		t.Errorf("all totals (-want +got):\n%s", diff)
+	}
+}

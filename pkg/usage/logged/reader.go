@@ -19,10 +19,11 @@ type Counts interface {
 	CountingSince(context.Context) (time.Time, error)
 	Downloads(ctx context.Context, a registry.Address, since time.Time) iter.Seq2[registry.DailyDownloads, error]
 	AllTotals(ctx context.Context, prefix string) (map[string]registry.Downloads, error)
+	TotalDownloads(ctx context.Context, a registry.Address) (registry.Downloads, error)
 }
 
 // Reader reads the counts of a deployed registry.
-type Reader struct{ stored Counts }
+type Reader struct{ Counts }
 
 // NewReader returns a reader of stored counts.
 func NewReader(stored Counts) Reader { return Reader{stored} }
@@ -38,7 +39,7 @@ func (r Reader) Count(ctx context.Context, q usage.Query) (usage.Report, error) 
 		from = first
 	}
 	report := usage.Report{From: from, To: q.To, Retention: registry.DownloadTime, Downloads: []usage.Download{}}
-	begun, err := r.stored.CountingSince(ctx)
+	begun, err := r.CountingSince(ctx)
 	if errors.Is(err, registry.ErrNotFound) {
 		begun, err = q.To, nil
 	}
@@ -78,7 +79,7 @@ func (r Reader) Count(ctx context.Context, q usage.Query) (usage.Report, error) 
 
 // downloaded returns the addresses with downloads since a time.
 func (r Reader) downloaded(ctx context.Context, since time.Time) ([]registry.Address, error) {
-	totals, err := r.stored.AllTotals(ctx, "")
+	totals, err := r.AllTotals(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (r Reader) count(ctx context.Context, a registry.Address, from time.Time, q
 		caller  string
 	}
 	sums := make(map[key]registry.Downloads)
-	for d, err := range r.stored.Downloads(ctx, a, from) {
+	for d, err := range r.Downloads(ctx, a, from) {
 		if err != nil {
 			return nil, err
 		}

@@ -35,7 +35,7 @@ type Reader struct {
 
 // Reader returns a reader of the store.
 func (s *Store) Reader() *Reader {
-	api := metadata.NewOnce(s.Catalog, s.Objects, s.Now)
+	api := metadata.NewOnce(s.Catalog, s.Objects, s.Downloads, s.Now)
 	return &Reader{Client: metadataclient.InProcess(api), Host: s.Addressing, Flags: s.flags, Store: true}
 }
 

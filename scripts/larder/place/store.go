@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/metadata"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -50,4 +51,5 @@ type Store struct {
 // downloadCounter counts the downloads of a registry.
 type downloadCounter interface {
 	Count(ctx context.Context, q usage.Query) (usage.Report, error)
+	metadata.Downloads
 }
