@@ -147,15 +147,15 @@ var onlyLinks = []struct {
 		[]string{"github.com/aws"},
 		[]string{
 			"pkg/catalog/dynamodb", "pkg/objects/presign", "pkg/objects/s3", "pkg/cloud/signedcall", "pkg/cloud/kmskey",
-			"pkg/usage/insights", "pkg/examine/stackdoctor", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder/", "infra",
+			"pkg/examine/stackdoctor", "pkg/deployed", "pkg/deployed/lambdahttp", "functions/", "scripts/larder/", "infra",
 		},
 	},
 	{
 		[]string{sdk + "service/dynamodb"},
 		[]string{
 			"pkg/catalog/dynamodb", "pkg/examine/stackdoctor", "pkg/deployed", "functions/metadata", "functions/mirror",
-			"functions/modules", "functions/providers", "functions/publish", "functions/pull", "functions/web", "scripts/larder/",
-			"infra",
+			"functions/modules", "functions/providers", "functions/publish", "functions/pull", "functions/usage", "functions/web",
+			"scripts/larder/", "infra",
 		},
 	},
 	{
@@ -260,7 +260,7 @@ var linksNone = []struct {
 	{[]string{"pkg/publish/inspection"}, []string{"pkg/catalog", "pkg/objects"}},
 	{[]string{"pkg/docs", "pkg/docs/compare"}, []string{"pkg/content", "pkg/objects", "pkg/registry"}},
 	{[]string{"pkg/search", "pkg/usage"}, []string{"pkg/access", "pkg/objects"}},
-	{[]string{"pkg/usage", "pkg/usage/daily", "pkg/usage/insights"}, []string{"pkg/catalog"}},
+	{[]string{"pkg/usage", "pkg/usage/daily", "pkg/usage/logged"}, []string{"pkg/catalog"}},
 }
 
 func TestLinksNone(t *testing.T) {

@@ -36,9 +36,9 @@ type Account struct {
 	URL string
 	// ID and Region are part of the ARNs of all resources.
 	ID, Region string
-	// Insights and Alarms answer queries of logs and requests for alarms
-	// instead of the emulator. Set them before the first request.
-	Insights, Alarms http.Handler
+	// Alarms answers requests for alarms instead of the emulator. Set it before the
+	// first request.
+	Alarms http.Handler
 	// API answers requests to API Gateway instead of the emulator. It may be
 	// nil.
 	API *API
@@ -126,9 +126,6 @@ func StartAccount(ctx context.Context, emulator, id, region string) (*Account, e
 			switch _, service := signer(r); {
 			case service == "s3" && r.URL.Query().Has("policy"):
 				a.bucketPolicy(w, r)
-				return
-			case service == "logs" && a.Insights != nil:
-				a.Insights.ServeHTTP(w, r)
 				return
 			case service == "monitoring" && a.Alarms != nil:
 				a.Alarms.ServeHTTP(w, r)
@@ -275,8 +272,6 @@ func (a *Account) calls(service string, r *http.Request) ([]iam.Call, error) {
 		return a.s3Calls(r)
 	case "dynamodb":
 		return a.dynamoDBCalls(r)
-	case "logs":
-		return a.logsCalls(r)
 	case "lambda":
 		return a.lambdaCalls(r)
 	case "acm":
@@ -371,35 +366,6 @@ func (a *Account) keyCalls(r *http.Request) ([]iam.Call, error) {
 	}
 	c := iam.Call{Action: "kms:" + action, Resource: in.KeyID}
 	return []iam.Call{c}, a.encryption.permits(r.Context(), c)
-}
-
-// logsCalls returns a permission for each log group of a query. Requests that
-// name a query by its id have no resource.
-func (a *Account) logsCalls(r *http.Request) ([]iam.Call, error) {
-	body, err := drain(r)
-	if err != nil {
-		return nil, err
-	}
-	switch _, action, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "."); action {
-	case "GetQueryResults", "StopQuery":
-		return []iam.Call{{Action: "logs:" + action, Resource: "*"}}, nil
-	case "StartQuery":
-		var in struct{ LogGroupNames []string }
-		if err := json.Unmarshal(body, &in); err != nil {
-			return nil, err
-		}
-		if len(in.LogGroupNames) == 0 {
-			return nil, errors.New("the query has no log group")
-		}
-		var calls []iam.Call
-		for _, group := range in.LogGroupNames {
-			calls = append(calls, iam.Call{Action: "logs:StartQuery",
-				Resource: a.ARN("logs", "log-group:"+group+":log-stream:")})
-		}
-		return calls, nil
-	default:
-		return nil, fmt.Errorf("a call of CloudWatch Logs that the rehearsal does not know: %s", action)
-	}
 }
 
 // ARN returns the ARN of a resource of the account.

@@ -104,12 +104,6 @@ func TestCalls(t *testing.T) {
 		{"s3", request(http.MethodDelete, "/b/key?versionId=1&tagging", nil), ""},
 		{"s3", request(http.MethodGet, "/b/key?versionId=1", nil), ""},
 		{"s3", request(http.MethodPut, "/b?versions", nil), ""},
-		{"logs", logs("StartQuery", `{"logGroupNames": ["g", "h"], "queryString": "x"}`),
-			"logs:StartQuery of arn:aws:logs:r:1:log-group:g:log-stream:; logs:StartQuery of " +
-				"arn:aws:logs:r:1:log-group:h:log-stream:"},
-		{"logs", logs("StartQuery", `{"queryString": "SOURCE logGroups() | fields @message"}`), ""},
-		{"logs", logs("GetQueryResults", `{"queryId": "1"}`), "logs:GetQueryResults of *"},
-		{"logs", logs("StopQuery", `{"queryId": "1"}`), "logs:StopQuery of *"},
 		{"logs", logs("DeleteLogGroup", `{}`), ""},
 		{"s3", put("/b/key", "X-Amz-Copy-Source", "b/other"), ""},
 		{"s3", put("/b/key", "X-Amz-Acl", "public-read"), ""},

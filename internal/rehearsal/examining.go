@@ -19,11 +19,6 @@ func operatorScenario(ctx context.Context, r *Registry) error {
 	if err != nil && !strings.Contains(err.Error(), `"findings"`) {
 		return err
 	}
-	if r.Interrupt != nil {
-		if err := r.Interrupt(ctx, "usage", "--since", "1h"); err != nil {
-			return err
-		}
-	}
 	if err := r.examine(ctx); err != nil {
 		return err
 	}

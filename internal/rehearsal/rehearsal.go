@@ -677,7 +677,7 @@ func (d *deployment) open(
 			return nil, nil, nil, err
 		}
 		running.Account.BucketPolicies = d.policies
-		registry.Origin, registry.Nightly = running.Origin, running.nightly
+		registry.Origin, registry.Nightly, registry.Deliver = running.Origin, running.nightly, running.deliver
 		registry.Host, registry.HTTP = running.Gateway.Host, running.Gateway.Client()
 		registry.AWS = running.Account.URL
 		registry.CAFile = filepath.Join(d.scratch, "ca.pem")
@@ -710,19 +710,6 @@ func (d *deployment) open(
 				}
 				return errors.Join(do(), set(true))
 			})
-		}
-	}
-	if running != nil {
-		registry.Interrupt = func(ctx context.Context, args ...string) error {
-			env := append(slices.Clone(env), variables(o.operator)...)
-			return running.interrupt(
-				d.command(
-					ctx,
-					d.scratch,
-					env,
-					filepath.Join(d.scratch, "larder"),
-					append(args, "--store", "stack:"+StackName)...),
-			)
 		}
 	}
 	registry.Withdraw = func(ctx context.Context, args ...string) error {

@@ -1,7 +1,6 @@
 package rehearsal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,13 +36,13 @@ type Running struct {
 	// Origin is a registry whose providers and modules the functions can fetch.
 	Origin *Origin
 
-	insights  *cloudwatch.Insights
 	api       *lambda.API // has the function that fetches providers
 	stack     *Stack
 	functions map[string]*lambda.Function
 	metrics   map[string]string // the namespaces of their metrics
 	roles     map[string]*iam.Role
 	logGroups map[string]string
+	delivered map[string]int // the numbers of lines that were sent to the function that counts, by log group
 }
 
 // Run starts the stack's functions, which store their data in the emulator at a
@@ -61,10 +59,8 @@ func (s *Stack) Run(ctx context.Context, emulator, dir string, o operators) (*Ru
 	}
 	r := &Running{
 		Account: account, stack: s, functions: make(map[string]*lambda.Function),
-		metrics: make(map[string]string), roles: roles, logGroups: make(map[string]string),
+		metrics: make(map[string]string), roles: roles, logGroups: make(map[string]string), delivered: make(map[string]int),
 	}
-	r.insights = &cloudwatch.Insights{Lines: r.logged}
-	account.Insights = r.insights
 	account.Alarms, account.API = s.Alarms, s.API
 	account.Admit(o.operator.AccessKeyID, "the operator's policy", operator)
 	// An adopted table or bucket can have another key than the stack's, but has none in
@@ -197,30 +193,34 @@ func (r *Running) logged(group string) ([]string, bool) {
 	return nil, false
 }
 
-// interrupt runs a program, and interrupts it while it waits for a query of
-// logs. The program must stop the query.
-func (r *Running) interrupt(cmd *exec.Cmd) error {
-	stopped, waits := r.insights.Stopped(), r.insights.HoldNext()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		return err
+// usageName is the name of the function that counts downloads.
+const usageName = "usage"
+
+// deliver invokes the function that counts as CloudWatch does, for the lines that were
+// logged since its last call.
+func (r *Running) deliver(ctx context.Context) error {
+	counts := r.stack.Functions[usageName]
+	if counts == nil { // a read-only copy
+		return nil
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("%s ended before it waited for a query: %w\n%s", cmd, err, &out)
-	case <-waits:
-	}
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		return err
-	}
-	if err := <-ended; err == nil {
-		return fmt.Errorf("%s succeeded although it was interrupted\n%s", cmd, &out)
-	}
-	if r.insights.Stopped() != stopped+1 {
-		return fmt.Errorf("%s was interrupted, but did not stop its query\n%s", cmd, &out)
+	for group, pattern := range counts.Subscribed {
+		lines, found := r.logged(group)
+		if !found {
+			return fmt.Errorf("no function logs to %s", group)
+		}
+		complete := len(lines) - 1 // the last one has no end
+		more := lines[r.delivered[group]:complete]
+		r.delivered[group] = complete
+		event, err := cloudwatch.Subscribed(pattern, group, time.Now(), more)
+		if err != nil {
+			return err
+		}
+		if event == nil {
+			continue
+		}
+		if _, err := r.functions[usageName].Invoke(ctx, event); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -297,7 +297,8 @@ func lines(texts []string) error {
 func (r *Running) Unneeded() error {
 	var wrong []string
 	for name, log := range r.logs() {
-		if log == "" {
+		// The function that counts logs only failures, and Lambda logs its invocations.
+		if log == "" && name != usageName {
 			continue
 		}
 		// Lambda itself needs these permissions when a function logs.

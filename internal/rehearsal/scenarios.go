@@ -79,10 +79,9 @@ type Registry struct {
 	// WithoutKey calls do while no role may use the key of the stack, and returns
 	// the requests that were denied meanwhile. It is nil in AWS.
 	WithoutKey func(ctx context.Context, do func() error) (denied []string, err error)
-	// Interrupt runs the command line as the operator. It interrupts the
-	// program while it waits for a query of logs, which the program must stop.
-	// It is nil in AWS.
-	Interrupt func(ctx context.Context, args ...string) error
+	// Deliver sends what was logged to the function that counts. It is nil in AWS,
+	// where CloudWatch does that.
+	Deliver func(ctx context.Context) error
 	// Through runs the command line through the registry's own endpoint,
 	// without AWS credentials. env are further variables as NAME=value.
 	Through func(ctx context.Context, env []string, args ...string) (string, error)

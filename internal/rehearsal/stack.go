@@ -74,6 +74,9 @@ type StackFunction struct {
 	// and Nightly is the event of the rule that invokes the function. Both are
 	// empty if there are none.
 	Failures, Nightly string
+	// Subscribed has the filter patterns of the log groups whose lines invoke the
+	// function, by their names.
+	Subscribed map[string]string
 }
 
 // template is a deployed CloudFormation template. It has the resources that an
@@ -251,7 +254,7 @@ func (t template) function(ctx context.Context, account aws.Config, logical stri
 }
 
 // events reads how a function is invoked other than by the gateway. It returns an
-// error if EventBridge has no permission for that.
+// error if EventBridge or CloudWatch has no permission for that.
 func (t template) events(function string, f *StackFunction) error {
 	for logical, r := range t.Resources {
 		switch r.Type {
@@ -259,6 +262,18 @@ func (t template) events(function string, f *StackFunction) error {
 			if reference(r.Properties["FunctionName"]) == function {
 				f.Failures = t.ARN(reference(r.Properties["DestinationConfig"]))
 			}
+		case "AWS::Logs::SubscriptionFilter":
+			if reference(r.Properties["DestinationArn"]) != function {
+				continue
+			}
+			group := reference(r.Properties["LogGroupName"])
+			if !t.permits("logs.amazonaws.com", function, group) {
+				return fmt.Errorf("the log group %s has no permission to invoke it", group)
+			}
+			if f.Subscribed == nil {
+				f.Subscribed = make(map[string]string)
+			}
+			f.Subscribed[t.Physical[group]] = fmt.Sprint(r.Properties["FilterPattern"])
 		case "AWS::Events::Rule":
 			targets, _ := r.Properties["Targets"].([]any)
 			for _, target := range targets {
@@ -266,7 +281,7 @@ func (t template) events(function string, f *StackFunction) error {
 				if reference(properties["Arn"]) != function {
 					continue
 				}
-				if !t.scheduled(function, logical) {
+				if !t.permits("events.amazonaws.com", function, logical) {
 					return fmt.Errorf("the rule %s has no permission to invoke it", logical)
 				}
 				f.Nightly = fmt.Sprint(properties["Input"])
@@ -276,11 +291,11 @@ func (t template) events(function string, f *StackFunction) error {
 	return nil
 }
 
-// scheduled reports whether a permission lets a rule invoke a function.
-func (t template) scheduled(function, rule string) bool {
+// permits reports whether a permission lets a resource of a service invoke a function.
+func (t template) permits(service, function, resource string) bool {
 	for _, r := range t.Resources {
 		if r.Type == "AWS::Lambda::Permission" && reference(r.Properties["FunctionName"]) == function &&
-			r.Properties["Principal"] == "events.amazonaws.com" && reference(r.Properties["SourceArn"]) == rule {
+			r.Properties["Principal"] == service && reference(r.Properties["SourceArn"]) == resource {
 			return true
 		}
 	}

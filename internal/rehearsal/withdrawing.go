@@ -66,10 +66,15 @@ func withdrawScenario(ctx context.Context, r *Registry) error {
 }
 
 // counted waits until the downloads of a version by all clients are counted.
-// The functions' log lines arrive with a delay.
+// CloudWatch delivers the functions' log lines with a delay.
 func (r *Registry) counted(ctx context.Context, address, version string) error {
 	const attempts, wait = 20, 10 * time.Second
 	for attempt := 1; ; attempt++ {
+		if r.Deliver != nil {
+			if err := r.Deliver(ctx); err != nil {
+				return err
+			}
+		}
 		text, err := r.Larder(ctx, "usage", address, version, "--since", "1h", "--json")
 		if err != nil {
 			return err

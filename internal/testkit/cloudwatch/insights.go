@@ -1,6 +1,6 @@
 // Package cloudwatch reads the output of functions like CloudWatch does. It
-// evaluates queries of CloudWatch Logs Insights, and reads metrics in the
-// Embedded Metric Format.
+// evaluates queries of CloudWatch Logs Insights and patterns of subscriptions, and
+// reads metrics in the Embedded Metric Format.
 package cloudwatch
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 // Insights evaluates queries of CloudWatch Logs Insights on log lines, instead
-// of emulators that cannot. It supports only the commands of the command line's
-// queries, and rejects all others.
+// of emulators that cannot. It supports only the commands of the queries in the
+// documentation, and rejects all others.
 //
 // Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/CWL_QuerySyntax.html.
 type Insights struct {
@@ -27,43 +27,14 @@ type Insights struct {
 	// Statuses are the statuses that a query has before it is complete, in
 	// order.
 	Statuses []string
-	// Refuse, if not nil, returns the code of an error to respond with to an
-	// action, or "".
-	Refuse func(action string) string
 
 	mu      sync.Mutex
 	queries []*query
-	hold    chan struct{} // closed when the next query waits
-}
-
-// HoldNext makes the next query run until it is stopped. The returned channel
-// is closed when a client waits for its results.
-func (i *Insights) HoldNext() <-chan struct{} {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.hold = make(chan struct{})
-	return i.hold
 }
 
 type query struct {
 	rows     [][]map[string]string
 	statuses []string
-	held     chan struct{} // if not nil, the query runs until it is stopped
-	waited   sync.Once     // done when a client waits for it
-	stopped  bool
-}
-
-// Stopped returns the number of queries that were stopped.
-func (i *Insights) Stopped() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	n := 0
-	for _, q := range i.queries {
-		if q.stopped {
-			n++
-		}
-	}
-	return n
 }
 
 func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -83,12 +54,6 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail("SerializationException", err.Error())
 		return
 	}
-	if i.Refuse != nil {
-		if code := i.Refuse(action); code != "" {
-			fail(code, "refused")
-			return
-		}
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if action == "StartQuery" {
@@ -106,8 +71,7 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail("MalformedQueryException", err.Error())
 			return
 		}
-		i.queries = append(i.queries, &query{rows: rows, statuses: slices.Clone(i.Statuses), held: i.hold})
-		i.hold = nil
+		i.queries = append(i.queries, &query{rows, slices.Clone(i.Statuses)})
 		_ = json.NewEncoder(w).Encode(map[string]string{"queryId": strconv.Itoa(len(i.queries) - 1)})
 		return
 	}
@@ -120,11 +84,7 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch action {
 	case "GetQueryResults":
 		status := "Complete"
-		switch {
-		case q.held != nil:
-			status = "Running"
-			q.waited.Do(func() { close(q.held) })
-		case len(q.statuses) > 0:
+		if len(q.statuses) > 0 {
 			status, q.statuses = q.statuses[0], q.statuses[1:]
 		}
 		out := map[string]any{"status": status, "results": [][]map[string]string{}}
@@ -132,9 +92,6 @@ func (i *Insights) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			out["results"] = q.rows
 		}
 		_ = json.NewEncoder(w).Encode(out)
-	case "StopQuery":
-		q.stopped = true
-		_ = json.NewEncoder(w).Encode(map[string]bool{"success": true})
 	default:
 		fail("UnknownOperationException", action)
 	}
