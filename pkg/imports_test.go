@@ -377,6 +377,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 			"pkg/network/ipclass", "pkg/providers", "pkg/publish", "pkg/client/fetch", "pkg/client/forge",
 			"pkg/client/git", "pkg/client/location",
 		}),
+		"functions/usage": slices.Concat(reading, []string{"pkg/usage", "pkg/usage/logged"}),
 	}
 	got := make(map[string][]string)
 	for name, p := range sources(t) {

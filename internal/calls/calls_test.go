@@ -48,7 +48,7 @@ func measure(t *testing.T, open func(*testing.T) *countedRegistry) (rows []row) 
 	// Each operation depends on the ones before it.
 	for _, operations := range [][]operation{
 		r.publishing(t), r.mirroring(t), r.reading(t), r.listing(), r.deprecating(t), r.withdrawing(),
-		r.publishingLarge(t),
+		r.publishingLarge(t), r.counting(),
 	} {
 		rows = append(rows, r.count(t, operations)...)
 	}
