@@ -50,8 +50,8 @@ func TestTags(t *testing.T) {
 		"AWS::ApiGatewayV2::ApiMapping", "AWS::ApiGatewayV2::Integration", "AWS::ApiGatewayV2::Route",
 		"AWS::Cognito::UserPoolClient", "AWS::Cognito::UserPoolDomain",
 		"AWS::IAM::ManagedPolicy", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::Permission",
-		"AWS::Logs::MetricFilter", "AWS::Logs::ResourcePolicy", "AWS::Route53::RecordSet", "AWS::S3::BucketPolicy",
-		"AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy",
+		"AWS::Logs::MetricFilter", "AWS::Logs::ResourcePolicy", "AWS::Logs::SubscriptionFilter", "AWS::Route53::RecordSet",
+		"AWS::S3::BucketPolicy", "AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy",
 	}
 	for id, r := range synthWith(t, company()).Resources {
 		got := make(map[string]string)

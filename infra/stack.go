@@ -683,14 +683,14 @@ func (st *stack) newPullEvents() {
 // fails three times, as Lambda's default is, the counts of a batch are lost.
 func (st *stack) newSubscriptions() {
 	usage := st.functions[usageName]
-	for i, group := range st.requests {
-		id := strconv.Itoa(i + 1)
-		permission := awslambda.NewCfnPermission(st.Stack, jsii.String("UsagePermission"+id), &awslambda.CfnPermissionProps{
+	for _, group := range st.requests {
+		id := *group.Node().Id()
+		permission := awslambda.NewCfnPermission(st.Stack, jsii.String(id+"-invoke"), &awslambda.CfnPermissionProps{
 			Action: jsii.String("lambda:InvokeFunction"), FunctionName: usage.FunctionArn(),
 			Principal: jsii.String("logs.amazonaws.com"), SourceAccount: st.Account(), SourceArn: group.LogGroupArn(),
 		})
 		// CloudWatch checks the permission when it creates the filter.
-		awslogs.NewCfnSubscriptionFilter(st.Stack, jsii.String("UsageFilter"+id), &awslogs.CfnSubscriptionFilterProps{
+		awslogs.NewCfnSubscriptionFilter(st.Stack, jsii.String(id+"-filter"), &awslogs.CfnSubscriptionFilterProps{
 			LogGroupName: group.LogGroupName(), DestinationArn: usage.FunctionArn(), FilterPattern: jsii.String(logged.Pattern()),
 		}).AddResourceDependency(permission, nil)
 	}
