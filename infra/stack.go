@@ -110,7 +110,6 @@ func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.tr
 // functions returns the functions in the order of the stack. Discovery reads
 // nothing. Only publish, pull, web and usage write. Pull writes only the mirror,
 // web only sessions, and usage only counts. Mirror invokes pull, so it comes later.
-// The logs of all others invoke usage.
 func functions() []function {
 	items := slices.Concat([]string{"modules/*", "providers/*"}, mirrored, []string{"catalog/*"})
 	return []function{
@@ -181,7 +180,7 @@ type stack struct {
 	functions    map[string]awslambda.Function // by name
 	logs         []*string                     // the names of the functions' log groups
 	// requests are the log groups of the functions that hand out URLs or recognize
-	// tokens, from which downloads and last uses are counted.
+	// tokens.
 	requests []awslogs.LogGroup
 	// accessLog is the gateway's log group. It is nil if the gateway does not
 	// log.

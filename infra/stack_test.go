@@ -973,8 +973,8 @@ func TestPuller(t *testing.T) {
 	}
 }
 
-// The lines that count invoke the function that counts, from the logs of all functions
-// that recognize tokens or hand out URLs, and never from its own.
+// The logs of all functions that recognize tokens or hand out URLs invoke the function
+// that counts. Its own log never does.
 func TestUsageEvents(t *testing.T) {
 	for name, s := range map[string]Settings{
 		"defaults": defaults(t), "prefix": defaults(t, "logGroupPrefix", "/acme/"),

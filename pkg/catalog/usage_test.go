@@ -107,7 +107,7 @@ func TestConcurrentDownloads(t *testing.T) {
 	}
 }
 
-// An item has a bounded size, whoever downloads.
+// An item has a bounded size, however many callers download.
 func TestCallersAreBounded(t *testing.T) {
 	t.Parallel()
 	table := open(t)
@@ -173,7 +173,7 @@ func TestTokenUses(t *testing.T) {
 	}
 }
 
-// recordingTable records what is written.
+// recordingTable records the changes of writes.
 type recordingTable struct {
 	catalog.Table
 	written []catalog.Change
