@@ -78,7 +78,7 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 			t.Errorf("the test does not find the secret in %s before the withdrawal", name)
 		}
 	}
-	api := metadata.New(data.Catalog, data.Objects, access.Everyone)
+	api := metadata.New(data.Catalog, data.Objects, nil, access.Everyone)
 	get := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/modules/acme/vpc/aws/1.0.0/files"+path, nil)
