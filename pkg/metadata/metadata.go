@@ -86,7 +86,7 @@ func NewOnce(published *catalog.Catalog, objects Objects, downloads Downloads, n
 func newHandler(published *catalog.Catalog, objects Objects, downloads Downloads, now func() time.Time) *handler {
 	return &handler{
 		catalog: published, objects: objects, files: stored.NewFiles(objects, now), downloads: downloads,
-		index: search.New(published, now),
+		index:    search.New(published, now),
 		policies: admission.NewPolicies(published, now), now: now,
 	}
 }
