@@ -40,8 +40,8 @@ func docsRebuildCommand(c *cli.Program) *cobra.Command {
 		Short: "Make missing documentation from the archives",
 		Long: `Make the documentation and the files to browse of published modules from
 their archives: of all modules, of one module, or of one version. The command
-only makes what is missing or damaged. With --all it makes the rest again too, for example
-because a new release of Larder extracts more.
+only makes what is missing or damaged. With --all it makes the rest again too,
+for example because a new release of Larder extracts more.
 
 The exit code is 0 if all these versions have documentation afterwards, and 1
 otherwise.`,
