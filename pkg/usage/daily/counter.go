@@ -40,10 +40,9 @@ type Tokens interface {
 	UseToken(ctx context.Context, id string, at time.Time) error
 }
 
-// Counter counts the downloads of a server, and has the uses of tokens stored. It
-// never fails a request: what it
-// cannot write is logged and written later, or dropped if there is too much of
-// it.
+// Counter counts the downloads of a server, and stores the uses of tokens. It never
+// fails a request: what it cannot write is logged and written later, or dropped if
+// there is too much of it.
 type Counter struct {
 	file   *File
 	tokens Tokens

@@ -185,41 +185,22 @@ func (f *File) Count(ctx context.Context, q usage.Query) (_ usage.Report, err er
 // TotalDownloads returns the stored downloads of an address. Without a file there are
 // none.
 func (f *File) TotalDownloads(ctx context.Context, a registry.Address) (total registry.Downloads, err error) {
-	all, err := f.AllTotals(ctx, a.Path())
-	return all[a.Path()], err
-}
-
-// AllTotals returns the stored downloads of all addresses whose paths begin with a
-// prefix, by path.
-func (f *File) AllTotals(ctx context.Context, prefix string) (all map[string]registry.Downloads, err error) {
 	defer func() { err = explain("read", err) }()
 	db, err := f.connect()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return total, nil
 	}
 	if err != nil {
-		return nil, err
+		return total, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.QueryContext(ctx, `SELECT kind, address, sum(count), max(last) FROM downloads GROUP BY kind, address`)
-	if err != nil {
-		return nil, err
+	var last sql.NullInt64 // of no rows
+	err = db.QueryRowContext(ctx, `SELECT coalesce(sum(count), 0), max(last) FROM downloads WHERE kind = ? AND address = ?`,
+		string(usage.Kind(a)), a.String()).Scan(&total.Count, &last)
+	if last.Valid {
+		total.Last = time.UnixMilli(last.Int64).UTC()
 	}
-	defer rows.Close()
-	all = make(map[string]registry.Downloads)
-	for rows.Next() {
-		var kind, address string
-		var d registry.Downloads
-		var last int64
-		if err := rows.Scan(&kind, &address, &d.Count, &last); err != nil {
-			return nil, err
-		}
-		d.Last = time.UnixMilli(last).UTC()
-		if a, err := usage.ParseAddress(kind, address); err == nil && strings.HasPrefix(a.Path(), prefix) {
-			all[a.Path()] = d
-		}
-	}
-	return all, rows.Err()
+	return total, err
 }
 
 // sum returns the downloads since a day.
