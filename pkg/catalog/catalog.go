@@ -283,11 +283,7 @@ func (c *Catalog) Contents(ctx context.Context, namespace string, paths ...strin
 func (c *Catalog) items(ctx context.Context, paths []string, key func(string) Key) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for _, path := range paths {
-			item, err := c.table.Get(ctx, key(path))
-			if errors.Is(err, registry.ErrNotFound) {
-				item, err = Item{Key: key(path)}, nil
-			}
-			if !yield(item, err) {
+			if !yield(getOrEmpty(ctx, c.table, key(path))) {
 				return
 			}
 		}

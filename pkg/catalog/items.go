@@ -50,6 +50,15 @@ func get(ctx context.Context, t Table, k Key, v any) error {
 	return decode(item, v)
 }
 
+// getOrEmpty returns an item, which has revision 0 if it is absent.
+func getOrEmpty(ctx context.Context, t Table, k Key) (Item, error) {
+	item, err := t.Get(ctx, k)
+	if errors.Is(err, registry.ErrNotFound) {
+		return Item{Key: k}, nil
+	}
+	return item, err
+}
+
 // query returns all items that a query selects, page after page.
 func query(ctx context.Context, t Table, q Query) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {

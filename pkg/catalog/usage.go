@@ -104,10 +104,7 @@ func (c *Catalog) beginCounting(ctx context.Context, since time.Time) error {
 
 // stored returns an item and its decoded data, which are empty if it is absent.
 func stored[T any](ctx context.Context, t Table, k Key) (item Item, v T, err error) {
-	if item, err = t.Get(ctx, k); errors.Is(err, registry.ErrNotFound) {
-		return Item{Key: k}, v, nil
-	}
-	if err == nil {
+	if item, err = getOrEmpty(ctx, t, k); err == nil && item.Revision > 0 {
 		err = decode(item, &v)
 	}
 	return item, v, err

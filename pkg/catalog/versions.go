@@ -271,7 +271,12 @@ func (v versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 				changes = append(changes, put(item))
 			}
 		}
-		return v.clearContents(ctx, a, s, changes)
+		if !s.changed {
+			return changes, nil
+		}
+		// Nothing remains of a version that is withdrawn. A rebuild restores the others.
+		cleared, err := v.changeContents(ctx, a, s, func(c *registry.Contents) { *c = registry.Contents{} })
+		return append(changes, cleared...), err
 	}
 	contents, err := v.describe(ctx, a, s)
 	if err != nil {
@@ -320,56 +325,42 @@ func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) ([]Chang
 	if isNew {
 		v.kind.describe(&s.index.summary, latest)
 	}
-	summary := s.index.summary
-	if s.exists && slices.Equal(s.contents, v.kind.contents(s.record)) &&
-		summary.Latest == was.Latest && summary.Unlisted == was.Unlisted ||
-		!s.changed || was.Contents == "" && len(v.kind.contents(s.record))+len(v.kind.contents(latest)) == 0 {
+	now, names := v.kind.contents(s.record), v.kind.contents(latest)
+	unchanged := s.exists && slices.Equal(s.contents, now) &&
+		s.index.summary.Latest == was.Latest && s.index.summary.Unlisted == was.Unlisted
+	none := was.Contents == "" && len(now)+len(names) == 0
+	if !s.changed || unchanged || none {
 		return nil, nil
 	}
-	stored, err := v.contents(ctx, a)
+	return v.changeContents(ctx, a, s, func(c *registry.Contents) {
+		c.Drop(s.record.Number())
+		c.Add(s.record.Number(), registry.DecodeContents(now))
+		switch {
+		case isNew:
+			c.Names = registry.DecodeContents(names).Names
+		case s.index.summary.Unlisted:
+			c.Names = registry.Names{}
+		}
+	})
+}
+
+// changeContents returns the change that edit makes of the contents of an address, if
+// there is one.
+func (v versions[A, R]) changeContents(ctx context.Context, a A, s *state[R], edit func(*registry.Contents)) (
+	[]Change, error,
+) {
+	stored, err := getOrEmpty(ctx, v.table, contentsKey(v.kind.catalog(a), a.Path()))
 	if err != nil {
 		return nil, err
 	}
 	contents := registry.DecodeContents(stored.Data)
-	contents.Drop(s.record.Number())
-	contents.Add(s.record.Number(), registry.DecodeContents(v.kind.contents(s.record)))
-	switch {
-	case isNew:
-		contents.Names = registry.DecodeContents(v.kind.contents(latest)).Names
-	case s.index.summary.Unlisted:
-		contents.Names = registry.Names{}
-	}
+	edit(&contents)
 	data := s.index.setContents(contents)
 	if slices.Equal(data, stored.Data) {
 		return nil, nil
 	}
 	stored.Data = data
 	return []Change{put(stored)}, nil
-}
-
-// contents reads the item with the contents of an address.
-func (v versions[A, R]) contents(ctx context.Context, a A) (Item, error) {
-	key := contentsKey(v.kind.catalog(a), a.Path())
-	item, err := v.table.Get(ctx, key)
-	if errors.Is(err, registry.ErrNotFound) {
-		return Item{Key: key}, nil
-	}
-	return item, err
-}
-
-// clearContents adds the change that removes the contents of an address whose index
-// cannot be read. So nothing remains in them of a version that is withdrawn. A rebuild
-// restores them.
-func (v versions[A, R]) clearContents(ctx context.Context, a A, s *state[R], changes []Change) ([]Change, error) {
-	if !s.changed {
-		return changes, nil
-	}
-	stored, err := v.contents(ctx, a)
-	if err == nil && len(stored.Data) > 0 {
-		stored.Data = nil
-		changes = append(changes, put(stored))
-	}
-	return changes, err
 }
 
 func sortKeys(ctx context.Context, t Table, partition, prefix string) (keys []string, err error) {
