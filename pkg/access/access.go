@@ -394,7 +394,8 @@ func (c *Control) token(ctx context.Context, digest string) (caller, time.Time, 
 		return caller{}, time.Time{}, fmt.Errorf("token %q: %w: %s", record.Name, errRecord, err.Error())
 	}
 	who := caller{
-		name: "token " + record.Name, token: registry.TokenID(digest), label: record.Name, scopes: [][]Scope{scopes}, expires: record.ExpiresAt,
+		name: "token " + record.Name, token: registry.TokenID(digest), label: record.Name,
+		scopes: [][]Scope{scopes}, expires: record.ExpiresAt,
 	}
 	if who.publishes() {
 		who.as = tokenCaller(digest, record.Name, who.scopes)

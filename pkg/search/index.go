@@ -46,6 +46,15 @@ const (
 // IsMirrored reports whether the addresses begin with a hostname.
 func (k Kind) IsMirrored() bool { return k == Mirrored || k == MirroredModules }
 
+// read returns the kind with whose entries those of k are read: the two kinds of the
+// mirror are in one catalog.
+func (k Kind) read() Kind {
+	if k.IsMirrored() {
+		return Mirrored
+	}
+	return k
+}
+
 // AllowsNamespace reports whether addresses of the kind may be in a namespace.
 func (k Kind) AllowsNamespace(namespace string) bool {
 	var err error
@@ -112,10 +121,10 @@ func New(c *catalog.Catalog, now func() time.Time) *Index {
 // error is that of the table. Entries that cannot be decoded are omitted, and the
 // request that reads them logs them.
 func (x *Index) Entries(ctx context.Context, k Kind) ([]*Entry, error) {
+	all, err := x.entries(ctx, k.read())
 	if !k.IsMirrored() {
-		return x.entries(ctx, k)
+		return all, err
 	}
-	all, err := x.entries(ctx, Mirrored) // both kinds, because they are read together
 	from, _ := slices.BinarySearchFunc(all, k, func(e *Entry, k Kind) int { return cmp.Compare(e.Kind, k) })
 	to := from
 	for to < len(all) && all[to].Kind == k {
@@ -173,11 +182,8 @@ func (x *Index) In(ctx context.Context, k Kind, namespace string, include func(*
 func (x *Index) load(ctx context.Context, kinds []Kind) (*names, error) {
 	entries := make(map[Kind][]*Entry)
 	for _, k := range kinds {
-		if k.IsMirrored() {
-			k = Mirrored // both are read together
-		}
 		var err error
-		if entries[k], err = x.entries(ctx, k); err != nil {
+		if entries[k.read()], err = x.entries(ctx, k.read()); err != nil {
 			return nil, err
 		}
 	}

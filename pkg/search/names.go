@@ -3,7 +3,6 @@ package search
 import (
 	"hash/fnv"
 	"iter"
-	"maps"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -81,8 +80,6 @@ type names struct {
 
 	words  []word
 	wordAt map[string]int32
-	// users has the documents that use a source, by its lower-case form.
-	users map[string][]int32
 }
 
 type word struct {
@@ -106,10 +103,7 @@ type document struct {
 }
 
 func newNames() *names {
-	return &names{
-		byPath: make(map[string]int), wordAt: make(map[string]int32), users: make(map[string][]int32),
-		limit: maxPostings(),
-	}
+	return &names{byPath: make(map[string]int), wordAt: make(map[string]int32), limit: maxPostings()}
 }
 
 // set replaces the entries of some kinds, of which the mirror's are one. It returns the
@@ -136,11 +130,7 @@ func (n *names) set(entries map[Kind][]*Entry) (missing []string) {
 	}
 	n.pending = len(missing)
 	for path, at := range n.byPath {
-		k := n.documents[at].entry.Kind
-		if k.IsMirrored() {
-			k = Mirrored
-		}
-		_, replaced := entries[k]
+		_, replaced := entries[n.documents[at].entry.Kind.read()]
 		switch {
 		case replaced && !seen[path]:
 			n.remove(path)
@@ -212,9 +202,6 @@ func (n *names) addContents(path string, data []byte) {
 		d.cached = append([]byte{}, data...) // not nil
 		n.cached += len(data)
 	}
-	for key := range sources(c.Calls, c.Requires) {
-		n.users[key] = append(n.users[key], int32(at))
-	}
 	w := make(words)
 	switch {
 	case n.postings < n.limit/2:
@@ -239,15 +226,6 @@ func (n *names) addContents(path string, data []byte) {
 	d.whole = slices.Clone(slices.Compact(d.whole))
 	n.postings += 2 * len(d.whole)
 	n.put(at, w)
-}
-
-// sources returns the distinct sources of uses in lower case.
-func sources(uses ...[]registry.Use) iter.Seq[string] {
-	distinct := make(map[string]bool)
-	for _, u := range slices.Concat(uses...) {
-		distinct[strings.ToLower(u.Source)] = true
-	}
-	return maps.Keys(distinct)
 }
 
 // words has the fields in which a document has a word.

@@ -25,9 +25,6 @@ type Query struct {
 // IsEmpty reports whether the query has no words.
 func (q Query) IsEmpty() bool { return len(q.words) == 0 }
 
-// Words returns the words of the query, in lower case.
-func (q Query) Words() []string { return slices.Clone(q.words) }
-
 // String returns the words with spaces between them.
 func (q Query) String() string { return strings.Join(q.words, " ") }
 

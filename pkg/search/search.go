@@ -104,7 +104,7 @@ func (x *Index) Search(ctx context.Context, q Query, include func(*Entry) bool, 
 	found.Entries, unknown = s.run(q.words)
 	if corrected, all := s.corrected(q.words, unknown); len(unknown) > 0 && all {
 		if found.Entries, _ = s.run(corrected); len(found.Entries) > 0 {
-			found.words, found.Corrected = corrected, strings.Join(corrected, " ")
+			found.words, found.Corrected = corrected, Query{corrected}.String()
 		}
 	}
 	for i, d := range n.documents {
