@@ -18,9 +18,10 @@ const ofOthers = 0.15
 const ofDeprecated = 0.8
 
 // The bonus of a whole query that is a name in the documentation, or the name of the
-// module.
+// module. In the documentation, a single word is often a name by chance.
 const (
 	isWhole = 20
+	isWord  = 5
 	isName  = 30
 )
 
@@ -162,8 +163,10 @@ func (s *search) whole(document int32, words []string, score float32) float32 {
 			score += isName
 		}
 	}
-	if _, found := slices.BinarySearch(d.whole, wholeHash(slices.Values(words))); found {
+	if _, found := slices.BinarySearch(d.whole, wholeHash(slices.Values(words))); found && len(words) > 1 {
 		score += isWhole
+	} else if found {
+		score += isWord
 	}
 	if d.entry.Reason != "" {
 		score *= ofDeprecated

@@ -163,7 +163,7 @@ func (v searchView) Text(p output.Page) {
 			english.Plural(v.NotYetIndexed, "module is", "modules are"))
 	}
 	if v.NotIndexed > 0 {
-		p.Println("%s of large modules are not searched.", english.Plural(v.NotIndexed, "name", "names"))
+		p.Println("%s of large modules are not searched.", english.Plural(v.NotIndexed, "name or word", "names and words"))
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 // The bounds of [ContentsOf], in bytes of text and in uses.
 const (
 	maxNames  = 64 << 10
-	maxReadme = 4 << 10
+	maxReadme = 16 << 10
 	maxUses   = 100
 	maxUse    = 256
 )
 
 // ContentsOf returns what a search finds in documentation, and what the module
-// uses outside its examples. There is space for 64 KiB of names, 4 KiB of words of
+// uses outside its examples. There is space for 64 KiB of names, 16 KiB of words of
 // READMEs and 100 uses of each kind.
 func ContentsOf(d docs.Documentation) registry.Contents {
 	var c registry.Contents

@@ -100,8 +100,8 @@ func TestContentsBounds(t *testing.T) {
 	if len(c.Inputs) > 64<<10 || len(c.Inputs) < 63<<10 {
 		t.Errorf("the inputs have %d bytes, want almost 64 KiB", len(c.Inputs))
 	}
-	if len(c.Readme) > 4<<10 || len(c.Readme) < 4000 {
-		t.Errorf("the README has %d bytes, want almost 4 KiB", len(c.Readme))
+	if len(c.Readme) > 16<<10 || len(c.Readme) < 16_000 {
+		t.Errorf("the README has %d bytes, want almost 16 KiB", len(c.Readme))
 	}
 	if len(c.Calls) != 100 {
 		t.Errorf("%d calls, want 100", len(c.Calls))
