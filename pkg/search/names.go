@@ -80,6 +80,8 @@ type names struct {
 
 	words  []word
 	wordAt map[string]int32
+	// users has the documents that use a source. Its text is in lower case.
+	users map[source][]int32
 }
 
 type word struct {
@@ -100,10 +102,15 @@ type document struct {
 	// has more words by chance.
 	size float32
 	left int // how many names and words were left out
+	// tooMany means that the uses were left out.
+	tooMany bool
 }
 
 func newNames() *names {
-	return &names{byPath: make(map[string]int), wordAt: make(map[string]int32), limit: maxPostings()}
+	return &names{
+		byPath: make(map[string]int), wordAt: make(map[string]int32), users: make(map[source][]int32),
+		limit: maxPostings(),
+	}
 }
 
 // set replaces the entries of some kinds, of which the mirror's are one. It returns the
@@ -196,11 +203,14 @@ func (n *names) addContents(path string, data []byte) {
 		return
 	}
 	d := &n.documents[at]
-	d.isPending, d.left = false, c.Left
+	d.isPending, d.left, d.tooMany = false, c.Left, c.TooMany
 	n.pending--
 	if n.cached+len(data) <= maxCached {
 		d.cached = append([]byte{}, data...) // not nil
 		n.cached += len(data)
+	}
+	for s := range sourcesOf(c) {
+		n.users[s] = append(n.users[s], int32(at))
 	}
 	w := make(words)
 	switch {

@@ -53,6 +53,7 @@ type Found struct {
 	words []string
 	names *names
 	index *Index
+	used  used // what [Index.Dependents] searched for
 }
 
 // Words returns the words that were searched for, in lower case.

@@ -14,8 +14,11 @@ func Nearest(word string, words []string) (string, bool) {
 	most := min(1+(length-1)/4, length-1)
 	nearest, found := "", false
 	for _, candidate := range words {
-		d := distance(typed, []rune(strings.ToLower(candidate)))
-		if d <= most {
+		other := []rune(strings.ToLower(candidate))
+		if isFar(typed, other, most) {
+			continue
+		}
+		if d := distance(typed, other); d <= most {
 			nearest, found, most = candidate, true, d-1
 		}
 	}
@@ -39,6 +42,23 @@ func Similar(word string, words []string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// isFar reports whether the characters of two words differ so much, in any order, that
+// the distance exceeds most. Among many words, that saves most of the time.
+func isFar(a, b []rune, most int) bool {
+	var counts [64]int
+	for _, r := range a {
+		counts[r%64]++
+	}
+	for _, r := range b {
+		counts[r%64]--
+	}
+	onlyA, onlyB := 0, 0
+	for _, n := range counts {
+		onlyA, onlyB = onlyA+max(n, 0), onlyB-min(n, 0)
+	}
+	return max(onlyA, onlyB) > most
 }
 
 // distance returns the number of characters to add, remove, replace, or swap

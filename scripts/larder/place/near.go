@@ -10,35 +10,10 @@ import (
 	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/search"
 	"github.com/larder-registry/larder/pkg/text/suggest"
 	"github.com/larder-registry/larder/scripts/larder/output"
 )
-
-// nearest returns the address, or the namespace or hostname of an address, that
-// is nearest to what. It returns an empty string if none is near.
-func nearest(what string, addresses []string) string {
-	first, _, _ := strings.Cut(what, "/")
-	var sameNamespace, all []string
-	for _, address := range addresses {
-		parts := strings.Split(address, "/")
-		all = append(all, address, parts[0])
-		if strings.Contains(parts[0], ".") && len(parts) > 1 { // a hostname: its namespaces can be listed too
-			all = append(all, parts[0]+"/"+parts[1])
-		}
-		if strings.HasPrefix(address, what+"/") {
-			return address
-		}
-		if parts[0] == first {
-			sameNamespace = append(sameNamespace, address)
-		}
-	}
-	for _, words := range [][]string{sameNamespace, all} {
-		if near, ok := suggest.Nearest(what, words); ok {
-			return near
-		}
-	}
-	return ""
-}
 
 // explain adds to an error why clients do not find a version. versions is a hint.
 func explain(failed error, v protocol.VersionState, versions string) error {
@@ -72,7 +47,7 @@ func (r *Reader) Near(ctx context.Context, what string) string {
 		if err != nil {
 			return ""
 		}
-		return nearest(what, output.Mapped(mirrored, metadataclient.MirroredAddress))
+		return search.Nearest(what, output.Mapped(mirrored, metadataclient.MirroredAddress))
 	}
 	for _, q := range []metadataclient.Query{{Namespace: namespace, Limit: maxNear}, {Limit: maxNear}} {
 		modules, _, err := r.Modules(ctx, q)
@@ -83,7 +58,7 @@ func (r *Reader) Near(ctx context.Context, what string) string {
 		if err != nil {
 			return ""
 		}
-		near := nearest(what, slices.Concat(
+		near := search.Nearest(what, slices.Concat(
 			output.Mapped(modules, metadataclient.ModuleAddress), output.Mapped(providers, metadataclient.ProviderAddress)))
 		if near != "" {
 			return near
