@@ -43,22 +43,28 @@ func parseSelection(r *http.Request, k search.Kind) (selection, error) {
 }
 
 func parseParameters(r *http.Request, k search.Kind) (s selection, err error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return s, fmt.Errorf("%w query: %w", registry.ErrInvalid, err)
+	if s, err = parsePaging(r); err != nil {
+		return s, err
 	}
-	s = selection{
-		namespace: values.Get("namespace"), name: r.PathValue("name"), system: values.Get("provider"), url: r.URL,
-	}
+	values := r.URL.Query()
+	s.namespace, s.name, s.system = values.Get("namespace"), r.PathValue("name"), values.Get("provider")
 	if namespace := r.PathValue("namespace"); namespace != "" {
 		s.namespace = namespace
 	}
 	if s.namespace != "" && !k.AllowsNamespace(s.namespace) {
 		return s, fmt.Errorf("%w namespace %.40q: an address cannot contain it", registry.ErrInvalid, s.namespace)
 	}
-	if s.query, err = search.ParseQuery(values.Get("q"), r.Host); err != nil {
-		return s, err
+	s.query, err = search.ParseQuery(values.Get("q"), r.Host)
+	return s, err
+}
+
+// parsePaging parses the page that a request selects. Errors are registry.ErrInvalid.
+func parsePaging(r *http.Request) (s selection, err error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return s, fmt.Errorf("%w query: %w", registry.ErrInvalid, err)
 	}
+	s.url = r.URL
 	if s.offset, err = number(values, "offset", 0, 0); err != nil {
 		return s, err
 	}
@@ -83,9 +89,6 @@ func number(values url.Values, name string, missing, least int) (int, error) {
 // that the request selects. If the caller's scopes cannot cover any of them, it
 // reads nothing.
 func (h *handler) page(ctx context.Context, k search.Kind, s selection) (search.Found, protocol.ListMeta, error) {
-	if !h.once {
-		s.limit = min(s.limit, maxLimit)
-	}
 	var found search.Found
 	if access.CanReadBelow(ctx, s.path(k)) {
 		include := func(e *search.Entry) bool {
@@ -101,13 +104,23 @@ func (h *handler) page(ctx context.Context, k search.Kind, s selection) (search.
 			return found, protocol.ListMeta{}, err
 		}
 	}
+	meta := s.cut(&found, h.once)
+	return found, meta, nil
+}
+
+// cut removes the results of other pages and describes the page. If it is not for a
+// single command, its size is bounded.
+func (s selection) cut(found *search.Found, once bool) protocol.ListMeta {
+	if !once {
+		s.limit = min(s.limit, maxLimit)
+	}
 	total := len(found.Entries)
 	from := min(s.offset, total)
 	to := from + min(s.limit, total-from)
 	meta := s.meta(total, to)
 	meta.Corrected, meta.NotIndexed, meta.NotYetIndexed = found.Corrected, found.Left, found.Waiting
 	found.Entries = found.Entries[from:to]
-	return found, meta, nil
+	return meta
 }
 
 // path returns a path of which everything that a request selects is below.

@@ -56,6 +56,10 @@ const (
 	filePath  = filesPath + "/{path...}"
 
 	mirroredModulePath = mirrorModulesPath + "/{hostname}/{namespace}/{name}/{system}"
+
+	// providersOfPath is not below mirrorPath, where API Gateway takes a longer path than
+	// mirroredPath for a document of the mirror.
+	providersOfPath = "/v1/providers-of/{hostname}/{namespace}/{type}"
 )
 
 // Routes returns the API's routes.
@@ -125,15 +129,19 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		get(modulePath+filePath, h.file(h.moduleFiles)),
 		get(modulePath+"/download", h.download),
 		get(modulePath+"/history", h.moduleHistory),
+		get(modulePath+"/dependents", dependents(h, moduleOf)),
 		get(providersPath, h.providers),
 		get(providersPath+"/{namespace}", h.providers),
 		get(providerPath, h.provider),
 		get(providerPath+"/{version}", h.provider),
 		get(providerPath+"/history", h.providerHistory),
+		get(providerPath+"/dependents", dependents(h, providerOf)),
 		get(mirrorPath, h.mirrored),
 		get(mirroredPath, h.mirroredVersions),
+		get(providersOfPath+"/dependents", dependents(h, mirroredOf)),
 		get(mirrorModulesPath, h.mirroredModules),
 		get(mirroredModulePath, h.mirroredVersions),
+		get(mirroredModulePath+"/dependents", dependents(h, mirroredOf)),
 		get(mirroredModulePath+filesPath, h.listFiles(h.mirroredFiles)),
 		get(mirroredModulePath+filePath, h.file(h.mirroredFiles)),
 	}

@@ -44,7 +44,9 @@ func sample(t testing.TB) *store {
 	s.module("acme/legacy/aws", func(s *registry.Summary) { s.Deprecated = "use acme/vpc/aws" },
 		moduleRecord(t, "acme/legacy/aws", "1.0.0"))
 	s.module("acme/gone/aws", nil, registry.ModuleVersion{Version: version(t, "1.0.0"), Withdrawn: &registry.Withdrawal{}})
-	s.module("other/db/aws", nil, moduleRecord(t, "other/db/aws", "3.0.0"))
+	db := moduleRecord(t, "other/db/aws", "3.0.0")
+	db.Contents = uses(t, "3.0.0")
+	s.module("other/db/aws", nil, db)
 	s.provider("acme/inventory")
 	s.provider("other/inventory")
 	s.mirrored("registry.opentofu.org/hashicorp/random", "3.6.0")
@@ -72,6 +74,30 @@ func sample(t testing.TB) *store {
 	return s
 }
 
+// uses returns the contents of a module whose version uses modules and providers of the
+// sample.
+func uses(t testing.TB, number string) []byte {
+	t.Helper()
+	use := func(source, constraint string) registry.Use {
+		return registry.Use{Source: source, Constraint: constraint, Versions: []registry.Version{version(t, number)}}
+	}
+	return contents(t, registry.Contents{
+		Calls: []registry.Use{
+			use("acme/vpc/aws", "1.1.0"), use("example.com/acme/gone/aws", ""), use("example.com/acme/vpc/aws", "~> 1.0"),
+		},
+		Requires: []registry.Use{use("example.com/acme/inventory", "1.0.0"), use("hashicorp/random", ">= 3.0")},
+	})
+}
+
+func contents(t testing.TB, c registry.Contents) []byte {
+	t.Helper()
+	data, err := protocol.Compress(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // Each route has a golden response.
 func TestResponses(t *testing.T) {
 	t.Parallel()
@@ -89,6 +115,12 @@ func TestResponses(t *testing.T) {
 		"/v1/modules/acme/none/aws/history", "/v1/providers/acme/inventory/history", "/v1/providers/acme/none/history",
 		"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true",
 		"/v1/mirror/registry.opentofu.org/hashicorp/none?history=true",
+		"/v1/modules/acme/vpc/aws/dependents", "/v1/modules/acme/gone/aws/dependents",
+		"/v1/modules/other/db/aws/dependents?offset=1", "/v1/modules/acme/none/aws/dependents",
+		"/v1/providers/acme/inventory/dependents", "/v1/providers/acme/none/dependents",
+		"/v1/providers-of/registry.opentofu.org/hashicorp/random/dependents",
+		"/v1/providers-of/registry.opentofu.org/hashicorp/none/dependents",
+		"/v1/mirror-modules/registry.opentofu.org/acme/vpc/aws/dependents",
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -221,6 +253,7 @@ func TestBadRequests(t *testing.T) {
 		"/v1/modules/search?q=+", "/v1/modules?namespace=acme%2F", "/v1/modules/-acme/vpc", "/v1/providers?namespace=a--b",
 		"/v1/mirror?namespace=%1b%5B31m", "/v1/providers?limit=0", "/v1/mirror?limit=0", "/v1/modules/acme/vpc/aws/x.y",
 		"/v1/modules/acme/v..c/aws", "/v1/providers/acme/x--", "/v1/providers/acme/inventory/x.y", "/v1/modules?q=%zz",
+		"/v1/modules/acme/vpc/aws/dependents?limit=0", "/v1/providers/acme/x--/dependents",
 		"/v1/modules/acme/v..c/aws/history", "/v1/providers/acme/x--/history", "/v1/mirror/x/hashicorp/x--?history=true",
 	} {
 		t.Run(path, func(t *testing.T) {
@@ -372,8 +405,8 @@ func TestCalls(t *testing.T) {
 	}{
 		// The names of namespaces, and the entries of two.
 		{"/v1/modules", "Query Query Query", "", 0},
-		// The contents of the modules of one namespace.
-		{"/v1/modules/search?q=x", "Query", "", 0},
+		// The contents of the modules of two namespaces.
+		{"/v1/modules/search?q=x", "Query Query", "", 0},
 		{"/v1/modules/acme", "", "", 0},
 		{"/v1/modules/acme/vpc", "", "", 0},
 		{"/v1/modules/acme/vpc/aws", "Query Snapshot Get", "Query Snapshot Get", 1},
@@ -394,6 +427,8 @@ func TestCalls(t *testing.T) {
 		{"/v1/providers/acme/inventory/history", "Snapshot Query", "Snapshot Query", 0},
 		{"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true", "Snapshot Query", "Snapshot Query", 0},
 		{"/v1/mirror/registry.opentofu.org/hashicorp/none?history=true", "Snapshot", "Snapshot", 0},
+		{"/v1/modules/acme/vpc/aws/dependents", "Snapshot", "Snapshot", 0},
+		{"/v1/providers-of/registry.opentofu.org/hashicorp/random/dependents", "Snapshot", "Snapshot", 0},
 		{"/v1/openapi.json", "", "", 0},
 	} {
 		for n, want := range []string{test.calls, test.again} {

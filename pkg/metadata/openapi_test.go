@@ -141,6 +141,14 @@ var operations = []operation{
 		"List the files of a mirrored version", "path", nil, ok(protocol.ModuleFiles{}), false},
 	{"metadata", "GET /v1/mirror-modules/{hostname}/{namespace}/{name}/{system}/{version}/files/{path...}",
 		"Read a file of a mirrored version", "", nil, ok(content{}), false},
+	{"metadata", "GET /v1/modules/{namespace}/{name}/{system}/dependents", "List the modules that call a module",
+		"offset limit", nil, ok(protocol.DependentList{}), false},
+	{"metadata", "GET /v1/providers/{namespace}/{type}/dependents", "List the modules that require a provider",
+		"offset limit", nil, ok(protocol.DependentList{}), false},
+	{"metadata", "GET /v1/providers-of/{hostname}/{namespace}/{type}/dependents",
+		"List the modules that require a mirrored provider", "offset limit", nil, ok(protocol.DependentList{}), false},
+	{"metadata", "GET /v1/mirror-modules/{hostname}/{namespace}/{name}/{system}/dependents",
+		"List the modules that call a mirrored module", "offset limit", nil, ok(protocol.DependentList{}), false},
 	{"metadata", "GET /v1/openapi.json", "Describe this API", "", nil, ok(Document{}), true},
 }
 
@@ -415,7 +423,7 @@ func TestOpenAPIResponses(t *testing.T) {
 	}
 	for _, name := range []string{
 		"ModuleDetail", "ModuleList", "ProviderDetail", "ProviderList", "MirrorList", "MirroredModuleList", "MirroredProvider",
-		"ModuleHistory", "ProviderHistory",
+		"ModuleHistory", "ProviderHistory", "DependentList",
 	} {
 		schema, err := compiler.Compile("openapi.json#/components/schemas/" + name)
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/larder-registry/larder/internal/testkit/stock"
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -99,6 +98,17 @@ var probes = []probe{
 	{"mirrored provider, capital letters", "GET /v1/mirror/registry.opentofu.org/Hashicorp/random", nil, false},
 	{"mirrored provider, any tag", "GET /v1/mirror/registry.opentofu.org/hashicorp/random",
 		[]string{"If-None-Match", "*"}, true},
+	{"dependents of the own module", "GET /v1/modules/acme/vpc/aws/dependents", nil, true},
+	{"dependents, HEAD", "HEAD /v1/modules/acme/vpc/aws/dependents", nil, true},
+	{"dependents, beyond the end", "GET /v1/modules/acme/vpc/aws/dependents?offset=5", nil, true},
+	{"dependents of the other module", "GET /v1/modules/other/db/aws/dependents", nil, true},
+	{"dependents of an unknown module", "GET /v1/modules/acme/none/aws/dependents", nil, false},
+	{"dependents of a provider", "GET /v1/providers/acme/inventory/dependents", nil, true},
+	{"dependents of a mirrored provider", "GET /v1/providers-of/registry.opentofu.org/hashicorp/random/dependents", nil,
+		true},
+	{"dependents of an unknown mirrored provider",
+		"GET /v1/providers-of/registry.opentofu.org/hashicorp/none/dependents", nil, false},
+	{"dependents of a mirrored module", "GET /v1/mirror-modules/registry.opentofu.org/acme/none/aws/dependents", nil, false},
 	{"escaped slash", "GET /v1/modules/acme%2F..%2Fother/db/aws", nil, false},
 	{"escaped address", "GET /v1/modules/other%2Fdb%2Faws", nil, false},
 	{"address across segments", "GET /v1/modules/acme%2Fvpc/aws/3.0.0", nil, false},
@@ -114,6 +124,9 @@ var probes = []probe{
 	{"the description of the API", "GET /v1/openapi.json", nil, false},
 }
 
+// host is that of the registry in probes.
+const host = "registry.example.com"
+
 // response is everything that a caller gets.
 type response struct {
 	Status int
@@ -126,11 +139,11 @@ func (s server) probe(t *testing.T, p probe, token string) response {
 	r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
 	var target string
 	r.Method, target = cut(p.request)
-	u, err := r.URL.Parse("http://registry.example.com" + target)
+	u, err := r.URL.Parse("http://" + host + target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.URL = u
+	r.URL, r.Host = u, host
 	if p.name == "dot segment" {
 		r.URL.Path = target // as a client without normalization sends it
 	}
@@ -171,7 +184,10 @@ func TestProbes(t *testing.T) {
 	}
 	full := stores[0]
 	db := moduleRecord(t, "other/db/aws", "3.0.0")
-	db.Contents = stock.Contents("secret_input")
+	db.Contents = contents(t, registry.Contents{
+		Names: registry.Names{Inputs: "secret_input"},
+		Calls: []registry.Use{{Source: host + "/acme/vpc/aws", Versions: []registry.Version{db.Version}}},
+	})
 	full.module("other/db/aws", nil, full.documented(db, documentation()))
 	full.module("other/db/azure", nil, moduleRecord(t, "other/db/azure", "3.0.0"))
 	full.provider("other/inventory")
@@ -250,6 +266,15 @@ func TestStatuses(t *testing.T) {
 		{"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true", mirror, 200},
 		{"/v1/mirror/registry.opentofu.org/hashicorp/none?history=true", mirror, 404},
 		{"/v1/mirror/registry.opentofu.org/Hashicorp/random?history=true", mirror, 400},
+		{"/v1/modules/acme/gone/aws/dependents", limited, 200},
+		{"/v1/modules/acme/none/aws/dependents", limited, 404},
+		{"/v1/modules/other/db/aws/dependents", limited, 403},
+		{"/v1/modules/acme/vpc/aws/dependents", "", 401},
+		{"/v1/providers/acme/inventory/dependents", "", 200},
+		{"/v1/providers-of/registry.opentofu.org/hashicorp/random/dependents", limited, 403},
+		{"/v1/providers-of/registry.opentofu.org/hashicorp/random/dependents", mirror, 200},
+		{"/v1/providers-of/registry.opentofu.org/hashicorp/none/dependents", mirror, 404},
+		{"/v1/providers-of/registry.opentofu.org/Hashicorp/random/dependents", mirror, 400},
 		{"/v1/modules", "", 200},
 		{"/v1/modules", "larder_mistyped", 401},
 		{"/v1/openapi.json", "", 200},
