@@ -231,7 +231,7 @@ func get(t *testing.T, from http.Handler, path, token string, status int) error 
 func (r *countedRegistry) listing() []operation {
 	read := func(do func(context.Context, *metadataclient.Client) error) func(*testing.T) error {
 		return func(t *testing.T) error {
-			return do(t.Context(), metadataclient.InProcess(metadata.NewOnce(r.catalog, nil, r.catalog, time.Now)))
+			return do(t.Context(), metadataclient.InProcess(metadata.NewOnce(r.catalog, nil, r.catalog, time.Now), ""))
 		}
 	}
 	contents := func(ctx context.Context, c *metadataclient.Client, namespace string) error {

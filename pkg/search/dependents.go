@@ -14,8 +14,8 @@ import (
 type Dependent struct {
 	// Version is its newest version with the use.
 	Version registry.Version
-	// Constraints are those of that version, one for each block that differs. An empty
-	// one allows every version.
+	// Constraints are the distinct ones of that version. An empty one allows every
+	// version.
 	Constraints []string
 	// Versions is the number of its versions with the use.
 	Versions int
@@ -84,6 +84,9 @@ func (f *Found) Dependent(ctx context.Context, e *Entry) (d Dependent, found boo
 		for _, v := range u.Versions {
 			all[v] = true
 		}
+	}
+	if !f.used.isCall && len(d.Constraints) > 1 { // all of them apply to the one version of a provider
+		d.Constraints = slices.DeleteFunc(d.Constraints, func(c string) bool { return c == "" })
 	}
 	d.Versions = len(all)
 	return d, len(all) > 0

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/client"
+	"github.com/larder-registry/larder/pkg/metadata/metadataclient"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
 	"github.com/larder-registry/larder/pkg/publish/rules"
@@ -41,6 +43,9 @@ func deprecateCommand(c *cli.Program) *cobra.Command {
 Both clients print the message of a provider as a warning at each init that uses
 the provider. The module protocol has no deprecation messages. For modules, only
 ` + "`larder list`, `show` and `search`" + ` show that they are deprecated.
+
+The command prints which modules of this registry use the address, if it can
+read that.
 
 With --hide, the registry also removes a version of a module from its listing.
 No client can select it, neither by a range nor by its exact version, and ` + "`init`" + `
@@ -121,8 +126,12 @@ func (d *deprecation) subject() string {
 	return d.address.String() + " " + d.version.String()
 }
 
-// warnOfHiding prints a warning if the command hides a version.
-func warnOfHiding(c *cli.Program, d deprecation) {
+// warn prints what the command affects: who uses the address, and a warning if the
+// command hides a version.
+func warn(ctx context.Context, c *cli.Program, r *place.Reader, d deprecation) {
+	if r != nil && !d.undo {
+		printDependents(ctx, c, r, d.address, d.version)
+	}
 	if d.hide {
 		out := terminal.New(c.Stderr)
 		fmt.Fprintln(out, out.Wrap(fmt.Sprintf("Hiding %s breaks each configuration that requires exactly this version, "+
@@ -131,7 +140,7 @@ func warnOfHiding(c *cli.Program, d deprecation) {
 }
 
 func deprecate(ctx context.Context, c *cli.Program, s *place.Store, d deprecation) (output.View, error) {
-	warnOfHiding(c, d)
+	warn(ctx, c, s.Reader(), d)
 	by, err := s.By(ctx)
 	if err != nil {
 		return nil, err
@@ -160,8 +169,16 @@ func deprecate(ctx context.Context, c *cli.Program, s *place.Store, d deprecatio
 // deprecateThrough sends the change to a registry's own endpoint.
 func deprecateThrough(ctx context.Context, c *cli.Program, to place.Place, d deprecation) (output.View, error) {
 	c.PrintRegistry()
-	err := c.ThroughEndpoint(ctx, to.Host, func(p *publishclient.Publisher) error {
-		warnOfHiding(c, d)
+	err := c.OnHost(to.Host, func(credentials *client.Client) error {
+		p, err := publishclient.Open(ctx, credentials, to.Host)
+		if err != nil {
+			return err
+		}
+		var reader *place.Reader // the host may have no metadata API
+		if api, err := metadataclient.Open(ctx, credentials, to.Host); err == nil {
+			reader = &place.Reader{Client: api}
+		}
+		warn(ctx, c, reader, d)
 		return p.Deprecate(ctx, d.address.Path(), d.version, protocol.Deprecation{Message: d.message, Hide: d.hide})
 	})
 	if err != nil {

@@ -33,8 +33,9 @@ func showCommand(c *cli.Program) *cobra.Command {
 		Use:   "show ADDRESS [VERSION]",
 		Short: "Show what is in a module or provider",
 		Long: `Show who published a version of a module or provider, from what, and how to use
-it. For a module, also show its inputs, outputs, resources, requirements,
-submodules and examples. Without VERSION, show the newest version.
+it, and which modules of this registry use it. For a module, also show its
+inputs, outputs, resources, requirements, submodules and examples. Without
+VERSION, show the newest version.
 
 ADDRESS is NAMESPACE/NAME/SYSTEM for a module and NAMESPACE/TYPE for a provider.
 For a mirrored module, HOSTNAME/NAMESPACE/NAME/SYSTEM, show what the version is
@@ -99,7 +100,7 @@ func showVersion(
 		if err != nil {
 			return nil, r.NotFound(ctx, a, version, err)
 		}
-		return shownProviderView{found, p, r.Host}, nil
+		return shownProviderView{found, r.Dependents(ctx, p), p, r.Host}, nil
 	}
 	if mirrored, ok := a.(registry.MirrorAddress); ok {
 		return output.As(showMirrored(ctx, r, mirrored, version))
@@ -116,7 +117,7 @@ func showVersion(
 		return nil, r.DocumentationError("show", m, found.Version)
 	}
 	v := shownModuleView{
-		ModuleDetail: found, address: m, host: r.Host, readme: f.readme, flags: r.Flags,
+		ModuleDetail: found, Dependents: r.Dependents(ctx, m), address: m, host: r.Host, readme: f.readme, flags: r.Flags,
 		rebuildHint: r.RebuildHint(m, found.Version),
 	}
 	v.folder, err = folderAt(found.Documentation, f.path)
@@ -150,6 +151,8 @@ func folderAt(d docs.Documentation, path string) (docs.Folder, error) {
 // shownModuleView is a version of a module.
 type shownModuleView struct {
 	protocol.ModuleDetail
+	// Dependents are missing if there are none, or if they cannot be read.
+	Dependents *place.Dependents `json:"dependents,omitempty"`
 
 	address registry.Module
 	folder  docs.Folder
@@ -170,6 +173,7 @@ func (v shownModuleView) Text(p output.Page) {
 	p.Facts(slices.Concat(publication(p, v.PublishedAt, v.PublishedBy, v.Source), claimed(v.Claimed), copies(v.Copies), [][2]string{
 		{"Archive", p.Digest("sha256:"+v.SHA256) + ", " + humanize.IBytes(uint64(max(v.Size, 0)))},
 		{"Versions", output.VersionList(v.Versions)},
+		{"Called by", v.Dependents.String()},
 	}))
 	if !v.Documented {
 		block := place.ModuleBlock(v.address.Name, v.host.Host+"/"+source, v.Version.String())
@@ -243,6 +247,7 @@ func shortType(written string) string {
 // shownProviderView is a version of a provider.
 type shownProviderView struct {
 	protocol.ProviderDetail
+	Dependents *place.Dependents `json:"dependents,omitempty"`
 
 	address registry.Provider
 	host    place.Addressing
@@ -255,6 +260,7 @@ func (v shownProviderView) Text(p output.Page) {
 		{"Signed by", v.SigningKey},
 		{"Protocols", strings.Join(v.Protocols, ", ")},
 		{"Versions", output.VersionList(v.Versions)},
+		{"Used by", v.Dependents.String()},
 	}))
 	place.PrintUse(p, place.ProviderBlock(v.address.Type, v.host.Host+"/"+address, v.Version.String()), v.host)
 	rows := make([]output.Definition, len(v.Packages))

@@ -20,6 +20,7 @@ import (
 type shownMirroredView struct {
 	Address string `json:"address"`
 	protocol.MirroredVersion
+	Dependents *place.Dependents `json:"dependents,omitempty"`
 
 	address registry.MirrorAddress
 }
@@ -43,7 +44,7 @@ func showMirrored(ctx context.Context, r *place.Reader, a registry.MirrorAddress
 		return v, r.NotFound(ctx, a, version, fmt.Errorf("cannot show %s: no such version is mirrored: %w", a,
 			registry.ErrNotFound))
 	}
-	return shownMirroredView{a.String(), history.Versions[at], a}, nil
+	return shownMirroredView{a.String(), history.Versions[at], r.Dependents(ctx, a), a}, nil
 }
 
 func (v shownMirroredView) Text(p output.Page) {
@@ -70,6 +71,7 @@ func (v shownMirroredView) Text(p output.Page) {
 			facts = append(facts, [2]string{"Note", note})
 		}
 	}
+	facts = append(facts, [2]string{"Called by", v.Dependents.String()})
 	p.Facts(facts)
 	if s := admission.State(v.State); s == admission.Available || s.IsOnRequest() {
 		place.PrintUse(p, place.ModuleBlock(v.address.Name, v.address.Source(), v.Version.String()), place.Addressing{})

@@ -47,8 +47,9 @@ On a deployed registry you need the stack's withdrawal policy in addition to the
 operator policy. Attach it only while you need it. If the command cannot delete
 all objects, the version stays withdrawn. Run the same command again to finish.
 
-The command first lists who has downloaded the version, and prompts for
-confirmation. With --yes it does neither.
+The command first prints which modules of this registry use the address. Then
+it lists who has downloaded the version, and prompts for confirmation. With
+--yes it omits the list and the prompt.
 
 The registry must have a record of the version. If ` + "`larder verify`" + ` reports that
 the record is missing, use --missing to withdraw the version without it. To keep
@@ -116,6 +117,9 @@ func withdraw(ctx context.Context, c *cli.Program, s *place.Store, what withdraw
 	}
 	// If the version is already withdrawn, only its objects remain to be
 	// deleted.
+	if before == nil {
+		printDependents(ctx, c, s.Reader(), what.address, &what.version)
+	}
 	if !what.yes && before == nil {
 		if err := confirmWithdrawal(ctx, c, s, what, unknown); err != nil {
 			return nil, err
@@ -166,6 +170,18 @@ func confirmWithdrawal(ctx context.Context, c *cli.Program, s *place.Store, what
 			"so that nobody can %s this version?", c.About.Name, what.address, what.version, add)
 	}
 	return c.Confirm(ctx, question)
+}
+
+// printDependents prints who calls a module or requires a provider that the command is
+// about to change.
+func printDependents(ctx context.Context, c *cli.Program, r *place.Reader, a registry.Address, v *registry.Version) {
+	end := c.Waiting("finding the modules that use it")
+	note := r.Dependents(ctx, a).Note(a, v)
+	end()
+	if note != "" {
+		out := terminal.New(c.Stderr)
+		fmt.Fprintln(out, out.Wrap(note))
+	}
 }
 
 // maxDownloaders is the maximum number of callers that the prompt lists.

@@ -12,9 +12,10 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// InProcess returns a client of a handler of the metadata API in this process.
-// Its errors are those of the store, which a response conceals.
-func InProcess(api http.Handler) *Client {
+// InProcess returns a client of a handler of the metadata API in this process. host is
+// that of the registry, or empty if it is not known. The client's errors are those of the
+// store, which a response conceals.
+func InProcess(api http.Handler, host string) *Client {
 	c := &Client{}
 	c.get = func(ctx context.Context, path string, into any) error {
 		entry := &requestlog.Entry{}
@@ -22,6 +23,7 @@ func InProcess(api http.Handler) *Client {
 		if err != nil {
 			return err
 		}
+		request.Host = host
 		answer := &response{header: http.Header{}, status: http.StatusOK}
 		api.ServeHTTP(answer, request)
 		if answer.status == http.StatusOK {

@@ -248,6 +248,17 @@ func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorAddress) 
 	return d, nil
 }
 
+// Dependents returns up to limit modules that call a module or require a provider, as
+// far as the caller may read them. It returns registry.ErrNotFound if the address never
+// existed, and if the registry is of a release without dependents.
+func (c *Client) Dependents(ctx context.Context, a registry.Address, limit int) (d protocol.DependentList, err error) {
+	path := a.Path()
+	if provider, isMirrored := strings.CutPrefix(path, registry.MirrorPrefix); isMirrored {
+		path = "providers-of/" + provider
+	}
+	return d, c.get(ctx, path+"/dependents?limit="+strconv.Itoa(limit), &d)
+}
+
 func at(path string, version *registry.Version) string {
 	if version == nil {
 		return path

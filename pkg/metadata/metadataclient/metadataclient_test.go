@@ -256,7 +256,7 @@ func TestHistories(t *testing.T) {
 		responses.ServeHTTP(w, r)
 	})
 	for name, c := range map[string]*metadataclient.Client{
-		"network": opened(t, responses), "process": metadataclient.InProcess(authorized),
+		"network": opened(t, responses), "process": metadataclient.InProcess(authorized, ""),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -360,7 +360,7 @@ func TestInProcess(t *testing.T) {
 		default:
 			w.WriteHeader(http.StatusNotFound)
 		}
-	}))
+	}), "")
 	if d, err := c.Module(t.Context(), vpc, nil); err != nil || d.Version.String() != "1.3.0" {
 		t.Errorf("%s, %v", d.Version, err)
 	}

@@ -36,7 +36,7 @@ type Reader struct {
 // Reader returns a reader of the store.
 func (s *Store) Reader() *Reader {
 	api := metadata.NewOnce(s.Catalog, s.Objects, s.Downloads, s.Now)
-	return &Reader{Client: metadataclient.InProcess(api), Host: s.Addressing, Flags: s.flags, Store: true}
+	return &Reader{Client: metadataclient.InProcess(api, s.Addressing.Host), Host: s.Addressing, Flags: s.flags, Store: true}
 }
 
 // States returns all versions of an address with their states, the newest first. For
