@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 
@@ -13,14 +14,14 @@ const maxExplanation = 4 << 10
 
 type explained struct {
 	cause error
-	text  string
+	text  string // empty for the fixed text
 }
 
 func (e *explained) Error() string {
-	if cause := e.cause.Error(); cause != e.text {
+	if cause := e.cause.Error(); e.text != "" && cause != e.text {
 		return cause + ": " + e.text
 	}
-	return e.text
+	return cmp.Or(e.text, e.cause.Error())
 }
 
 func (e *explained) Unwrap() error { return e.cause }
@@ -41,6 +42,10 @@ func (e *explained) Unwrap() error { return e.cause }
 func Explain(err error, text string) error {
 	return &explained{err, printable.Line(text, maxExplanation)}
 }
+
+// Suggest returns err with a hint for the response, beside the fixed text and code. The
+// hint must not contain anything that the caller may not see.
+func Suggest(err error, hint string) error { return &explained{errs.WithHint(err, "%s", hint), ""} }
 
 // explains reports whether the response to an error may have its own text.
 func explains(err error, status int) bool {

@@ -5,7 +5,8 @@
 // Every response has Content-Type and Cache-Control. The body of an error is
 // {"errors":["…"],"code":"…"} with a fixed text that reveals nothing, and a
 // stable code that reveals no more. [Explain] replaces the text for publishers,
-// who must learn what is wrong with their files, and for invalid queries.
+// who must learn what is wrong with their files, and for invalid queries. [Suggest]
+// adds the nearest address that the caller may read.
 package httpapi
 
 import (
@@ -309,13 +310,13 @@ func answerTo(err error) (status int, body errorBody) {
 	if !ok || !explains(err, status) {
 		return status, body
 	}
-	body.Errors[0], body.Hint = e.text, printable.Line(errs.Hint(err), maxExplanation)
+	body.Errors[0], body.Hint = cmp.Or(e.text, body.Errors[0]), printable.Line(errs.Hint(err), maxExplanation)
 	switch {
 	case status == http.StatusInternalServerError:
 		body.Code = errs.CodeCorrupt
 	case status == http.StatusServiceUnavailable:
 		body.Code = errs.CodeIssuer
-	case errors.Is(err, errs.ErrWithdrawn):
+	case e.text != "" && errors.Is(err, errs.ErrWithdrawn):
 		body.Code = errs.Code(errs.ErrWithdrawn)
 	}
 	return status, body

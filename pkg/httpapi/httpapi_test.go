@@ -215,6 +215,20 @@ func TestMethodsOfOnePath(t *testing.T) {
 	httpapi.Mux(named("GET", "/x"), named("HEAD", "/x"))
 }
 
+// A suggestion changes neither the text nor the code.
+func TestSuggest(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("%w: %w: %s", registry.ErrNotFound, registry.ErrWithdrawn, secret)
+	h := httpapi.Mux(get("/x", func(http.ResponseWriter, *http.Request) error {
+		return httpapi.Suggest(err, "Did you mean y?")
+	}))
+	_, body, _ := serve(t, h, http.MethodGet, "/x")
+	want := `{"errors":["not found"],"code":"not_found","hint":"Did you mean y?"}` + "\n"
+	if diff := cmp.Diff(want, body); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // An error of the caller has the text of Explain, without its cause. Any other
 // error has the fixed text.
 func TestExplain(t *testing.T) {

@@ -17,25 +17,40 @@ import (
 	"github.com/larder-registry/larder/pkg/search"
 )
 
+// addressOf returns the kind and the address of a request, as it was sent.
+func addressOf(r *http.Request) (search.Kind, string) {
+	address := r.PathValue("namespace") + "/" + r.PathValue("type")
+	isModule := r.PathValue("name") != ""
+	if isModule {
+		address = r.PathValue("namespace") + "/" + r.PathValue("name") + "/" + r.PathValue("system")
+	}
+	switch hostname := r.PathValue("hostname"); {
+	case hostname != "" && isModule:
+		return search.MirroredModules, hostname + "/" + address
+	case hostname != "":
+		return search.Mirrored, hostname + "/" + address
+	case isModule:
+		return search.Modules, address
+	}
+	return search.Providers, address
+}
+
+// parse parses the address of a request, after checking that the caller may read it.
+func parse[A registry.Address](r *http.Request, parse func(string) (A, error)) (a A, err error) {
+	k, address := addressOf(r)
+	if err := access.CheckRead(r.Context(), string(k)+address); err != nil {
+		return a, err
+	}
+	return parse(address)
+}
+
 // moduleOf returns the module of a request, after checking that the caller may
 // read it.
-func moduleOf(r *http.Request) (registry.Module, error) {
-	address := r.PathValue("namespace") + "/" + r.PathValue("name") + "/" + r.PathValue("system")
-	if err := access.CheckRead(r.Context(), string(search.Modules)+address); err != nil {
-		return registry.Module{}, err
-	}
-	return registry.ParseModule(address)
-}
+func moduleOf(r *http.Request) (registry.Module, error) { return parse(r, registry.ParseModule) }
 
 // providerOf returns the provider of a request, after checking that the caller
 // may read it.
-func providerOf(r *http.Request) (registry.Provider, error) {
-	address := r.PathValue("namespace") + "/" + r.PathValue("type")
-	if err := access.CheckRead(r.Context(), string(search.Providers)+address); err != nil {
-		return registry.Provider{}, err
-	}
-	return registry.ParseProvider(address)
-}
+func providerOf(r *http.Request) (registry.Provider, error) { return parse(r, registry.ParseProvider) }
 
 // versionOf returns the version of a request, or latest if it names none.
 func versionOf(r *http.Request, latest registry.Version) (registry.Version, error) {

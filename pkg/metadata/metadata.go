@@ -15,6 +15,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -123,28 +124,48 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		get(modulesPath+"/search", h.searchModules),
 		get(modulesPath+"/{namespace}", h.modules),
 		get(modulesPath+"/{namespace}/{name}", h.modules),
-		get(modulePath, h.module),
-		get(modulePath+"/{version}", h.module),
-		get(modulePath+filesPath, h.listFiles(h.moduleFiles)),
-		get(modulePath+filePath, h.file(h.moduleFiles)),
-		get(modulePath+"/download", h.download),
-		get(modulePath+"/history", h.moduleHistory),
-		get(modulePath+"/dependents", dependents(h, moduleOf)),
+		h.getOne(modulePath, h.module),
+		h.getOne(modulePath+"/{version}", h.module),
+		h.getOne(modulePath+filesPath, h.listFiles(h.moduleFiles)),
+		h.getOne(modulePath+filePath, h.file(h.moduleFiles)),
+		h.getOne(modulePath+"/download", h.download),
+		h.getOne(modulePath+"/history", h.moduleHistory),
+		h.getOne(modulePath+"/dependents", dependents(h, moduleOf)),
 		get(providersPath, h.providers),
 		get(providersPath+"/{namespace}", h.providers),
-		get(providerPath, h.provider),
-		get(providerPath+"/{version}", h.provider),
-		get(providerPath+"/history", h.providerHistory),
-		get(providerPath+"/dependents", dependents(h, providerOf)),
+		h.getOne(providerPath, h.provider),
+		h.getOne(providerPath+"/{version}", h.provider),
+		h.getOne(providerPath+"/history", h.providerHistory),
+		h.getOne(providerPath+"/dependents", dependents(h, providerOf)),
 		get(mirrorPath, h.mirrored),
-		get(mirroredPath, h.mirroredVersions),
-		get(providersOfPath+"/dependents", dependents(h, mirroredOf)),
+		h.getOne(mirroredPath, h.mirroredVersions),
+		h.getOne(providersOfPath+"/dependents", dependents(h, mirroredOf)),
 		get(mirrorModulesPath, h.mirroredModules),
-		get(mirroredModulePath, h.mirroredVersions),
-		get(mirroredModulePath+"/dependents", dependents(h, mirroredOf)),
-		get(mirroredModulePath+filesPath, h.listFiles(h.mirroredFiles)),
-		get(mirroredModulePath+filePath, h.file(h.mirroredFiles)),
+		h.getOne(mirroredModulePath, h.mirroredVersions),
+		h.getOne(mirroredModulePath+"/dependents", dependents(h, mirroredOf)),
+		h.getOne(mirroredModulePath+filesPath, h.listFiles(h.mirroredFiles)),
+		h.getOne(mirroredModulePath+filePath, h.file(h.mirroredFiles)),
 	}
+}
+
+// getOne returns the endpoint of an address. A 404 has the nearest address of its kind
+// that the caller may read as a hint, if the address itself is not listed. The command
+// line has suggestions of its own.
+func (h *handler) getOne(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {
+	return get(path, func(w http.ResponseWriter, r *http.Request) error {
+		err := serve(w, r)
+		if h.once || !errors.Is(err, registry.ErrNotFound) {
+			return err
+		}
+		k, address := addressOf(r)
+		near := h.index.Nearest(r.Context(), k, address, func(e *search.Entry) bool {
+			return access.CanRead(r.Context(), e.Path())
+		})
+		if near == "" || near == address {
+			return err
+		}
+		return httpapi.Suggest(err, "Did you mean "+near+"?")
+	})
 }
 
 func get(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {

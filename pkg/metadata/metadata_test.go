@@ -98,6 +98,38 @@ func contents(t testing.TB, c registry.Contents) []byte {
 	return data
 }
 
+// A 404 suggests what the caller may read, and nothing if the address exists.
+func TestSuggestions(t *testing.T) {
+	t.Parallel()
+	s := sample(t)
+	h := s.protect("{}")
+	for _, test := range []struct{ scope, path, want string }{
+		{"read:**", "modules/acme/vcp/aws", "acme/vpc/aws"},
+		{"read:**", "modules/acme/vcp/aws/1.0.0", "acme/vpc/aws"},
+		{"read:**", "modules/acme/vcp/aws/history", "acme/vpc/aws"},
+		{"read:**", "modules/acme/vcp/aws/download", "acme/vpc/aws"},
+		{"read:**", "modules/acme/vpc/aws/7.0.0", ""},
+		{"read:**", "modules/nobody/db/azurerm", "other/db/aws"},
+		{"read:modules/acme/** read:modules/nobody/**", "modules/nobody/db/azurerm", ""},
+		{"read:modules/acme/vpc/google read:modules/acme/vpc/azure", "modules/acme/vpc/azure", "acme/vpc/google"},
+		{"read:**", "providers/acme/inventroy", "acme/inventory"},
+		{"read:**", "providers/nobody/inventory/dependents", "acme/inventory"},
+		{"read:providers/other/** read:providers/nobody/*", "providers/nobody/inventory", "other/inventory"},
+		{"read:**", "mirror/registry.terraform.io/hashicorp/random", "registry.opentofu.org/hashicorp/random"},
+		{"read:**", "mirror-modules/registry.terraform.io/hashicorp/random/aws", ""},
+	} {
+		token := s.token(strings.Fields(test.scope)...)
+		got := h.get(t, "/v1/"+test.path, "Authorization", "Bearer "+token).Body.String()
+		want := `{"errors":["not found"],"code":"not_found"`
+		if test.want != "" {
+			want += `,"hint":"Did you mean ` + test.want + `?"`
+		}
+		if diff := cmp.Diff(want+"}\n", got); diff != "" {
+			t.Errorf("%s with %s (-want +got):\n%s", test.path, test.scope, diff)
+		}
+	}
+}
+
 // Each route has a golden response.
 func TestResponses(t *testing.T) {
 	t.Parallel()
@@ -140,7 +172,7 @@ func TestResponses(t *testing.T) {
 }
 
 // A version that is hidden or withdrawn is answered like one that never
-// existed, and so is an address without a listed version.
+// existed, and so is an address without a listed version, but for the suggestion.
 func TestUnlisted(t *testing.T) {
 	t.Parallel()
 	h := sample(t).serve()
@@ -157,7 +189,8 @@ func TestUnlisted(t *testing.T) {
 		if w.Code != want.Code {
 			t.Errorf("%s: status %d, want 404", path, w.Code)
 		}
-		if diff := cmp.Diff(want.Body.String(), w.Body.String()); diff != "" {
+		body, _, _ := strings.Cut(w.Body.String(), `,"hint":"Did you mean acme/`)
+		if diff := cmp.Diff(strings.TrimSuffix(want.Body.String(), "}\n"), strings.TrimSuffix(body, "}\n")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}

@@ -6,32 +6,19 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
-	"github.com/larder-registry/larder/pkg/search"
 )
 
 // mirroredOf returns the mirrored provider or module of a request, after checking
 // that the caller may read it.
 func mirroredOf(r *http.Request) (registry.MirrorAddress, error) {
-	kind, parse := search.Mirrored, registry.ParseMirrorProvider
-	address := r.PathValue("hostname") + "/" + r.PathValue("namespace") + "/"
-	if name := r.PathValue("name"); name != "" {
-		kind, parse = search.MirroredModules, registry.ParseMirrorModule
-		address += name + "/" + r.PathValue("system")
-	} else {
-		address += r.PathValue("type")
-	}
-	if err := access.CheckRead(r.Context(), string(kind)+address); err != nil {
-		return registry.MirrorAddress{}, err
-	}
-	p, err := parse(address)
+	p, err := parse(r, registry.ParseMirrorAddress)
 	// The scopes were compared with the address exactly as it was sent.
-	if err == nil && p.String() != address {
+	if _, address := addressOf(r); err == nil && p.String() != address {
 		err = fmt.Errorf("%w: clients request %s", registry.ErrInvalid, p)
 	}
 	return p, err

@@ -57,7 +57,7 @@ type (
 		Errors []string `json:"errors"`
 		// Code is the stable name of the error.
 		Code string `json:"code"`
-		// Hint describes how to fix the error. Only the publish API has it.
+		// Hint describes how to fix the error, or suggests the nearest address.
 		Hint string `json:"hint,omitempty"`
 	}
 )

@@ -12,9 +12,9 @@ import (
 // something that does not exist.
 const nearestTimeout = time.Second
 
-// Nearest returns the address that is nearest to one that does not exist, among the
-// entries of a kind that include accepts. It returns an empty string if none is near, or
-// if the entries cannot be read in time.
+// Nearest returns the address that is nearest to what, as [Nearest] does, among the
+// entries of a kind that include accepts. That is what itself if it is an entry. The
+// result is empty if the entries cannot be read in time.
 func (x *Index) Nearest(ctx context.Context, k Kind, what string, include func(*Entry) bool) string {
 	ctx, cancel := context.WithTimeout(ctx, nearestTimeout)
 	defer cancel()
@@ -24,20 +24,24 @@ func (x *Index) Nearest(ctx context.Context, k Kind, what string, include func(*
 	}
 	var addresses []string
 	for _, e := range all {
-		if e.Address != what && include(e) {
-			addresses = append(addresses, e.Address)
+		if !include(e) {
+			continue
 		}
+		if e.Address == what {
+			return what
+		}
+		addresses = append(addresses, e.Address)
 	}
 	return Nearest(what, addresses)
 }
 
-// Nearest returns the address that is nearest to what. That is one within what, one that
-// is mistyped, or else one with the same name. If what is only a namespace, a hostname,
-// or a hostname with a namespace, the result can be one too. It is empty if none is
-// near.
+// Nearest returns the address that is nearest to what. That is one within what, one of
+// which some parts are mistyped, or else one with the same name. If what is only a
+// namespace, a hostname, or a hostname with a namespace, the result can be one too. It is
+// empty if none is near.
 func Nearest(what string, addresses []string) string {
 	parts := strings.Split(what, "/")
-	var sameNamespace, all []string
+	var mistyped []string
 	sameName, most := "", 0
 	for _, address := range addresses {
 		if strings.HasPrefix(address, what+"/") {
@@ -48,28 +52,26 @@ func Nearest(what string, addresses []string) string {
 		if strings.Contains(of[0], ".") {
 			name = 2
 		}
-		if all = append(all, address); len(parts) <= name {
-			all = append(all, strings.Join(of[:len(parts)], "/"))
+		if len(of) < len(parts) || len(of) > len(parts) && len(parts) > name {
+			continue
 		}
-		if of[0] == parts[0] {
-			sameNamespace = append(sameNamespace, address)
+		equal, near := 0, 0
+		for i, part := range parts {
+			if part == of[i] {
+				equal++
+			} else if _, isNear := suggest.Nearest(part, of[i:i+1]); isNear {
+				near++
+			}
 		}
-		if len(parts) == len(of) && parts[name] == of[name] {
-			equal := 0
-			for i := range of {
-				if parts[i] == of[i] {
-					equal++
-				}
-			}
-			if equal > most {
-				sameName, most = address, equal
-			}
+		switch {
+		case equal+near == len(parts):
+			mistyped = append(mistyped, strings.Join(of[:len(parts)], "/"))
+		case len(parts) > name && parts[name] == of[name] && equal > most:
+			sameName, most = address, equal
 		}
 	}
-	for _, words := range [][]string{sameNamespace, all} {
-		if near, ok := suggest.Nearest(what, words); ok {
-			return near
-		}
+	if nearest, found := suggest.Nearest(what, mistyped); found {
+		return nearest
 	}
 	return sameName
 }

@@ -25,6 +25,7 @@ func TestNearest(t *testing.T) {
 		"acme":                                   "acme/vpc/aws",
 		"acm/x":                                  "", // a namespace is no address
 		"nobody/none/null":                       "",
+		"acme/none/aws":                          "", // another name, though most characters are the same
 		"registry.terraform.io/hashicorp/random": "registry.opentofu.org/hashicorp/random",
 		"registry.opentofu.org/hashicorp/rnadom": "registry.opentofu.org/hashicorp/random",
 		"registry.opentofu.or":                   "registry.opentofu.org",
