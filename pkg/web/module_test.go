@@ -237,6 +237,46 @@ func TestPicker(t *testing.T) {
 	}
 }
 
+// The page for what does not exist links to the nearest page that the caller may read.
+func TestNear(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.module("acme/vpc/aws", "1.0.0", nil)
+	s.module("other/vpc/azure", "1.0.0", nil)
+	s.provider("acme/inventory", "1.0.0")
+	s.mirrored("registry.opentofu.org/hashicorp/random", "3.6.0")
+	for _, test := range []struct{ scope, path, want string }{
+		{"read:**", "/modules/acme/vcp/aws", "/modules/acme/vpc/aws"},
+		{"read:**", "/modules/acme/vpc/aws/9.0.0", "/modules/acme/vpc/aws"},
+		{"read:**", "/modules/acme/vpc/aws/1.0.0/modules/none", "/modules/acme/vpc/aws"},
+		{"read:**", "/modules/acm", "/modules/acme"},
+		{"read:**", "/modules/nobody/vpc/azure/versions", "/modules/other/vpc/azure"},
+		{"read:modules/acme/*", "/modules/other/vpc/azure", "/modules/acme/vpc/aws"},
+		{"read:providers/**", "/modules/acme/vcp/aws", ""},
+		{"read:**", "/providers/acme/inventroy", "/providers/acme/inventory"},
+		{"read:**", "/mirror/registry.terraform.io/hashicorp/random", "/mirror/registry.opentofu.org/hashicorp/random"},
+		{"read:**", "/mirror/registry.opentofu.or", ""}, // a hostname has no page
+		{"read:**", "/mirror-modules/registry.opentofu.org/hashicorp/random/aws", ""},
+		{"read:**", "/nothing", ""},
+	} {
+		pages, token := s.protect("{}"), s.token(test.scope)
+		html, md := pages.probe(t, test.path, token), pages.probe(t, test.path+".md", token)
+		if html.Status != http.StatusNotFound {
+			t.Errorf("%s: status %d, want 404", test.path, html.Status)
+		}
+		link, text := "Did you mean", "Did you mean"
+		if test.want != "" {
+			link, text = `Did you mean <a href="`+test.want+`">`, "]("+test.want+".md)?"
+		}
+		if got := strings.Contains(html.Body, link); got != (test.want != "") {
+			t.Errorf("%s with %s: suggests %t, want %q", test.path, test.scope, got, test.want)
+		}
+		if got := strings.Contains(md.Body, text); got != (test.want != "") {
+			t.Errorf("%s.md with %s: suggests %t, want %q", test.path, test.scope, got, test.want)
+		}
+	}
+}
+
 // A page of a module makes two requests to the table and reads one object.
 func TestModuleReads(t *testing.T) {
 	t.Parallel()
@@ -255,7 +295,7 @@ func TestModuleReads(t *testing.T) {
 		{"/modules/acme/vpc/aws/2.0.0.md", "Snapshot Snapshot", 1},
 		{"/modules/acme/vpc/aws/2.0.0/modules/endpoints", "Snapshot Snapshot", 1},
 		{"/modules/acme/vpc/aws/1.0.0", "Snapshot Snapshot", 0},
-		{"/modules/acme/vpc/aws/9.0.0", "Snapshot", 0},
+		{"/modules/acme/vpc/aws/9.0.0", "Snapshot Query Query", 0}, // the entries, for a suggestion
 		{"/modules/acme/none/aws", "Snapshot", 0},
 		{"/modules/acme/vpc/aws/x", "", 0},
 	} {

@@ -14,9 +14,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/search"
 	"github.com/larder-registry/larder/pkg/web/session"
 )
 
@@ -240,7 +242,7 @@ func compress(text []byte) []byte {
 func (h *handler) failure(v *visit, err error) page {
 	switch {
 	case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrInvalid), errors.Is(err, registry.ErrForbidden):
-		return notFound(v)
+		return h.notFound(v)
 	case errors.Is(err, registry.ErrUnavailable):
 		return page{
 			template: "failure", title: "Unavailable", status: http.StatusServiceUnavailable,
@@ -269,22 +271,38 @@ type missing struct {
 	Address string
 	// Word is the name in the address, for a search.
 	Word string
+	// Near is the nearest page that the caller may read, or nil.
+	Near *link
 }
 
-func notFound(v *visit) page {
-	address := strings.Trim(v.URL.Path, "/")
+func (h *handler) notFound(v *visit) page {
+	m := missing{Address: strings.Trim(v.URL.Path, "/")}
 	name := 0
-	for kind, at := range map[string]int{"modules/": 1, "providers/": 1, "mirror/": 2, "mirror-modules/": 2} {
-		if rest, found := strings.CutPrefix(address, kind); found {
-			address, name = rest, at
+	for _, k := range []search.Kind{search.Modules, search.Providers, search.Mirrored, search.MirroredModules} {
+		if rest, found := strings.CutPrefix(m.Address, string(k)); found {
+			if name = 1; k.IsMirrored() {
+				name = 2
+			}
+			m.Address, m.Near = rest, h.near(v, k, strings.Split(rest, "/"))
 			break
 		}
 	}
-	address = cmp.Or(v.wanted, address)
-	words := strings.Split(address, "/")
-	word := words[min(name, len(words)-1)]
-	return page{
-		template: "notfound", title: "Not found", status: http.StatusNotFound, ownSearch: true,
-		model: missing{Address: address, Word: word},
+	m.Address = cmp.Or(v.wanted, m.Address)
+	words := strings.Split(m.Address, "/")
+	m.Word = words[min(name, len(words)-1)]
+	return page{template: "notfound", title: "Not found", status: http.StatusNotFound, ownSearch: true, model: m}
+}
+
+// near returns the nearest page of an address or a namespace. If the address exists,
+// that is its page. It returns nil if there is none.
+func (h *handler) near(v *visit, k search.Kind, parts []string) *link {
+	length := map[search.Kind]int{search.Modules: 3, search.Providers: 2, search.Mirrored: 3, search.MirroredModules: 4}[k]
+	what := strings.Join(parts[:min(length, len(parts))], "/")
+	near := h.index.Nearest(v.Context(), k, what, func(e *search.Entry) bool { return access.CanRead(v.Context(), e.Path()) })
+	path := "/" + string(k) + near
+	isPage := strings.Count(near, "/") == length-1 || near != "" && !k.IsMirrored() // a namespace has one too
+	if !isPage || path == v.URL.Path {
+		return nil
 	}
+	return &link{near, path}
 }
