@@ -14,6 +14,7 @@ func main() {
 	deployed.ServeSelfChecking(func(r *deployed.Registry) http.Handler {
 		return web.New(web.Options{
 			Catalog: r.Catalog, Objects: presign.NewReader(r.Archives, r.Bucket.Config.HTTPClient),
+			Downloads: r.Catalog,
 			Accounts: session.New(session.Options{
 				Control: r.Access, Store: r.Catalog, Login: r.Login, Secret: r.WebSecret(),
 			}),

@@ -150,7 +150,8 @@ func (d *Data) handler(
 	setLogin = func(login *openid.Login) {
 		discovered.replace(discovery.New(discovery.Larder(), login.Service()))
 		pages.replace(web.New(web.Options{
-			Catalog: d.Catalog, Objects: &store, Host: strings.TrimPrefix(baseURL, "https://"),
+			Catalog: d.Catalog, Objects: &store, Downloads: daily.Open(d.Dir),
+			Host: strings.TrimPrefix(baseURL, "https://"),
 			Accounts: session.New(session.Options{
 				Control: control, Store: d.Catalog, Login: login, Secret: session.FileSecret(login),
 				BaseURL: baseURL, Open: open,

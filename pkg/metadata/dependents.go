@@ -16,7 +16,7 @@ import (
 // dependents returns the handler for the modules that use the address of a request,
 // which addressOf returns after checking that the caller may read it. The address needs
 // no listed version. Like lists, the response can be a minute old. Beside what lists
-// need, it reads the contents of all modules, and keeps them.
+// need, it reads the contents of all modules, and caches them.
 func dependents[A registry.Address](h *handler, addressOf func(*http.Request) (A, error)) httpapi.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := addressOf(r)

@@ -221,7 +221,7 @@ func moduleSummary(e *search.Entry, matches []string) protocol.ModuleSummary {
 	return protocol.ModuleSummary{
 		ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Provider: system, Version: e.Latest,
 		Description: e.Description, Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.Reason),
-		AllDeprecated: e.Deprecated, Matches: matches,
+		AllDeprecated: e.Deprecated, Downloads: e.Downloads, Matches: matches,
 	}
 }
 
@@ -248,7 +248,7 @@ func (h *handler) providers(w http.ResponseWriter, r *http.Request) error {
 		list.Providers = append(list.Providers, protocol.ProviderSummary{
 			ID: e.Address + "/" + e.Latest.String(), Namespace: namespace, Name: name, Alias: name, Version: e.Latest,
 			Source: e.Source, PublishedAt: e.PublishedAt, Deprecation: deprecation(e.Reason),
-			AllDeprecated: e.Deprecated, SigningKey: e.SigningKey,
+			AllDeprecated: e.Deprecated, Downloads: e.Downloads, SigningKey: e.SigningKey,
 		})
 	}
 	return respond(w, r, list)

@@ -32,8 +32,9 @@ import (
 // Objects reads documentation.
 type Objects = stored.Objects
 
-// Downloads has the number of downloads of an address, since the registry counts them.
+// Downloads has the numbers of downloads since the registry counts them.
 type Downloads interface {
+	search.Downloads
 	TotalDownloads(ctx context.Context, a registry.Address) (registry.Downloads, error)
 }
 
@@ -58,9 +59,9 @@ const (
 
 	mirroredModulePath = mirrorModulesPath + "/{hostname}/{namespace}/{name}/{system}"
 
-	// providersOfPath is not below mirrorPath, where API Gateway takes a longer path than
+	// mirrorProviderPath is not below mirrorPath, where API Gateway takes a longer path than
 	// mirroredPath for a document of the mirror.
-	providersOfPath = "/v1/providers-of/{hostname}/{namespace}/{type}"
+	mirrorProviderPath = "/v1/mirror-providers/{hostname}/{namespace}/{type}"
 )
 
 // Routes returns the API's routes.
@@ -91,7 +92,7 @@ func NewOnce(published *catalog.Catalog, objects Objects, downloads Downloads, n
 func newHandler(published *catalog.Catalog, objects Objects, downloads Downloads, now func() time.Time) *handler {
 	return &handler{
 		catalog: published, objects: objects, files: stored.NewFiles(objects, now), downloads: downloads,
-		index:    search.New(published, now),
+		index:    search.New(published, downloads, now),
 		policies: admission.NewPolicies(published, now), now: now,
 	}
 }
@@ -139,7 +140,7 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		h.getOne(providerPath+"/dependents", dependents(h, providerOf)),
 		get(mirrorPath, h.mirrored),
 		h.getOne(mirroredPath, h.mirroredVersions),
-		h.getOne(providersOfPath+"/dependents", dependents(h, mirroredOf)),
+		h.getOne(mirrorProviderPath+"/dependents", dependents(h, mirroredOf)),
 		get(mirrorModulesPath, h.mirroredModules),
 		h.getOne(mirroredModulePath, h.mirroredVersions),
 		h.getOne(mirroredModulePath+"/dependents", dependents(h, mirroredOf)),

@@ -150,8 +150,8 @@ func TestResponses(t *testing.T) {
 		"/v1/modules/acme/vpc/aws/dependents", "/v1/modules/acme/gone/aws/dependents",
 		"/v1/modules/other/db/aws/dependents?offset=1", "/v1/modules/acme/none/aws/dependents",
 		"/v1/providers/acme/inventory/dependents", "/v1/providers/acme/none/dependents",
-		"/v1/providers-of/registry.opentofu.org/hashicorp/random/dependents",
-		"/v1/providers-of/registry.opentofu.org/hashicorp/none/dependents",
+		"/v1/mirror-providers/registry.opentofu.org/hashicorp/random/dependents",
+		"/v1/mirror-providers/registry.opentofu.org/hashicorp/none/dependents",
 		"/v1/mirror-modules/registry.opentofu.org/acme/vpc/aws/dependents",
 	} {
 		t.Run(path, func(t *testing.T) {
@@ -171,8 +171,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// A version that is hidden or withdrawn is answered like one that never
-// existed, and so is an address without a listed version, but for the suggestion.
+// A version that is hidden or withdrawn is answered like one that never existed. So is
+// an address without a listed version, but for the suggestion.
 func TestUnlisted(t *testing.T) {
 	t.Parallel()
 	h := sample(t).serve()
@@ -436,8 +436,8 @@ func TestCalls(t *testing.T) {
 		path, calls, again string
 		objects            int64
 	}{
-		// The names of namespaces, and the entries of two.
-		{"/v1/modules", "Query Query Query", "", 0},
+		// The names of namespaces, the entries of two, and the downloads.
+		{"/v1/modules", "Query Query Query Query", "", 0},
 		// The contents of the modules of two namespaces.
 		{"/v1/modules/search?q=x", "Query Query", "", 0},
 		{"/v1/modules/acme", "", "", 0},
@@ -447,11 +447,11 @@ func TestCalls(t *testing.T) {
 		{"/v1/modules/acme/vpc/aws/1.0.0", "Query Snapshot Get", "Query Snapshot Get", 0},
 		{"/v1/modules/acme/vpc/aws/download", "Get", "Get", 0},
 		{"/v1/modules/acme/vpc/aws/x.y", "", "", 0},
-		{"/v1/providers", "Query Query Query", "", 0},
+		{"/v1/providers", "Query Query Query Query", "", 0},
 		{"/v1/providers/acme", "", "", 0},
 		{"/v1/providers/acme/inventory", "Get Snapshot Get", "Get Snapshot Get", 0},
 		{"/v1/providers/acme/inventory/1.0.0", "Get Snapshot Get", "Get Snapshot Get", 0},
-		{"/v1/mirror", "Query", "", 0},
+		{"/v1/mirror", "Query Query", "", 0},
 		// The policy is cached for a minute.
 		{"/v1/mirror/registry.opentofu.org/hashicorp/random", "Get Snapshot", "Snapshot", 0},
 		{"/v1/mirror/registry.opentofu.org/hashicorp/none", "Snapshot", "Snapshot", 0},
@@ -461,7 +461,7 @@ func TestCalls(t *testing.T) {
 		{"/v1/mirror/registry.opentofu.org/hashicorp/random?history=true", "Snapshot Query", "Snapshot Query", 0},
 		{"/v1/mirror/registry.opentofu.org/hashicorp/none?history=true", "Snapshot", "Snapshot", 0},
 		{"/v1/modules/acme/vpc/aws/dependents", "Snapshot", "Snapshot", 0},
-		{"/v1/providers-of/registry.opentofu.org/hashicorp/random/dependents", "Snapshot", "Snapshot", 0},
+		{"/v1/mirror-providers/registry.opentofu.org/hashicorp/random/dependents", "Snapshot", "Snapshot", 0},
 		{"/v1/openapi.json", "", "", 0},
 	} {
 		for n, want := range []string{test.calls, test.again} {
@@ -485,7 +485,7 @@ func TestNoCalls(t *testing.T) {
 	s := sample(t)
 	h := s.protect(`{"public": ["mirror/registry.opentofu.org/**"]}`)
 	acme, none, publisher := s.token("read:modules/acme/vpc"), s.token("read:providers/other/*"), s.token("publish:**")
-	const all = "Query Query Query"
+	const all = "Query Query Query Query"
 	for _, test := range []struct{ name, token, path, calls string }{
 		{"another kind", acme, "/v1/providers", ""},
 		{"another kind, of the namespace", acme, "/v1/providers/acme", ""},
@@ -500,7 +500,7 @@ func TestNoCalls(t *testing.T) {
 		{"all modules", acme, "/v1/modules", all},
 		{"the namespace", acme, "/v1/modules/acme", ""}, // is cached
 		{"providers", none, "/v1/providers?namespace=other", all},
-		{"public", "", "/v1/mirror?namespace=hashicorp", "Query"},
+		{"public", "", "/v1/mirror?namespace=hashicorp", "Query Query"},
 	} {
 		var header []string
 		if test.token != "" {
@@ -630,8 +630,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// The description of an address has its downloads. If they cannot be read, it has
-// everything else.
+// Descriptions and lists have the downloads of an address. If they cannot be read, they
+// have everything else.
 func TestDownloads(t *testing.T) {
 	t.Parallel()
 	s := sample(t)
@@ -639,6 +639,12 @@ func TestDownloads(t *testing.T) {
 	s.put("usage/totals", "modules/acme/vpc/aws", counted)
 	s.put("usage/totals", "providers/acme/inventory", counted)
 	h := s.serve()
+	if got := read[protocol.ModuleList](t, h, "/v1/modules/acme/vpc").Modules[0].Downloads; got != 7 {
+		t.Errorf("the list of modules has %d downloads, want 7", got)
+	}
+	if got := read[protocol.ProviderList](t, h, "/v1/providers/acme").Providers[0].Downloads; got != 7 {
+		t.Errorf("the list of providers has %d downloads, want 7", got)
+	}
 	type downloads struct{ Downloads int64 }
 	for path, want := range map[string]int64{
 		"/v1/modules/acme/vpc/aws": 7, "/v1/modules/acme/vpc/aws/1.0.0": 7, "/v1/providers/acme/inventory": 7,

@@ -145,7 +145,7 @@ var operations = []operation{
 		"offset limit", nil, ok(protocol.DependentList{}), false},
 	{"metadata", "GET /v1/providers/{namespace}/{type}/dependents", "List the modules that require a provider",
 		"offset limit", nil, ok(protocol.DependentList{}), false},
-	{"metadata", "GET /v1/providers-of/{hostname}/{namespace}/{type}/dependents",
+	{"metadata", "GET /v1/mirror-providers/{hostname}/{namespace}/{type}/dependents",
 		"List the modules that require a mirrored provider", "offset limit", nil, ok(protocol.DependentList{}), false},
 	{"metadata", "GET /v1/mirror-modules/{hostname}/{namespace}/{name}/{system}/dependents",
 		"List the modules that call a mirrored module", "offset limit", nil, ok(protocol.DependentList{}), false},

@@ -2,10 +2,9 @@ package protocol
 
 import "github.com/larder-registry/larder/pkg/registry"
 
-// DependentList is a page of the modules that call a module or require a provider. Of
-// its meta, not_indexed is the number of modules that use too many others to be
-// searched, and not_yet_indexed the number of those that were not read in time. It is
-// Larder's own.
+// DependentList is a page of the modules that call a module or require a provider. In its
+// meta, not_indexed counts the modules with too many uses, which are not searched, and
+// not_yet_indexed those that were not read in time. It is Larder's own.
 type DependentList struct {
 	Meta       ListMeta    `json:"meta"`
 	Dependents []Dependent `json:"dependents"`

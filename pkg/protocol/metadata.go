@@ -83,7 +83,7 @@ type ModuleSummary struct {
 	Tag         string    `json:"tag"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	// Downloads is how often any version was downloaded, as far as the registry
-	// stores that. In lists it is 0.
+	// stores that. In lists it can be a minute old.
 	Downloads int64 `json:"downloads"`
 	// Verified is always false: it is a mark of the public registry.
 	Verified bool `json:"verified"`

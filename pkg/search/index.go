@@ -69,9 +69,10 @@ func (k Kind) AllowsNamespace(namespace string) bool {
 // Index caches the entries of the whole catalog for all callers. Create one with
 // [New].
 type Index struct {
-	catalog *catalog.Catalog
-	now     func() time.Time
-	cached  *ttlcache.Cache[Kind, []*Entry]
+	catalog   *catalog.Catalog
+	downloads Downloads
+	now       func() time.Time
+	cached    *ttlcache.Cache[Kind, []*Entry]
 
 	mu    sync.Mutex
 	reads map[Kind]*read
@@ -87,7 +88,7 @@ type Index struct {
 type read struct {
 	done    chan struct{}
 	entries []*Entry
-	damaged error // the entries that cannot be read
+	damaged error // the entries, or the downloads, that cannot be read
 	err     error
 }
 
@@ -104,22 +105,27 @@ func (l *loading) fail(err error) {
 	l.err = fmt.Errorf("cannot read the contents of modules: %w", err)
 }
 
-// New returns the index of a catalog. now is the clock, or nil for the time of
-// the system.
-func New(c *catalog.Catalog, now func() time.Time) *Index {
+// Downloads has the downloads of all addresses whose paths begin with a prefix, by path.
+type Downloads interface {
+	AllTotals(ctx context.Context, prefix string) (map[string]registry.Downloads, error)
+}
+
+// New returns the index of a catalog. If downloads is nil, all entries have 0. now is
+// the clock, or nil for the time of the system.
+func New(c *catalog.Catalog, downloads Downloads, now func() time.Time) *Index {
 	if now == nil {
 		now = time.Now
 	}
 	return &Index{
-		catalog: c, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime), reads: make(map[Kind]*read),
+		catalog: c, downloads: downloads, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime), reads: make(map[Kind]*read),
 		names: newNames(), loaded: make(map[Kind]*Entry),
 	}
 }
 
 // Entries returns all entries of a kind, sorted by address. They are cached for
 // a minute, unless the catalog has no namespace. If they cannot be read, the
-// error is that of the table. Entries that cannot be decoded are omitted, and the
-// request that reads them logs them.
+// error is that of the table. Entries that cannot be decoded are omitted, and have no
+// downloads if those cannot be read. The request that reads them logs that.
 func (x *Index) Entries(ctx context.Context, k Kind) ([]*Entry, error) {
 	all, err := x.entries(ctx, k.read())
 	if !k.IsMirrored() {
@@ -169,8 +175,8 @@ func (x *Index) In(ctx context.Context, k Kind, namespace string, include func(*
 	if err := read.collect(k, x.summaries(ctx, k, namespace)); err != nil {
 		return found, fmt.Errorf("cannot read the catalog: %w", err)
 	}
-	if damaged := damage(read.damaged); damaged != nil {
-		requestlog.From(ctx).Err = damaged
+	if err := errors.Join(damage(read.damaged), x.count(ctx, string(k)+namespace+"/", read.entries)); err != nil {
+		requestlog.From(ctx).Err = err
 	}
 	found.Entries = slices.DeleteFunc(read.entries, func(e *Entry) bool { return !include(e) })
 	return found, nil
@@ -356,7 +362,26 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []*Entry, damaged, er
 	slices.SortFunc(entries, func(a, b *Entry) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Address, b.Address))
 	})
-	return entries, damage(bad), nil
+	prefix := string(k)
+	if k.IsMirrored() {
+		prefix = "mirror" // begins those of both kinds
+	}
+	return entries, errors.Join(damage(bad), x.count(ctx, prefix, entries)), nil
+}
+
+// count sets the downloads of entries whose paths begin with a prefix.
+func (x *Index) count(ctx context.Context, prefix string, entries []*Entry) error {
+	if x.downloads == nil || len(entries) == 0 {
+		return nil
+	}
+	totals, err := x.downloads.AllTotals(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("cannot read the downloads: %w", err)
+	}
+	for _, e := range entries {
+		e.Downloads = totals[e.Path()].Count
+	}
+	return nil
 }
 
 // damage returns the error for entries that cannot be decoded, or nil without one.

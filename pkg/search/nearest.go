@@ -48,7 +48,7 @@ func Nearest(what string, addresses []string) string {
 			return address
 		}
 		of := strings.Split(address, "/")
-		name := 1 // where it is
+		name := 1 // its index
 		if strings.Contains(of[0], ".") {
 			name = 2
 		}

@@ -23,7 +23,7 @@ func TestNearest(t *testing.T) {
 		"othr/vpc/aws":                           "other/vpc/aws",
 		"acmee":                                  "acme",
 		"acme":                                   "acme/vpc/aws",
-		"acm/x":                                  "", // a namespace is no address
+		"acm/x":                                  "", // a namespace is not an address
 		"nobody/none/null":                       "",
 		"acme/none/aws":                          "", // another name, though most characters are the same
 		"registry.terraform.io/hashicorp/random": "registry.opentofu.org/hashicorp/random",

@@ -147,11 +147,12 @@ func (s *search) hits(wanted string) (hits []hit, documents []int32) {
 	return hits, documents
 }
 
-// compare sorts by score. The newer one of equals is first.
+// compare sorts by score. Of equals, the one with more downloads is first, and then the
+// newer one.
 func (s *search) compare(a, b int32, scores []float32) int {
 	x, y := s.documents[a].entry, s.documents[b].entry
-	return cmp.Or(cmp.Compare(scores[b], scores[a]), y.PublishedAt.Compare(x.PublishedAt),
-		cmp.Compare(x.Kind, y.Kind), strings.Compare(x.Address, y.Address))
+	return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(y.Downloads, x.Downloads),
+		y.PublishedAt.Compare(x.PublishedAt), cmp.Compare(x.Kind, y.Kind), strings.Compare(x.Address, y.Address))
 }
 
 // whole returns the score of a document that matches, with what the whole query and the

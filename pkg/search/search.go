@@ -19,7 +19,10 @@ type Entry struct {
 	// Reason is the reason for deprecating the latest version, or else all
 	// versions.
 	Reason string
-	name   string // in lower case
+	// Downloads is the number of downloads of all versions, since they are counted.
+	Downloads int64
+
+	name string // in lower case
 }
 
 // Path returns the path of the address, as in scopes, such as

@@ -40,7 +40,7 @@ func newShelf(t testing.TB, modules ...module) *shelf {
 	}
 	t.Cleanup(func() { _ = table.Close() })
 	s := &shelf{table: table, now: time.Now()}
-	s.index = search.New(catalog.New(table), func() time.Time { return s.now })
+	s.index = search.New(catalog.New(table), catalog.New(table), func() time.Time { return s.now })
 	for _, m := range modules {
 		s.put(t, m)
 	}
@@ -169,6 +169,22 @@ func TestSearch(t *testing.T) {
 				t.Errorf("it is corrected to %q", found.Corrected)
 			}
 		})
+	}
+}
+
+// Of modules that match as well, the one with more downloads is first, and then the newer
+// one.
+func TestTies(t *testing.T) {
+	t.Parallel()
+	of := func(address string, at time.Time) module {
+		return module{Summary: registry.Summary{Address: address, PublishedAt: at}}
+	}
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := newShelf(t, of("acme/vpc/aws", day), of("beta/vpc/aws", day.Add(time.Hour)), of("gamma/vpc/aws", day))
+	s.write(t, "usage/totals", "modules/gamma/vpc/aws", []byte(`{"callers": {"": {"count": 3}}}`))
+	_, got := s.find(t, "vpc", everything)
+	if diff := cmp.Diff([]string{"gamma/vpc/aws", "beta/vpc/aws", "acme/vpc/aws"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -31,6 +31,8 @@ type Options struct {
 	Catalog *catalog.Catalog
 	// Objects has the documentation of modules.
 	Objects stored.Objects
+	// Downloads has the numbers of downloads. If nil, they are 0.
+	Downloads search.Downloads
 	// Accounts identifies callers and logs them in.
 	Accounts Accounts
 	// Host is the registry's host in addresses. If empty, it is the host of the
@@ -77,7 +79,7 @@ func Routes() []httpapi.Route { return httpapi.Routes((&handler{}).endpoints()) 
 // New returns the handler of the pages.
 func New(o Options) http.Handler {
 	h := &handler{
-		Options: o, index: search.New(o.Catalog, o.Now), policies: admission.NewPolicies(o.Catalog, o.Now), now: o.Now,
+		Options: o, index: search.New(o.Catalog, o.Downloads, o.Now), policies: admission.NewPolicies(o.Catalog, o.Now), now: o.Now,
 	}
 	if h.now == nil {
 		h.now = time.Now

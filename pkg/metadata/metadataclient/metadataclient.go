@@ -254,7 +254,7 @@ func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorAddress) 
 func (c *Client) Dependents(ctx context.Context, a registry.Address, limit int) (d protocol.DependentList, err error) {
 	path := a.Path()
 	if provider, isMirrored := strings.CutPrefix(path, registry.MirrorPrefix); isMirrored {
-		path = "providers-of/" + provider
+		path = "mirror-providers/" + provider
 	}
 	return d, c.get(ctx, path+"/dependents?limit="+strconv.Itoa(limit), &d)
 }

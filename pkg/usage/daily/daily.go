@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -184,23 +185,49 @@ func (f *File) Count(ctx context.Context, q usage.Query) (_ usage.Report, err er
 
 // TotalDownloads returns the stored downloads of an address. Without a file there are
 // none.
-func (f *File) TotalDownloads(ctx context.Context, a registry.Address) (total registry.Downloads, err error) {
+func (f *File) TotalDownloads(ctx context.Context, a registry.Address) (registry.Downloads, error) {
+	all, err := f.totals(ctx, `SELECT kind, address, sum(count), max(last) FROM downloads
+		WHERE kind = ? AND address = ? GROUP BY kind, address`, string(usage.Kind(a)), a.String())
+	return all[a.Path()], err
+}
+
+// AllTotals returns the stored downloads of all addresses whose paths begin with a prefix,
+// by path. Without a file there are none.
+func (f *File) AllTotals(ctx context.Context, prefix string) (map[string]registry.Downloads, error) {
+	all, err := f.totals(ctx, `SELECT kind, address, sum(count), max(last) FROM downloads GROUP BY kind, address`)
+	maps.DeleteFunc(all, func(path string, _ registry.Downloads) bool { return !strings.HasPrefix(path, prefix) })
+	return all, err
+}
+
+func (f *File) totals(ctx context.Context, query string, args ...any) (all map[string]registry.Downloads, err error) {
 	defer func() { err = explain("read", err) }()
 	db, err := f.connect()
 	if errors.Is(err, fs.ErrNotExist) {
-		return total, nil
+		return nil, nil
 	}
 	if err != nil {
-		return total, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	var last sql.NullInt64 // of no rows
-	err = db.QueryRowContext(ctx, `SELECT coalesce(sum(count), 0), max(last) FROM downloads WHERE kind = ? AND address = ?`,
-		string(usage.Kind(a)), a.String()).Scan(&total.Count, &last)
-	if last.Valid {
-		total.Last = time.UnixMilli(last.Int64).UTC()
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
 	}
-	return total, err
+	defer rows.Close()
+	all = make(map[string]registry.Downloads)
+	for rows.Next() {
+		var kind, address string
+		var d registry.Downloads
+		var last int64
+		if err := rows.Scan(&kind, &address, &d.Count, &last); err != nil {
+			return nil, err
+		}
+		d.Last = time.UnixMilli(last).UTC()
+		if a, err := usage.ParseAddress(kind, address); err == nil {
+			all[a.Path()] = d
+		}
+	}
+	return all, rows.Err()
 }
 
 // sum returns the downloads since a day.

@@ -339,4 +339,11 @@ func TestTotalDownloads(t *testing.T) {
 	if diff := cmp.Diff(registry.Downloads{Count: 1, Last: noon}, mirrored); diff != "" {
 		t.Errorf("of the mirror (-want +got):\n%s", diff)
 	}
+	all, err := daily.Open(dir).AllTotals(t.Context(), "mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]registry.Downloads{"modules/acme/vpc/aws": {Count: 2, Last: noon}}, all); diff != "" {
+		t.Errorf("all modules (-want +got):\n%s", diff)
+	}
 }
