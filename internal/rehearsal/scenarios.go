@@ -247,6 +247,7 @@ func metadataScenario(ctx context.Context, r *Registry) error {
 		module + "/hello/null":                     `"versions":["1.2.0"]`,
 		module + "/hello/null/1.2.0":               `"readme"`,
 		module + "/hello/null/history":             `"content_sha256"`,
+		module + "/hello/null/dependents":          `"dependents":[`,
 		module + "/hello/null/1.2.0/files":         `"stored":true`,
 		module + "/hello/null/1.2.0/files/main.tf": "output",
 		"/v1/providers":                            `"providers":[{`,
@@ -254,12 +255,15 @@ func metadataScenario(ctx context.Context, r *Registry) error {
 		provider + "/note":                         `"protocols":[`,
 		provider + "/note/1.0.0":                   `"protocols":[`,
 		provider + "/note/history":                 `"state":"deprecated","reason":"rehearsed"`,
+		provider + "/note/dependents":              `"dependents":[`,
 		"/v1/mirror":                               "one.example.com",
-		"/v1/mirror/one.example.com/" + r.Namespace + "/note?history=true": `"mirrored_by"`,
+		"/v1/mirror/one.example.com/" + r.Namespace + "/note?history=true":         `"mirrored_by"`,
+		"/v1/mirror-providers/one.example.com/" + r.Namespace + "/note/dependents": `"dependents":[`,
 	}
 	if r.Origin != nil {
 		mirrored := "/v1/mirror-modules/" + r.Origin.mirroredModule(publicHosts["tofu"], "outer")
 		texts["/v1/mirror-modules"], texts[mirrored+"?history=true"] = r.Origin.namespace, `"commit"`
+		texts["/v1/mirror-modules/"+r.Origin.mirroredModule(publicHosts["tofu"], "inner")+"/dependents"] = "/outer/"
 		texts[mirrored+"/1.0.0/files"], texts[mirrored+"/1.0.0/files/README.md"] = `"stored":true`, "# outer"
 	}
 	for path, text := range texts {

@@ -47,7 +47,8 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	t.Cleanup(func() { _ = data.Close() })
 	source := t.TempDir()
 	const secret = "hunter2"
-	config := "variable \"" + secret + "\" {\n  description = \"" + secret + "\"\n}\n"
+	config := "variable \"" + secret + "\" {\n  description = \"" + secret + "\"\n}\n" +
+		"module \"x\" {\n  source = \"registry.example.com/acme/" + secret + "/aws\"\n}\n"
 	image := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde"), secret...)
 	for name, content := range map[string][]byte{
 		"main.tf": []byte(config), secret + ".txt": []byte(secret), "a.png": image, "README.md": []byte("![" + secret + "](a.png)"),
