@@ -147,24 +147,48 @@ func (v versions[A, R]) AddCopy(
 	return changed, nil
 }
 
-// SetDocs sets the documentation, the files and the contents of a published module
-// version, which may have been published without them. The caller stores the objects
-// first. changed reports whether the record had others.
+// SetDocs sets the documentation, the files and the contents of a version of a module,
+// own or mirrored, which may have been published without them. The caller stores the
+// objects first. changed reports whether the record had others.
 //
-// Errors are [registry.ErrNotFound], [registry.ErrWithdrawn] and
-// [registry.ErrCorrupt].
+// Errors are [registry.ErrInvalid] if the address is that of a provider,
+// [registry.ErrNotFound], [registry.ErrWithdrawn] and [registry.ErrCorrupt].
 func (c *Catalog) SetDocs(
-	ctx context.Context, m registry.Module, n registry.Version, made registry.Documents, contents []byte, by string,
+	ctx context.Context, a registry.Address, n registry.Version, made registry.Documents, contents []byte, by string,
 ) (changed bool, err error) {
-	v := modules(c.table)
-	err = v.update(ctx, m, &n, nil, func(s *state[registry.ModuleVersion]) (registry.AuditEntry, error) {
+	switch a := a.(type) {
+	case registry.Module:
+		changed, err = modules(c.table).setDocs(ctx, a, n, made, by, func(v *registry.ModuleVersion) {
+			v.Documents, v.Contents = made, contents
+		})
+	case registry.MirrorAddress:
+		changed, err = mirrored(c.table).setDocs(ctx, a, n, made, by, func(v *registry.MirrorVersion) {
+			if v.Module != nil {
+				module := *v.Module
+				module.Documents, module.Contents = made, contents
+				v.Module = &module
+			}
+		})
+	default:
+		err = fmt.Errorf("%w address: it is not that of a module", registry.ErrInvalid)
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot document %s %s: %w", a, n, err)
+	}
+	return changed, nil
+}
+
+func (v versions[A, R]) setDocs(
+	ctx context.Context, a A, n registry.Version, made registry.Documents, by string, set func(*R),
+) (changed bool, err error) {
+	err = v.update(ctx, a, &n, nil, func(s *state[R]) (registry.AuditEntry, error) {
 		changed = false
 		if err := s.editable(); err != nil {
 			return registry.AuditEntry{}, err
 		}
 		record := s.record
-		record.Documents, record.Contents = made, contents
-		if err := record.Validate(m.Path()); err != nil {
+		set(&record)
+		if err := record.Validate(a.Path()); err != nil {
 			return registry.AuditEntry{}, err
 		}
 		if reflect.DeepEqual(record, s.record) {
@@ -174,10 +198,7 @@ func (c *Catalog) SetDocs(
 		v.set(s, record)
 		return registry.AuditEntry{By: by, Action: registry.AuditDocument, Detail: "sha256:" + made.Docs.SHA256}, nil
 	})
-	if err != nil {
-		return false, fmt.Errorf("cannot document %s %s: %w", m, n, err)
-	}
-	return changed, nil
+	return changed, err
 }
 
 func (v versions[A, R]) Withdraw(ctx context.Context, a A, n registry.Version, w registry.Withdrawal, missing bool) (

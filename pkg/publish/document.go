@@ -2,6 +2,7 @@ package publish
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,9 +20,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Documenter makes the documentation and the browsable files of published modules
-// from their stored archives. It is for versions that lack them, and for stored
-// objects that are missing or damaged.
+// Documenter makes the documentation and the browsable files of modules, own and
+// mirrored, from their stored archives. It is for versions that lack them, and for
+// stored objects that are missing or damaged.
 type Documenter struct {
 	Catalog *catalog.Catalog
 	Objects Objects
@@ -38,14 +39,44 @@ type Inspector interface {
 	Inspect(ctx context.Context, request inspection.Request, source io.ReaderAt) (inspection.Found, error)
 }
 
+// archived is a version of a module with an archive.
+type archived struct {
+	registry.Documents
+	file registry.StoredFile
+	name string // of the module
+	// key returns the key of a file that is made from the archive.
+	key func(sha256, name string) string
+}
+
+// find returns a version of a module. Errors are registry.ErrInvalid if the address is
+// that of a provider, and those of [catalog.Versions.Get].
+func (d *Documenter) find(ctx context.Context, a registry.Address, n registry.Version) (archived, error) {
+	switch a := a.(type) {
+	case registry.Module:
+		v, err := d.Catalog.Modules.Get(ctx, a, n)
+		return archived{v.Documents, v.Archive(), a.Name, func(sha256, name string) string {
+			return a.DocumentKey(v.Version, sha256, name)
+		}}, err
+	case registry.MirrorAddress:
+		v, err := d.Catalog.Mirror.Get(ctx, a, n)
+		if err != nil || v.Module != nil {
+			m := cmp.Or(v.Module, &registry.MirroredModule{})
+			return archived{m.Documents, m.StoredFile, a.Name, func(sha256, name string) string {
+				return a.FileKey(v.Version, sha256, name)
+			}}, err
+		}
+	}
+	return archived{}, fmt.Errorf("%w address: it is not that of a module", registry.ErrInvalid)
+}
+
 // Check returns nil if the documentation and the files of a version are stored. It
 // returns registry.ErrNotFound if the version lacks one or its object is missing,
 // and registry.ErrCorrupt if an object is damaged.
-func (d *Documenter) Check(ctx context.Context, v registry.ModuleVersion) error {
-	if v.Docs == nil || v.FilesZip == nil {
-		return fmt.Errorf("version %s has no documentation or no files: %w", v.Version, registry.ErrNotFound)
+func (d *Documenter) Check(ctx context.Context, of registry.Documents) error {
+	if of.Docs == nil || of.FilesZip == nil {
+		return fmt.Errorf("the version has no documentation or no files: %w", registry.ErrNotFound)
 	}
-	for _, f := range v.Stored() {
+	for _, f := range of.Stored() {
 		if err := objects.CheckStored(ctx, d.Objects, f); err != nil {
 			return err
 		}
@@ -60,23 +91,23 @@ func (d *Documenter) Check(ctx context.Context, v registry.ModuleVersion) error 
 // registry.ErrCorrupt or registry.ErrInvalid.
 //
 // The version must be published. Otherwise the error is registry.ErrNotFound.
-func (d *Documenter) Rebuild(ctx context.Context, m registry.Module, n registry.Version) (notes []string, err error) {
-	v, err := d.Catalog.Modules.Get(ctx, m, n)
+func (d *Documenter) Rebuild(ctx context.Context, a registry.Address, n registry.Version) (notes []string, err error) {
+	v, err := d.find(ctx, a, n)
 	var made extract.Document
 	if err == nil {
-		made, err = d.extract(ctx, m, v)
+		made, err = d.extract(ctx, v)
 	}
 	var stored registry.Documents
 	if err == nil {
-		stored.Docs, err = d.store(ctx, m, v, registry.DocsName, v.Docs, made.Data, rebuiltDocs)
+		stored.Docs, err = d.store(ctx, v, registry.DocsName, v.Docs, made.Data, rebuiltDocs)
 	}
 	if err == nil && len(made.Files) > 0 {
-		stored.FilesZip, err = d.store(ctx, m, v, registry.FilesName, v.FilesZip, made.Files, docs.RebuiltFiles)
+		stored.FilesZip, err = d.store(ctx, v, registry.FilesName, v.FilesZip, made.Files, docs.RebuiltFiles)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot document %s %s: %w", m, n, err)
+		return nil, fmt.Errorf("cannot document %s %s: %w", a, n, err)
 	}
-	_, err = d.Catalog.SetDocs(ctx, m, n, stored, made.Contents, d.By)
+	_, err = d.Catalog.SetDocs(ctx, a, n, stored, made.Contents, d.By)
 	if errors.Is(err, registry.ErrWithdrawn) {
 		err = registry.WithHint(err, "Withdraw it again to remove the documentation, which is stored.")
 	}
@@ -86,25 +117,23 @@ func (d *Documenter) Rebuild(ctx context.Context, m registry.Module, n registry.
 	return made.Notes, nil
 }
 
-func (d *Documenter) extract(
-	ctx context.Context, m registry.Module, v registry.ModuleVersion,
-) (extract.Document, error) {
+func (d *Documenter) extract(ctx context.Context, v archived) (extract.Document, error) {
 	// An inspection of a damaged archive would not report how it is damaged.
-	if err := objects.CheckStored(ctx, d.Objects, v.Archive()); err != nil {
+	if err := objects.CheckStored(ctx, d.Objects, v.file); err != nil {
 		return extract.Document{}, err
 	}
-	archive := objects.NewReaderAt(ctx, d.Objects, v.Object, v.Size)
+	archive := objects.NewReaderAt(ctx, d.Objects, v.file.Object, v.file.Size)
 	defer func() { _ = archive.Close() }() // it was only read
-	request := inspection.Request{Kind: inspection.Module, Size: v.Size, Name: m.Name}
+	request := inspection.Request{Kind: inspection.Module, Size: v.file.Size, Name: v.name}
 	found, err := d.Inspector.Inspect(ctx, request, archive)
 	switch {
 	case errors.Is(err, inspection.ErrDied): // it concerns this version, and not the registry
 		return extract.Document{}, fmt.Errorf("%w archive: %s", registry.ErrInvalid, err.Error())
 	case err != nil:
 		return extract.Document{}, err
-	case found.SHA256 != v.SHA256:
+	case found.SHA256 != v.file.SHA256:
 		return extract.Document{}, fmt.Errorf("object %s is %w: it has sha256:%s instead of sha256:%s",
-			v.Object, registry.ErrCorrupt, found.SHA256, v.SHA256)
+			v.file.Object, registry.ErrCorrupt, found.SHA256, v.file.SHA256)
 	case len(found.Document.Data) == 0:
 		return extract.Document{}, fmt.Errorf("%w module: %s", registry.ErrInvalid, strings.Join(found.Document.Notes, " "))
 	}
@@ -115,17 +144,17 @@ func (d *Documenter) extract(
 // object, which cannot be replaced, store uses the key of different bytes with the
 // same meaning, which rebuilt returns. was is that of the record, or nil.
 func (d *Documenter) store(
-	ctx context.Context, m registry.Module, v registry.ModuleVersion, name string, was *registry.StoredFile, data []byte,
+	ctx context.Context, v archived, name string, was *registry.StoredFile, data []byte,
 	rebuilt func(data []byte, at string) ([]byte, error),
 ) (*registry.StoredFile, error) {
-	stored, err := d.put(ctx, m, v, name, was, data)
+	stored, err := d.put(ctx, v, name, was, data)
 	if !errors.Is(err, registry.ErrCorrupt) {
 		return stored, err
 	}
 	if data, err = rebuilt(data, d.now().UTC().Format(time.RFC3339)); err != nil {
 		return nil, err
 	}
-	return d.put(ctx, m, v, name, was, data)
+	return d.put(ctx, v, name, was, data)
 }
 
 func rebuiltDocs(data []byte, at string) ([]byte, error) {
@@ -141,11 +170,11 @@ func rebuiltDocs(data []byte, at string) ([]byte, error) {
 // the record has the same file. It returns registry.ErrCorrupt if the key has a
 // damaged object.
 func (d *Documenter) put(
-	ctx context.Context, m registry.Module, v registry.ModuleVersion, name string, was *registry.StoredFile, data []byte,
+	ctx context.Context, v archived, name string, was *registry.StoredFile, data []byte,
 ) (*registry.StoredFile, error) {
 	sum := sha256.Sum256(data)
 	f := registry.StoredFile{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
-	f.Object = m.DocumentKey(v.Version, f.SHA256, name)
+	f.Object = v.key(f.SHA256, name)
 	if was != nil && was.SHA256 == f.SHA256 {
 		f.Object = was.Object // below api/ if it was published through the publish API
 	}

@@ -125,7 +125,7 @@ func (b backend) undocumented(t *testing.T) backend {
 func (b backend) documentation(t *testing.T) docs.Documentation {
 	t.Helper()
 	record := b.record(t)
-	if err := b.documenter().Check(t.Context(), record); err != nil {
+	if err := b.documenter().Check(t.Context(), record.Documents); err != nil {
 		t.Fatal(err)
 	}
 	d, err := docs.Decode(bytes.NewReader(b.stored(t)[record.Docs.Object]))
@@ -186,7 +186,7 @@ func TestRebuild(t *testing.T) {
 			want := b.published(t)
 			b = test.before(t, b)
 			d := b.documenter()
-			if err := d.Check(t.Context(), b.record(t)); !errors.Is(err, test.check) {
+			if err := d.Check(t.Context(), b.record(t).Documents); !errors.Is(err, test.check) {
 				t.Errorf("before: %v, want %v", err, test.check)
 			}
 			notes, err := d.Rebuild(t.Context(), module(t, "1.0.0", "").Address, want.Version)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -36,12 +36,15 @@ stores the files that people can browse.`,
 func docsRebuildCommand(c *cli.Program) *cobra.Command {
 	var r docsRebuild
 	cmd := &cobra.Command{
-		Use:   "rebuild [NAMESPACE/NAME/SYSTEM [VERSION]]",
+		Use:   "rebuild [ADDRESS [VERSION]]",
 		Short: "Make missing documentation from the archives",
-		Long: `Make the documentation and the files to browse of published modules from
-their archives: of all modules, of one module, or of one version. The command
-only makes what is missing or damaged. With --all it makes the rest again too,
-for example because a new release of Larder extracts more.
+		Long: `Make the documentation and the files to browse of modules from their archives:
+of all modules, of one module, or of one version. The command only makes what is
+missing or damaged. With --all it makes the rest again too, for example because
+a new release of Larder extracts more.
+
+ADDRESS is NAMESPACE/NAME/SYSTEM, or HOSTNAME/NAMESPACE/NAME/SYSTEM for a
+mirrored module.
 
 The exit code is 0 if all these versions have documentation afterwards, and 1
 otherwise.`,
@@ -50,11 +53,15 @@ otherwise.`,
   larder docs rebuild acme/vpc/aws 1.2.0 --all`,
 		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
 			if len(args) > 0 {
-				m, err := registry.ParseModule(args[0])
+				a, err := registry.ParseAddress(args[0])
 				if err != nil {
 					return nil, err
 				}
-				r.module = &m
+				if r.module = a; !isModule(a.Path()) {
+					return nil, registry.WithHint(
+						registry.Errorf(registry.ErrInvalid, "cannot document %s: it is a provider", a),
+						"A module is NAMESPACE/NAME/SYSTEM, or HOSTNAME/NAMESPACE/NAME/SYSTEM if it is mirrored.")
+				}
 			}
 			if len(args) > 1 {
 				v, err := registry.ParseTag(args[1])
@@ -71,10 +78,18 @@ otherwise.`,
 	return cmd
 }
 
+// ownModules begins the paths of own modules.
+const ownModules = "modules/"
+
+// isModule reports whether a path is that of a module, own or mirrored.
+func isModule(path string) bool {
+	return strings.HasPrefix(path, ownModules) || strings.HasPrefix(path, registry.MirrorModulePrefix)
+}
+
 // docsRebuild has the arguments and flags of the command.
 type docsRebuild struct {
 	// module and version select what to document. If nil, all are selected.
-	module  *registry.Module
+	module  registry.Address
 	version *registry.Version
 	all     bool
 }
@@ -101,21 +116,21 @@ func rebuildDocs(ctx context.Context, c *cli.Program, s *place.Store, r docsRebu
 		if err != nil {
 			return nil, err
 		}
-		records, err := r.records(ctx, s, m)
+		found, err := r.find(ctx, s, m)
 		switch {
 		case err == nil:
-		case isDamage(err) && (r.module == nil || len(records) > 0):
+		case isDamage(err) && (r.module == nil || len(found) > 0):
 			v.Versions = append(v.Versions, documentedVersion{Address: m.String(), Status: docsFailed, Error: err.Error()})
 		default:
 			return nil, err
 		}
-		for _, record := range records {
-			if !r.all && d.Check(ctx, record) == nil {
+		for _, one := range found {
+			if !r.all && d.Check(ctx, one.Documents) == nil {
 				v.Valid++
 				continue
 			}
-			progress.Step(fmt.Sprintf("documenting %s %s", m, record.Version))
-			one, err := document(ctx, d, m, record.Version)
+			progress.Step(fmt.Sprintf("documenting %s %s", m, one.Version))
+			one, err := document(ctx, d, m, one.Version)
 			if err != nil {
 				return nil, err
 			}
@@ -128,28 +143,53 @@ func rebuildDocs(ctx context.Context, c *cli.Program, s *place.Store, r docsRebu
 	return v, nil
 }
 
-// records returns the selected versions of a module, without withdrawn ones. If
-// some records cannot be read, it returns the others with registry.ErrCorrupt.
-func (r docsRebuild) records(
-	ctx context.Context, s *place.Store, m registry.Module,
-) ([]registry.ModuleVersion, error) {
-	if r.version != nil {
-		record, err := s.Catalog.Modules.Get(ctx, m, *r.version)
-		if err != nil {
-			err = fmt.Errorf("cannot document %s %s: %w", m, *r.version, err)
-			return nil, s.NotFound(ctx, "document", m, r.version, err)
-		}
-		return []registry.ModuleVersion{record}, nil
+// storedDocuments are the stored files of a version of a module.
+type storedDocuments struct {
+	registry.Version
+	registry.Documents
+}
+
+// find returns the selected versions of a module, without withdrawn ones. If some
+// records cannot be read, it returns the others with registry.ErrCorrupt.
+func (r docsRebuild) find(ctx context.Context, s *place.Store, a registry.Address) ([]storedDocuments, error) {
+	if m, ok := a.(registry.MirrorAddress); ok {
+		return find(ctx, s, r, m, s.Catalog.Mirror.Versions, func(v registry.MirrorVersion) registry.Documents {
+			if v.Module == nil {
+				return registry.Documents{}
+			}
+			return v.Module.Documents
+		})
 	}
-	records, err := s.Catalog.Modules.All(ctx, m)
-	records = slices.DeleteFunc(records, func(v registry.ModuleVersion) bool { return v.Withdrawn != nil })
-	return records, s.NotFound(ctx, "document", m, nil, err)
+	return find(ctx, s, r, a.(registry.Module), s.Catalog.Modules, func(v registry.ModuleVersion) registry.Documents {
+		return v.Documents
+	})
+}
+
+func find[A registry.Address, R registry.Record](
+	ctx context.Context, s *place.Store, r docsRebuild, a A, versions catalog.Versions[A, R],
+	documents func(R) registry.Documents,
+) (found []storedDocuments, err error) {
+	if r.version != nil {
+		record, err := versions.Get(ctx, a, *r.version)
+		if err != nil {
+			err = fmt.Errorf("cannot document %s %s: %w", a, *r.version, err)
+			return nil, s.NotFound(ctx, "document", a, r.version, err)
+		}
+		return []storedDocuments{{record.Number(), documents(record)}}, nil
+	}
+	records, err := versions.All(ctx, a)
+	for _, one := range records {
+		if one.Withdrawal() == nil {
+			found = append(found, storedDocuments{one.Number(), documents(one)})
+		}
+	}
+	return found, s.NotFound(ctx, "document", a, nil, err)
 }
 
 // document makes the documentation of a version. The result has the error if it
 // concerns only this version.
 func document(
-	ctx context.Context, d *publish.Documenter, m registry.Module, n registry.Version,
+	ctx context.Context, d *publish.Documenter, m registry.Address, n registry.Version,
 ) (documentedVersion, error) {
 	one := documentedVersion{Address: m.String(), Version: n, Status: docsMade}
 	notes, err := d.Rebuild(ctx, m, n)
@@ -167,25 +207,25 @@ func isDamage(err error) bool {
 	return errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrNotFound)
 }
 
-// modulesOf returns one module, or all modules of a store, including those whose
-// versions are all hidden.
-func modulesOf(ctx context.Context, s *place.Store, one *registry.Module) iter.Seq2[registry.Module, error] {
-	return func(yield func(registry.Module, error) bool) {
+// modulesOf returns one module, or all modules of a store, own and mirrored, including
+// those whose versions are all hidden.
+func modulesOf(ctx context.Context, s *place.Store, one registry.Address) iter.Seq2[registry.Address, error] {
+	return func(yield func(registry.Address, error) bool) {
 		if one != nil {
-			yield(*one, nil)
+			yield(one, nil)
 			return
 		}
 		paths, err := s.Catalog.AllEntries(ctx)
 		if err != nil {
-			yield(registry.Module{}, err)
+			yield(nil, err)
 			return
 		}
 		for _, path := range paths {
-			address, found := strings.CutPrefix(path, "modules/")
-			if !found {
+			if !isModule(path) {
 				continue
 			}
-			if m, err := registry.ParseModule(address); err == nil && !yield(m, nil) { // verify reports other paths
+			a, err := registry.ParseAddress(strings.TrimPrefix(path, ownModules))
+			if err == nil && !yield(a, nil) { // verify reports other paths
 				return
 			}
 		}

@@ -159,6 +159,7 @@ var jsonRuns = []struct {
 	{"docs rebuild", "acme/vpc/aws 9.9.9", failure.ExitNotFound},
 	{"docs rebuild", "acme/other/aws", failure.ExitNotFound},
 	{"docs rebuild", "acme/inventory", failure.ExitInvalid},
+	{"docs rebuild", "registry.opentofu.org/hashicorp/random", failure.ExitInvalid},
 	{"docs rebuild", "acme/vpc/aws x", failure.ExitInvalid},
 	{"docs rebuild", "acme/vpc/aws 1.4.0 x", failure.ExitUsage},
 	{"publish module", "./vpc acme/vpc/aws 2.0.0 --dry-run", 0},

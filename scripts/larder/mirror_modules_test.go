@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +64,15 @@ func TestMirrorModules(t *testing.T) {
 	step(f, 8, "mirror", "sync", file("app"))
 	step(f, 0, "mirror", "admit", aws+"vpc/aws", "5.0.0", "--reason", "announced")
 	h.Stop()
+	removed, err := filepath.Glob(filepath.Join(f.data, "objects/mirror-modules/*/*/eks/*/*/*/files.zip"))
+	if err != nil || len(removed) != 1 {
+		t.Fatalf("the browsable files of eks are %q, %v", removed, err)
+	}
+	if err := os.Remove(removed[0]); err != nil {
+		t.Fatal(err)
+	}
+	step(f, 0, "docs", "rebuild")
+	step(f, 0, "docs", "rebuild", aws+"eks/aws", "20.8.5")
 	step(f, 0, "mirror", "export", file("folder"))
 	step(f, 0, "mirror", "export", file("vpc"), aws+"vpc/aws")
 	step(other, 0, "mirror", "import", file("folder"))

@@ -62,8 +62,8 @@ With --quiet the command prints only faults.`,
 					if err != nil {
 						return nil, err
 					}
-					v.Document = func(ctx context.Context, m registry.Module, n registry.Version) error {
-						_, err := d.Rebuild(ctx, m, n)
+					v.Document = func(ctx context.Context, a registry.Address, n registry.Version) error {
+						_, err := d.Rebuild(ctx, a, n)
 						return err
 					}
 				}

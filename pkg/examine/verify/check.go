@@ -34,7 +34,7 @@ func (r *run) module(m registry.Module) subject[registry.Module, registry.Module
 		checks: func(registry.ModuleVersion) []check[registry.ModuleVersion] {
 			return []check[registry.ModuleVersion]{
 				func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
-					return r.documentation(ctx, v, read)
+					return r.documentation(ctx, v.Documents, read)
 				},
 				func(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
 					return r.archive(ctx, v.Archive(), "sha256:"+v.ContentSHA256, unpackedSHA256, read)
@@ -79,6 +79,9 @@ func (r *run) mirrored(p registry.MirrorAddress) subject[registry.MirrorAddress,
 	}
 	return subject[registry.MirrorAddress, registry.MirrorVersion]{
 		address: p, versions: r.Catalog.Mirror.Versions, count: func(r *Report) *int { return &r.Mirrored },
+		repair: func(ctx context.Context, n registry.Version, found []Finding) error {
+			return r.document(ctx, p, n, found)
+		},
 		checks: func(v registry.MirrorVersion) []check[registry.MirrorVersion] {
 			var checks []check[registry.MirrorVersion]
 			if v.Module != nil {
@@ -221,25 +224,15 @@ func (r *run) archive(ctx context.Context, f registry.StoredFile, content string
 	return nil, nil
 }
 
-func (r *run) documentation(ctx context.Context, v registry.ModuleVersion, read func(int64)) ([]Finding, error) {
-	if v.Docs == nil {
+// documentation verifies the files that were made from the archive of a module.
+func (r *run) documentation(ctx context.Context, d registry.Documents, read func(int64)) (found []Finding, err error) {
+	if d.Docs == nil {
 		none := Finding{Kind: Documentation, Note: true, Detail: "the version has no documentation"}
 		if !r.Repair {
 			none.Detail += "; `larder docs rebuild` makes it from the archive"
 		}
 		return []Finding{none}, nil
 	}
-	found, err := r.documents(ctx, v.Documents, read)
-	for i := range found {
-		if found[i].Kind != Unreadable {
-			found[i].Kind, found[i].Fix = Documentation, ""
-		}
-	}
-	return found, err
-}
-
-// documents verifies the files that were made from an archive.
-func (r *run) documents(ctx context.Context, d registry.Documents, read func(int64)) (found []Finding, err error) {
 	for _, f := range d.Stored() {
 		var more []Finding
 		if r.Quick {
@@ -252,18 +245,23 @@ func (r *run) documents(ctx context.Context, d registry.Documents, read func(int
 		}
 		found = append(found, more...)
 	}
+	for i := range found {
+		if found[i].Kind != Unreadable {
+			found[i].Kind, found[i].Fix = Documentation, ""
+		}
+	}
 	return found, nil
 }
 
 // document makes the documentation and the files of a version again if findings
 // are about them.
-func (r *run) document(ctx context.Context, m registry.Module, n registry.Version, found []Finding) error {
+func (r *run) document(ctx context.Context, a registry.Address, n registry.Version, found []Finding) error {
 	isOther := func(f Finding) bool { return f.Kind != Documentation }
 	if r.Document == nil || !slices.ContainsFunc(found, func(f Finding) bool { return !isOther(f) }) {
 		return nil
 	}
 	r.documenting.Lock()
-	err := r.Document(ctx, m, n)
+	err := r.Document(ctx, a, n)
 	r.documenting.Unlock()
 	known := errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrNotFound)
 	if err != nil && !known {

@@ -22,8 +22,8 @@ func (d data) documenting(v *verify.Verifier) {
 		Catalog: d.catalog, Objects: d.store, Inspector: inspection.InThisProcess{}, By: "ada",
 	}
 	v.Repair = true
-	v.Document = func(ctx context.Context, m registry.Module, n registry.Version) error {
-		_, err := documenter.Rebuild(ctx, m, n)
+	v.Document = func(ctx context.Context, a registry.Address, n registry.Version) error {
+		_, err := documenter.Rebuild(ctx, a, n)
 		return err
 	}
 }
@@ -139,7 +139,7 @@ func TestDocumentationFails(t *testing.T) {
 	d := restored(t)
 	d.object(t, d.module(t).Docs.Object, nil)
 	v := verify.Verifier{Catalog: d.catalog, Objects: d.store, Repair: true}
-	v.Document = func(context.Context, registry.Module, registry.Version) error { return errDead }
+	v.Document = func(context.Context, registry.Address, registry.Version) error { return errDead }
 	if _, err := v.Run(t.Context()); !errors.Is(err, errDead) {
 		t.Errorf("got error %v, want that of Document", err)
 	}

@@ -175,7 +175,7 @@ func (r *run) mirroredModule(ctx context.Context, v registry.MirrorVersion, read
 	if err != nil {
 		return nil, err
 	}
-	more, err := r.documents(ctx, m.Documents, read)
+	more, err := r.documentation(ctx, m.Documents, read)
 	return append(found, more...), err
 }
 

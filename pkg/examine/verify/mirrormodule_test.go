@@ -102,8 +102,8 @@ func TestMirroredModule(t *testing.T) {
 		"archive is missing": {object(packed, nil), "version-without-object " + here + " 1.0.0", false},
 		"archive is changed": {object(packed, flip), "sha256 " + here + " 1.0.0", false},
 		"archive is cut":     {object(packed, func(b []byte) []byte { return b[1:] }), "size " + here + " 1.0.0", false},
-		"docs are missing":   {object(docs, nil), "version-without-object " + here + " 1.0.0", false},
-		"docs are changed":   {object(docs, flip), "sha256 " + here + " 1.0.0", false},
+		"docs are missing":   {object(docs, nil), "documentation " + here + " 1.0.0", true},
+		"docs are changed":   {object(docs, flip), "documentation " + here + " 1.0.0", false},
 		"bound to others": {edited(func(r *registry.MirrorVersion) { r.Module.Pin.H1 = "h1:other" }),
 			"content " + here + " 1.0.0", false},
 		"other commit": {edited(func(r *registry.MirrorVersion) { r.Module.Pin.Commit = "bbb" }),
@@ -142,7 +142,7 @@ func TestMirroredModule(t *testing.T) {
 			if !test.repaired {
 				return
 			}
-			d.verified(t, repairing)
+			d.verified(t, d.documenting)
 			if report := d.verified(t); len(report.Findings) > 0 {
 				t.Errorf("after the repair: %+v", report.Findings)
 			}
