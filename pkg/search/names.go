@@ -1,7 +1,6 @@
 package search
 
 import (
-	"hash/fnv"
 	"iter"
 	"math"
 	"runtime/debug"
@@ -224,9 +223,13 @@ func (n *names) addContents(path string, data []byte) {
 			d.left += len(strings.Fields(text))
 			continue
 		}
-		w.add(f, terms.Of(text))
 		for name := range strings.FieldsSeq(text) {
-			d.whole = append(d.whole, wholeHash(terms.Of(name)))
+			hash := noWords
+			for one := range terms.Of(name) {
+				w[one] |= 1 << f
+				hash = hash.with(one)
+			}
+			d.whole = append(d.whole, hash.short())
 		}
 	}
 	if len(d.whole) > 0 {
@@ -288,12 +291,19 @@ func joined(text string) iter.Seq[string] {
 	}
 }
 
-// wholeHash returns the hash of a name. Two names of one module rarely share it.
-func wholeHash(words iter.Seq[string]) uint16 {
-	h := fnv.New32a()
-	for w := range words {
-		_, _ = h.Write([]byte(w + " "))
+// nameHash is the FNV-1a hash of the words of a name. A library's would be allocated for
+// each of millions of names.
+type nameHash uint32
+
+const noWords nameHash = 2166136261
+
+func (h nameHash) with(word string) nameHash {
+	const prime = 16777619
+	for i := range len(word) {
+		h = (h ^ nameHash(word[i])) * prime
 	}
-	sum := h.Sum32()
-	return uint16(sum>>16) ^ uint16(sum)
+	return (h ^ ' ') * prime
 }
+
+// short returns 16 bits of the hash. Two names of one module rarely share them.
+func (h nameHash) short() uint16 { return uint16(h>>16) ^ uint16(h) }

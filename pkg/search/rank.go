@@ -164,7 +164,11 @@ func (s *search) whole(document int32, words []string, score float32) float32 {
 			score += isName
 		}
 	}
-	if _, found := slices.BinarySearch(d.whole, wholeHash(slices.Values(words))); found && len(words) > 1 {
+	query := noWords
+	for _, w := range words {
+		query = query.with(w)
+	}
+	if _, found := slices.BinarySearch(d.whole, query.short()); found && len(words) > 1 {
 		score += isWhole
 	} else if found {
 		score += isWord
