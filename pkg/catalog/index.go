@@ -2,8 +2,6 @@ package catalog
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -85,11 +83,18 @@ func (x *index[R]) setContents(c registry.Contents) (data []byte) {
 		return nil
 	}
 	if data = c.Encode(); len(data) > maxContents {
-		data = registry.Contents{Names: c.Names, TooMany: true}.Encode()
+		c = registry.Contents{Names: c.Names, TooMany: true}
+		data = c.Encode()
 	}
-	sum := sha256.Sum256(data)
-	x.summary.Contents = hex.EncodeToString(sum[:6])
+	x.summary.Contents = c.Digest()
 	return data
+}
+
+// isStored reports whether stored contents are those that setContents has returned. They
+// may have been compressed by another release of Go.
+func isStored(stored, contents []byte) bool {
+	return slices.Equal(stored, contents) ||
+		len(contents) > 0 && slices.Equal(registry.DecodeContents(stored).Encode(), contents)
 }
 
 // maxWithdrawn is the maximum number of withdrawn versions in an entry. It

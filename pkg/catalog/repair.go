@@ -179,7 +179,7 @@ func (v versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 		return err
 	}
 	compareEntry(s, is, entry, complete)
-	if complete && !slices.Equal(items[2].Data, contents) {
+	if complete && !isStored(items[2].Data, contents) {
 		mismatch(s, DerivedContents, "searches do not find what is in the module, or find what is not")
 	}
 	namespace := len(items) > 3 && items[3].Revision == 0
@@ -192,7 +192,7 @@ func (v versions[A, R]) compare(a A, s *Stored[R], items []Item) error {
 	s.Rebuildable = true
 	is.listed.Data, is.entry.Data = listing, entry
 	s.changes = []Change{put(is.listed), put(is.entry)}
-	if !slices.Equal(items[2].Data, contents) {
+	if !isStored(items[2].Data, contents) {
 		items[2].Data = contents
 		s.changes = append(s.changes, put(items[2]))
 	}

@@ -326,7 +326,7 @@ func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) ([]Chang
 		v.kind.describe(&s.index.summary, latest)
 	}
 	now, names := v.kind.contents(s.record), v.kind.contents(latest)
-	unchanged := s.exists && slices.Equal(s.contents, now) &&
+	unchanged := s.exists && s.recordErr == nil && slices.Equal(s.contents, now) &&
 		s.index.summary.Latest == was.Latest && s.index.summary.Unlisted == was.Unlisted
 	none := was.Contents == "" && len(now)+len(names) == 0
 	if !s.changed || unchanged || none {

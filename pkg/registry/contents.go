@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"slices"
@@ -97,6 +99,13 @@ func (c Contents) Encode() []byte {
 	_ = json.NewEncoder(compressed).Encode(c)
 	_ = compressed.Close()
 	return out.Bytes()
+}
+
+// Digest identifies contents by 12 hexadecimal digits.
+func (c Contents) Digest() string {
+	sum := sha256.New()
+	_ = json.NewEncoder(sum).Encode(c) // as in Encode
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }
 
 // unpackers are used again, because each has 40 KiB.
