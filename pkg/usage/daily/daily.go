@@ -53,7 +53,8 @@ CREATE TABLE IF NOT EXISTS downloads (
 	count   INTEGER NOT NULL,
 	last    INTEGER NOT NULL, -- milliseconds since 1970
 	PRIMARY KEY (day, kind, address, version, caller)
-) STRICT, WITHOUT ROWID`
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS downloads_of_address ON downloads (kind, address)`
 
 // ErrDamaged means that the file cannot be read as counts of downloads.
 var ErrDamaged = errors.New("it is damaged")
