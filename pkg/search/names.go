@@ -59,10 +59,18 @@ type set uint16
 // read again if they are shown.
 const maxCached = 8 << 20
 
-// maxPostings returns the bound of the postings and hashes of an index, in bytes. It is
-// a third of the memory that the process may use, and at most 256 MiB. Beyond the half of
-// it, words of READMEs are left out, and beyond all of it names.
-func maxPostings() int {
+// The sizes of what an index has, in bytes: a posting, a hash, and about what a word or a
+// source takes beside its text.
+const (
+	ofPosting = 4
+	ofHash    = 2
+	ofText    = 120
+)
+
+// maxSize returns the bound of the size of an index, in bytes. It is a third of the memory
+// that the process may use, and at most 256 MiB. Beyond the half of it, words of READMEs
+// are left out, and beyond all of it names and uses.
+func maxSize() int {
 	return int(min(debug.SetMemoryLimit(-1)/3, 256<<20))
 }
 
@@ -73,8 +81,8 @@ type names struct {
 	byPath    map[string]int
 	removed   int // how many documents have no entry
 	pending   int // how many documents wait for their contents
-	postings  int // the size of all postings and hashes, in bytes
-	limit     int // the bound of postings
+	size      int // of all words, postings, hashes and users, in bytes
+	limit     int // the bound of size
 	cached    int // the size of all cached contents, in bytes
 
 	words  []word
@@ -108,7 +116,7 @@ type document struct {
 func newNames() *names {
 	return &names{
 		byPath: make(map[string]int), wordAt: make(map[string]int32), users: make(map[source][]int32),
-		limit: maxPostings(),
+		limit: maxSize(),
 	}
 }
 
@@ -209,17 +217,25 @@ func (n *names) addContents(path string, data []byte) {
 		n.cached += len(data)
 	}
 	for s := range sourcesOf(c) {
+		if n.size >= n.limit {
+			d.tooMany = true
+			break
+		}
+		if n.users[s] == nil {
+			n.size += ofText + len(s.text)
+		}
 		n.users[s] = append(n.users[s], int32(at))
+		n.size += ofPosting
 	}
 	w := make(words)
 	switch {
-	case n.postings < n.limit/2:
+	case n.size < n.limit/2:
 		w.add(inReadme, terms.Of(c.Readme))
 	case c.Readme != "":
 		d.left += strings.Count(c.Readme, " ") + 1
 	}
 	for f, text := range ofContents(c) {
-		if n.postings >= n.limit {
+		if n.size >= n.limit {
 			d.left += len(strings.Fields(text))
 			continue
 		}
@@ -237,7 +253,7 @@ func (n *names) addContents(path string, data []byte) {
 	}
 	slices.Sort(d.whole)
 	d.whole = slices.Clone(slices.Compact(d.whole))
-	n.postings += 2 * len(d.whole)
+	n.size += ofHash * len(d.whole)
 	n.put(at, w)
 }
 
@@ -258,12 +274,13 @@ func (n *names) put(document int, w words) {
 			at = int32(len(n.words))
 			text = strings.Clone(text)
 			n.wordAt[text] = at
+			n.size += ofText + len(text)
 			n.words = append(n.words, word{text: text})
 		}
 		p := posting(document)<<fields | posting(in)
 		n.words[at].in = append(n.words[at].in, p)
 	}
-	n.postings += 4 * len(w)
+	n.size += ofPosting * len(w)
 }
 
 // ofContents returns the names of the documentation by field.

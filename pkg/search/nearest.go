@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,13 +42,13 @@ func (x *Index) Nearest(ctx context.Context, k Kind, what string, include func(*
 // empty if none is near.
 func Nearest(what string, addresses []string) string {
 	parts := strings.Split(what, "/")
-	var mistyped []string
+	var of, mistyped []string
 	sameName, most := "", 0
 	for _, address := range addresses {
 		if strings.HasPrefix(address, what+"/") {
 			return address
 		}
-		of := strings.Split(address, "/")
+		of = slices.AppendSeq(of[:0], strings.SplitSeq(address, "/"))
 		name := 1 // its index
 		if strings.Contains(of[0], ".") {
 			name = 2
@@ -59,9 +60,16 @@ func Nearest(what string, addresses []string) string {
 		for i, part := range parts {
 			if part == of[i] {
 				equal++
-			} else if _, isNear := suggest.Nearest(part, of[i:i+1]); isNear {
-				near++
 			}
+		}
+		for i, part := range parts {
+			if part == of[i] || len(parts) > 1 && equal == 0 { // not all parts are mistyped
+				continue
+			}
+			if _, isNear := suggest.Nearest(part, of[i:i+1]); !isNear {
+				break
+			}
+			near++
 		}
 		switch {
 		case equal+near == len(parts):

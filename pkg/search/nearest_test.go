@@ -44,6 +44,6 @@ func BenchmarkNearest(b *testing.B) {
 		addresses[i] = fmt.Sprintf("team-%d/module-%05d/aws", i%20, i)
 	}
 	for b.Loop() {
-		search.Nearest("team-1/mdule-x/google", addresses)
+		search.Nearest("team-1/mdule-09999/aws", addresses)
 	}
 }

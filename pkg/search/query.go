@@ -29,9 +29,9 @@ func (q Query) IsEmpty() bool { return len(q.words) == 0 }
 func (q Query) String() string { return strings.Join(q.words, " ") }
 
 // ParseQuery parses the words of a search. Everything but letters and digits
-// separates them. A word can be a source as in a module block. It loses its folder,
-// its query, the prefix terraform- of a repository, and the host of this registry. The
-// host may be empty. Errors are registry.ErrInvalid.
+// separates them. A word can be a source as in a module block. It loses its folder, its
+// query, its host, and the prefix terraform- of a repository. host is that of this
+// registry, which can be a single word. It may be empty. Errors are registry.ErrInvalid.
 func ParseQuery(text, host string) (Query, error) {
 	if len(text) > MaxQuery {
 		return Query{}, fmt.Errorf("%w search: it has %d bytes, more than %d", registry.ErrInvalid, len(text), MaxQuery)
@@ -70,8 +70,13 @@ func address(field, host string) string {
 	if before, _, found := strings.Cut(field, "//"); found && before != "" {
 		field = before
 	}
-	if rest, found := strings.CutPrefix(field, host+"/"); found && host != "" {
+	repository, isGit := strings.CutSuffix(field, ".git")
+	if first, rest, found := strings.Cut(repository, "/"); found && rest != "" &&
+		(first == host || strings.ContainsAny(first, ".:@")) {
 		field = rest
+	}
+	if isGit { // the owner of a repository is not in the address of its module
+		field = field[strings.LastIndexByte(field, '/')+1:]
 	}
 	at := strings.LastIndexByte(field, '/') + 1
 	if name, found := strings.CutPrefix(field[at:], "terraform-"); found && strings.Contains(name, "-") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -149,7 +150,11 @@ func TestSearch(t *testing.T) {
 		{"a source of this registry", "larder.example.com/acme/alb/aws", []string{"acme/alb/aws"}},
 		{"a folder of a source", "larder.example.com/acme/s3-bucket/aws//modules/x", bucket},
 		{"a URL", "https://larder.example.com/acme/alb/aws?version=1.0.0", []string{"acme/alb/aws"}},
+		{"a source with a port", "larder.example.com:8443/acme/alb/aws", []string{"acme/alb/aws"}},
+		{"a source of another registry", "app.example.net/acme/alb/aws", []string{"acme/alb/aws"}},
 		{"a repository", "terraform-aws-alb", []string{"acme/alb/aws"}},
+		{"the URL of a repository", "git::https://github.com/org/terraform-aws-alb.git?ref=v1", []string{"acme/alb/aws"}},
+		{"a repository over SSH", "git@github.com:org/terraform-aws-alb.git//modules/x", []string{"acme/alb/aws"}},
 		{"two words as one", "loadbalancer", []string{"acme/alb/aws"}},
 		{"all words must match", "vpc google", []string{"acme/vpc/google"}},
 		{"common words are not needed", "an input for the cidr", nil},
@@ -296,6 +301,48 @@ func TestMirroredEntries(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", kind, diff)
 		}
 	}
+}
+
+// An index has a bounded size, whatever the names and uses are. It counts what it leaves
+// out.
+func TestBoundedMemory(t *testing.T) { // not parallel: it measures memory
+	const limit = 4 << 20
+	before := debug.SetMemoryLimit(3 * limit)
+	s := newShelf(t)
+	debug.SetMemoryLimit(before)
+	for i := range 80 {
+		var names strings.Builder
+		var calls []registry.Use
+		for n := range 4000 {
+			fmt.Fprintf(&names, "n%dx%d ", i, n)
+			if i < 2 {
+				calls = append(calls, use(fmt.Sprintf("example.com/acme/m%dx%05d/aws", i, n), "", 1))
+			}
+		}
+		c := registry.Contents{Names: registry.Names{Inputs: names.String()}, Calls: calls}
+		s.put(t, module{registry.Summary{Address: fmt.Sprintf("acme/m%02d/aws", i)}, c})
+	}
+	var was, is runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&was)
+	found, _ := s.find(t, "n0x1", everything)
+	runtime.GC()
+	runtime.ReadMemStats(&is)
+	if found.Left == 0 {
+		t.Error("no names are left out")
+	}
+	if grown := int(is.HeapAlloc) - int(was.HeapAlloc); grown > 3*limit {
+		t.Errorf("the index has %d bytes, with a limit of %d", grown, limit)
+	}
+	a := registry.Module{Namespace: "acme", Name: "m1x00001", System: "aws"}
+	dependents, err := s.index.Dependents(t.Context(), a, "example.com", everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(dependents.Entries)+dependents.Left == 0 {
+		t.Error("a caller is neither found nor counted")
+	}
+	runtime.KeepAlive(s)
 }
 
 func FuzzParseQuery(f *testing.F) {

@@ -1,7 +1,10 @@
 // Package suggest finds the word that is nearest to a mistyped one.
 package suggest
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // Nearest returns the first of the words that are nearest to a word, or false
 // if none is near. The distance is the number of characters to add, remove,
@@ -14,11 +17,11 @@ func Nearest(word string, words []string) (string, bool) {
 	most := min(1+(length-1)/4, length-1)
 	nearest, found := "", false
 	for _, candidate := range words {
-		other := []rune(strings.ToLower(candidate))
+		other := strings.ToLower(candidate)
 		if isFar(typed, other, most) {
 			continue
 		}
-		if d := distance(typed, other); d <= most {
+		if d := distance(typed, []rune(other)); d <= most {
 			nearest, found, most = candidate, true, d-1
 		}
 	}
@@ -46,7 +49,10 @@ func Similar(word string, words []string) (string, bool) {
 
 // isFar reports whether the characters of two words differ so much, in any order, that
 // the distance exceeds most. Among many words, that saves most of the time.
-func isFar(a, b []rune, most int) bool {
+func isFar(a []rune, b string, most int) bool {
+	if len(b) > utf8.UTFMax*(len(a)+most) || len(b)+most < len(a) {
+		return true
+	}
 	var counts [64]int
 	for _, r := range a {
 		counts[r%64]++
