@@ -2,6 +2,7 @@ package place
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,26 +29,55 @@ type Dependents struct {
 	Total int `json:"total"`
 	// Modules are the first 100 of them.
 	Modules []protocol.Dependent `json:"modules"`
+	// NotSearched is the number of modules that use too much to be searched, or that
+	// were not read in time.
+	NotSearched int `json:"not_searched,omitempty"`
+	// Error is why they could not be read.
+	Error string `json:"error,omitempty"`
 }
 
-// Dependents returns the dependents of an address. It returns nil if there are none, or
-// if they cannot be read, because no command needs them.
+// Dependents returns the dependents of an address, or nil if there are none. No command
+// needs them, so errors are in the result.
 func (r *Reader) Dependents(ctx context.Context, a registry.Address) *Dependents {
 	ctx, cancel := context.WithTimeout(ctx, dependentsTimeout)
 	defer cancel()
 	found, err := r.Client.Dependents(ctx, a, maxDependents)
-	if err != nil || found.Meta.Total == 0 {
+	switch {
+	case errors.Is(err, registry.ErrNotFound), // a release without dependents, or an address that never existed
+		errors.Is(err, registry.ErrForbidden): // who may publish need not read
+		return nil
+	case err != nil:
+		return &Dependents{Modules: []protocol.Dependent{}, Error: err.Error()}
+	}
+	d := &Dependents{
+		Total: found.Meta.Total, Modules: found.Dependents, NotSearched: found.Meta.NotIndexed + found.Meta.NotYetIndexed,
+	}
+	if d.Total+d.NotSearched == 0 {
 		return nil
 	}
-	return &Dependents{found.Meta.Total, found.Dependents}
+	return d
 }
 
 // String names some of the dependents with their constraints. Those that have stopped
 // using the address are named with the last version that did.
 func (d *Dependents) String() string {
-	if d == nil {
+	switch {
+	case d == nil:
 		return ""
+	case d.Error != "":
+		return "unknown, because " + d.Error
 	}
+	text := d.named()
+	if d.NotSearched == 0 {
+		return text
+	}
+	if text != "" {
+		text += "; "
+	}
+	return text + english.Plural(d.NotSearched, "module", "") + " not searched"
+}
+
+func (d *Dependents) named() string {
 	named := output.Mapped(d.Modules[:min(len(d.Modules), maxNamed)], func(m protocol.Dependent) string {
 		text := m.Address
 		if !m.Latest {
@@ -78,9 +108,14 @@ func (d *Dependents) Note(a registry.Address, v *registry.Version) string {
 	if isModule {
 		verb = "call"
 	}
-	text := fmt.Sprintf("%s %s it: %s.", english.Plural(d.Total, "module", ""), verb, d)
-	if d.Total == 1 {
+	var text string
+	switch d.Total {
+	case 0:
+		return fmt.Sprintf("The modules that %s it: %s.", verb, d)
+	case 1:
 		text = fmt.Sprintf("1 module %ss it: %s.", verb, d)
+	default:
+		text = fmt.Sprintf("%d modules %s it: %s.", d.Total, verb, d)
 	}
 	if v == nil || len(d.Modules) < d.Total {
 		return text
