@@ -72,11 +72,11 @@ var metered = []struct {
 	{"mirror", index, "", 200, "Requests 2xx 1", 2},
 	{"mirror", mirrored, "", 200, "Downloads mirror 1, Requests 2xx 1", 1},
 	{"mirror", "/v1/mirror/example.com/acme/note/3.0.0.json", "", 200, "Requests 2xx 1", 1},
-	{"metadata", "/v1/modules", "", 200, "Requests 2xx 1", 3},
+	{"metadata", "/v1/modules", "", 200, "Requests 2xx 1", 4},
 	{"metadata", "/v1/modules/acme/vpc/aws", "", 200, "Requests 2xx 1", 4},
 	{"metadata", "/v1/modules/acme/-/aws", "", 400, "Requests 4xx 1", 0},
 	{"metadata", "/v1/modules", "nobody", 401, "Refusals 1, Requests 4xx 1", 0},
-	{"web", "/", "", 200, "Requests 2xx 1", 6},
+	{"web", "/", "", 200, "Requests 2xx 1", 7},
 	{"web", "/", "nobody", 303, "Requests 2xx 1", 0},
 	{"publish", "/v1/publish/modules/acme/vpc/aws/1.0.1/uploads", "", 400, "Requests 4xx 1", 1},
 }

@@ -628,11 +628,12 @@ func TestRoles(t *testing.T) {
 		"mirror": {"mirror/*,mirror-modules/*,tokens,policy", "", "/mirror/*,/mirror-modules/*"},
 		"metadata": {
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,tokens,policy,usage/totals",
-			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,namespaces",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,namespaces,usage/totals",
 			"/modules/*/docs.json.gz,/modules/*/files.zip,/mirror-modules/*/files.zip",
 		},
 		"web": {
-			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy", "catalog/*,namespaces",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy",
+			"catalog/*,namespaces,usage/totals",
 			"/modules/*/docs.json.gz,/mirror-modules/*/docs.json.gz",
 		},
 		"usage": {"usage/*", "", ""},

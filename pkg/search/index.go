@@ -71,8 +71,12 @@ func (k Kind) AllowsNamespace(namespace string) bool {
 type Index struct {
 	catalog   *catalog.Catalog
 	downloads Downloads
-	now       func() time.Time
-	cached    *ttlcache.Cache[Kind, []*Entry]
+	// totals are the downloads of all addresses. They are read while counting is locked,
+	// so that the kinds share them.
+	totals   *ttlcache.Cache[struct{}, map[string]registry.Downloads]
+	counting sync.Mutex
+	now      func() time.Time
+	cached   *ttlcache.Cache[Kind, []*Entry]
 
 	mu    sync.Mutex
 	reads map[Kind]*read
@@ -119,6 +123,7 @@ func New(c *catalog.Catalog, downloads Downloads, now func() time.Time) *Index {
 	return &Index{
 		catalog: c, downloads: downloads, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime), reads: make(map[Kind]*read),
 		names: newNames(), loaded: make(map[Kind]*Entry),
+		totals: ttlcache.New[struct{}, map[string]registry.Downloads](1, cacheTime),
 	}
 }
 
@@ -175,7 +180,13 @@ func (x *Index) In(ctx context.Context, k Kind, namespace string, include func(*
 	if err := read.collect(k, x.summaries(ctx, k, namespace)); err != nil {
 		return found, fmt.Errorf("cannot read the catalog: %w", err)
 	}
-	if err := errors.Join(damage(read.damaged), x.count(ctx, string(k)+namespace+"/", read.entries)); err != nil {
+	var uncounted error
+	if x.downloads != nil {
+		var totals map[string]registry.Downloads
+		totals, uncounted = x.downloads.AllTotals(ctx, string(k)+namespace+"/")
+		count(read.entries, totals)
+	}
+	if err := errors.Join(damage(read.damaged), uncounted); err != nil {
 		requestlog.From(ctx).Err = err
 	}
 	found.Entries = slices.DeleteFunc(read.entries, func(e *Entry) bool { return !include(e) })
@@ -195,7 +206,7 @@ func (x *Index) load(ctx context.Context, kinds []Kind) (*names, error) {
 	}
 	x.mu.Lock()
 	if x.loading == nil && (x.names.isWaiting() || x.isNew(entries)) {
-		if x.names.isWorn() {
+		if x.names.isSparse() {
 			x.names = newNames()
 		}
 		x.loading = &loading{done: make(chan struct{})}
@@ -340,6 +351,9 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []*Entry, damaged, er
 	defer cancel(nil)
 	parts := make([]collected, len(namespaces))
 	var wait sync.WaitGroup
+	var totals map[string]registry.Downloads
+	var uncounted error
+	wait.Go(func() { totals, uncounted = x.allTotals(ctx) })
 	slots := make(chan struct{}, readers)
 	for i, namespace := range namespaces {
 		slots <- struct{}{}
@@ -362,26 +376,34 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []*Entry, damaged, er
 	slices.SortFunc(entries, func(a, b *Entry) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Address, b.Address))
 	})
-	prefix := string(k)
-	if k.IsMirrored() {
-		prefix = "mirror" // begins those of both kinds
-	}
-	return entries, errors.Join(damage(bad), x.count(ctx, prefix, entries)), nil
+	count(entries, totals)
+	return entries, errors.Join(damage(bad), uncounted), nil
 }
 
-// count sets the downloads of entries whose paths begin with a prefix.
-func (x *Index) count(ctx context.Context, prefix string, entries []*Entry) error {
-	if x.downloads == nil || len(entries) == 0 {
-		return nil
+// allTotals returns the downloads of all addresses, which are cached for a minute.
+func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, error) {
+	if x.downloads == nil {
+		return nil, nil
 	}
-	totals, err := x.downloads.AllTotals(ctx, prefix)
+	x.counting.Lock()
+	defer x.counting.Unlock()
+	now := x.now()
+	if found, ok := x.totals.Get(struct{}{}, now); ok {
+		return found, nil
+	}
+	totals, err := x.downloads.AllTotals(ctx, "")
 	if err != nil {
-		return fmt.Errorf("cannot read the downloads: %w", err)
+		return nil, fmt.Errorf("cannot read the downloads: %w", err)
 	}
+	x.totals.Add(struct{}{}, totals, now, time.Time{})
+	return totals, nil
+}
+
+// count sets the downloads of entries.
+func count(entries []*Entry, totals map[string]registry.Downloads) {
 	for _, e := range entries {
 		e.Downloads = totals[e.Path()].Count
 	}
-	return nil
 }
 
 // damage returns the error for entries that cannot be decoded, or nil without one.

@@ -103,8 +103,8 @@ type document struct {
 	// isPending means that its contents are not added. cached are its contents, or nil.
 	isPending bool
 	cached    []byte
-	// whole has a hash of each name of the documentation, sorted.
-	whole []uint16
+	// exact has a hash of each name of the documentation, sorted.
+	exact []uint16
 	// size divides the weights of names in the documentation. A module with many names
 	// has more words by chance.
 	size float32
@@ -163,9 +163,9 @@ func (n *names) isWaiting() bool {
 	return n.pending > 0
 }
 
-// isWorn reports whether most of the documents were removed, so that it is better to
+// isSparse reports whether most of the documents were removed, so that it is better to
 // begin again.
-func (n *names) isWorn() bool {
+func (n *names) isSparse() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.removed > 1000 && n.removed > len(n.documents)/2 || len(n.documents) > maxDocuments/2
@@ -245,15 +245,15 @@ func (n *names) addContents(path string, data []byte) {
 				w[one] |= 1 << f
 				hash = hash.with(one)
 			}
-			d.whole = append(d.whole, hash.short())
+			d.exact = append(d.exact, hash.short())
 		}
 	}
-	if len(d.whole) > 0 {
-		d.size = float32(math.Pow(max(float64(len(d.whole))/100, 0.1), 0.15))
+	if len(d.exact) > 0 {
+		d.size = float32(math.Pow(max(float64(len(d.exact))/100, 0.1), 0.15))
 	}
-	slices.Sort(d.whole)
-	d.whole = slices.Clone(slices.Compact(d.whole))
-	n.size += ofHash * len(d.whole)
+	slices.Sort(d.exact)
+	d.exact = slices.Clone(slices.Compact(d.exact))
+	n.size += ofHash * len(d.exact)
 	n.put(at, w)
 }
 

@@ -20,7 +20,7 @@ const ofDeprecated = 0.8
 // The bonus of a whole query that is a name in the documentation, or the name of the
 // module. In the documentation, a single word is often a name by chance.
 const (
-	isWhole = 20
+	isExact = 20
 	isWord  = 5
 	isName  = 30
 )
@@ -49,19 +49,19 @@ type level int
 
 // The levels, and how much of a weight each has.
 const (
-	wholeWord level = iota
+	exactWord level = iota
 	prefix
 	part
 	levels
 )
 
-var factors = [levels]float32{wholeWord: 1, prefix: 0.8, part: 0.3}
+var factors = [levels]float32{exactWord: 1, prefix: 0.8, part: 0.3}
 
 // match returns the level of a match, or levels if there is none.
 func match(indexed, wanted string) level {
 	switch {
 	case indexed == wanted:
-		return wholeWord
+		return exactWord
 	case strings.HasPrefix(indexed, wanted):
 		return prefix
 	case len(wanted) >= 3 && strings.Contains(indexed, wanted):
@@ -96,6 +96,12 @@ func (h hit) score(size float32) float32 {
 // that match none.
 func (s *search) run(wanted []string) (found []*Entry, unknown []string) {
 	scores := make([]float32, len(s.documents))
+	all := 0 // that may be seen
+	for d := range s.documents {
+		if s.sees(d) {
+			all++
+		}
+	}
 	var matching []int32 // the documents that match all words so far
 	for i, w := range wanted {
 		hits, matched := s.hits(w)
@@ -103,7 +109,7 @@ func (s *search) run(wanted []string) (found []*Entry, unknown []string) {
 			unknown = append(unknown, w)
 			continue
 		}
-		rarity := float32(math.Log(1 + float64(len(s.documents)-s.removed)/float64(len(matched))))
+		rarity := float32(math.Log(1 + float64(all)/float64(len(matched))))
 		if i > 0 {
 			matched = slices.DeleteFunc(matching, func(d int32) bool { return hits[d] == hit{} })
 		}
@@ -116,7 +122,7 @@ func (s *search) run(wanted []string) (found []*Entry, unknown []string) {
 		return nil, unknown
 	}
 	for _, d := range matching {
-		scores[d] = s.whole(d, wanted, scores[d])
+		scores[d] = s.exactly(d, wanted, scores[d])
 	}
 	slices.SortFunc(matching, func(a, b int32) int { return s.compare(a, b, scores) })
 	for _, d := range matching {
@@ -155,9 +161,9 @@ func (s *search) compare(a, b int32, scores []float32) int {
 		y.PublishedAt.Compare(x.PublishedAt), cmp.Compare(x.Kind, y.Kind), strings.Compare(x.Address, y.Address))
 }
 
-// whole returns the score of a document that matches, with what the whole query and the
+// exactly returns the score of a document that matches, with what the whole query and the
 // deprecation make of it.
-func (s *search) whole(document int32, words []string, score float32) float32 {
+func (s *search) exactly(document int32, words []string, score float32) float32 {
 	d := s.documents[document]
 	for _, text := range []string{d.entry.name, d.entry.Address} {
 		if slices.Equal(slices.Collect(terms.Of(text)), words) {
@@ -168,8 +174,8 @@ func (s *search) whole(document int32, words []string, score float32) float32 {
 	for _, w := range words {
 		query = query.with(w)
 	}
-	if _, found := slices.BinarySearch(d.whole, query.short()); found && len(words) > 1 {
-		score += isWhole
+	if _, found := slices.BinarySearch(d.exact, query.short()); found && len(words) > 1 {
+		score += isExact
 	} else if found {
 		score += isWord
 	}

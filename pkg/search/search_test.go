@@ -193,6 +193,36 @@ func TestTies(t *testing.T) {
 	}
 }
 
+// The order of results does not depend on what a caller may not read.
+func TestOrderRevealsNothing(t *testing.T) {
+	t.Parallel()
+	visible := []module{
+		{registry.Summary{Address: "acme/alpha/aws"}, inputs("beta")},
+		{registry.Summary{Address: "acme/x/aws", Description: "alpha beta"}, registry.Contents{}},
+		{registry.Summary{Address: "acme/beta-a/aws"}, registry.Contents{Names: registry.Names{Readme: "alpha"}}},
+	}
+	for i := range 6 {
+		visible = append(visible, module{registry.Summary{Address: fmt.Sprintf("acme/y%d/aws", i)}, inputs("alpha")})
+	}
+	order := func(hidden int) []string {
+		s := newShelf(t, visible...)
+		for i := range hidden {
+			s.put(t, module{Summary: registry.Summary{Address: fmt.Sprintf("other/m%d/aws", i)}})
+		}
+		found, addresses := s.find(t, "alpha beta", func(e *search.Entry) bool { return strings.HasPrefix(e.Address, "acme/") })
+		if found.Left+found.Waiting > 0 {
+			t.Errorf("%d names and %d modules are missing", found.Left, found.Waiting)
+		}
+		return addresses
+	}
+	want := order(0)
+	for _, hidden := range []int{5, 50, 500} {
+		if diff := cmp.Diff(want, order(hidden)); diff != "" {
+			t.Errorf("with %d hidden modules (-without +with):\n%s", hidden, diff)
+		}
+	}
+}
+
 // One edit is forgiven if a word is nowhere. Nothing that a caller may not read
 // corrects anything.
 func TestCorrected(t *testing.T) {
