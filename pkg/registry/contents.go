@@ -21,8 +21,8 @@ type Contents struct {
 	// the providers that it requires. Both are sorted.
 	Calls    []Use `json:"calls,omitempty"`
 	Requires []Use `json:"requires,omitempty"`
-	// TooMany means that the uses of all versions are too many to be stored. There
-	// are none then.
+	// TooMany means that uses are missing, because there are too many to be stored, or
+	// some are too long.
 	TooMany bool `json:"too_many,omitempty"`
 }
 
@@ -69,9 +69,7 @@ func drop(all []Use, n Version) []Use {
 
 // Add adds what a version uses. It must not be there yet.
 func (c *Contents) Add(n Version, of Contents) {
-	if c.TooMany {
-		return
-	}
+	c.TooMany = c.TooMany || of.TooMany
 	c.Calls, c.Requires = add(c.Calls, n, of.Calls), add(c.Requires, n, of.Requires)
 }
 

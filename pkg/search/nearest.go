@@ -9,8 +9,7 @@ import (
 	"github.com/larder-registry/larder/pkg/text/suggest"
 )
 
-// nearestTimeout bounds the time that a suggestion may add to the response for
-// something that does not exist.
+// nearestTimeout bounds the time in which entries are read for a suggestion.
 const nearestTimeout = time.Second
 
 // Nearest returns the address that is nearest to what, as [Nearest] does, among the

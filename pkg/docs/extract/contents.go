@@ -55,22 +55,26 @@ func ContentsOf(d docs.Documentation) registry.Contents {
 	for _, f := range append([]docs.Folder{d.Root}, d.Submodules...) {
 		for _, m := range f.Dependencies {
 			if source := registrySource(m.Source); source != "" {
-				c.Calls = addUse(c.Calls, registry.Use{Source: source, Constraint: m.Version})
+				addUse(&c, &c.Calls, registry.Use{Source: source, Constraint: m.Version})
 			}
 		}
 		for _, p := range f.ProviderDependencies {
-			c.Requires = addUse(c.Requires, registry.Use{Source: p.Source, Constraint: p.Version})
+			addUse(&c, &c.Requires, registry.Use{Source: p.Source, Constraint: p.Version})
 		}
 	}
 	return c
 }
 
-func addUse(all []registry.Use, u registry.Use) []registry.Use {
-	at, found := slices.BinarySearchFunc(all, u, registry.CompareUses)
-	if found || len(all) == maxUses || len(u.Source)+len(u.Constraint) > maxUse || u.Source == "" {
-		return all
+// addUse adds a use to all, which are those of c of one kind, if it fits.
+func addUse(c *registry.Contents, all *[]registry.Use, u registry.Use) {
+	at, found := slices.BinarySearchFunc(*all, u, registry.CompareUses)
+	switch {
+	case found || u.Source == "":
+	case len(*all) == maxUses || len(u.Source)+len(u.Constraint) > maxUse:
+		c.TooMany = true
+	default:
+		*all = slices.Insert(*all, at, u)
 	}
-	return slices.Insert(all, at, u)
 }
 
 // registrySource returns the address in a source that a registry resolves, without

@@ -61,6 +61,9 @@ func TestContentsOf(t *testing.T) {
 		"names that are not words": {docs.Documentation{Root: docs.Folder{
 			Inputs: []docs.Input{{Name: ""}, {Name: " "}, {Name: "a b"}, {Name: "c\n"}, {Name: "\xff"}, {Name: "d"}},
 		}}, registry.Contents{Names: registry.Names{Inputs: "d"}}},
+		"a long constraint": {docs.Documentation{Root: docs.Folder{ProviderDependencies: []docs.ProviderDependency{
+			{Source: "hashicorp/aws", Version: strings.Repeat("!= 1.0, ", 40) + "> 0"},
+		}}}, registry.Contents{TooMany: true}},
 		"uses": {docs.Documentation{Root: uses, Examples: []docs.Folder{{
 			Dependencies: []docs.Dependency{{Source: "acme/example/aws"}},
 		}}}, registry.Contents{

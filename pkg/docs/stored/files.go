@@ -2,6 +2,7 @@ package stored
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/docs"
@@ -15,6 +16,8 @@ const (
 	cachedFiles    = 4
 	maxCached      = 2 << 20 // bytes of each
 	cachedLifetime = 30 * time.Second
+	// reads is how many files are read at the same time. Each takes up to 16 MiB.
+	reads = 2
 )
 
 // Files reads the files of module versions, and caches small ones. Callers must
@@ -24,16 +27,25 @@ type Files struct {
 	objects Objects
 	now     func() time.Time
 	cached  *ttlcache.Cache[registry.StoredFile, *docs.Files]
+	slots   chan struct{}
 }
 
 // NewFiles returns a reader of files.
 func NewFiles(objects Objects, now func() time.Time) *Files {
-	return &Files{objects, now, ttlcache.New[registry.StoredFile, *docs.Files](cachedFiles, cachedLifetime)}
+	return &Files{
+		objects, now, ttlcache.New[registry.StoredFile, *docs.Files](cachedFiles, cachedLifetime), make(chan struct{}, reads),
+	}
 }
 
 // Read reads the files of a version. The error is [ErrDamaged] or
 // registry.ErrUnavailable.
 func (f *Files) Read(ctx context.Context, file registry.StoredFile) (*docs.Files, error) {
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: too many files are read: %w", registry.ErrUnavailable, ctx.Err())
+	}
 	if found, ok := f.cached.Get(file, f.now()); ok {
 		return found, nil
 	}

@@ -55,6 +55,7 @@ func read(ctx context.Context, from Objects, file registry.StoredFile, limit int
 	}
 	defer func() { _ = body.Close() }() // nothing was written
 	var data bytes.Buffer
+	data.Grow(int(file.Size))
 	err = objects.Copy(&data, body, objects.Digest{SHA256: file.SHA256, Size: file.Size})
 	if errors.Is(err, registry.ErrInvalid) {
 		return nil, damaged(file, err)
