@@ -97,7 +97,7 @@ func (d *Documenter) Rebuild(ctx context.Context, a registry.Address, n registry
 	if err == nil {
 		made, err = d.extract(ctx, v)
 	}
-	var stored registry.Documents
+	stored := registry.Documents{FilesZip: v.FilesZip}
 	if err == nil {
 		stored.Docs, err = d.store(ctx, v, registry.DocsName, v.Docs, made.Data, rebuiltDocs)
 	}

@@ -51,11 +51,14 @@ func ParseQuery(text, host string) (Query, error) {
 	if len(rare) > 0 {
 		words = rare
 	}
-	return Query{words[:min(len(words), maxQueryWords)]}, nil
+	if len(words) > maxParts {
+		return Query{}, fmt.Errorf("%w search: its words have %d parts, more than %d", registry.ErrInvalid, len(words), maxParts)
+	}
+	return Query{words}, nil
 }
 
-// maxQueryWords bounds the words of a query after addresses are split.
-const maxQueryWords = 24
+// maxParts bounds the words of a query after addresses are split.
+const maxParts = 24
 
 // address returns the part of a pasted source that names a module.
 func address(field, host string) string {

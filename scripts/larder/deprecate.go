@@ -126,12 +126,8 @@ func (d *deprecation) subject() string {
 	return d.address.String() + " " + d.version.String()
 }
 
-// warn prints what the command affects: who uses the address, and a warning if the
-// command hides a version.
-func warn(ctx context.Context, c *cli.Program, r *place.Reader, d deprecation) {
-	if r != nil && !d.undo {
-		printDependents(ctx, c, r, d.address, d.version)
-	}
+// warnOfHiding prints a warning if the command hides a version.
+func warnOfHiding(c *cli.Program, d deprecation) {
 	if d.hide {
 		out := terminal.New(c.Stderr)
 		fmt.Fprintln(out, out.Wrap(fmt.Sprintf("Hiding %s breaks each configuration that requires exactly this version, "+
@@ -140,7 +136,7 @@ func warn(ctx context.Context, c *cli.Program, r *place.Reader, d deprecation) {
 }
 
 func deprecate(ctx context.Context, c *cli.Program, s *place.Store, d deprecation) (output.View, error) {
-	warn(ctx, c, s.Reader(), d)
+	warnOfHiding(c, d)
 	by, err := s.By(ctx)
 	if err != nil {
 		return nil, err
@@ -154,6 +150,9 @@ func deprecate(ctx context.Context, c *cli.Program, s *place.Store, d deprecatio
 	}
 	if err != nil {
 		return nil, s.NotFound(ctx, "deprecate", d.address, d.version, err)
+	}
+	if !d.undo {
+		printDependents(ctx, c, s.Reader(), d.address, d.version)
 	}
 	v := d.view()
 	if result.Unchanged {
@@ -174,12 +173,16 @@ func deprecateThrough(ctx context.Context, c *cli.Program, to place.Place, d dep
 		if err != nil {
 			return err
 		}
-		var reader *place.Reader // the host may have no metadata API
-		if api, err := metadataclient.Open(ctx, credentials, to.Host); err == nil {
-			reader = &place.Reader{Client: api}
+		warnOfHiding(c, d)
+		change := protocol.Deprecation{Message: d.message, Hide: d.hide}
+		if err := p.Deprecate(ctx, d.address.Path(), d.version, change); err != nil {
+			return err
 		}
-		warn(ctx, c, reader, d)
-		return p.Deprecate(ctx, d.address.Path(), d.version, protocol.Deprecation{Message: d.message, Hide: d.hide})
+		// The host may have no metadata API.
+		if api, err := metadataclient.Open(ctx, credentials, to.Host); err == nil && !d.undo {
+			printDependents(ctx, c, &place.Reader{Client: api}, d.address, d.version)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -1,83 +1,56 @@
 package publishclient_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// A registry gets the claimed source. An earlier release does not accept it, and
-// gets the module without it.
+// A registry gets the claimed source of a module, and that of a copy.
 func TestClaimed(t *testing.T) {
 	t.Parallel()
-	claimed := registry.ClaimedSource{Remote: "https://github.com/acme/vpc.git", Commit: strings.Repeat("a", 40)}
-	// earlier is the announcement of a release without the field.
-	type earlier struct {
-		Files         []protocol.File `json:"files"`
-		ContentSHA256 string          `json:"content_sha256"`
-		Description   string          `json:"description"`
-		CopiedFrom    *struct {
-			Source string `json:"source"`
-		} `json:"copied_from"`
-	}
+	claimed := &registry.ClaimedSource{Remote: "https://github.com/acme/vpc.git", Commit: strings.Repeat("a", 40)}
+	copied := &registry.CopiedFrom{Source: "registry.example.com/acme/vpc/aws", Claimed: claimed}
 	for name, test := range map[string]struct {
-		claimed, ofCopy *registry.ClaimedSource
-		earlier         bool
-		wants           []bool // whether each request has a claim
+		claimed *registry.ClaimedSource
+		from    *registry.CopiedFrom
 	}{
-		"no claim":                     {nil, nil, false, []bool{false}},
-		"no claim, an earlier release": {nil, nil, true, []bool{false}},
-		"a claim":                      {&claimed, nil, false, []bool{true}},
-		"a copy":                       {nil, &claimed, false, []bool{true}},
-		"a claim, an earlier release":  {&claimed, nil, true, []bool{true, false}},
-		"a copy, an earlier release":   {nil, &claimed, true, []bool{true, false}},
+		"no claim": {}, "a claim": {claimed, nil}, "a copy": {nil, copied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, m := newFake(t), module(t)
-			m.Record.Claimed = test.claimed
-			if test.ofCopy != nil {
-				m.Record.CopiedFrom = &registry.CopiedFrom{Source: "registry.example.com/acme/vpc/aws", Claimed: test.ofCopy}
-			}
+			m.Record.Claimed, m.Record.CopiedFrom = test.claimed, test.from
 			f.record = protocol.Published{Module: &m.Record}
-			var got []bool
-			f.fault = func(kind string, _ int, w http.ResponseWriter, r *http.Request) bool {
+			var got protocol.Announcement
+			f.fault = func(kind string, _ int, _ http.ResponseWriter, r *http.Request) bool {
 				if kind != "begin" {
 					return false
 				}
-				var announced json.RawMessage
-				if err := json.NewDecoder(r.Body).Decode(&announced); err != nil {
+				data, err := io.ReadAll(r.Body)
+				if err := errors.Join(err, json.Unmarshal(data, &got)); err != nil {
 					t.Error(err)
 				}
-				got = append(got, strings.Contains(string(announced), "claimed"))
-				again := func() *http.Request {
-					r, err := http.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), strings.NewReader(string(announced)))
-					if err != nil {
-						t.Error(err)
-					}
-					return r
-				}
-				if test.earlier {
-					if err := httpapi.ReadJSON(again(), 1<<20, &earlier{}); err != nil {
-						httpapi.Error(w, again(), err)
-						return true
-					}
-				}
-				f.begin(w, again())
-				return true
+				r.Body = io.NopCloser(bytes.NewReader(data))
+				return false
 			}
 			if _, err := f.publisher(t, nil, token).Module(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.wants, got); diff != "" {
-				t.Errorf("the requests (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.claimed, got.Claimed); diff != "" {
+				t.Errorf("the claim (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.from, got.CopiedFrom); diff != "" {
+				t.Errorf("the copy (-want +got):\n%s", diff)
 			}
 		})
 	}

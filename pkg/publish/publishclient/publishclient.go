@@ -345,14 +345,6 @@ func (p *Publisher) announce(
 ) (*upload, error) {
 	u := &upload{files: files}
 	_, err := p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun)
-	if strings.Contains(client.ErrorText(err), `unknown field: "claimed"`) { // an earlier release
-		a.Claimed = nil
-		if a.CopiedFrom != nil {
-			from := *a.CopiedFrom
-			from.Claimed, a.CopiedFrom = nil, &from
-		}
-		_, err = p.Service.Repeat(ctx, http.MethodPost, t.uploads(), a, &u.Begun)
-	}
 	if err != nil {
 		return u, err
 	}

@@ -1,6 +1,7 @@
 package place
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,9 @@ type Dependents struct {
 // Dependents returns the dependents of an address, or nil if there are none. No command
 // needs them, so errors are in the result.
 func (r *Reader) Dependents(ctx context.Context, a registry.Address) *Dependents {
+	if _, isMirrored := a.(registry.MirrorAddress); r.Host.Host == unknownHost && !isMirrored {
+		return &Dependents{Modules: []protocol.Dependent{}, Error: "the stack does not name the registry's host"}
+	}
 	ctx, cancel := context.WithTimeout(ctx, dependentsTimeout)
 	defer cancel()
 	found, err := r.Client.Dependents(ctx, a, maxDependents)
@@ -83,8 +87,9 @@ func (d *Dependents) named() string {
 		if !m.Latest {
 			text += " " + m.Version.String()
 		}
-		if !slices.Contains(m.Constraints, "") {
-			text += " (" + strings.Join(m.Constraints, " and ") + ")"
+		constraints := output.Mapped(m.Constraints, func(c string) string { return cmp.Or(c, "any version") })
+		if len(constraints) > 1 || !slices.Contains(m.Constraints, "") {
+			text += " (" + strings.Join(constraints, " and ") + ")"
 		}
 		return text
 	})

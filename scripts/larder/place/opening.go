@@ -151,6 +151,9 @@ func User(context.Context) (registry.Publisher, error) {
 	return by, nil
 }
 
+// unknownHost stands for the host of a stack that does not name it.
+const unknownHost = "HOST"
+
 // addressingOf returns the host that clients use for the registry of a store.
 func addressingOf(s *Store, p Place) Addressing {
 	switch {
@@ -165,7 +168,7 @@ func addressingOf(s *Store, p Place) Addressing {
 		}
 		return a
 	case p.Stack != "":
-		return Addressing{Host: "HOST", Guessed: "Replace HOST with the registry's host, which the stack does not name."}
+		return Addressing{Host: unknownHost, Guessed: "Replace HOST with the registry's host, which the stack does not name."}
 	}
 	return Addressing{
 		Host:    DefaultAddress,
