@@ -419,7 +419,12 @@ func TestWithdrawnLeavesNothing(t *testing.T) {
 	leaks := func(t *testing.T, version string) registry.ModuleVersion {
 		t.Helper()
 		r := documented(t, version)
-		r.Description, r.Contents = "of "+secret, stock.Contents("a "+secret+" b")
+		r.Description = "of " + secret
+		r.Contents = registry.Contents{
+			Names:    registry.Names{Inputs: "a " + secret + " b", Readme: secret},
+			Calls:    []registry.Use{{Source: "acme/" + secret + "/aws"}},
+			Requires: []registry.Use{{Source: "hashicorp/aws", Constraint: secret}},
+		}.Encode()
 		r.PublishedBy.Repository, r.PublishedBy.RunURL = secret, "https://git.example.com/"+secret+"/runs/7"
 		return r
 	}

@@ -3,6 +3,7 @@ package local_test
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,14 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 			t.Errorf("%q before the withdrawal: %d %q", path, w.Code, w.Body)
 		}
 	}
+	clean := t.TempDir()
+	if err := os.WriteFile(filepath.Join(clean, "main.tf"), []byte("output \"id\" {\n  value = 1\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Module(t.Context(), rules.Module{Dir: clean, Address: m, Version: registry.Version{Major: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := publish.Withdrawer{Catalog: data.Catalog, Objects: data, By: "ada"}
 	for minor := range uint64(3) {
 		if _, err := w.Withdraw(t.Context(), m, registry.Version{Major: 1, Minor: minor}, "a leak"); err != nil {
@@ -101,6 +110,14 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	for _, s := range secrets {
 		if found := filesWith(t, dir, s); len(found) > 0 {
 			t.Errorf("files with %q: %q", s, found)
+		}
+	}
+	for found, err := range data.Catalog.Contents(t.Context(), m.Namespace) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := fmt.Sprint(registry.DecodeContents(found.Data)); strings.Contains(c, secret) {
+			t.Errorf("the contents of %s: %s", found.Path, c)
 		}
 	}
 	for _, path := range paths {
