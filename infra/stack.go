@@ -571,9 +571,9 @@ func (st *stack) newFunction(f function) awslambda.Function {
 				allow("FetchProviders", jsii.Strings("lambda:InvokeFunction"), []*string{pull.FunctionArn()}, nil))
 			maps.Copy(variables, settings.PullFunctionEnvironment(*pull.FunctionName()))
 		}
-		if f.fetches {
+		if f.fetches || f.counts {
 			// The garbage collector then runs early enough for a large catalog,
-			// which the function caches.
+			// which the function caches, and for a large batch of lines.
 			variables["GOMEMLIMIT"] = fmt.Sprintf("%dMiB", memory*3/4)
 		}
 		if f.counts {

@@ -536,7 +536,7 @@ func checkOwnSettings(t *testing.T, name string, env map[string]any, getenv func
 		if got := settings.PullFunction(getenv); !strings.Contains(got, `"Ref":"pull`) {
 			t.Errorf("%s invokes %s", name, got)
 		}
-	case "metadata", "web":
+	case "metadata", "web", "usage":
 		variables = 5 // it limits Go's heap, because it caches the catalog
 		if env["GOMEMLIMIT"] == nil {
 			t.Errorf("%s has no GOMEMLIMIT", name)

@@ -23,6 +23,7 @@ const (
 	Signature            Kind = "signature"
 	Listing              Kind = "listing"
 	CatalogEntry         Kind = "catalog-entry"
+	Contents             Kind = "contents"
 	Namespace            Kind = "namespace"
 	Record               Kind = "record"
 	Documentation        Kind = "documentation"
@@ -67,7 +68,7 @@ func (k Kind) remedy() string {
 	case Signature:
 		return "add the key that signed it with `larder key add NAMESPACE FILE`, or run `larder withdraw ADDRESS VERSION " +
 			"--reason WHY` and publish it as a new version"
-	case Listing, CatalogEntry, Namespace:
+	case Listing, CatalogEntry, Contents, Namespace:
 		return "run the command again with --repair"
 	case Documentation:
 		return "run the command again with --repair, or run `larder docs rebuild ADDRESS VERSION`; both need the archive"
