@@ -3,6 +3,7 @@ package calls_test
 import (
 	"bytes"
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"strings"
 	"testing"
@@ -101,7 +102,8 @@ func readListings(t *testing.T, read reader) {
 	}
 }
 
-// readLists reads lists of 1,000 modules with entries of 1.25 KiB each.
+// readLists reads lists of 1,000 modules. The stored names of each have 2.6 KiB, which is
+// the median of real modules.
 func readLists(t *testing.T, namespaces int, read reader) {
 	t.Helper()
 	dynamo := dynamodbtest.StartLarge("larder")
@@ -114,7 +116,11 @@ func readLists(t *testing.T, namespaces int, read reader) {
 	}
 	for i := range 1000 {
 		m := registry.Module{Namespace: namespace(i), Name: fmt.Sprintf("module-%05d", i), System: "aws"}
-		f.Entry(t, m, stock.Version(1), strings.Repeat(fmt.Sprintf("input_%05d_with_a_name ", i), 40))
+		names := fmt.Sprintf("input_%05d", i)
+		for n := range 460 {
+			names += fmt.Sprintf(" input_%08x", hash(i, n))
+		}
+		f.Entry(t, m, stock.Version(1), names)
 	}
 	f.Flush(t)
 	for _, path := range []string{"/v1/modules?limit=100", "/v1/modules/search?q=input_00999", "/v1/modules/team-00"} {
@@ -122,3 +128,6 @@ func readLists(t *testing.T, namespaces int, read reader) {
 		read(name, dynamo, metadata.New(catalog.New(table), nil, catalog.New(table), access.Everyone), path, "")
 	}
 }
+
+// hash returns a number that does not compress.
+func hash(i, n int) uint32 { return crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", i, n)) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -80,12 +81,15 @@ type Index struct {
 
 	mu    sync.Mutex
 	reads map[Kind]*read
+	// last are the entries that were read last. Those that have not changed are used
+	// again, so that a large catalog is not in memory twice.
+	last map[Kind][]*Entry
 
 	names *names
-	// loading is what is read so that the names follow the entries, or nil. loaded has
-	// the first entry of each kind that they follow.
+	// loading is what is read so that the names follow the entries, or nil. loaded
+	// identifies the entries of each kind that they follow, by where the first one is.
 	loading *loading
-	loaded  map[Kind]*Entry
+	loaded  map[Kind]**Entry
 }
 
 // read is the reading of all entries of a kind. Concurrent requests share it.
@@ -121,8 +125,8 @@ func New(c *catalog.Catalog, downloads Downloads, now func() time.Time) *Index {
 		now = time.Now
 	}
 	return &Index{
-		catalog: c, downloads: downloads, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime), reads: make(map[Kind]*read),
-		names: newNames(), loaded: make(map[Kind]*Entry),
+		catalog: c, downloads: downloads, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime), reads: make(map[Kind]*read), last: make(map[Kind][]*Entry),
+		names: newNames(), loaded: make(map[Kind]**Entry),
 		totals: ttlcache.New[struct{}, map[string]registry.Downloads](1, cacheTime),
 	}
 }
@@ -234,9 +238,9 @@ func (x *Index) load(ctx context.Context, kinds []Kind) (*names, error) {
 // they will.
 func (x *Index) isNew(entries map[Kind][]*Entry) (isNew bool) {
 	for k, all := range entries {
-		var first *Entry
+		var first **Entry
 		if len(all) > 0 {
-			first = all[0]
+			first = &all[0]
 		}
 		if before, known := x.loaded[k]; !known || before != first {
 			x.loaded[k], isNew = first, true
@@ -321,7 +325,10 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	begin := x.now()
-	r.entries, r.damaged, r.err = x.read(ctx, k)
+	x.mu.Lock()
+	last := x.last[k]
+	x.mu.Unlock()
+	r.entries, r.damaged, r.err = x.read(ctx, k, last)
 	if r.err != nil {
 		r.err = fmt.Errorf("cannot read the catalog: %w", r.err)
 	}
@@ -329,6 +336,7 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 	defer x.mu.Unlock()
 	if r.err == nil && r.entries != nil {
 		x.cached.Add(k, r.entries, begin, time.Time{})
+		x.last[k] = r.entries
 	}
 	delete(x.reads, k)
 	close(r.done)
@@ -336,8 +344,8 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 
 // read reads all entries of a kind. They are nil if the catalog has no namespace.
 // That takes one request. It is not cached, so that the first publish is visible
-// at once.
-func (x *Index) read(ctx context.Context, k Kind) (entries []*Entry, damaged, err error) {
+// at once. Entries that are equal to those in last, which is sorted, are the same.
+func (x *Index) read(ctx context.Context, k Kind, last []*Entry) (entries []*Entry, damaged, err error) {
 	namespaces := []string{""} // the mirror has none
 	if !k.IsMirrored() {
 		if namespaces, err = x.catalog.Namespaces(ctx); err != nil {
@@ -350,6 +358,9 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []*Entry, damaged, er
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	parts := make([]collected, len(namespaces))
+	for i := range parts {
+		parts[i].last = last
+	}
 	var wait sync.WaitGroup
 	var totals map[string]registry.Downloads
 	var uncounted error
@@ -373,9 +384,7 @@ func (x *Index) read(ctx context.Context, k Kind) (entries []*Entry, damaged, er
 	for _, p := range parts {
 		entries, bad = append(entries, p.entries...), append(bad, p.damaged...)
 	}
-	slices.SortFunc(entries, func(a, b *Entry) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Address, b.Address))
-	})
+	slices.SortFunc(entries, compareEntries)
 	count(entries, totals)
 	return entries, errors.Join(damage(bad), uncounted), nil
 }
@@ -399,11 +408,20 @@ func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, e
 	return totals, nil
 }
 
-// count sets the downloads of entries.
+// count sets the downloads of entries. It replaces those that change, because others may
+// use them.
 func count(entries []*Entry, totals map[string]registry.Downloads) {
-	for _, e := range entries {
-		e.Downloads = totals[e.Path()].Count
+	for i, e := range entries {
+		if n := totals[e.Path()].Count; n != e.Downloads {
+			counted := *e
+			counted.Downloads = n
+			entries[i] = &counted
+		}
 	}
+}
+
+func compareEntries(a, b *Entry) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Address, b.Address))
 }
 
 // damage returns the error for entries that cannot be decoded, or nil without one.
@@ -426,6 +444,7 @@ func (x *Index) summaries(ctx context.Context, k Kind, namespace string) iter.Se
 
 // collected are the entries of one namespace.
 type collected struct {
+	last    []*Entry // that were read before
 	entries []*Entry
 	damaged []error
 }
@@ -443,7 +462,7 @@ func (c *collected) collect(k Kind, summaries iter.Seq2[registry.Summary, error]
 		}
 		switch {
 		case err == nil:
-			c.entries = append(c.entries, &e)
+			c.entries = append(c.entries, c.same(&e))
 		case errors.Is(err, registry.ErrCorrupt):
 			c.damaged = append(c.damaged, err)
 		default:
@@ -451,6 +470,20 @@ func (c *collected) collect(k Kind, summaries iter.Seq2[registry.Summary, error]
 		}
 	}
 	return nil
+}
+
+// same returns the equal entry that was read before, or else e.
+func (c *collected) same(e *Entry) *Entry {
+	at, found := slices.BinarySearchFunc(c.last, e, compareEntries)
+	if !found {
+		return e
+	}
+	before := c.last[at]
+	e.Downloads = before.Downloads
+	if reflect.DeepEqual(before, e) {
+		return before
+	}
+	return e
 }
 
 // nameOf returns the name in an address. The error is registry.ErrCorrupt if

@@ -67,11 +67,11 @@ const (
 	ofText    = 120
 )
 
-// maxSize returns the bound of the size of an index, in bytes. It is a third of the memory
-// that the process may use, and at most 256 MiB. Beyond the half of it, words of READMEs
-// are left out, and beyond all of it names and uses.
+// maxSize returns the bound of the size of an index, in bytes. It is a quarter of the
+// memory that the process may use, and at most 256 MiB. Beyond the half of it, words of
+// READMEs are left out, and beyond all of it names and uses.
 func maxSize() int {
-	return int(min(debug.SetMemoryLimit(-1)/3, 256<<20))
+	return int(min(debug.SetMemoryLimit(-1)/4, 256<<20))
 }
 
 // names finds the modules and providers that have a word.
@@ -99,7 +99,6 @@ type word struct {
 // document is a module or provider.
 type document struct {
 	entry *Entry // nil if it was removed or replaced
-	id    string // changes with everything that is searched
 	// isPending means that its contents are not added. cached are its contents, or nil.
 	isPending bool
 	cached    []byte
@@ -128,14 +127,14 @@ func (n *names) set(entries map[Kind][]*Entry) (missing []string) {
 	seen := make(map[string]bool, len(n.byPath))
 	for _, all := range entries {
 		for _, e := range all {
-			path, id := e.Path(), e.Contents+"\n"+e.Description
+			path := e.Path()
 			seen[path] = true
 			at, known := n.byPath[path]
-			if known && n.documents[at].id == id {
+			if known && n.documents[at].entry.isSearchedAs(e) {
 				n.documents[at].entry = e
 			} else {
 				n.remove(path)
-				at = n.add(path, document{entry: e, id: id, isPending: e.Contents != "", size: 1})
+				at = n.add(path, document{entry: e, isPending: e.Contents != "", size: 1})
 			}
 			if n.documents[at].isPending {
 				missing = append(missing, path)

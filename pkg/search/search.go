@@ -29,6 +29,12 @@ type Entry struct {
 // modules/acme/vpc/aws.
 func (e *Entry) Path() string { return string(e.Kind) + e.Address }
 
+// isSearchedAs reports whether a search finds another entry of the address by the same
+// words.
+func (e *Entry) isSearchedAs(other *Entry) bool {
+	return e.Contents == other.Contents && e.Description == other.Description
+}
+
 // NewEntry returns the entry of a summary. The error is registry.ErrCorrupt if
 // its address is not of the kind.
 func NewEntry(k Kind, s registry.Summary) (Entry, error) {

@@ -337,7 +337,7 @@ func TestMirroredEntries(t *testing.T) {
 // out.
 func TestBoundedMemory(t *testing.T) { // not parallel: it measures memory
 	const limit = 4 << 20
-	before := debug.SetMemoryLimit(3 * limit)
+	before := debug.SetMemoryLimit(4 * limit)
 	s := newShelf(t)
 	debug.SetMemoryLimit(before)
 	for i := range 80 {
