@@ -23,8 +23,8 @@ import (
 	"github.com/larder-registry/larder/pkg/usage/logged"
 )
 
-// deliver invokes the function that counts for the lines of the other functions' logs
-// that its filter selects. It returns how many lines these are.
+// deliver invokes the function that counts for the lines of the other
+// functions' logs that its filter selects. It returns how many lines these are.
 func (d deployed) deliver(t *testing.T, counter *lambda.Function) (selected int) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(d.functions)) {
@@ -86,8 +86,8 @@ func (d deployed) counts(t *testing.T, q usage.Query) (rows []string) {
 	return rows
 }
 
-// The logs of the functions invoke the one that counts. The metadata API then has the
-// downloads, and the token its last use. Listings do not count.
+// The logs of the functions invoke the one that counts. The metadata API then
+// has the downloads, and the token its last use. Listings do not count.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -100,8 +100,8 @@ func TestUsage(t *testing.T) {
 		d.get(t, "/v1/modules/acme/vpc/aws/"+path)
 	}
 	d.get(t, "/v1/modules")
-	// Three downloads, of which the first request was a listing, and the first use of
-	// the token in two processes.
+	// Three downloads, of which the first request was a listing, and the first
+	// use of the token in two processes.
 	if got := d.deliver(t, counter); got != 5 {
 		t.Errorf("%d lines are selected, want 5", got)
 	}
@@ -132,8 +132,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Events in the form of the AWS documentation, and those that no service sends, do not
-// make the function fail.
+// Events in the form of the AWS documentation, and those that no service sends,
+// do not make the function fail.
 func TestUsageEvents(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
@@ -147,8 +147,11 @@ func TestUsageEvents(t *testing.T) {
 		"no gzip": `{"awslogs":{"data":"eHh4eA=="}}`,
 	} {
 		response, err := counter.Invoke(t.Context(), json.RawMessage(event))
-		if err != nil || string(response) != "{}" {
-			t.Errorf("%s: %s, %v", name, response, err)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if string(response) != "{}" {
+			t.Errorf("%s: the response is %s", name, response)
 		}
 	}
 	if rows := d.counts(t, usage.Query{}); len(rows) > 0 {

@@ -270,8 +270,8 @@ func (m monitoring) ofTable(name string) awscloudwatch.IMetric {
 	return metric("AWS/DynamoDB", name, "Sum", fiveMinutes(), map[string]*string{"TableName": m.table.TableName()})
 }
 
-// total returns the sum of a Lambda metric over all functions but the one that counts,
-// for which nobody waits. Metric math has room for ten metrics.
+// total returns the sum of a Lambda metric over all functions but the one that
+// counts, for which nobody waits. Metric math has room for ten metrics.
 func (m monitoring) total(name string, period awscdk.Duration) awscloudwatch.IMetric {
 	var names []string
 	for _, f := range m.settings.functions() {

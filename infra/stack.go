@@ -74,8 +74,8 @@ type function struct {
 	// permissions are those of pulling. invokesPull means that it invokes that
 	// function.
 	pulls, invokesPull bool
-	// counts means that it counts downloads from the request log. It has no route,
-	// and writes only the counts.
+	// counts means that it counts downloads from the request log. It has no
+	// route, and writes only the counts.
 	counts bool
 }
 
@@ -85,8 +85,8 @@ const (
 	// policyItem is the partition of the mirror's policy. Only operators write
 	// it.
 	policyItem = "policy"
-	// usageItems are the partitions of downloads and of last uses of tokens, and
-	// totalItems is the one of the downloads of all addresses.
+	// usageItems are the partitions of downloads and of last uses of tokens,
+	// and totalItems is the one of the downloads of all addresses.
 	usageItems = "usage/*"
 	totalItems = "usage/totals"
 	// usageName is the name of the function that counts downloads.
@@ -98,8 +98,8 @@ const (
 // mirrored are the patterns of the partitions and of the objects of the mirror.
 var mirrored = []string{registry.MirrorPrefix + "*", registry.MirrorModulePrefix + "*"}
 
-// documents and files are patterns of keys, of the documentation and the files of
-// modules.
+// documents and files are patterns of keys, of the documentation and the files
+// of modules.
 const (
 	documents = "modules/*/" + registry.DocsName
 	files     = "modules/*/" + registry.FilesName
@@ -108,8 +108,9 @@ const (
 func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.trees...) }
 
 // functions returns the functions in the order of the stack. Discovery reads
-// nothing. Only publish, pull, web and usage write. Pull writes only the mirror,
-// web only sessions, and usage only counts. Mirror invokes pull, so it comes later.
+// nothing. Only publish, pull, web and usage write. Pull writes only the
+// mirror, web only sessions, and usage only counts. Mirror invokes pull, so it
+// comes later.
 func functions() []function {
 	items := slices.Concat([]string{"modules/*", "providers/*"}, mirrored, []string{"catalog/*"})
 	return []function{
@@ -146,8 +147,8 @@ func functions() []function {
 }
 
 // functions returns the functions of a stack with these settings. A read-only
-// stack has none that fetches for the mirror or counts. Its function publish only
-// reads the callers' tokens, and then refuses.
+// stack has none that fetches for the mirror or counts. Its function publish
+// only reads the callers' tokens, and then refuses.
 func (s Settings) functions() []function {
 	all := functions()
 	if !s.ReadOnly {
@@ -179,8 +180,8 @@ type stack struct {
 	failures     awssqs.Queue                  // the requests to fetch for the mirror that failed
 	functions    map[string]awslambda.Function // by name
 	logs         []*string                     // the names of the functions' log groups
-	// requests are the log groups of the functions that hand out URLs or recognize
-	// tokens.
+	// requests are the log groups of the functions that hand out URLs or
+	// recognize tokens.
 	requests []awslogs.LogGroup
 	// accessLog is the gateway's log group. It is nil if the gateway does not
 	// log.
@@ -677,9 +678,10 @@ func (st *stack) newPullEvents() {
 	})
 }
 
-// newSubscriptions lets the lines of the request logs that count invoke the function
-// that counts. Its own log is not among them, so that it never invokes itself. If it
-// fails three times, as Lambda's default is, the counts of a batch are lost.
+// newSubscriptions lets the lines of the request logs that count invoke the
+// function that counts. Its own log is not among them, so that it never invokes
+// itself. If it fails three times, as Lambda's default is, the counts of a
+// batch are lost.
 func (st *stack) newSubscriptions() {
 	usage := st.functions[usageName]
 	for _, group := range st.requests {

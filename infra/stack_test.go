@@ -724,9 +724,10 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// Only the functions that publish and that fetch providers may write. Web may also
-// write sessions, and usage counts. The test lists all actions of the first two. The other functions
-// only have actions that read, and mirror invokes pull.
+// Only the functions that publish and that fetch providers may write. Web may
+// also write sessions, and usage counts. The test lists all actions of the
+// first two. The other functions only have actions that read, and mirror
+// invokes pull.
 func TestWriters(t *testing.T) {
 	roles := rolesByFunction(t, synth(t, defaults(t)))
 	reads := []string{"dynamodb:GetItem", "dynamodb:Query", "logs:CreateLogStream", "logs:PutLogEvents",
@@ -974,8 +975,8 @@ func TestPuller(t *testing.T) {
 	}
 }
 
-// The logs of all functions that recognize tokens or hand out URLs invoke the function
-// that counts. Its own log never does.
+// The logs of all functions that recognize tokens or hand out URLs invoke the
+// function that counts. Its own log never does.
 func TestUsageEvents(t *testing.T) {
 	for name, s := range map[string]Settings{
 		"defaults": defaults(t), "prefix": defaults(t, "logGroupPrefix", "/acme/"),

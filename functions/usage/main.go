@@ -1,5 +1,5 @@
-// Usage is the function that counts downloads and stores the last uses of tokens, from lines of the request log. It has
-// no route.
+// Usage is the function that counts downloads and stores the last uses of
+// tokens, from lines of the request log. It has no route.
 package main
 
 import (

@@ -102,8 +102,8 @@ func readListings(t *testing.T, read reader) {
 	}
 }
 
-// readLists reads lists of 1,000 modules. The stored names of each have 2.6 KiB, which is
-// the median of real modules.
+// readLists reads lists of 1,000 modules. The stored names of each have 2.6
+// KiB, which is the median of real modules.
 func readLists(t *testing.T, namespaces int, read reader) {
 	t.Helper()
 	dynamo := dynamodbtest.StartLarge("larder")

@@ -14,7 +14,8 @@ import (
 	"github.com/larder-registry/larder/pkg/usage/logged"
 )
 
-// counting returns the operations of functions/usage, and what reads the counts.
+// counting returns the operations of functions/usage, and what reads the
+// counts.
 func (r *countedRegistry) counting() []operation {
 	now := time.Now()
 	counter := logged.NewCounter(r.catalog, slog.New(slog.DiscardHandler), time.Now)

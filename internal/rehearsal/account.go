@@ -36,8 +36,8 @@ type Account struct {
 	URL string
 	// ID and Region are part of the ARNs of all resources.
 	ID, Region string
-	// Alarms answers requests for alarms instead of the emulator. Set it before the
-	// first request.
+	// Alarms answers requests for alarms instead of the emulator. Set it before
+	// the first request.
 	Alarms http.Handler
 	// API answers requests to API Gateway instead of the emulator. It may be
 	// nil.

@@ -196,8 +196,8 @@ func (r *Running) logged(group string) ([]string, bool) {
 // usageName is the name of the function that counts downloads.
 const usageName = "usage"
 
-// deliver invokes the function that counts as CloudWatch does, for the lines that were
-// logged since its last call.
+// deliver invokes the function that counts as CloudWatch does, for the lines
+// that were logged since its last call.
 func (r *Running) deliver(ctx context.Context) error {
 	counts := r.stack.Functions[usageName]
 	if counts == nil { // a read-only copy
@@ -297,7 +297,8 @@ func lines(texts []string) error {
 func (r *Running) Unneeded() error {
 	var wrong []string
 	for name, log := range r.logs() {
-		// The function that counts logs only failures, and Lambda logs its invocations.
+		// The function that counts logs only failures, and Lambda logs its
+		// invocations.
 		if log == "" && name != usageName {
 			continue
 		}

@@ -79,8 +79,8 @@ type Registry struct {
 	// WithoutKey calls do while no role may use the key of the stack, and returns
 	// the requests that were denied meanwhile. It is nil in AWS.
 	WithoutKey func(ctx context.Context, do func() error) (denied []string, err error)
-	// Deliver sends new lines of the logs to the function that counts. It is nil in
-	// AWS, where CloudWatch does that.
+	// Deliver sends new lines of the logs to the function that counts. It is
+	// nil in AWS, where CloudWatch does that.
 	Deliver func(ctx context.Context) error
 	// Through runs the command line through the registry's own endpoint,
 	// without AWS credentials. env are further variables as NAME=value.

@@ -74,8 +74,8 @@ type StackFunction struct {
 	// and Nightly is the event of the rule that invokes the function. Both are
 	// empty if there are none.
 	Failures, Nightly string
-	// Subscribed has the filter patterns of the log groups whose lines invoke the
-	// function, by their names.
+	// Subscribed has the filter patterns of the log groups whose lines invoke
+	// the function, by their names.
 	Subscribed map[string]string
 }
 
@@ -291,7 +291,8 @@ func (t template) events(function string, f *StackFunction) error {
 	return nil
 }
 
-// permits reports whether a permission lets a resource of a service invoke a function.
+// permits reports whether a permission lets a resource of a service invoke a
+// function.
 func (t template) permits(service, function, resource string) bool {
 	for _, r := range t.Resources {
 		if r.Type == "AWS::Lambda::Permission" && reference(r.Properties["FunctionName"]) == function &&

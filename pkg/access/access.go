@@ -255,8 +255,8 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 	return &as, nil
 }
 
-// record names the caller in the log. The first use of a token in an hour of UTC has
-// the token's ID too.
+// record names the caller in the log. The first use of a token in an hour of
+// UTC has the token's ID too.
 func (c *Control) record(ctx context.Context, who caller, name string) {
 	e := requestlog.From(ctx)
 	e.Caller = name

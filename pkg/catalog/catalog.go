@@ -255,15 +255,16 @@ func (c *Catalog) Namespaces(ctx context.Context) ([]string, error) {
 	return sortKeys(ctx, c.table, namespaces, "")
 }
 
-// ModuleContents has the stored [registry.Contents] of the module with a path, such as
-// modules/acme/vpc/aws. The data are empty if there are none.
+// ModuleContents has the stored [registry.Contents] of the module with a path,
+// such as modules/acme/vpc/aws. The data are empty if there are none.
 type ModuleContents struct {
 	Path string
 	Data []byte
 }
 
-// Contents returns the contents of the modules of a namespace, or those of mirrored
-// modules if namespace is empty. It returns those of the given paths, or else all.
+// Contents returns the contents of the modules of a namespace, or those of
+// mirrored modules if namespace is empty. It returns those of the given paths,
+// or else all.
 func (c *Catalog) Contents(ctx context.Context, namespace string, paths ...string) iter.Seq2[ModuleContents, error] {
 	name := cmp.Or(namespace, mirrorCatalog)
 	items := query(ctx, c.table, Query{Partition: catalogPartition(name), Prefix: contentsPrefix})

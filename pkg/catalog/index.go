@@ -73,11 +73,13 @@ func (x *index[R]) show(r R, deprecated string) (latest bool) {
 	return x.summary.Latest == n
 }
 
-// maxContents bounds the contents of a module in bytes, so that they fit into an item.
+// maxContents bounds the contents of a module in bytes, so that they fit into
+// an item.
 const maxContents = 300 << 10
 
-// setContents sets the field of the entry that identifies the contents, and returns
-// their data. If they are too large, it leaves out what the versions use.
+// setContents sets the field of the entry that identifies the contents, and
+// returns their data. If they are too large, it leaves out what the versions
+// use.
 func (x *index[R]) setContents(c registry.Contents) (data []byte) {
 	if x.summary.Contents = ""; c.IsEmpty() {
 		return nil
@@ -90,8 +92,8 @@ func (x *index[R]) setContents(c registry.Contents) (data []byte) {
 	return data
 }
 
-// isStored reports whether stored contents are those that setContents has returned. They
-// may have been compressed by another release of Go.
+// isStored reports whether stored contents are those that setContents has
+// returned. They may have been compressed by another release of Go.
 func isStored(stored, contents []byte) bool {
 	return slices.Equal(stored, contents) ||
 		len(contents) > 0 && slices.Equal(registry.DecodeContents(stored).Encode(), contents)

@@ -491,8 +491,8 @@ func items(t testing.TB, path string) string {
 	return all.String()
 }
 
-// SetDocs changes nothing of a record but the documentation and the contents. The
-// module has the names if the version is the latest.
+// SetDocs changes nothing of a record but the documentation and the contents.
+// The module has the names if the version is the latest.
 func TestSetDocs(t *testing.T) {
 	t.Parallel()
 	vpc := module(t, "acme/vpc/aws")

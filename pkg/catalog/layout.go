@@ -66,8 +66,8 @@ func listingKey(path string) Key { return Key{path, "listing"} }
 func entryKey(catalog, path string) Key { return Key{catalogPartition(catalog), path} }
 
 // contentsKey returns the key of the [registry.Contents] of a module, as
-// encoded. It is beside the entries, so that lists need not read it. The item is empty
-// if there are none.
+// encoded. It is beside the entries, so that lists need not read it. The item
+// is empty if there are none.
 func contentsKey(catalog, path string) Key {
 	return Key{catalogPartition(catalog), contentsPrefix + path}
 }
@@ -127,15 +127,16 @@ const (
 )
 
 // The partitions below begin with usage/, because the function that counts
-// downloads may read and write only such partitions. Most of their items expire.
+// downloads may read and write only such partitions. Most of their items
+// expire.
 const (
 	usagePrefix = "usage/"
 	totals      = usagePrefix + "totals"
 	tokenUses   = usagePrefix + "tokens"
 )
 
-// usagePartition returns the partition with the downloads of an address, such as
-// usage/modules/acme/vpc/aws. No address has one of the partitions above.
+// usagePartition returns the partition with the downloads of an address, such
+// as usage/modules/acme/vpc/aws. No address has one of the partitions above.
 func usagePartition(a registry.Address) string { return usagePrefix + a.Path() }
 
 // downloadsKey returns the key of the [downloadCounts] of a version and a day.

@@ -147,9 +147,10 @@ func (v versions[A, R]) AddCopy(
 	return changed, nil
 }
 
-// SetDocs sets the documentation, the files and the contents of a version of a module,
-// own or mirrored, which may have been published without them. The caller stores the
-// objects first. changed reports whether the record had others.
+// SetDocs sets the documentation, the files and the contents of a version of a
+// module, own or mirrored, which may have been published without them. The
+// caller stores the objects first. changed reports whether the record had
+// others.
 //
 // Errors are [registry.ErrInvalid] if the address is that of a provider,
 // [registry.ErrNotFound], [registry.ErrWithdrawn] and [registry.ErrCorrupt].

@@ -100,8 +100,8 @@ func (v versions[A, R]) Stored(ctx context.Context, a A) (s Stored[R], err error
 	return s, nil
 }
 
-// derivedItems returns the listing, the entry, the contents and, if addresses of the
-// kind have one, the namespace of an address.
+// derivedItems returns the listing, the entry, the contents and, if addresses
+// of the kind have one, the namespace of an address.
 func (v versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 	name := v.kind.catalog(a)
 	keys := []Key{listingKey(a.Path()), entryKey(name, a.Path()), contentsKey(name, a.Path())}
@@ -111,9 +111,9 @@ func (v versions[A, R]) derivedItems(ctx context.Context, a A) ([]Item, error) {
 	return v.table.Snapshot(ctx, keys...)
 }
 
-// derive returns the index and the contents that follow from the records. A deprecation of all
-// versions is not in the records, so derive takes it from the stored entry or
-// the warnings of the stored listing.
+// derive returns the index and the contents that follow from the records. A
+// deprecation of all versions is not in the records, so derive takes it from
+// the stored entry or the warnings of the stored listing.
 func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) (x index[R], contents []byte) {
 	x = index[R]{v.kind.newListing(a), registry.Summary{Address: a.String(), Unlisted: true}}
 	for _, n := range s.Withdrawn {

@@ -12,9 +12,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// An item with counts has the batches that were last added to it. A batch can come
-// again minutes later. Callers are bounded because each write of an item costs by
-// its size.
+// An item with counts has the batches that were last added to it. A batch can
+// come again minutes later. Callers are bounded because each write of an item
+// costs by its size.
 const (
 	maxBatches = 8
 	maxCallers = 32
@@ -22,7 +22,8 @@ const (
 
 // downloadCounts is an item with downloads.
 type downloadCounts struct {
-	// Callers has the downloads by caller. A total has them under an empty name.
+	// Callers has the downloads by caller. A total has them under an empty
+	// name.
 	Callers map[string]registry.Downloads `json:"callers"`
 	// Batches are the IDs of the last batches, the oldest first.
 	Batches []string `json:"batches"`
@@ -39,9 +40,9 @@ type tokenUse struct {
 }
 
 // AddDownloads adds the downloads of a version on a day, which batch has. If it
-// added the same batch a short time ago, it changes nothing. Like [Catalog.AddTotal]
-// and [Catalog.UseToken], it reads and writes only partitions that begin with
-// usage/.
+// added the same batch a short time ago, it changes nothing. Like
+// [Catalog.AddTotal] and [Catalog.UseToken], it reads and writes only
+// partitions that begin with usage/.
 func (c *Catalog) AddDownloads(ctx context.Context, batch string, a registry.Address, d registry.DailyDownloads) error {
 	return c.count(ctx, batch, downloadsKey(a, d), d.Day.Add(registry.DownloadTime), d.Callers)
 }
@@ -117,16 +118,17 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// CountingSince returns the time since when downloads are counted. Before the first
-// one, it returns [registry.ErrNotFound].
+// CountingSince returns the time since when downloads are counted. Before the
+// first one, it returns [registry.ErrNotFound].
 func (c *Catalog) CountingSince(ctx context.Context) (time.Time, error) {
 	var begun counting
 	err := get(ctx, c.table, countingKey, &begun)
 	return begun.Since, err
 }
 
-// Downloads returns the downloads of an address since a day, the earliest day first.
-// It reads them with one query, and skips items that no release has written.
+// Downloads returns the downloads of an address since a day, the earliest day
+// first. It reads them with one query, and skips items that no release has
+// written.
 func (c *Catalog) Downloads(
 	ctx context.Context, a registry.Address, since time.Time,
 ) iter.Seq2[registry.DailyDownloads, error] {
@@ -151,15 +153,16 @@ func (c *Catalog) Downloads(
 	}
 }
 
-// TotalDownloads returns the downloads of an address since the registry counts them.
+// TotalDownloads returns the downloads of an address since the registry counts
+// them.
 func (c *Catalog) TotalDownloads(ctx context.Context, a registry.Address) (registry.Downloads, error) {
 	_, found, err := stored[downloadCounts](ctx, c.table, totalKey(a.Path()))
 	return found.Callers[""], err
 }
 
-// AllTotals returns the downloads of all addresses whose paths begin with a prefix,
-// by path. It reads them with one query, and skips items that no release has
-// written.
+// AllTotals returns the downloads of all addresses whose paths begin with a
+// prefix, by path. It reads them with one query, and skips items that no
+// release has written.
 func (c *Catalog) AllTotals(ctx context.Context, prefix string) (map[string]registry.Downloads, error) {
 	all := make(map[string]registry.Downloads)
 	for item, err := range query(ctx, c.table, Query{Partition: totals, Prefix: prefix}) {
@@ -174,8 +177,8 @@ func (c *Catalog) AllTotals(ctx context.Context, prefix string) (map[string]regi
 	return all, nil
 }
 
-// UseToken stores that the token with an ID was used at a time. It writes once for
-// each hour of UTC.
+// UseToken stores that the token with an ID was used at a time. It writes once
+// for each hour of UTC.
 func (c *Catalog) UseToken(ctx context.Context, id string, at time.Time) error {
 	err := retry(ctx, func() error {
 		item, found, err := stored[tokenUse](ctx, c.table, tokenUseKey(id))
@@ -195,8 +198,8 @@ func (c *Catalog) UseToken(ctx context.Context, id string, at time.Time) error {
 	return nil
 }
 
-// TokenUses returns the last uses of tokens by their IDs. A token can have been used
-// up to an hour later.
+// TokenUses returns the last uses of tokens by their IDs. A token can have been
+// used up to an hour later.
 func (c *Catalog) TokenUses(ctx context.Context) (map[string]time.Time, error) {
 	all := make(map[string]time.Time)
 	for item, err := range query(ctx, c.table, Query{Partition: tokenUses}) {

@@ -134,8 +134,8 @@ func TestCallersAreBounded(t *testing.T) {
 	}
 }
 
-// The last use of a token is written once an hour, and everything that is counted
-// expires. Nothing but partitions of usage is written.
+// The last use of a token is written once an hour, and everything that is
+// counted expires. Nothing but partitions of usage is written.
 func TestTokenUses(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

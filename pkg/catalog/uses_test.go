@@ -36,8 +36,8 @@ func called(t *testing.T, c *catalog.Catalog, m registry.Module) (sources []stri
 	return sources
 }
 
-// After a version is withdrawn, nothing has what it calls, even if its record could not
-// be read.
+// After a version is withdrawn, nothing has what it calls, even if its record
+// could not be read.
 func TestWithdrawnCalls(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string][]byte{"valid record": nil, "damaged record": []byte("?")} {

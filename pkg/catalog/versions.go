@@ -274,7 +274,8 @@ func (v versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 		if !s.changed {
 			return changes, nil
 		}
-		// Nothing remains of a version that is withdrawn. A rebuild restores the others.
+		// Nothing remains of a version that is withdrawn. A rebuild restores
+		// the others.
 		cleared, err := v.changeContents(ctx, a, s, func(c *registry.Contents) { *c = registry.Contents{} })
 		return append(changes, cleared...), err
 	}
@@ -304,12 +305,13 @@ func (v versions[A, R]) write(ctx context.Context, a A, s *state[R]) ([]Change, 
 	return changes, nil
 }
 
-// describe sets the fields of the entry that are those of the latest version. It
-// returns the change of the contents, if there is one.
+// describe sets the fields of the entry that are those of the latest version.
+// It returns the change of the contents, if there is one.
 //
-// If the change makes another version the latest, describe reads its record. That
-// read is consistent, since every change of that record also changes the entry. If
-// the record cannot be read, the fields are empty. The same applies to the contents.
+// If the change makes another version the latest, describe reads its record.
+// That read is consistent, since every change of that record also changes the
+// entry. If the record cannot be read, the fields are empty. The same applies
+// to the contents.
 func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) ([]Change, error) {
 	var was registry.Summary
 	_ = decode(s.entry, &was) // stays empty if there is no entry
@@ -344,8 +346,8 @@ func (v versions[A, R]) describe(ctx context.Context, a A, s *state[R]) ([]Chang
 	})
 }
 
-// changeContents returns the change that edit makes of the contents of an address, if
-// there is one.
+// changeContents returns the change that edit makes of the contents of an
+// address, if there is one.
 func (v versions[A, R]) changeContents(ctx context.Context, a A, s *state[R], edit func(*registry.Contents)) (
 	[]Change, error,
 ) {

@@ -111,9 +111,10 @@ func ServePull(newWorker func(*Registry, settings.Pull) PullFunc) {
 	lambdahttp.StartWorker(newWorker(r, s))
 }
 
-// ServeUsage is the main function of the Lambda function that counts downloads. It opens
-// the registry that the environment names, and passes each batch of the request log to
-// the function of newCounter. It ends the process if a setting is invalid.
+// ServeUsage is the main function of the Lambda function that counts downloads.
+// It opens the registry that the environment names, and passes each batch of
+// the request log to the function of newCounter. It ends the process if a
+// setting is invalid.
 func ServeUsage[Event any](newCounter func(*Registry) func(context.Context, Event) (struct{}, error)) {
 	r, err := Open(os.Getenv)
 	if err != nil {

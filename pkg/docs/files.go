@@ -25,8 +25,8 @@ type SourceFile struct {
 	Type string `json:"type,omitempty"`
 }
 
-// MediaType returns the media type with which the content can be shown. Browsers
-// run nothing of it, except for scripts of [TypeSVG].
+// MediaType returns the media type with which the content can be shown.
+// Browsers run nothing of it, except for scripts of [TypeSVG].
 func (f SourceFile) MediaType() string {
 	switch f.Type {
 	case "image/png", "image/jpeg", "image/gif", "image/webp", TypeSVG:
@@ -49,8 +49,8 @@ const TypeSVG = "image/svg+xml"
 type FileList struct {
 	// Schema is the version of the format of the stored list, which is 1.
 	Schema int `json:"schema,omitempty"`
-	// RebuiltAt is the time at which the files replaced damaged ones. Otherwise it is
-	// missing.
+	// RebuiltAt is the time at which the files replaced damaged ones. Otherwise
+	// it is missing.
 	RebuiltAt string `json:"rebuilt_at,omitempty"`
 	// Files are sorted by path.
 	Files []SourceFile `json:"files"`
@@ -75,8 +75,9 @@ const (
 	filePrefix = "files/"
 )
 
-// EncodeFiles returns the bytes of the stored object. contents has the content of
-// each text and image by path. The same arguments always give the same bytes.
+// EncodeFiles returns the bytes of the stored object. contents has the content
+// of each text and image by path. The same arguments always give the same
+// bytes.
 func EncodeFiles(list FileList, contents map[string][]byte) ([]byte, error) {
 	list.Schema = Schema
 	var out, text bytes.Buffer

@@ -43,8 +43,8 @@ func Explain(err error, text string) error {
 	return &explained{err, printable.Line(text, maxExplanation)}
 }
 
-// Suggest returns err with a hint for the response, beside the fixed text and code. The
-// hint must not contain anything that the caller may not see.
+// Suggest returns err with a hint for the response, beside the fixed text and
+// code. The hint must not contain anything that the caller may not see.
 func Suggest(err error, hint string) error { return &explained{errs.WithHint(err, "%s", hint), ""} }
 
 // explains reports whether the response to an error may have its own text.

@@ -5,8 +5,8 @@
 // Every response has Content-Type and Cache-Control. The body of an error is
 // {"errors":["…"],"code":"…"} with a fixed text that reveals nothing, and a
 // stable code that reveals no more. [Explain] replaces the text for publishers,
-// who must learn what is wrong with their files, and for invalid queries. [Suggest]
-// adds the nearest address that the caller may read.
+// who must learn what is wrong with their files, and for invalid queries.
+// [Suggest] adds the nearest address that the caller may read.
 package httpapi
 
 import (
@@ -223,8 +223,8 @@ func withoutTail(path string) string {
 }
 
 // handle adds a path to a mux. If it ends in a multi-segment wildcard, the path
-// without it and without the slash belongs to others. If others is nil, that path is
-// a route.
+// without it and without the slash belongs to others. If others is nil, that
+// path is a route.
 func handle(mux *http.ServeMux, path string, h, others http.Handler) {
 	if path == "/" {
 		path = "/{$}" // to a mux, "/" is a prefix of all paths

@@ -39,8 +39,8 @@ func filesWith(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// After a withdrawal, no byte of the folder has the description, the names or the
-// files of the version. An API that has cached them returns none of them.
+// After a withdrawal, no byte of the folder has the description, the names or
+// the files of the version. An API that has cached them returns none of them.
 func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -127,7 +127,8 @@ func TestWithdrawalLeavesNoBytes(t *testing.T) {
 	}
 }
 
-// compressed returns the contents of a module and of its versions as they are stored.
+// compressed returns the contents of a module and of its versions as they are
+// stored.
 func compressed(t *testing.T, c *catalog.Catalog, m registry.Module) (all []string) {
 	t.Helper()
 	for found, err := range c.Contents(t.Context(), m.Namespace, m.Path()) {

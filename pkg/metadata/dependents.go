@@ -13,10 +13,11 @@ import (
 	"github.com/larder-registry/larder/pkg/search"
 )
 
-// dependents returns the handler for the modules that use the address of a request,
-// which addressOf returns after checking that the caller may read it. The address needs
-// no listed version. Like lists, the response can be a minute old. Beside what lists
-// need, it reads the contents of all modules, and caches them.
+// dependents returns the handler for the modules that use the address of a
+// request, which addressOf returns after checking that the caller may read it.
+// The address needs no listed version. Like lists, the response can be a minute
+// old. Beside what lists need, it reads the contents of all modules, and caches
+// them.
 func dependents[A registry.Address](h *handler, addressOf func(*http.Request) (A, error)) httpapi.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := addressOf(r)
@@ -48,8 +49,8 @@ func dependents[A registry.Address](h *handler, addressOf func(*http.Request) (A
 	}
 }
 
-// checkExists returns [registry.ErrNotFound] if nothing was ever published or mirrored
-// at an address, and the mirror has not seen it at its origin either.
+// checkExists returns [registry.ErrNotFound] if nothing was ever published or
+// mirrored at an address, and the mirror has not seen it at its origin either.
 func (h *handler) checkExists(ctx context.Context, a registry.Address) error {
 	err := h.catalog.Of(a).Check(ctx)
 	if p, ok := a.(registry.MirrorAddress); ok && errors.Is(err, registry.ErrNotFound) {

@@ -35,7 +35,8 @@ func addressOf(r *http.Request) (search.Kind, string) {
 	return search.Providers, address
 }
 
-// parse parses the address of a request, after checking that the caller may read it.
+// parse parses the address of a request, after checking that the caller may
+// read it.
 func parse[A registry.Address](r *http.Request, parse func(string) (A, error)) (a A, err error) {
 	k, address := addressOf(r)
 	if err := access.CheckRead(r.Context(), string(k)+address); err != nil {
@@ -62,8 +63,9 @@ func versionOf(r *http.Request, latest registry.Version) (registry.Version, erro
 	return registry.ParseVersion(strings.TrimPrefix(text, "v"))
 }
 
-// downloadsOf returns how often an address was downloaded. If that cannot be read, it
-// logs the error and returns 0, because the rest of the response is more important.
+// downloadsOf returns how often an address was downloaded. If that cannot be
+// read, it logs the error and returns 0, because the rest of the response is
+// more important.
 func (h *handler) downloadsOf(r *http.Request, a registry.Address) int64 {
 	total, err := h.downloads.TotalDownloads(r.Context(), a)
 	if err != nil {

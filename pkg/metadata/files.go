@@ -53,8 +53,8 @@ func (h *handler) mirroredFiles(r *http.Request) (*registry.StoredFile, error) {
 	return details.Record.Module.FilesZip, nil
 }
 
-// listFiles serves the list of the files of a version, or one file that the query
-// names. It reads the table once and at most one object.
+// listFiles serves the list of the files of a version, or one file that the
+// query names. It reads the table once and at most one object.
 func (h *handler) listFiles(of filesOf) httpapi.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if path := r.URL.Query().Get("path"); path != "" {
@@ -77,8 +77,9 @@ func (h *handler) file(of filesOf) httpapi.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error { return h.serveFile(w, r, of, r.PathValue("path")) }
 }
 
-// serveFile serves a file. Nothing in it can run in a browser, whatever its name
-// and its content are. Caches do not store it, because it may be withdrawn.
+// serveFile serves a file. Nothing in it can run in a browser, whatever its
+// name and its content are. Caches do not store it, because it may be
+// withdrawn.
 func (h *handler) serveFile(w http.ResponseWriter, r *http.Request, of filesOf, path string) error {
 	files, err := h.readFiles(r, of)
 	if err != nil {
@@ -106,8 +107,8 @@ func (h *handler) serveFile(w http.ResponseWriter, r *http.Request, of filesOf, 
 	return nil
 }
 
-// readFiles reads the files of a version. It returns nil if they are not stored or
-// damaged, and logs the damage.
+// readFiles reads the files of a version. It returns nil if they are not stored
+// or damaged, and logs the damage.
 func (h *handler) readFiles(r *http.Request, of filesOf) (*docs.Files, error) {
 	file, err := of(r)
 	if err != nil || file == nil {

@@ -49,7 +49,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Paths that name no file of the version are 404, or 400 if no path is like them.
+// Paths that name no file of the version are 404, or 400 if no path is like
+// them.
 func TestNoFile(t *testing.T) {
 	t.Parallel()
 	h := sample(t).serve()

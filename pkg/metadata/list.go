@@ -58,7 +58,8 @@ func parseParameters(r *http.Request, k search.Kind) (s selection, err error) {
 	return s, err
 }
 
-// parsePaging parses the page that a request selects. Errors are registry.ErrInvalid.
+// parsePaging parses the page that a request selects. Errors are
+// registry.ErrInvalid.
 func parsePaging(r *http.Request) (s selection, err error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -108,8 +109,8 @@ func (h *handler) page(ctx context.Context, k search.Kind, s selection) (search.
 	return found, meta, nil
 }
 
-// cut removes the results of other pages and describes the page. If it is not for a
-// single command, its size is bounded.
+// cut removes the results of other pages and describes the page. If it is not
+// for a single command, its size is bounded.
 func (s selection) cut(found *search.Found, once bool) protocol.ListMeta {
 	if !once {
 		s.limit = min(s.limit, maxLimit)

@@ -59,8 +59,8 @@ const (
 
 	mirroredModulePath = mirrorModulesPath + "/{hostname}/{namespace}/{name}/{system}"
 
-	// mirrorProviderPath is not below mirrorPath, where API Gateway takes a longer path than
-	// mirroredPath for a document of the mirror.
+	// mirrorProviderPath is not below mirrorPath, where API Gateway takes a
+	// longer path than mirroredPath for a document of the mirror.
 	mirrorProviderPath = "/v1/mirror-providers/{hostname}/{namespace}/{type}"
 )
 
@@ -149,9 +149,9 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 	}
 }
 
-// getOne returns the endpoint of an address. A 404 has the nearest address of its kind
-// that the caller may read as a hint, if the address itself is not listed. The command
-// line has suggestions of its own.
+// getOne returns the endpoint of an address. A 404 has the nearest address of
+// its kind that the caller may read as a hint, if the address itself is not
+// listed. The command line has suggestions of its own.
 func (h *handler) getOne(path string, serve httpapi.HandlerFunc) httpapi.Endpoint {
 	return get(path, func(w http.ResponseWriter, r *http.Request) error {
 		err := serve(w, r)

@@ -74,8 +74,8 @@ func sample(t testing.TB) *store {
 	return s
 }
 
-// uses returns the contents of a module whose version uses modules and providers of the
-// sample.
+// uses returns the contents of a module whose version uses modules and
+// providers of the sample.
 func uses(t testing.TB, number string) []byte {
 	t.Helper()
 	use := func(source, constraint string) registry.Use {
@@ -171,8 +171,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// A version that is hidden or withdrawn is answered like one that never existed. So is
-// an address without a listed version, but for the suggestion.
+// A version that is hidden or withdrawn is answered like one that never
+// existed. So is an address without a listed version, but for the suggestion.
 func TestUnlisted(t *testing.T) {
 	t.Parallel()
 	h := sample(t).serve()
@@ -630,8 +630,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// Descriptions and lists have the downloads of an address. If they cannot be read, they
-// have everything else.
+// Descriptions and lists have the downloads of an address. If they cannot be
+// read, they have everything else.
 func TestDownloads(t *testing.T) {
 	t.Parallel()
 	s := sample(t)

@@ -54,11 +54,12 @@ type ListMeta struct {
 	// Total is the number of results on all pages that the caller may read.
 	// The public registry has no such field.
 	Total int `json:"total"`
-	// Corrected is the text that was searched for instead of one with a word that is
-	// nowhere. NotIndexed is the number of names and words of the modules that searches
-	// do not find, because they are too many. NotYetIndexed is the number of modules
-	// of which searches find only the address and the description, because reading the
-	// others takes longer. Those are not fields of the public registry.
+	// Corrected is the text that was searched for instead of one with a word
+	// that is nowhere. NotIndexed is the number of names and words of the
+	// modules that searches do not find, because they are too many.
+	// NotYetIndexed is the number of modules of which searches find only the
+	// address and the description, because reading the others takes longer.
+	// Those are not fields of the public registry.
 	Corrected     string `json:"corrected,omitempty"`
 	NotIndexed    int    `json:"not_indexed,omitempty"`
 	NotYetIndexed int    `json:"not_yet_indexed,omitempty"`
@@ -117,8 +118,9 @@ type ModuleDetail struct {
 	// read. The public registry has neither this field nor the following ones.
 	Documented  bool               `json:"documented"`
 	PublishedBy registry.Publisher `json:"published_by"`
-	// Claimed is the Git source, as the publisher states it. Nothing verifies it.
-	// It is missing if there is none, or if the identity of the publisher proves it.
+	// Claimed is the Git source, as the publisher states it. Nothing verifies
+	// it. It is missing if there is none, or if the identity of the publisher
+	// proves it.
 	Claimed       *registry.ClaimedSource `json:"claimed,omitempty"`
 	SHA256        string                  `json:"sha256"`
 	ContentSHA256 string                  `json:"content_sha256"`

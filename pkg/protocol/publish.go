@@ -66,8 +66,9 @@ type (
 		// CopiedFrom is set for a copy of a version of another registry. A copied
 		// provider can lack the manifest that its SHA256SUMS lists.
 		CopiedFrom *registry.CopiedFrom `json:"copied_from,omitempty"`
-		// Claimed is the Git source of a module that is not a copy. Nothing verifies
-		// it. The record has it if it adds something to the identity of the caller.
+		// Claimed is the Git source of a module that is not a copy. Nothing
+		// verifies it. The record has it if it adds something to the identity
+		// of the caller.
 		Claimed *registry.ClaimedSource `json:"claimed,omitempty"`
 		// AllowSecrets are the paths of files and folders of a module that may have
 		// secrets. Without them, the registry rejects a module with a well-known

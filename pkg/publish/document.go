@@ -20,9 +20,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Documenter makes the documentation and the browsable files of modules, own and
-// mirrored, from their stored archives. It is for versions that lack them, and for
-// stored objects that are missing or damaged.
+// Documenter makes the documentation and the browsable files of modules, own
+// and mirrored, from their stored archives. It is for versions that lack them,
+// and for stored objects that are missing or damaged.
 type Documenter struct {
 	Catalog *catalog.Catalog
 	Objects Objects
@@ -48,8 +48,8 @@ type archived struct {
 	key func(sha256, name string) string
 }
 
-// find returns a version of a module. Errors are registry.ErrInvalid if the address is
-// that of a provider, and those of [catalog.Versions.Get].
+// find returns a version of a module. Errors are registry.ErrInvalid if the
+// address is that of a provider, and those of [catalog.Versions.Get].
 func (d *Documenter) find(ctx context.Context, a registry.Address, n registry.Version) (archived, error) {
 	switch a := a.(type) {
 	case registry.Module:
@@ -69,9 +69,9 @@ func (d *Documenter) find(ctx context.Context, a registry.Address, n registry.Ve
 	return archived{}, fmt.Errorf("%w address: it is not that of a module", registry.ErrInvalid)
 }
 
-// Check returns nil if the documentation and the files of a version are stored. It
-// returns registry.ErrNotFound if the version lacks one or its object is missing,
-// and registry.ErrCorrupt if an object is damaged.
+// Check returns nil if the documentation and the files of a version are stored.
+// It returns registry.ErrNotFound if the version lacks one or its object is
+// missing, and registry.ErrCorrupt if an object is damaged.
 func (d *Documenter) Check(ctx context.Context, of registry.Documents) error {
 	if of.Docs == nil || of.FilesZip == nil {
 		return fmt.Errorf("the version has no documentation or no files: %w", registry.ErrNotFound)
@@ -141,8 +141,8 @@ func (d *Documenter) extract(ctx context.Context, v archived) (extract.Document,
 }
 
 // store stores a file that was made from the archive. If its key has a damaged
-// object, which cannot be replaced, store uses the key of different bytes with the
-// same meaning, which rebuilt returns. was is that of the record, or nil.
+// object, which cannot be replaced, store uses the key of different bytes with
+// the same meaning, which rebuilt returns. was is that of the record, or nil.
 func (d *Documenter) store(
 	ctx context.Context, v archived, name string, was *registry.StoredFile, data []byte,
 	rebuilt func(data []byte, at string) ([]byte, error),
@@ -166,9 +166,9 @@ func rebuiltDocs(data []byte, at string) ([]byte, error) {
 	return docs.Encode(document)
 }
 
-// put stores a file under the key of its digest. This is the key in the record if
-// the record has the same file. It returns registry.ErrCorrupt if the key has a
-// damaged object.
+// put stores a file under the key of its digest. This is the key in the record
+// if the record has the same file. It returns registry.ErrCorrupt if the key
+// has a damaged object.
 func (d *Documenter) put(
 	ctx context.Context, v archived, name string, was *registry.StoredFile, data []byte,
 ) (*registry.StoredFile, error) {

@@ -99,8 +99,8 @@ type MirrorModule struct {
 	Pin   registry.ModulePin
 }
 
-// StoreMirrorModule stores the archive of a module and what was made from it. It
-// returns the record that the caller adds to the catalog.
+// StoreMirrorModule stores the archive of a module and what was made from it.
+// It returns the record that the caller adds to the catalog.
 func (p *Publisher) StoreMirrorModule(ctx context.Context, address registry.MirrorAddress, m MirrorModule) (
 	registry.MirrorVersion, error,
 ) {
@@ -120,8 +120,8 @@ func (p *Publisher) StoreMirrorModule(ctx context.Context, address registry.Mirr
 		files = append(files, file{File: rules.FileOf(name, data, made)})
 		return &made
 	}
-	if docs := add(registry.DocsName, m.Found.Document.Data); docs != nil {
-		mirrored.SetDocs(*docs, m.Found.Document.Contents)
+	if mirrored.Docs = add(registry.DocsName, m.Found.Document.Data); mirrored.Docs != nil {
+		mirrored.Contents = m.Found.Document.Contents
 	}
 	mirrored.FilesZip = add(registry.FilesName, m.Found.Document.Files)
 	if _, err := p.uploadFiles(ctx, files); err != nil {

@@ -189,9 +189,10 @@ func (p *Publisher) restore(
 	return true, p.upload(ctx, m, stored)
 }
 
-// upload stores the archive of a module and what was made from it at once, under the
-// keys of a record. Keys identify their content, so an existing object is the
-// right one. What differs from the record, except for the archive, is not stored.
+// upload stores the archive of a module and what was made from it at once,
+// under the keys of a record. Keys identify their content, so an existing
+// object is the right one. What differs from the record, except for the
+// archive, is not stored.
 func (p *Publisher) upload(ctx context.Context, m *rules.PreparedModule, to registry.ModuleVersion) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.uploadArchive(ctx, m, to) })

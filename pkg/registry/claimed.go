@@ -13,13 +13,13 @@ import (
 // ClaimedSource is the Git commit from which a version was published. The
 // publisher states it, and nothing verifies it. No decision may depend on it.
 type ClaimedSource struct {
-	// Remote is the URL of the repository, without password and query. It is empty
-	// if the repository has no remote on a server.
+	// Remote is the URL of the repository, without password and query. It is
+	// empty if the repository has no remote on a server.
 	Remote string `json:"remote,omitempty"`
 	// Commit is the full hash of the commit.
 	Commit string `json:"commit"`
-	// Tag is the tag of the commit that names the version. It is empty if there is
-	// none.
+	// Tag is the tag of the commit that names the version. It is empty if there
+	// is none.
 	Tag string `json:"tag,omitempty"`
 	// Dirty means that the published folder differed from the commit.
 	Dirty bool `json:"dirty,omitempty"`
@@ -31,9 +31,9 @@ const maxRemote, maxTag = 255, 255
 // commitHash matches the full hash of a commit.
 var commitHash = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Check returns ErrInvalid if the remote differs from what [RemoteURL] returns. It
-// does so too if the commit is not a full hash, or Git does not allow the tag. Its
-// errors contain none of these texts, which could be credentials.
+// Check returns ErrInvalid if the remote differs from what [RemoteURL] returns.
+// It does so too if the commit is not a full hash, or Git does not allow the
+// tag. Its errors contain none of these texts, which could be credentials.
 func (c ClaimedSource) Check() error {
 	switch {
 	case c.Remote != "" && RemoteURL(c.Remote) != c.Remote:
@@ -58,7 +58,8 @@ func (c ClaimedSource) Repository() string {
 // digits.
 func (c ClaimedSource) String() string { return c.describe(c.Commit) }
 
-// Short is like [ClaimedSource.String], but with the first digits of the commit.
+// Short is like [ClaimedSource.String], but with the first digits of the
+// commit.
 func (c ClaimedSource) Short() string { return c.describe(c.Commit[:min(7, len(c.Commit))]) }
 
 func (c ClaimedSource) describe(commit string) string {
@@ -75,9 +76,10 @@ func (c ClaimedSource) describe(commit string) string {
 	return text
 }
 
-// Beside returns the source if it adds something to the identity of its publisher,
-// and nil otherwise. The identity of a CI job proves the commit of the job. A
-// publisher without an identity that proves one always adds something.
+// Beside returns the source if it adds something to the identity of its
+// publisher, and nil otherwise. The identity of a CI job proves the commit of
+// the job. A publisher without an identity that proves one always adds
+// something.
 func (c *ClaimedSource) Beside(by Publisher) *ClaimedSource {
 	if c == nil || c.Commit == by.Commit && !c.Dirty {
 		return nil
@@ -85,21 +87,22 @@ func (c *ClaimedSource) Beside(by Publisher) *ClaimedSource {
 	return c
 }
 
-// remoteHost and remotePath match the parts of a URL that [RemoteURL] accepts. A
-// path with an @ could contain a part of a password, because people forget to
+// remoteHost and remotePath match the parts of a URL that [RemoteURL] accepts.
+// A path with an @ could contain a part of a password, because people forget to
 // escape a slash in it.
 var (
 	remoteHost = regexp.MustCompile(`^[a-z0-9]+([.-]+[a-z0-9]+)*(:[0-9]{1,5})?$`)
 	remotePath = regexp.MustCompile(`^(/[A-Za-z0-9._~%+,()-]+)+/?$`)
 )
 
-// RemoteURL returns the URL of a Git remote on a server, without password, query
-// and fragment. The only user in it is git with SSH, which is the same for
-// everybody. For git@HOST:PATH it returns ssh://git@HOST/PATH. For other remotes,
-// such as a local path, it returns an empty string.
+// RemoteURL returns the URL of a Git remote on a server, without password,
+// query and fragment. The only user in it is git with SSH, which is the same
+// for everybody. For git@HOST:PATH it returns ssh://git@HOST/PATH. For other
+// remotes, such as a local path, it returns an empty string.
 func RemoteURL(remote string) string {
 	if host, path, found := strings.Cut(remote, ":"); found && !strings.Contains(remote, "://") {
-		// Others are a path, a drive of Windows, or a short form of the user's settings.
+		// Others are a path, a drive of Windows, or a short form of the user's
+		// settings.
 		if strings.Contains(host, "/") || !strings.ContainsAny(host, "@.") {
 			return ""
 		}

@@ -17,17 +17,17 @@ import (
 // version has its own contents.
 type Contents struct {
 	Names
-	// Calls are the modules of registries that the module calls, and Requires are
-	// the providers that it requires. Both are sorted.
+	// Calls are the modules of registries that the module calls, and Requires
+	// are the providers that it requires. Both are sorted.
 	Calls    []Use `json:"calls,omitempty"`
 	Requires []Use `json:"requires,omitempty"`
-	// TooMany means that uses are missing, because there are too many to be stored, or
-	// some are too long.
+	// TooMany means that uses are missing, because there are too many to be
+	// stored, or some are too long.
 	TooMany bool `json:"too_many,omitempty"`
 }
 
-// Names are the names in the documentation of a version. Each field has distinct
-// names, separated by spaces.
+// Names are the names in the documentation of a version. Each field has
+// distinct names, separated by spaces.
 type Names struct {
 	// Folders are the paths of submodules and examples.
 	Folders string `json:"folders,omitempty"`
@@ -47,8 +47,8 @@ type Use struct {
 	Source string `json:"source"`
 	// Constraint is the version constraint, or empty.
 	Constraint string `json:"version,omitempty"`
-	// Versions are the versions with that use, the newest first. The contents of
-	// a single version have none.
+	// Versions are the versions with that use, the newest first. The contents
+	// of a single version have none.
 	Versions []Version `json:"versions,omitempty"`
 }
 
@@ -92,8 +92,8 @@ const maxContents = 64 << 20
 func (c Contents) Encode() []byte {
 	var out bytes.Buffer
 	compressed := gzip.NewWriter(&out)
-	// Neither fails: the contents have only text and versions, and a buffer accepts
-	// everything.
+	// Neither fails: the contents have only text and versions, and a buffer
+	// accepts everything.
 	_ = json.NewEncoder(compressed).Encode(c)
 	_ = compressed.Close()
 	return out.Bytes()
@@ -109,8 +109,8 @@ func (c Contents) Digest() string {
 // unpackers are used again, because each has 40 KiB.
 var unpackers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
-// DecodeContents decodes stored contents. Those that are missing or cannot be read are
-// empty.
+// DecodeContents decodes stored contents. Those that are missing or cannot be
+// read are empty.
 func DecodeContents(data []byte) (c Contents) {
 	unpacked, _ := unpackers.Get().(*gzip.Reader)
 	defer unpackers.Put(unpacked)

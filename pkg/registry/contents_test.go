@@ -8,8 +8,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// What versions use does not depend on the order in which they are added, and nothing
-// remains of one that is dropped.
+// What versions use does not depend on the order in which they are added, and
+// nothing remains of one that is dropped.
 func TestContents(t *testing.T) {
 	t.Parallel()
 	version := func(text string) registry.Version {

@@ -29,8 +29,8 @@ type CopiedFrom struct {
 // source, in bytes.
 const maxCopied, maxSource = 1 << 10, 256
 
-// Check returns ErrInvalid if a text is too long or not printable, or Claimed is
-// not valid.
+// Check returns ErrInvalid if a text is too long or not printable, or Claimed
+// is not valid.
 func (c CopiedFrom) Check() error {
 	p := c.PublishedBy
 	size := 0

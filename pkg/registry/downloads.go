@@ -2,12 +2,12 @@ package registry
 
 import "time"
 
-// DownloadTime is how long the counts of a day, and the last use of a token, are
-// stored on AWS. A total is stored that long after its last download.
+// DownloadTime is how long the counts of a day, and the last use of a token,
+// are stored on AWS. A total is stored that long after its last download.
 const DownloadTime = 400 * 24 * time.Hour
 
-// OtherCallers stands for the callers for whom the counts of a version and a day
-// have no room.
+// OtherCallers stands for the callers for whom the counts of a version and a
+// day have no room.
 const OtherCallers = "other callers"
 
 // Downloads is how often something was downloaded.
@@ -30,7 +30,7 @@ func (d Downloads) Plus(more Downloads) Downloads {
 type DailyDownloads struct {
 	Day     time.Time
 	Version Version
-	// Callers has the downloads by the names of callers. The name of those without
-	// a credential is empty.
+	// Callers has the downloads by the names of callers. The name of those
+	// without a credential is empty.
 	Callers map[string]Downloads
 }

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"strings"
-
 	"time"
 
 	regaddr "github.com/opentofu/registry-address/v2"
@@ -56,10 +55,12 @@ const (
 	FilesName = "files.zip"
 )
 
-// Documents are the files that are made from the archive of a module version. Each
-// is missing if it could not be made, or if an old release published the version.
+// Documents are the files that are made from the archive of a module version.
+// Each is missing if it could not be made, or if an old release published the
+// version.
 type Documents struct {
-	// Docs is the stored file with the documentation, JSON compressed with gzip.
+	// Docs is the stored file with the documentation, JSON compressed with
+	// gzip.
 	Docs *StoredFile `json:"docs,omitempty"`
 	// FilesZip is the stored file with the files that people may want to read.
 	FilesZip *StoredFile `json:"files,omitempty"`
@@ -75,20 +76,10 @@ func (d Documents) Stored() (files []StoredFile) {
 	return files
 }
 
-// DocumentKey returns the object key of a file of [Documents] with a name. The key
-// contains the digest, so that it never refers to two different contents.
+// DocumentKey returns the object key of a file of [Documents] with a name. The
+// key contains the digest, so that it never refers to two different contents.
 func (m Module) DocumentKey(v Version, sha256, name string) string {
 	return m.Path() + "/" + v.String() + "/" + sha256 + "/" + name
-}
-
-// SetDocs sets the documentation and the contents of a version.
-func (v *ModuleVersion) SetDocs(file StoredFile, contents []byte) {
-	v.Docs, v.Contents = &file, contents
-}
-
-// SetDocs is [ModuleVersion.SetDocs] for a mirrored version.
-func (v *MirroredModule) SetDocs(file StoredFile, contents []byte) {
-	v.Docs, v.Contents = &file, contents
 }
 
 // ModuleVersion is the record of one published version of a module.
@@ -106,8 +97,8 @@ type ModuleVersion struct {
 	Size        int64     `json:"size,omitzero"`
 	PublishedAt time.Time `json:"published_at,omitzero"`
 	PublishedBy Publisher `json:"published_by,omitzero"`
-	// Claimed is the Git source, as the publisher states it. It is missing if the
-	// module was not in Git, or if the identity of the publisher proves it.
+	// Claimed is the Git source, as the publisher states it. It is missing if
+	// the module was not in Git, or if the identity of the publisher proves it.
 	Claimed     *ClaimedSource `json:"claimed,omitempty"`
 	Description string         `json:"description,omitempty"`
 	Documents

@@ -176,8 +176,8 @@ type Summary struct {
 	Source string `json:"source,omitempty"`
 	// SigningKey is the ID of the key that signed a provider's latest version.
 	SigningKey string `json:"signing_key,omitempty"`
-	// Contents identifies the [Contents] of a module. It changes with them, and is
-	// empty if there are none.
+	// Contents identifies the [Contents] of a module. It changes with them, and
+	// is empty if there are none.
 	Contents string `json:"contents,omitempty"`
 	// Deprecated is the reason for deprecating all versions.
 	Deprecated string `json:"deprecated,omitempty"`

@@ -14,19 +14,20 @@ import (
 type Dependent struct {
 	// Version is its newest version with the use.
 	Version registry.Version
-	// Constraints are the distinct ones of that version. An empty one allows every
-	// version.
+	// Constraints are the distinct ones of that version. An empty one allows
+	// every version.
 	Constraints []string
 	// Versions is the number of its versions with the use.
 	Versions int
 }
 
-// Dependents finds the modules that call a module or require a provider, the own ones
-// first, sorted by address. host is that of this registry. It considers only modules that include
-// accepts.
+// Dependents finds the modules that call a module or require a provider. Own
+// modules come first, and both are sorted by address. host is that of this
+// registry. It considers only modules that include accepts.
 //
-// Left counts the modules whose uses are too many to be stored. If contents cannot be
-// read in time, Waiting counts them. Errors are those of [Index.Entries].
+// Left counts the modules whose uses are too many to be stored. If contents
+// cannot be read in time, Waiting counts them. Errors are those of
+// [Index.Entries].
 func (x *Index) Dependents(
 	ctx context.Context, a registry.Address, host string, include func(*Entry) bool,
 ) (found Found, err error) {
@@ -66,8 +67,9 @@ func (x *Index) Dependents(
 	return found, nil
 }
 
-// Dependent describes an entry of [Index.Dependents]. In a large catalog it reads the
-// contents of the module. It returns false if they cannot be read, or have changed.
+// Dependent describes an entry of [Index.Dependents]. In a large catalog it
+// reads the contents of the module. It returns false if they cannot be read, or
+// have changed.
 func (f *Found) Dependent(ctx context.Context, e *Entry) (d Dependent, found bool) {
 	c := f.index.contents(ctx, f.names, e)
 	all := make(map[registry.Version]bool)
@@ -92,13 +94,15 @@ func (f *Found) Dependent(ctx context.Context, e *Entry) (d Dependent, found boo
 	return d, len(all) > 0
 }
 
-// source is the source of a call of a module, or of a requirement of a provider.
+// source is the source of a call of a module, or of a requirement of a
+// provider.
 type source struct {
 	isCall bool
 	text   string
 }
 
-// sourcesOf returns the distinct sources in the contents of a module, in lower case.
+// sourcesOf returns the distinct sources in the contents of a module, in lower
+// case.
 func sourcesOf(c registry.Contents) map[source]bool {
 	all := make(map[source]bool)
 	for _, u := range c.Calls {
@@ -114,8 +118,8 @@ func sourcesOf(c registry.Contents) map[source]bool {
 type used struct {
 	isCall bool
 	host   registry.Host
-	// address is in lower case. isPublic means that the clients' default host has it,
-	// so that sources need no host.
+	// address is in lower case. isPublic means that the clients' default host
+	// has it, so that sources need no host.
 	address  string
 	isPublic bool
 }

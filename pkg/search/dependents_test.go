@@ -24,7 +24,8 @@ func use(source, constraint string, versions ...uint64) registry.Use {
 	return u
 }
 
-// callers is a catalog whose modules use others, as clients can write the sources.
+// callers is a catalog whose modules use others, as clients can write the
+// sources.
 func callers(t *testing.T) *shelf {
 	t.Helper()
 	of := func(address string, calls, requires []registry.Use) module {

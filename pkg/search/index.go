@@ -26,8 +26,8 @@ const (
 	readTimeout = 30 * time.Second
 	// loadTimeout bounds the time that a search waits for contents.
 	loadTimeout = 5 * time.Second
-	// single is the part of the modules of a namespace whose contents are read one by
-	// one. If more of them have changed, all are read.
+	// single is the part of the modules of a namespace whose contents are read
+	// one by one. If more of them have changed, all are read.
 	single = 8
 	// readers is how many namespaces are read at the same time.
 	readers = 8
@@ -47,8 +47,8 @@ const (
 // IsMirrored reports whether the addresses begin with a hostname.
 func (k Kind) IsMirrored() bool { return k == Mirrored || k == MirroredModules }
 
-// read returns the kind with whose entries those of k are read: the two kinds of the
-// mirror are in one catalog.
+// read returns the kind with whose entries those of k are read: the two kinds
+// of the mirror are in one catalog.
 func (k Kind) read() Kind {
 	if k.IsMirrored() {
 		return Mirrored
@@ -72,8 +72,8 @@ func (k Kind) AllowsNamespace(namespace string) bool {
 type Index struct {
 	catalog   *catalog.Catalog
 	downloads Downloads
-	// totals are the downloads of all addresses. They are read while counting is locked,
-	// so that the kinds share them.
+	// totals are the downloads of all addresses. They are read while counting
+	// is locked, so that the kinds share them.
 	totals   *ttlcache.Cache[struct{}, map[string]registry.Downloads]
 	counting sync.Mutex
 	now      func() time.Time
@@ -81,13 +81,14 @@ type Index struct {
 
 	mu    sync.Mutex
 	reads map[Kind]*read
-	// last are the entries that were read last. Those that have not changed are used
-	// again, so that a large catalog is not in memory twice.
+	// last are the entries that were read last. Those that have not changed are
+	// used again, so that a large catalog is not in memory twice.
 	last map[Kind][]*Entry
 
 	names *names
-	// loading is what is read so that the names follow the entries, or nil. loaded
-	// identifies the entries of each kind that they follow, by where the first one is.
+	// loading is what is read so that the names follow the entries, or nil.
+	// loaded identifies the entries of each kind that they follow, by where the
+	// first one is.
 	loading *loading
 	loaded  map[Kind]**Entry
 }
@@ -113,13 +114,14 @@ func (l *loading) fail(err error) {
 	l.err = fmt.Errorf("cannot read the contents of modules: %w", err)
 }
 
-// Downloads has the downloads of all addresses whose paths begin with a prefix, by path.
+// Downloads has the downloads of all addresses whose paths begin with a prefix,
+// by path.
 type Downloads interface {
 	AllTotals(ctx context.Context, prefix string) (map[string]registry.Downloads, error)
 }
 
-// New returns the index of a catalog. If downloads is nil, all entries have 0. now is
-// the clock, or nil for the time of the system.
+// New returns the index of a catalog. If downloads is nil, all entries have 0.
+// now is the clock, or nil for the time of the system.
 func New(c *catalog.Catalog, downloads Downloads, now func() time.Time) *Index {
 	if now == nil {
 		now = time.Now
@@ -133,8 +135,9 @@ func New(c *catalog.Catalog, downloads Downloads, now func() time.Time) *Index {
 
 // Entries returns all entries of a kind, sorted by address. They are cached for
 // a minute, unless the catalog has no namespace. If they cannot be read, the
-// error is that of the table. Entries that cannot be decoded are omitted, and have no
-// downloads if those cannot be read. The request that reads them logs that.
+// error is that of the table. Entries that cannot be decoded are omitted, and
+// have no downloads if those cannot be read. The request that reads them logs
+// that.
 func (x *Index) Entries(ctx context.Context, k Kind) ([]*Entry, error) {
 	all, err := x.entries(ctx, k.read())
 	if !k.IsMirrored() {
@@ -176,9 +179,9 @@ func (x *Index) entries(ctx context.Context, k Kind) ([]*Entry, error) {
 	return r.entries, r.err
 }
 
-// In reads the entries of one namespace, which the mirror does not have, and returns
-// those that include accepts. It caches nothing. Entries that cannot be decoded are
-// omitted and logged.
+// In reads the entries of one namespace, which the mirror does not have, and
+// returns those that include accepts. It caches nothing. Entries that cannot be
+// decoded are omitted and logged.
 func (x *Index) In(ctx context.Context, k Kind, namespace string, include func(*Entry) bool) (found Found, err error) {
 	var read collected
 	if err := read.collect(k, x.summaries(ctx, k, namespace)); err != nil {
@@ -197,9 +200,9 @@ func (x *Index) In(ctx context.Context, k Kind, namespace string, include func(*
 	return found, nil
 }
 
-// load returns the names of some kinds after reading what has changed. If that takes
-// longer than a client likes to wait, it continues after load returns, and the names
-// are not complete.
+// load returns the names of some kinds after reading what has changed. If that
+// takes longer than a client likes to wait, it continues after load returns,
+// and the names are not complete.
 func (x *Index) load(ctx context.Context, kinds []Kind) (*names, error) {
 	entries := make(map[Kind][]*Entry)
 	for _, k := range kinds {
@@ -234,8 +237,8 @@ func (x *Index) load(ctx context.Context, kinds []Kind) (*names, error) {
 	return n, nil
 }
 
-// isNew reports whether the names do not follow some entries yet, and records that
-// they will.
+// isNew reports whether the names do not follow some entries yet, and records
+// that they will.
 func (x *Index) isNew(entries map[Kind][]*Entry) (isNew bool) {
 	for k, all := range entries {
 		var first **Entry
@@ -292,7 +295,8 @@ func (x *Index) follow(ctx context.Context, entries map[Kind][]*Entry, n *names,
 	close(l.done)
 }
 
-// namespaceOf returns the namespace of a path, or "" if that of a mirrored module.
+// namespaceOf returns the namespace of a path, or "" if that of a mirrored
+// module.
 func namespaceOf(path string) string {
 	if strings.HasPrefix(path, string(MirroredModules)) {
 		return ""
@@ -300,7 +304,8 @@ func namespaceOf(path string) string {
 	return strings.Split(path, "/")[1]
 }
 
-// contents returns the contents of a module. They are empty if they cannot be read.
+// contents returns the contents of a module. They are empty if they cannot be
+// read.
 func (x *Index) contents(ctx context.Context, n *names, e *Entry) registry.Contents {
 	path := e.Path()
 	n.mu.RLock()
@@ -342,9 +347,10 @@ func (x *Index) fill(ctx context.Context, k Kind, r *read) {
 	close(r.done)
 }
 
-// read reads all entries of a kind. They are nil if the catalog has no namespace.
-// That takes one request. It is not cached, so that the first publish is visible
-// at once. Entries that are equal to those in last, which is sorted, are the same.
+// read reads all entries of a kind. They are nil if the catalog has no
+// namespace. That takes one request. It is not cached, so that the first
+// publish is visible at once. Entries that are equal to those in last, which is
+// sorted, are the same.
 func (x *Index) read(ctx context.Context, k Kind, last []*Entry) (entries []*Entry, damaged, err error) {
 	namespaces := []string{""} // the mirror has none
 	if !k.IsMirrored() {
@@ -389,7 +395,8 @@ func (x *Index) read(ctx context.Context, k Kind, last []*Entry) (entries []*Ent
 	return entries, errors.Join(damage(bad), uncounted), nil
 }
 
-// allTotals returns the downloads of all addresses, which are cached for a minute.
+// allTotals returns the downloads of all addresses, which are cached for a
+// minute.
 func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, error) {
 	if x.downloads == nil {
 		return nil, nil
@@ -408,8 +415,8 @@ func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, e
 	return totals, nil
 }
 
-// count sets the downloads of entries. It replaces those that change, because others may
-// use them.
+// count sets the downloads of entries. It replaces those that change, because
+// others may use them.
 func count(entries []*Entry, totals map[string]registry.Downloads) {
 	for i, e := range entries {
 		if n := totals[e.Path()].Count; n != e.Downloads {

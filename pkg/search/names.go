@@ -55,21 +55,21 @@ func (p posting) fields() set   { return set(p & (1<<fields - 1)) }
 // set is a set of fields.
 type set uint16
 
-// maxCached bounds the contents that are cached as they are stored, in bytes. Others are
-// read again if they are shown.
+// maxCached bounds the contents that are cached as they are stored, in bytes.
+// Others are read again if they are shown.
 const maxCached = 8 << 20
 
-// The sizes of what an index has, in bytes: a posting, a hash, and about what a word or a
-// source takes beside its text.
+// The sizes of what an index has, in bytes: a posting, a hash, and about what a
+// word or a source takes beside its text.
 const (
 	ofPosting = 4
 	ofHash    = 2
 	ofText    = 120
 )
 
-// maxSize returns the bound of the size of an index, in bytes. It is a quarter of the
-// memory that the process may use, and at most 256 MiB. Beyond the half of it, words of
-// READMEs are left out, and beyond all of it names and uses.
+// maxSize returns the bound of the size of an index, in bytes. It is a quarter
+// of the memory that the process may use, and at most 256 MiB. Beyond the half
+// of it, words of READMEs are left out, and beyond all of it names and uses.
 func maxSize() int {
 	return int(min(debug.SetMemoryLimit(-1)/4, 256<<20))
 }
@@ -99,13 +99,14 @@ type word struct {
 // document is a module or provider.
 type document struct {
 	entry *Entry // nil if it was removed or replaced
-	// isPending means that its contents are not added. cached are its contents, or nil.
+	// isPending means that its contents are not added. cached are its contents,
+	// or nil.
 	isPending bool
 	cached    []byte
 	// exact has a hash of each name of the documentation, sorted.
 	exact []uint16
-	// size divides the weights of names in the documentation. A module with many names
-	// has more words by chance.
+	// size divides the weights of names in the documentation. A module with
+	// many names has more words by chance.
 	size float32
 	left int // how many names and words were left out
 	// tooMany means that the uses were left out.
@@ -119,8 +120,8 @@ func newNames() *names {
 	}
 }
 
-// set replaces the entries of some kinds, of which the mirror's are one. It returns the
-// paths of the modules that wait for their contents.
+// set replaces the entries of some kinds, of which the mirror's are one. It
+// returns the paths of the modules that wait for their contents.
 func (n *names) set(entries map[Kind][]*Entry) (missing []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,8 +163,8 @@ func (n *names) isWaiting() bool {
 	return n.pending > 0
 }
 
-// isSparse reports whether most of the documents were removed, so that it is better to
-// begin again.
+// isSparse reports whether most of the documents were removed, so that it is
+// better to begin again.
 func (n *names) isSparse() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -307,8 +308,8 @@ func joined(text string) iter.Seq[string] {
 	}
 }
 
-// nameHash is the FNV-1a hash of the words of a name. A library's would be allocated for
-// each of millions of names.
+// nameHash is the FNV-1a hash of the words of a name. A library's would be
+// allocated for each of millions of names.
 type nameHash uint32
 
 const noWords nameHash = 2166136261

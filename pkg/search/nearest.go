@@ -12,9 +12,9 @@ import (
 // nearestTimeout bounds the time in which entries are read for a suggestion.
 const nearestTimeout = time.Second
 
-// Nearest returns the address that is nearest to what, as [Nearest] does, among the
-// entries of a kind that include accepts. That is what itself if it is an entry. The
-// result is empty if the entries cannot be read in time.
+// Nearest returns the address that is nearest to what, as [Nearest] does, among
+// the entries of a kind that include accepts. That is what itself if it is an
+// entry. The result is empty if the entries cannot be read in time.
 func (x *Index) Nearest(ctx context.Context, k Kind, what string, include func(*Entry) bool) string {
 	ctx, cancel := context.WithTimeout(ctx, nearestTimeout)
 	defer cancel()
@@ -35,10 +35,10 @@ func (x *Index) Nearest(ctx context.Context, k Kind, what string, include func(*
 	return Nearest(what, addresses)
 }
 
-// Nearest returns the address that is nearest to what. That is one within what, one of
-// which some parts are mistyped, or else one with the same name. If what is only a
-// namespace, a hostname, or a hostname with a namespace, the result can be one too. It is
-// empty if none is near.
+// Nearest returns the address that is nearest to what. That is one within what,
+// one of which some parts are mistyped, or else one with the same name. If what
+// is only a namespace, a hostname, or a hostname with a namespace, the result
+// can be one too. It is empty if none is near.
 func Nearest(what string, addresses []string) string {
 	parts := strings.Split(what, "/")
 	var of, mistyped []string

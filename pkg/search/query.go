@@ -29,9 +29,10 @@ func (q Query) IsEmpty() bool { return len(q.words) == 0 }
 func (q Query) String() string { return strings.Join(q.words, " ") }
 
 // ParseQuery parses the words of a search. Everything but letters and digits
-// separates them. A word can be a source as in a module block. It loses its folder, its
-// query, its host, and the prefix terraform- of a repository. host is that of this
-// registry, which can be a single word. It may be empty. Errors are registry.ErrInvalid.
+// separates them. A word can be a source as in a module block. It loses its
+// folder, its query, its host, and the prefix terraform- of a repository. host
+// is that of this registry, which can be a single word. It may be empty. Errors
+// are registry.ErrInvalid.
 func ParseQuery(text, host string) (Query, error) {
 	if len(text) > MaxQuery {
 		return Query{}, fmt.Errorf("%w search: it has %d bytes, more than %d", registry.ErrInvalid, len(text), MaxQuery)

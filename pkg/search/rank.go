@@ -11,14 +11,15 @@ import (
 	"github.com/larder-registry/larder/pkg/text/terms"
 )
 
-// ofOthers is how much the words in other fields than the best add of their weights.
+// ofOthers is how much the words in other fields than the best add of their
+// weights.
 const ofOthers = 0.15
 
 // ofDeprecated is how much of its score something deprecated has.
 const ofDeprecated = 0.8
 
-// The bonus of a whole query that is a name in the documentation, or the name of the
-// module. In the documentation, a single word is often a name by chance.
+// The bonus of a whole query that is a name in the documentation, or the name
+// of the module. In the documentation, a single word is often a name by chance.
 const (
 	isExact = 20
 	isWord  = 5
@@ -29,7 +30,8 @@ const (
 type search struct {
 	*names
 	include func(*Entry) bool
-	// seen has for each document whether it may be seen: 0 if that is not known.
+	// seen has for each document whether it may be seen: 0 if that is not
+	// known.
 	seen []int8
 }
 
@@ -92,8 +94,8 @@ func (h hit) score(size float32) float32 {
 	return highest + ofOthers*(sum-highest)
 }
 
-// run returns the documents that match all words, the best first. unknown has the words
-// that match none.
+// run returns the documents that match all words, the best first. unknown has
+// the words that match none.
 func (s *search) run(wanted []string) (found []*Entry, unknown []string) {
 	scores := make([]float32, len(s.documents))
 	all := 0 // that may be seen
@@ -131,7 +133,8 @@ func (s *search) run(wanted []string) (found []*Entry, unknown []string) {
 	return found, nil
 }
 
-// hits returns the hits of a word in all documents, and the documents that have one.
+// hits returns the hits of a word in all documents, and the documents that have
+// one.
 func (s *search) hits(wanted string) (hits []hit, documents []int32) {
 	hits = make([]hit, len(s.documents))
 	for _, w := range s.words {
@@ -153,16 +156,16 @@ func (s *search) hits(wanted string) (hits []hit, documents []int32) {
 	return hits, documents
 }
 
-// compare sorts by score. Of equals, the one with more downloads is first, and then the
-// newer one.
+// compare sorts by score. Of equals, the one with more downloads is first, and
+// then the newer one.
 func (s *search) compare(a, b int32, scores []float32) int {
 	x, y := s.documents[a].entry, s.documents[b].entry
 	return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(y.Downloads, x.Downloads),
 		y.PublishedAt.Compare(x.PublishedAt), cmp.Compare(x.Kind, y.Kind), strings.Compare(x.Address, y.Address))
 }
 
-// exactly returns the score of a document that matches, with what the whole query and the
-// deprecation make of it.
+// exactly returns the score of a document that matches, with what the whole
+// query and the deprecation make of it.
 func (s *search) exactly(document int32, words []string, score float32) float32 {
 	d := s.documents[document]
 	for _, text := range []string{d.entry.name, d.entry.Address} {
@@ -185,8 +188,8 @@ func (s *search) exactly(document int32, words []string, score float32) float32 
 	return score
 }
 
-// corrected returns words with unknown ones replaced. It reports whether all of them
-// could be.
+// corrected returns words with unknown ones replaced. It reports whether all of
+// them could be.
 func (s *search) corrected(words, unknown []string) (all []string, complete bool) {
 	all = slices.Clone(words)
 	for i, w := range all {
@@ -199,8 +202,8 @@ func (s *search) corrected(words, unknown []string) (all []string, complete bool
 	return all, true
 }
 
-// correct returns a word of the index within one edit, or "". Among several it returns
-// that of most documents.
+// correct returns a word of the index within one edit, or "". Among several it
+// returns that of most documents.
 func (s *search) correct(wrong string) string {
 	if len(wrong) < 4 {
 		return ""
@@ -223,8 +226,8 @@ func (s *search) correct(wrong string) string {
 	return best
 }
 
-// isOneEdit reports whether two words differ by one byte that is added, removed,
-// replaced, or swapped with the next one.
+// isOneEdit reports whether two words differ by one byte that is added,
+// removed, replaced, or swapped with the next one.
 func isOneEdit(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -244,9 +247,10 @@ func isOneEdit(a, b string) bool {
 	return same+1 < len(a) && a[same] == b[same+1] && a[same+1] == b[same] && a[same+2:] == b[same+2:]
 }
 
-// matches returns the names of the documentation in which words of the query are, at
-// most [MaxMatches]. If some names have more words than others, it returns only those
-// with the most. Those with whole words are first, and then the short ones.
+// matches returns the names of the documentation in which words of the query
+// are, at most [MaxMatches]. If some names have more words than others, it
+// returns only those with the most. Those with whole words are first, and then
+// the short ones.
 func matches(words []string, c registry.Contents) []string {
 	scores := make(map[string]float32)
 	most := 1

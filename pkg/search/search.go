@@ -19,7 +19,8 @@ type Entry struct {
 	// Reason is the reason for deprecating the latest version, or else all
 	// versions.
 	Reason string
-	// Downloads is the number of downloads of all versions, since they are counted.
+	// Downloads is the number of downloads of all versions, since they are
+	// counted.
 	Downloads int64
 
 	name string // in lower case
@@ -29,8 +30,8 @@ type Entry struct {
 // modules/acme/vpc/aws.
 func (e *Entry) Path() string { return string(e.Kind) + e.Address }
 
-// isSearchedAs reports whether a search finds another entry of the address by the same
-// words.
+// isSearchedAs reports whether a search finds another entry of the address by
+// the same words.
 func (e *Entry) isSearchedAs(other *Entry) bool {
 	return e.Contents == other.Contents && e.Description == other.Description
 }
@@ -51,12 +52,12 @@ func NewEntry(k Kind, s registry.Summary) (Entry, error) {
 type Found struct {
 	// Entries are the results, the best first.
 	Entries []*Entry
-	// Corrected is the text that was searched for instead, because a word of the
-	// query is nowhere. It is empty otherwise.
+	// Corrected is the text that was searched for instead, because a word of
+	// the query is nowhere. It is empty otherwise.
 	Corrected string
-	// Left is how many names and words of readable modules are not in the index.
-	// Waiting is how many readable modules are there only with their addresses and
-	// descriptions so far.
+	// Left is how many names and words of readable modules are not in the
+	// index. Waiting is how many readable modules are there only with their
+	// addresses and descriptions so far.
 	Left, Waiting int
 
 	words []string
@@ -68,9 +69,9 @@ type Found struct {
 // Words returns the words that were searched for, in lower case.
 func (f *Found) Words() []string { return f.words }
 
-// Matches returns the names in the documentation of a result in which words of the
-// query are, at most [MaxMatches]. In a large catalog it reads the contents of the
-// module, and returns nothing if that fails.
+// Matches returns the names in the documentation of a result in which words of
+// the query are, at most [MaxMatches]. In a large catalog it reads the contents
+// of the module, and returns nothing if that fails.
 func (f *Found) Matches(ctx context.Context, e *Entry) []string {
 	if f.names == nil || e.Contents == "" {
 		return nil
@@ -78,12 +79,12 @@ func (f *Found) Matches(ctx context.Context, e *Entry) []string {
 	return matches(f.words, f.index.contents(ctx, f.names, e))
 }
 
-// Search finds the entries of some kinds that match all words, the best first. It
-// considers only entries that include accepts. If the query is empty, it returns all
-// of them, sorted by kind and address.
+// Search finds the entries of some kinds that match all words, the best first.
+// It considers only entries that include accepts. If the query is empty, it
+// returns all of them, sorted by kind and address.
 //
-// If the contents of modules cannot be read in time, they are missing, and Waiting
-// counts them. Errors are those of [Index.Entries].
+// If the contents of modules cannot be read in time, they are missing, and
+// Waiting counts them. Errors are those of [Index.Entries].
 func (x *Index) Search(ctx context.Context, q Query, include func(*Entry) bool, kinds ...Kind) (Found, error) {
 	var found Found
 	if q.IsEmpty() {

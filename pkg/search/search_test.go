@@ -177,8 +177,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Of modules that match as well, the one with more downloads is first, and then the newer
-// one.
+// Of modules that match as well, the one with more downloads is first, and then
+// the newer one.
 func TestTies(t *testing.T) {
 	t.Parallel()
 	of := func(address string, at time.Time) module {
@@ -333,8 +333,8 @@ func TestMirroredEntries(t *testing.T) {
 	}
 }
 
-// An index has a bounded size, whatever the names and uses are. It counts what it leaves
-// out.
+// An index has a bounded size, whatever the names and uses are. It counts what
+// it leaves out.
 func TestBoundedMemory(t *testing.T) { // not parallel: it measures memory
 	const limit = 4 << 20
 	before := debug.SetMemoryLimit(4 * limit)
@@ -394,8 +394,9 @@ func FuzzParseQuery(f *testing.F) {
 	})
 }
 
-// BenchmarkSearch searches catalogs of several sizes, whose modules have 174 names
-// on average. It reports the time of the first search, and the memory of a module.
+// BenchmarkSearch searches catalogs of several sizes, whose modules have 174
+// names on average. It reports the time of the first search, and the memory of
+// a module.
 func BenchmarkSearch(b *testing.B) {
 	for _, count := range []int{1_000, 20_000, 100_000} {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {

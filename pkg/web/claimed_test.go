@@ -8,8 +8,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The page of a version has what its publisher claims, apart from what an identity
-// proves. Only a plain host has a link.
+// The page of a version has what its publisher claims, apart from what an
+// identity proves. Only a plain host has a link.
 func TestClaimedPage(t *testing.T) {
 	t.Parallel()
 	const commit = "0123456789abcdef0123456789abcdef01234567"

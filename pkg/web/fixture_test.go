@@ -150,7 +150,8 @@ func (s *store) document(m registry.Module, r *registry.ModuleVersion, d docs.Do
 	sum := digest(data)
 	key := m.DocumentKey(r.Version, sum, registry.DocsName)
 	s.objects.content[key] = data
-	r.SetDocs(registry.StoredFile{Object: key, SHA256: sum, Size: int64(len(data))}, extract.ContentsOf(d).Encode())
+	r.Docs = &registry.StoredFile{Object: key, SHA256: sum, Size: int64(len(data))}
+	r.Contents = extract.ContentsOf(d).Encode()
 }
 
 // deprecate deprecates a version of a module, or all if version is empty.

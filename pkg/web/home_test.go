@@ -202,8 +202,9 @@ func TestListReads(t *testing.T) {
 	for _, path := range []string{"/", "/search?q=vpc", "/modules", "/providers", "/mirror", "/modules/acme"} {
 		pages.get(t, path)
 	}
-	// The namespaces for modules and for providers, two namespaces for each, the mirror,
-	// and for the search the contents of the modules in two namespaces.
+	// The namespaces for modules and for providers, two namespaces for each,
+	// the mirror, and for the search the contents of the modules in two
+	// namespaces.
 	if got := strings.Count(s.table.Take(), "Query"); got != 9 {
 		t.Errorf("the table is read %d times, want 9", got)
 	}

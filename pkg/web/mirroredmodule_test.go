@@ -39,7 +39,8 @@ func (s *store) mirroredModule(version, commit string, edit ...func(*registry.Mi
 		Pin:        vpcPin(commit), MirroredAt: published.AddDate(0, 0, 2),
 		MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
 	}
-	m.SetDocs(registry.StoredFile{Object: key, SHA256: digest(data), Size: int64(len(data))}, extract.ContentsOf(d).Encode())
+	m.Docs = &registry.StoredFile{Object: key, SHA256: digest(data), Size: int64(len(data))}
+	m.Contents = extract.ContentsOf(d).Encode()
 	for _, e := range edit {
 		e(m)
 	}

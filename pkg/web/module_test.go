@@ -237,7 +237,8 @@ func TestPicker(t *testing.T) {
 	}
 }
 
-// The page for what does not exist links to the nearest page that the caller may read.
+// The page for what does not exist links to the nearest page that the caller
+// may read.
 func TestNear(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -293,8 +293,8 @@ func (h *handler) notFound(v *visit) page {
 	return page{template: "notfound", title: "Not found", status: http.StatusNotFound, ownSearch: true, model: m}
 }
 
-// near returns the nearest page of an address or a namespace. If the address exists,
-// that is its page. It returns nil if there is none.
+// near returns the nearest page of an address or a namespace. If the address
+// exists, that is its page. It returns nil if there is none.
 func (h *handler) near(v *visit, k search.Kind, parts []string) *link {
 	length := map[search.Kind]int{search.Modules: 3, search.Providers: 2, search.Mirrored: 3, search.MirroredModules: 4}[k]
 	what := strings.Join(parts[:min(length, len(parts))], "/")

@@ -129,8 +129,8 @@ func newProvenance(by registry.Publisher, at time.Time) provenance {
 	return p
 }
 
-// addClaimed adds the Git source of a version, as its publisher states it. label
-// names it. It has a link to the repository if its host has a plain name.
+// addClaimed adds the Git source of a version, as its publisher states it.
+// label names it. It has a link to the repository if its host has a plain name.
 func (p *provenance) addClaimed(label string, c *registry.ClaimedSource) {
 	if c == nil {
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The identity of a CI job proves a commit. A claim of the same commit adds nothing
-// to that, but a claim of changes does.
+// The identity of a CI job proves a commit. A claim of the same commit adds
+// nothing to that, but a claim of changes does.
 func TestClaimOfJob(t *testing.T) {
 	t.Parallel()
 	const audience = "https://registry.example.com"

@@ -149,8 +149,8 @@ type storedDocuments struct {
 	registry.Documents
 }
 
-// find returns the selected versions of a module, without withdrawn ones. If some
-// records cannot be read, it returns the others with registry.ErrCorrupt.
+// find returns the selected versions of a module, without withdrawn ones. If
+// some records cannot be read, it returns the others with registry.ErrCorrupt.
 func (r docsRebuild) find(ctx context.Context, s *place.Store, a registry.Address) ([]storedDocuments, error) {
 	if m, ok := a.(registry.MirrorAddress); ok {
 		return find(ctx, s, r, m, s.Catalog.Mirror.Versions, func(v registry.MirrorVersion) registry.Documents {
@@ -207,8 +207,8 @@ func isDamage(err error) bool {
 	return errors.Is(err, registry.ErrInvalid) || errors.Is(err, registry.ErrCorrupt) || errors.Is(err, registry.ErrNotFound)
 }
 
-// modulesOf returns one module, or all modules of a store, own and mirrored, including
-// those whose versions are all hidden.
+// modulesOf returns one module, or all modules of a store, own and mirrored,
+// including those whose versions are all hidden.
 func modulesOf(ctx context.Context, s *place.Store, one registry.Address) iter.Seq2[registry.Address, error] {
 	return func(yield func(registry.Address, error) bool) {
 		if one != nil {

@@ -104,7 +104,8 @@ type searchView struct {
 	MirroredProviders      []protocol.MirroredDetail `json:"mirrored_providers"`
 	MirroredProvidersTotal int                       `json:"mirrored_providers_total"`
 
-	// Corrected, NotIndexed and NotYetIndexed are those of the metadata API's lists.
+	// Corrected, NotIndexed and NotYetIndexed are those of the metadata API's
+	// lists.
 	Corrected     string `json:"corrected,omitempty"`
 	NotIndexed    int    `json:"not_indexed,omitempty"`
 	NotYetIndexed int    `json:"not_yet_indexed,omitempty"`
@@ -126,7 +127,7 @@ func (v *searchView) drop(kind int) {
 
 func (v searchView) Text(p output.Page) {
 	if v.Corrected != "" {
-		p.Println("Nothing has the word that you typed. These are the results for %q.\n", v.Corrected)
+		p.Println("Nothing was found for what you typed. These are the results for %q.\n", v.Corrected)
 	}
 	modules, providers := make([][]string, len(v.Modules)), make([][]string, len(v.Providers))
 	for i, m := range v.Modules {

@@ -184,8 +184,8 @@ type listedToken struct {
 	registry.Token
 	// State is valid or expires soon (within 14 days).
 	State string `json:"state"`
-	// LastUsedAt is when the token was last used. Later uses in the same hour do not
-	// count. It is missing if no use is known.
+	// LastUsedAt is when the token was last used. Later uses in the same hour
+	// do not count. It is missing if no use is known.
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 }
 

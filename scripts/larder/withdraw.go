@@ -172,8 +172,8 @@ func confirmWithdrawal(ctx context.Context, c *cli.Program, s *place.Store, what
 	return c.Confirm(ctx, question)
 }
 
-// printDependents prints who calls a module or requires a provider that a command
-// changes.
+// printDependents prints who calls a module or requires a provider that a
+// command changes.
 func printDependents(ctx context.Context, c *cli.Program, r *place.Reader, a registry.Address, v *registry.Version) {
 	end := c.Waiting("finding the modules that use it")
 	note := r.Dependents(ctx, a).Note(a, v)

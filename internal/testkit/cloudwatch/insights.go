@@ -1,6 +1,6 @@
 // Package cloudwatch reads the output of functions like CloudWatch does. It
-// evaluates queries of CloudWatch Logs Insights and patterns of subscriptions, and
-// reads metrics in the Embedded Metric Format.
+// evaluates queries of CloudWatch Logs Insights and patterns of subscriptions,
+// and reads metrics in the Embedded Metric Format.
 package cloudwatch
 
 import (

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// condition is one condition of a filter pattern: a field has a text, or any text.
+// condition is one condition of a filter pattern: a field has a text, or any
+// text.
 var condition = regexp.MustCompile(`^\(\$\.(\w+) = "(\*|\w+)"\)$`)
 
 // Matches reports whether a filter pattern selects a line of a log. It supports
@@ -39,8 +40,9 @@ func Matches(pattern, line string) (bool, error) {
 	return matches, nil
 }
 
-// Subscribed returns the event with which CloudWatch invokes a function for lines of a
-// log group that were logged at a time. It is empty if the pattern selects none.
+// Subscribed returns the event with which CloudWatch invokes a function for
+// lines of a log group that were logged at a time. It is empty if the pattern
+// selects none.
 //
 // Source: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/SubscriptionFilters.html#LambdaFunctionExample.
 func Subscribed(pattern, group string, at time.Time, lines []string) (json.RawMessage, error) {

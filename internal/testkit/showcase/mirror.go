@@ -115,9 +115,9 @@ func (f *filler) copyTo(ctx context.Context, file *registry.StoredFile, key stri
 	return f.data.Objects.PutOnce(ctx, key, bytes.NewReader(data), objects.Digest{SHA256: file.SHA256, Size: file.Size})
 }
 
-// mirrorModule adds the versions of the mirrored module, with the documentation of one
-// of the registry's own. The origin has changed the oldest one and one that is not
-// mirrored.
+// mirrorModule adds the versions of the mirrored module, with the documentation
+// of one of the registry's own. The origin has changed the oldest one and one
+// that is not mirrored.
 func (f *filler) mirrorModule(ctx context.Context) error {
 	own, err := f.data.Catalog.Modules.Get(ctx, registry.Module{Namespace: "acme", Name: "vpc", System: "aws"},
 		registry.Version{Major: 4, Minor: 2})
@@ -141,7 +141,7 @@ func (f *filler) mirrorModule(ctx context.Context) error {
 			},
 			Pin: modulePin("5d1c7a0e"), MirroredAt: day(10, 29+i, 8, 2), MirroredBy: publisher("aws", "", "", n),
 		}
-		m.SetDocs(docs, own.Contents)
+		m.Docs, m.Contents = &docs, own.Contents
 		m.FilesZip = &files
 		if i == 1 {
 			m.Pin.Accepted = &registry.Decision{At: m.MirroredAt, By: operator, Reason: "They removed a large file."}

@@ -126,12 +126,14 @@ func (f *Filler) Module(t testing.TB, m registry.Module, versions, records int) 
 	f.Entry(t, m, all[0], "")
 }
 
-// Contents returns stored contents with inputs, whose names are separated by spaces.
+// Contents returns stored contents with inputs, whose names are separated by
+// spaces.
 func Contents(inputs string) []byte {
 	return registry.Contents{Names: registry.Names{Inputs: inputs}}.Encode()
 }
 
-// Entry writes the catalog entry of a module, and its contents if it has inputs.
+// Entry writes the catalog entry of a module, and its contents if it has
+// inputs.
 func (f *Filler) Entry(t testing.TB, m registry.Module, latest registry.Version, inputs string) {
 	t.Helper()
 	contents := ""

@@ -25,10 +25,11 @@ const (
 // Contents are the files of a module that people may want to read. If there are
 // too many, READMEs, configuration and changelogs come first.
 type Contents struct {
-	// Files has the content of texts and of images, by path. Texts are valid UTF-8
-	// without NUL. Images only begin like one, and can be anything.
+	// Files has the content of texts and of images, by path. Texts are valid
+	// UTF-8 without NUL. Images only begin like one, and can be anything.
 	Files map[string][]byte
-	// Omitted counts the texts and images of a valid size that exceed another limit.
+	// Omitted counts the texts and images of a valid size that exceed another
+	// limit.
 	Omitted int
 }
 

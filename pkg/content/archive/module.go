@@ -37,8 +37,8 @@ type Module struct {
 	// configuration and READMEs in the root, and in the folders directly below
 	// modules/ and examples/. The value is nil if a file exceeds a limit.
 	Sources map[string][]byte
-	// Contents are the files that people may want to read. They share the bytes of
-	// Sources.
+	// Contents are the files that people may want to read. They share the bytes
+	// of Sources.
 	Contents Contents
 	// Calls are the module blocks whose source is a path, by the folder of their
 	// configuration.
@@ -188,8 +188,8 @@ func readTar(r io.Reader, scanner *secrets.Scanner) (Module, *sources, error) {
 	}
 }
 
-// readFile reads a file if it is a source or part of [Contents], or scans it for
-// secrets, or both.
+// readFile reads a file if it is a source or part of [Contents], or scans it
+// for secrets, or both.
 func readFile(f File, in io.Reader, s *sources, scanner *secrets.Scanner) error {
 	if scanner != nil {
 		scanner.Begin(f.Path)

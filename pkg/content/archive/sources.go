@@ -57,8 +57,8 @@ func newSources() *sources {
 	}
 }
 
-// read reads a file if it is a source. content returns its bytes. An error means
-// that the archive is invalid or cannot be read.
+// read reads a file if it is a source. content returns its bytes. An error
+// means that the archive is invalid or cannot be read.
 func (s *sources) read(f File, content func() ([]byte, error)) (err error) {
 	dir, name := path.Split(f.Path)
 	dir = path.Clean(dir)

@@ -21,8 +21,8 @@ const (
 )
 
 // ContentsOf returns what a search finds in documentation, and what the module
-// uses outside its examples. There is space for 64 KiB of names, 16 KiB of words of
-// READMEs and 100 uses of each kind.
+// uses outside its examples. There is space for 64 KiB of names, 16 KiB of
+// words of READMEs and 100 uses of each kind.
 func ContentsOf(d docs.Documentation) registry.Contents {
 	var c registry.Contents
 	nested := slices.Concat(d.Submodules, d.Examples)
@@ -77,8 +77,8 @@ func addUse(c *registry.Contents, all *[]registry.Use, u registry.Use) {
 	}
 }
 
-// registrySource returns the address in a source that a registry resolves, without
-// a folder. It is empty for other sources.
+// registrySource returns the address in a source that a registry resolves,
+// without a folder. It is empty for other sources.
 func registrySource(source string) string {
 	address, _, _ := strings.Cut(source, "//")
 	parts := strings.Split(address, "/")
@@ -120,8 +120,8 @@ func (n *names) of(folders []docs.Folder, known []string, find func(f docs.Folde
 	return text.String()
 }
 
-// proseWords returns the words of Markdown that a person can search for, without
-// those of URLs.
+// proseWords returns the words of Markdown that a person can search for,
+// without those of URLs.
 func proseWords(markdown string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for field := range strings.FieldsSeq(markdown) {

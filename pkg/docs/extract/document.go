@@ -39,9 +39,9 @@ const (
 const timeout = 10 * time.Second
 
 // Encode extracts the documentation of a module with a name, such as vpc for
-// acme/vpc/aws, and encodes it and its files. If the documentation is not possible
-// or takes more than 10 seconds, the result has none, and its only note is [Failed]
-// or [TooSlow]. Only the end of ctx is an error.
+// acme/vpc/aws, and encodes it and its files. If the documentation is not
+// possible or takes more than 10 seconds, the result has none, and its only
+// note is [Failed] or [TooSlow]. Only the end of ctx is an error.
 func Encode(ctx context.Context, name string, m archive.Module) (Document, error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

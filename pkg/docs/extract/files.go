@@ -96,8 +96,8 @@ func (c *chosen) describe(f archive.File) docs.SourceFile {
 	return described
 }
 
-// isShown reports whether a README may refer to an image. It is false after many
-// calls, because each of them reads all READMEs.
+// isShown reports whether a README may refer to an image. It is false after
+// many calls, because each of them reads all READMEs.
 func (c *chosen) isShown(name string) bool {
 	c.compared++
 	base := path.Base(name)
@@ -138,8 +138,8 @@ func shorten(all []docs.SourceFile) []docs.SourceFile {
 	return short
 }
 
-// imageType returns the media type of an image, from its first bytes. It is empty
-// if the image is invalid or has too many pixels.
+// imageType returns the media type of an image, from its first bytes. It is
+// empty if the image is invalid or has too many pixels.
 func imageType(data []byte) string {
 	if archive.IsSVG(data) && utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 {
 		return docs.TypeSVG

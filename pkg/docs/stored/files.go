@@ -16,13 +16,14 @@ const (
 	cachedFiles    = 4
 	maxCached      = 2 << 20 // bytes of each
 	cachedLifetime = 30 * time.Second
-	// reads is how many files are read at the same time. Each takes up to 16 MiB.
+	// reads is how many files are read at the same time. Each takes up to 16
+	// MiB.
 	reads = 2
 )
 
 // Files reads the files of module versions, and caches small ones. Callers must
-// first read the record of a version, which is gone after a withdrawal. It is safe
-// for concurrent use.
+// first read the record of a version, which is gone after a withdrawal. It is
+// safe for concurrent use.
 type Files struct {
 	objects Objects
 	now     func() time.Time

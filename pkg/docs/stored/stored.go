@@ -1,5 +1,5 @@
-// Package stored reads the documentation and the files of module versions from the
-// object store.
+// Package stored reads the documentation and the files of module versions from
+// the object store.
 package stored
 
 import (

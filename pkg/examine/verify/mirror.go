@@ -165,7 +165,8 @@ func lostDecisions(o registry.MirrorOrigin, was *history) (lost []string) {
 	return slices.Compact(lost)
 }
 
-// mirroredModule verifies the archive of a mirrored module and what was made from it.
+// mirroredModule verifies the archive of a mirrored module and what was made
+// from it.
 func (r *run) mirroredModule(ctx context.Context, v registry.MirrorVersion, read func(int64)) ([]Finding, error) {
 	m := v.Module
 	if m == nil {

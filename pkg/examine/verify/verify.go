@@ -61,8 +61,9 @@ type Verifier struct {
 	// Repair rebuilds wrong listings, catalog entries and namespaces, and calls
 	// Document.
 	Repair bool
-	// Document makes the documentation of a version of a module from its archive. Run calls
-	// it for one version at a time. If nil, documentation is not repaired.
+	// Document makes the documentation of a version of a module from its
+	// archive. Run calls it for one version at a time. If nil, documentation is
+	// not repaired.
 	Document func(context.Context, registry.Address, registry.Version) error
 	// AcceptLossBy is the person who accepts that the audit trail has lost the
 	// missing entries. If empty, missing entries are faults.

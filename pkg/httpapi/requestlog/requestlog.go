@@ -32,9 +32,9 @@ type Entry struct {
 	Address, Version string
 	// Caller is the name of the authenticated caller.
 	Caller string
-	// Token is the ID of the caller's registry token, in the first request of an
-	// hour to this process. So last uses can be stored without a write, or an
-	// invocation of a function, for each request.
+	// Token is the ID of the caller's registry token, in the first request of
+	// an hour to this process. So last uses can be stored without a write, or
+	// an invocation of a function, for each request.
 	Token string
 	// Download is the kind of archive that the response locates. Handler clears
 	// it unless the request is a GET that succeeds.

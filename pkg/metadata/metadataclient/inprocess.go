@@ -12,9 +12,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// InProcess returns a client of a handler of the metadata API in this process. host is
-// that of the registry, or empty if it is not known. The client's errors are those of the
-// store, which a response conceals.
+// InProcess returns a client of a handler of the metadata API in this process.
+// host is that of the registry, or empty if it is not known. The client's
+// errors are those of the store, which a response conceals.
 func InProcess(api http.Handler, host string) *Client {
 	c := &Client{}
 	c.get = func(ctx context.Context, path string, into any) error {

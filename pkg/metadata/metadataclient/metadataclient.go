@@ -117,8 +117,8 @@ func (q Query) path(kind string, offset, limit int) string {
 	return kind + "?" + values.Encode()
 }
 
-// Modules returns the modules that the caller may read, and the description of the
-// whole list. Its total is larger than the list if the query has a limit.
+// Modules returns the modules that the caller may read, and the description of
+// the whole list. Its total is larger than the list if the query has a limit.
 func (c *Client) Modules(ctx context.Context, q Query) ([]protocol.ModuleSummary, protocol.ListMeta, error) {
 	if _, err := registry.ParseModule(q.Namespace + "/any/any"); err != nil && q.Namespace != "" {
 		return []protocol.ModuleSummary{}, protocol.ListMeta{}, nil // the API refuses it
@@ -155,8 +155,8 @@ func (c *Client) MirroredProviders(ctx context.Context, q Query) ([]protocol.Mir
 		func(l protocol.MirrorList) ([]protocol.MirroredDetail, protocol.ListMeta) { return l.Providers, l.Meta })
 }
 
-// MirroredModules is [Client.Modules] for mirrored modules. A registry of an earlier
-// release has none.
+// MirroredModules is [Client.Modules] for mirrored modules. A registry of an
+// earlier release has none.
 func (c *Client) MirroredModules(ctx context.Context, q Query) ([]protocol.MirroredDetail, protocol.ListMeta, error) {
 	all, meta, err := pages(ctx, c, q, "mirror-modules",
 		func(l protocol.MirroredModuleList) ([]protocol.MirroredDetail, protocol.ListMeta) {
@@ -248,9 +248,10 @@ func (c *Client) MirroredHistory(ctx context.Context, p registry.MirrorAddress) 
 	return d, nil
 }
 
-// Dependents returns up to limit modules that call a module or require a provider, as
-// far as the caller may read them. It returns registry.ErrNotFound if the address never
-// existed, and if the registry is of a release without dependents.
+// Dependents returns up to limit modules that call a module or require a
+// provider, as far as the caller may read them. It returns registry.ErrNotFound
+// if the address never existed, and if the registry is of a release without
+// dependents.
 func (c *Client) Dependents(ctx context.Context, a registry.Address, limit int) (d protocol.DependentList, err error) {
 	path := a.Path()
 	if provider, isMirrored := strings.CutPrefix(path, registry.MirrorPrefix); isMirrored {

@@ -41,8 +41,8 @@ const (
 	// maxProblem is the largest size of an error text and of a hint, in bytes.
 	// They may quote any part of the archive.
 	maxProblem = 4 << 10
-	// maxPart is the largest number of bytes of documentation or files in a message. A
-	// message has them in base64.
+	// maxPart is the largest number of bytes of documentation or files in a
+	// message. A message has them in base64.
 	maxPart = 32 << 10
 	// watchInterval is the time between two checks of the memory.
 	watchInterval = 5 * time.Millisecond
@@ -90,8 +90,8 @@ type result struct {
 	Documents bool `json:"documents,omitempty"`
 }
 
-// part is a part of a module's documentation. Each has some of its data or of its
-// files. The last one has neither, but all other fields.
+// part is a part of a module's documentation. Each has some of its data or of
+// its files. The last one has neither, but all other fields.
 type part struct {
 	Data     []byte   `json:"data,omitempty"`
 	Files    []byte   `json:"files,omitempty"`

@@ -114,8 +114,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestLargestFiles checks that a child has the memory for the most files that can
-// be stored, together with as much configuration.
+// TestLargestFiles checks that a child has the memory for the most files that
+// can be stored, together with as much configuration.
 func TestLargestFiles(t *testing.T) {
 	t.Parallel()
 	random := rand.NewChaCha8([32]byte{}) // the same files each time

@@ -83,8 +83,8 @@ func (InThisProcess) Inspect(ctx context.Context, request Request, source io.Rea
 	return found, err
 }
 
-// inspect reads an archive to its end. For a module, it also returns the content
-// from which the documentation is extracted.
+// inspect reads an archive to its end. For a module, it also returns the
+// content from which the documentation is extracted.
 func inspect(ctx context.Context, request Request, source io.ReaderAt) (Found, archive.Module, error) {
 	tolerated := errs.Tolerated{Existing: !request.New}
 	switch request.Kind {

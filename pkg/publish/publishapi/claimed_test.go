@@ -12,8 +12,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// The record has the claimed source apart from the publisher. Publishing the same
-// content with another claim changes nothing.
+// The record has the claimed source apart from the publisher. Publishing the
+// same content with another claim changes nothing.
 func TestClaimed(t *testing.T) {
 	t.Parallel()
 	d := open(t)
@@ -41,8 +41,8 @@ func TestClaimed(t *testing.T) {
 	}
 }
 
-// Claims that could have a credential, or that are none, are refused, and no error
-// repeats them.
+// Claims that could have a credential, or that are none, are refused, and no
+// error repeats them.
 func TestClaimedRefused(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)

@@ -110,8 +110,8 @@ func (h *handler) stage(ctx context.Context, f registry.StoredFile, data []byte)
 	return err
 }
 
-// addContents adds the contents of the stored documentation to a record. It returns
-// the notes of the documentation.
+// addContents adds the contents of the stored documentation to a record. It
+// returns the notes of the documentation.
 func (m module) addContents(ctx context.Context, record *registry.ModuleVersion) (notes []string, err error) {
 	stored, err := m.h.objects.Open(ctx, record.Docs.Object, 0, -1)
 	if errors.Is(err, registry.ErrNotFound) {

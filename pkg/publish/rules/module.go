@@ -82,8 +82,8 @@ type PreparedModule struct {
 	// ModuleResult has a record without a publisher and a time. Its object key is
 	// the one that the publish API would choose.
 	ModuleResult
-	// Archive, Docs and FilesZip are the files to store. The last two are nil if
-	// they could not be made.
+	// Archive, Docs and FilesZip are the files to store. The last two are nil
+	// if they could not be made.
 	Archive        File
 	Docs, FilesZip *File
 
@@ -270,7 +270,8 @@ func (m *PreparedModule) keep(path string) error {
 	return err
 }
 
-// setDocument adds the documentation and the files of a module, if there are any.
+// setDocument adds the documentation and the files of a module, if there are
+// any.
 func (m *PreparedModule) setDocument(d extract.Document) {
 	add := func(name string, data []byte) *File {
 		if len(data) == 0 {
@@ -281,7 +282,7 @@ func (m *PreparedModule) setDocument(d extract.Document) {
 		return &file
 	}
 	if m.Docs = add(registry.DocsName, d.Data); m.Docs != nil {
-		m.Record.SetDocs(m.Docs.StoredFile, d.Contents)
+		m.Record.Docs, m.Record.Contents = &m.Docs.StoredFile, d.Contents
 	}
 	if m.FilesZip = add(registry.FilesName, d.Files); m.FilesZip != nil {
 		m.Record.FilesZip = new(m.FilesZip.StoredFile)

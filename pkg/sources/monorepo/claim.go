@@ -14,12 +14,12 @@ import (
 const claimTimeout = 10 * time.Second
 
 // Claim returns the commit that is checked out in a folder, as the source of a
-// version. It returns nil without git or a repository, or if the commit has no file
-// of the folder.
+// version. It returns nil without git or a repository, or if the commit has no
+// file of the folder.
 //
 // It returns registry.ErrInvalid if git refuses the repository, and
-// registry.ErrUnavailable if it takes too long. Then the folder can be published
-// without a source. Other errors are those of ctx.
+// registry.ErrUnavailable if it takes too long. Then the folder can be
+// published without a source. Other errors are those of ctx.
 func Claim(ctx context.Context, dir string, m registry.Module, v registry.Version) (*registry.ClaimedSource, error) {
 	return claimWithin(ctx, claimTimeout, dir, m, v)
 }
@@ -74,8 +74,8 @@ func claim(ctx context.Context, dir string, m registry.Module, v registry.Versio
 }
 
 // folderDiffers reports whether a folder differs from a commit. A submodule
-// differs, because its files are not in the commit. Without a file in the commit,
-// folderDiffers returns registry.ErrNotFound.
+// differs, because its files are not in the commit. Without a file in the
+// commit, folderDiffers returns registry.ErrNotFound.
 func (r *Repository) folderDiffers(ctx context.Context, commit, path string) (bool, error) {
 	args := []string{"ls-tree", "-r", "-z", "--full-tree", commit}
 	if path != "." {
@@ -109,8 +109,8 @@ func (r *Repository) patterns(ctx context.Context, m registry.Module, path strin
 // remote returns the URL of the remote origin, or of the only remote, as
 // [registry.RemoteURL] does. It is empty if there is no such remote.
 func (r *Repository) remote(ctx context.Context) (string, error) {
-	// Not `git remote get-url`: settings of this machine can replace the URL, for
-	// example by that of a proxy.
+	// Not `git remote get-url`: settings of this machine can replace the URL,
+	// for example by that of a proxy.
 	out, err := r.Run(ctx, "config", "--null", "--get-regexp", `^remote\..*\.url$`)
 	if errors.Is(err, registry.ErrInvalid) { // there are none
 		return "", nil

@@ -18,8 +18,8 @@ import (
 	"github.com/larder-registry/larder/pkg/sources/monorepo"
 )
 
-// claimOf returns what a publish of vpc 1.0.0 from a folder claims. HEAD replaces
-// the hash of the commit that is checked out.
+// claimOf returns what a publish of vpc 1.0.0 from a folder claims. HEAD
+// replaces the hash of the commit that is checked out.
 func claimOf(t *testing.T, dir string) *registry.ClaimedSource {
 	t.Helper()
 	claimed, err := monorepo.ClaimWithin(t.Context(), time.Hour, dir, vpc, registry.Version{Major: 1}) // however busy
@@ -225,7 +225,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A folder at the root of a repository, and one with an odd name, have a claim too.
+// A folder at the root of a repository, and one with an odd name, have a claim
+// too.
 func TestClaimOfFolders(t *testing.T) {
 	t.Parallel()
 	folders := []string{".", "a b", "*"}
@@ -252,8 +253,8 @@ func TestClaimOfFolders(t *testing.T) {
 	}
 }
 
-// Without git, or in a repository that git refuses, there is no claim. Only what
-// someone can repair is an error.
+// Without git, or in a repository that git refuses, there is no claim. Only
+// what someone can repair is an error.
 func TestClaimFails(t *testing.T) {
 	r := newRepository(t, map[string]string{"main.tf": ""})
 	claim := func(ctx context.Context, dir string) error {

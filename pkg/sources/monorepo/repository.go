@@ -128,9 +128,9 @@ func (r *Repository) Edited(ctx context.Context, modules []Module) (bool, error)
 	return r.differ(ctx, paths)
 }
 
-// differ reports whether files and folders differ from the commit that is checked
-// out. It does not count ignored files. It compares all bytes, because the index
-// can hide that a file has changed.
+// differ reports whether files and folders differ from the commit that is
+// checked out. It does not count ignored files. It compares all bytes, because
+// the index can hide that a file has changed.
 func (r *Repository) differ(ctx context.Context, paths []string) (differ bool, err error) {
 	dir, err := temporary.Folder("larder-index-")
 	if err != nil {
@@ -267,9 +267,10 @@ func (w *Worktree) index() string { return filepath.Join(w.dir, "index") }
 func (w *Worktree) Close() error { return os.RemoveAll(w.dir) }
 
 // Extract puts the files of a release into the worktree, as a checkout of its
-// tag would without filters. It sets the folder and the source of a module to those
-// of the release, and what the commit lacks of it. It returns registry.ErrInvalid if the tag has no
-// such folder, or is not that of a commit.
+// tag would without filters. It sets the folder and the source of a module to
+// those of the release, and what the commit lacks of it. It returns
+// registry.ErrInvalid if the tag has no such folder, or is not that of a
+// commit.
 func (w *Worktree) Extract(ctx context.Context, r Release, m *rules.Module) error {
 	commit, err := w.repository.commit(ctx, tagPrefix+r.TagName)
 	if errors.Is(err, registry.ErrInvalid) {

@@ -47,8 +47,9 @@ func Similar(word string, words []string) (string, bool) {
 	return "", false
 }
 
-// isFar reports whether the characters of two words differ so much, in any order, that
-// the distance exceeds most. Among many words, that saves most of the time.
+// isFar reports whether the characters of two words differ so much, in any
+// order, that the distance exceeds most. Among many words, that saves most of
+// the time.
 func isFar(a []rune, b string, most int) bool {
 	if len(b) > utf8.UTFMax*(len(a)+most) || len(b)+most < len(a) {
 		return true

@@ -40,9 +40,9 @@ type Tokens interface {
 	UseToken(ctx context.Context, id string, at time.Time) error
 }
 
-// Counter counts the downloads of a server, and stores the uses of tokens. It never
-// fails a request: what it cannot write is logged and written later, or dropped if
-// there is too much of it.
+// Counter counts the downloads of a server, and stores the uses of tokens. It
+// never fails a request: what it cannot write is logged and written later, or
+// dropped if there is too much of it.
 type Counter struct {
 	file   *File
 	tokens Tokens
@@ -69,8 +69,8 @@ func NewCounter(dir string, tokens Tokens, log *slog.Logger) *Counter {
 	}
 }
 
-// Observe counts the request if it is a download, or the first use of a token in an
-// hour. It does not read or write files.
+// Observe counts the request if it is a download, or the first use of a token
+// in an hour. It does not read or write files.
 func (c *Counter) Observe(e *requestlog.Entry) {
 	if e.Token != "" {
 		c.use(e.Token, c.now())
@@ -97,7 +97,8 @@ func (c *Counter) Observe(e *requestlog.Entry) {
 	c.add(key, total{1, now})
 }
 
-// use adds the use of a token in memory. Without room for it, the next hour has another.
+// use adds the use of a token in memory. Without room for it, the next hour has
+// another.
 func (c *Counter) use(id string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,8 +187,9 @@ func (c *Counter) flush(ctx context.Context) {
 	c.overflow = dropped > 0
 }
 
-// store stores the uses of tokens. A use that cannot be stored is logged and lost,
-// since the next hour has another. Close stores those that the end of ctx interrupts.
+// store stores the uses of tokens. A use that cannot be stored is logged and
+// lost, since the next hour has another. Close stores those that the end of ctx
+// interrupts.
 func (c *Counter) store(ctx context.Context, used map[string]time.Time) {
 	for id, at := range used {
 		err := c.tokens.UseToken(ctx, id, at)

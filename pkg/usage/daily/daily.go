@@ -184,16 +184,16 @@ func (f *File) Count(ctx context.Context, q usage.Query) (_ usage.Report, err er
 	return report, err
 }
 
-// TotalDownloads returns the stored downloads of an address. Without a file there are
-// none.
+// TotalDownloads returns the stored downloads of an address. Without a file
+// there are none.
 func (f *File) TotalDownloads(ctx context.Context, a registry.Address) (registry.Downloads, error) {
 	all, err := f.totals(ctx, `SELECT kind, address, sum(count), max(last) FROM downloads
 		WHERE kind = ? AND address = ? GROUP BY kind, address`, string(usage.Kind(a)), a.String())
 	return all[a.Path()], err
 }
 
-// AllTotals returns the stored downloads of all addresses whose paths begin with a prefix,
-// by path. Without a file there are none.
+// AllTotals returns the stored downloads of all addresses whose paths begin
+// with a prefix, by path. Without a file there are none.
 func (f *File) AllTotals(ctx context.Context, prefix string) (map[string]registry.Downloads, error) {
 	all, err := f.totals(ctx, `SELECT kind, address, sum(count), max(last) FROM downloads GROUP BY kind, address`)
 	maps.DeleteFunc(all, func(path string, _ registry.Downloads) bool { return !strings.HasPrefix(path, prefix) })

@@ -308,8 +308,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// The total of an address has all its versions and callers. A module can have the
-// same name as a mirrored provider.
+// The total of an address has all its versions and callers. A module can have
+// the same name as a mirrored provider.
 func TestTotalDownloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

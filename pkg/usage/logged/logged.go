@@ -1,10 +1,10 @@
-// Package logged counts the downloads of a deployed registry, and the last uses of
-// its tokens. CloudWatch sends those lines of the request log that count to a
-// function, in batches. The function adds them to the table.
+// Package logged counts the downloads of a deployed registry, and the last uses
+// of its tokens. CloudWatch sends those lines of the request log that count to
+// a function, in batches. The function adds them to the table.
 //
-// Counts are approximate. CloudWatch or Lambda can deliver a batch again, which the
-// items recognize only for a short time. A batch that Lambda could not process three
-// times is lost.
+// Counts are approximate. CloudWatch or Lambda can deliver a batch again, which
+// the items recognize only for a short time. A batch that Lambda could not
+// process three times is lost.
 package logged
 
 import (
@@ -30,8 +30,8 @@ import (
 )
 
 // Pattern returns the filter pattern of CloudWatch for the lines that count:
-// downloads, and the first use of a token in an hour. Listings, which clients request
-// most often, are not among them.
+// downloads, and the first use of a token in an hour. Listings, which clients
+// request most often, are not among them.
 func Pattern() string {
 	fields := []string{`($.token_id = "*")`}
 	for _, kind := range kinds {
@@ -41,18 +41,21 @@ func Pattern() string {
 	return "{ " + strings.Join(slices.Compact(fields), " || ") + " }"
 }
 
-// kinds are the log's names of the kinds of downloads, by the first part of a path.
+// kinds are the log's names of the kinds of downloads, by the first part of a
+// path.
 var kinds = map[string]requestlog.Download{
 	"modules": requestlog.ModuleDownload, "providers": requestlog.ProviderDownload,
 	"mirror": requestlog.MirrorDownload, "mirror-modules": requestlog.MirrorDownload,
 }
 
-// The limits of a batch. CloudWatch sends at most 6 MiB, compressed and in Base64.
+// The limits of a batch. CloudWatch sends at most 6 MiB, compressed and in
+// Base64.
 const (
 	maxBatch  = 32 << 20 // bytes, uncompressed
 	maxRows   = 1000     // versions and days, and tokens
 	maxCaller = 256      // bytes of a name
-	// oldest is the maximum age of a line. CloudWatch tries to deliver one for a day.
+	// oldest is the maximum age of a line. CloudWatch tries to deliver one for
+	// a day.
 	oldest = 3 * 24 * time.Hour
 )
 
@@ -103,8 +106,9 @@ func NewCounter(store Store, log *slog.Logger, now func() time.Time) *Counter {
 	return &Counter{store, log, now}
 }
 
-// Do adds a batch. It ignores lines that no release has logged. If the store fails,
-// it returns an error after it has tried everything, so that Lambda tries again.
+// Do adds a batch. It ignores lines that no release has logged. If the store
+// fails, it returns an error after it has tried everything, so that Lambda
+// tries again.
 func (c *Counter) Do(ctx context.Context, e Event) (struct{}, error) {
 	found, err := c.read(e)
 	if err != nil {

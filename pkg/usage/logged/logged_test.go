@@ -95,8 +95,8 @@ func count(t *testing.T, c *catalog.Catalog, q usage.Query) (rows []string) {
 
 const vpcLine = `{"message":"request","download":"module","address":"acme/vpc/aws","version":"1.0.0","caller":"token ci"}`
 
-// Lines are counted by version, day and caller. The same batch again changes nothing,
-// and lines that no release has logged are ignored.
+// Lines are counted by version, day and caller. The same batch again changes
+// nothing, and lines that no release has logged are ignored.
 func TestCount(t *testing.T) {
 	t.Parallel()
 	published := open(t)

@@ -31,8 +31,8 @@ func NewReader(stored Counts) Reader { return Reader{stored} }
 // parallel is how many addresses Count reads at once.
 const parallel = 16
 
-// Count returns the downloads of a period. The period begins with a whole day in UTC,
-// but not before the registry counted downloads.
+// Count returns the downloads of a period. The period begins with a whole day
+// in UTC, but not before the registry counted downloads.
 func (r Reader) Count(ctx context.Context, q usage.Query) (usage.Report, error) {
 	from := q.From.UTC().Truncate(24 * time.Hour)
 	if first := q.To.Add(-registry.DownloadTime); from.Before(first) {
@@ -94,8 +94,8 @@ func (r Reader) downloaded(ctx context.Context, since time.Time) ([]registry.Add
 	return all, nil
 }
 
-// count returns the downloads of one address by version, and by caller if the query
-// is for an address.
+// count returns the downloads of one address by version, and by caller if the
+// query is for an address.
 func (r Reader) count(ctx context.Context, a registry.Address, from time.Time, q usage.Query) ([]usage.Download, error) {
 	type key struct {
 		version registry.Version

@@ -21,6 +21,8 @@ const (
 	maxDependents = 100
 	// maxNamed is how many of them a text names.
 	maxNamed = 5
+	// maxConstraints is how many constraints of each it names.
+	maxConstraints = 3
 	// dependentsTimeout bounds the time that a command waits for them.
 	dependentsTimeout = 5 * time.Second
 )
@@ -30,15 +32,15 @@ type Dependents struct {
 	Total int `json:"total"`
 	// Modules are the first 100 of them.
 	Modules []protocol.Dependent `json:"modules"`
-	// NotSearched is the number of modules that use too much to be searched, or that
-	// were not read in time.
+	// NotSearched is the number of modules that use too much to be searched, or
+	// that were not read in time.
 	NotSearched int `json:"not_searched,omitempty"`
 	// Error is why they could not be read.
 	Error string `json:"error,omitempty"`
 }
 
-// Dependents returns the dependents of an address, or nil if there are none. No command
-// needs them, so errors are in the result.
+// Dependents returns the dependents of an address, or nil if there are none. No
+// command needs them, so errors are in the result.
 func (r *Reader) Dependents(ctx context.Context, a registry.Address) *Dependents {
 	if _, isMirrored := a.(registry.MirrorAddress); r.Host.Host == unknownHost && !isMirrored {
 		return &Dependents{Modules: []protocol.Dependent{}, Error: "the stack does not name the registry's host"}
@@ -62,8 +64,8 @@ func (r *Reader) Dependents(ctx context.Context, a registry.Address) *Dependents
 	return d
 }
 
-// String names some of the dependents with their constraints. Those that have stopped
-// using the address are named with the last version that did.
+// String names some of the dependents with their constraints. Those that have
+// stopped using the address are named with the last version that did.
 func (d *Dependents) String() string {
 	switch {
 	case d == nil:
@@ -88,6 +90,9 @@ func (d *Dependents) named() string {
 			text += " " + m.Version.String()
 		}
 		constraints := output.Mapped(m.Constraints, func(c string) string { return cmp.Or(c, "any version") })
+		if more := len(constraints) - maxConstraints; more > 0 {
+			constraints = append(constraints[:maxConstraints:maxConstraints], english.Plural(more, "other", ""))
+		}
 		if len(constraints) > 1 || !slices.Contains(m.Constraints, "") {
 			text += " (" + strings.Join(constraints, " and ") + ")"
 		}
@@ -99,8 +104,9 @@ func (d *Dependents) named() string {
 	return english.OxfordWordSeries(named, "and")
 }
 
-// Note describes the dependents of an address for a command that changes it. If v is not
-// nil, it counts those that allow that version. It is empty without dependents.
+// Note describes the dependents of an address for a command that changes it. If
+// v is not nil, it counts those that allow that version. It is empty without
+// dependents.
 func (d *Dependents) Note(a registry.Address, v *registry.Version) string {
 	if d == nil {
 		return ""
@@ -132,7 +138,8 @@ func (d *Dependents) Note(a registry.Address, v *registry.Version) string {
 			return err != nil || set.Has(*v)
 		}
 		refuses := func(constraint string) bool { return !accepts(constraint) }
-		// Each module block has a version of its own, but all share that of a provider.
+		// Each module block has a version of its own, but all share that of a
+		// provider.
 		if isModule && slices.ContainsFunc(m.Constraints, accepts) || !slices.ContainsFunc(m.Constraints, refuses) {
 			allow++
 		}

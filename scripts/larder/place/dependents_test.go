@@ -8,7 +8,8 @@ import (
 	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
-// A note for a command that changes an address has what could not be searched too.
+// A note for a command that changes an address has what could not be searched
+// too.
 func TestDependentsNote(t *testing.T) {
 	t.Parallel()
 	app := protocol.Dependent{Address: "acme/app/aws", Constraints: []string{"~> 1.0"}, Latest: true}

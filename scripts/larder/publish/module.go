@@ -208,8 +208,8 @@ type PublishedModuleView struct {
 	// Newcomer is set if the publish creates a namespace, or an address that looks like
 	// another one.
 	Newcomer *protocol.Newcomer `json:"newcomer,omitempty"`
-	// Notes describe what is missing in the documentation, what not all clients load,
-	// and why a Git source is missing.
+	// Notes describe what is missing in the documentation, what not all clients
+	// load, and why a Git source is missing.
 	Notes []string `json:"notes,omitempty"`
 
 	To     string           `json:"-"`

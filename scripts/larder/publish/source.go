@@ -9,9 +9,9 @@ import (
 	"github.com/larder-registry/larder/pkg/sources/monorepo"
 )
 
-// addSource sets the Git source of a module in a folder. If git cannot read it, the
-// module is published without one, and addSource returns a note. The error is that
-// of ctx.
+// addSource sets the Git source of a module in a folder. If git cannot read it,
+// the module is published without one, and addSource returns a note. The error
+// is that of ctx.
 func addSource(ctx context.Context, m *rules.Module) (notes []string, _ error) {
 	var err error
 	m.Claimed, err = monorepo.Claim(ctx, m.Dir, m.Address, m.Version)
