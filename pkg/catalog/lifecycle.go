@@ -163,6 +163,9 @@ func (c *Catalog) SetDocs(
 			v.Documents, v.Contents = made, contents
 		})
 	case registry.MirrorAddress:
+		if !a.IsModule() {
+			return false, notModule(a)
+		}
 		changed, err = mirrored(c.table).setDocs(ctx, a, n, made, by, func(v *registry.MirrorVersion) {
 			if v.Module != nil {
 				module := *v.Module
@@ -171,12 +174,16 @@ func (c *Catalog) SetDocs(
 			}
 		})
 	default:
-		err = fmt.Errorf("%w address: it is not that of a module", registry.ErrInvalid)
+		return false, notModule(a)
 	}
 	if err != nil {
 		return false, fmt.Errorf("cannot document %s %s: %w", a, n, err)
 	}
 	return changed, nil
+}
+
+func notModule(a registry.Address) error {
+	return fmt.Errorf("cannot document %s: %w address: it is not that of a module", a, registry.ErrInvalid)
 }
 
 func (v versions[A, R]) setDocs(

@@ -61,6 +61,26 @@ func TestWithdrawnCalls(t *testing.T) {
 	}
 }
 
+// After a version with missing uses is withdrawn, the contents are those of the others.
+func TestWithdrawnMissingUses(t *testing.T) {
+	t.Parallel()
+	table := open(t)
+	c, m := catalog.New(table), module(t, "acme/vpc/aws")
+	for version, source := range map[string]string{"1.0.0": "", "1.1.0": "acme/base/aws"} {
+		if _, _, err := put(t.Context(), c.Modules, m, calling(t, version, source)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withdraw(t, c, m, "1.0.0")
+	s, err := c.Modules.Stored(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Mismatches) > 0 {
+		t.Errorf("mismatches: %+v", s.Mismatches)
+	}
+}
+
 // Contents that another release of Go has compressed are the same.
 func TestCompressedOtherwise(t *testing.T) {
 	t.Parallel()

@@ -21,8 +21,8 @@ type Contents struct {
 	// are the providers that it requires. Both are sorted.
 	Calls    []Use `json:"calls,omitempty"`
 	Requires []Use `json:"requires,omitempty"`
-	// TooMany means that uses are missing, because there are too many to be
-	// stored, or some are too long.
+	// TooMany means that the uses of all versions are too many to be stored. There
+	// are none then.
 	TooMany bool `json:"too_many,omitempty"`
 }
 
@@ -43,7 +43,8 @@ type Names struct {
 
 // Use is a module that is called, or a provider that is required.
 type Use struct {
-	// Source is the address as written, without a folder.
+	// Source is the address as written, without a folder. If it is empty, some uses
+	// of the version are missing, because they are too many or too long.
 	Source string `json:"source"`
 	// Constraint is the version constraint, or empty.
 	Constraint string `json:"version,omitempty"`
@@ -69,7 +70,9 @@ func drop(all []Use, n Version) []Use {
 
 // Add adds what a version uses. It must not be there yet.
 func (c *Contents) Add(n Version, of Contents) {
-	c.TooMany = c.TooMany || of.TooMany
+	if c.TooMany {
+		return
+	}
 	c.Calls, c.Requires = add(c.Calls, n, of.Calls), add(c.Requires, n, of.Requires)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ const (
 	readTimeout = 30 * time.Second
 	// loadTimeout bounds the time that a search waits for contents.
 	loadTimeout = 5 * time.Second
+	// totalsTimeout bounds the time in which downloads are read. Entries are useful
+	// without them.
+	totalsTimeout = 3 * time.Second
 	// single is the part of the modules of a namespace whose contents are read
 	// one by one. If more of them have changed, all are read.
 	single = 8
@@ -127,8 +131,8 @@ func New(c *catalog.Catalog, downloads Downloads, now func() time.Time) *Index {
 		now = time.Now
 	}
 	return &Index{
-		catalog: c, downloads: downloads, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime), reads: make(map[Kind]*read), last: make(map[Kind][]*Entry),
-		names: newNames(), loaded: make(map[Kind]**Entry),
+		catalog: c, downloads: downloads, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime),
+		reads: make(map[Kind]*read), last: make(map[Kind][]*Entry), names: newNames(), loaded: make(map[Kind]**Entry),
 		totals: ttlcache.New[struct{}, map[string]registry.Downloads](1, cacheTime),
 	}
 }
@@ -215,6 +219,7 @@ func (x *Index) load(ctx context.Context, kinds []Kind) (*names, error) {
 	if x.loading == nil && (x.names.isWaiting() || x.isNew(entries)) {
 		if x.names.isSparse() {
 			x.names = newNames()
+			maps.DeleteFunc(x.loaded, func(k Kind, _ **Entry) bool { return entries[k] == nil })
 		}
 		x.loading = &loading{done: make(chan struct{})}
 		go x.follow(context.WithoutCancel(ctx), entries, x.names, x.loading)
@@ -407,6 +412,8 @@ func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, e
 	if found, ok := x.totals.Get(struct{}{}, now); ok {
 		return found, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, totalsTimeout)
+	defer cancel()
 	totals, err := x.downloads.AllTotals(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the downloads: %w", err)

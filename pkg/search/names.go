@@ -168,7 +168,8 @@ func (n *names) isWaiting() bool {
 func (n *names) isSparse() bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.removed > 1000 && n.removed > len(n.documents)/2 || len(n.documents) > maxDocuments/2
+	isFull := n.size >= n.limit || len(n.documents) > maxDocuments/2
+	return n.removed > 1000 && n.removed > len(n.documents)/2 || isFull && n.removed > len(n.documents)/10
 }
 
 func (n *names) remove(path string) {
@@ -217,9 +218,9 @@ func (n *names) addContents(path string, data []byte) {
 		n.cached += len(data)
 	}
 	for s := range sourcesOf(c) {
-		if n.size >= n.limit {
+		if s.text == "" || n.size >= n.limit {
 			d.tooMany = true
-			break
+			continue
 		}
 		if n.users[s] == nil {
 			n.size += ofText + len(s.text)

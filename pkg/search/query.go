@@ -74,13 +74,13 @@ func address(field, host string) string {
 	if before, _, found := strings.Cut(field, "//"); found && before != "" {
 		field = before
 	}
-	repository, isGit := strings.CutSuffix(field, ".git")
-	if first, rest, found := strings.Cut(repository, "/"); found && rest != "" &&
+	if repository, isGit := strings.CutSuffix(field, ".git"); isGit {
+		// The owner of a repository is not in the address of its module.
+		field = repository[strings.LastIndexAny(repository, "/:")+1:]
+	}
+	if first, rest, found := strings.Cut(field, "/"); found && rest != "" &&
 		(first == host || strings.ContainsAny(first, ".:@")) {
 		field = rest
-	}
-	if isGit { // the owner of a repository is not in the address of its module
-		field = field[strings.LastIndexByte(field, '/')+1:]
 	}
 	at := strings.LastIndexByte(field, '/') + 1
 	if name, found := strings.CutPrefix(field[at:], "terraform-"); found && strings.Contains(name, "-") {

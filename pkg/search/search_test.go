@@ -154,6 +154,7 @@ func TestSearch(t *testing.T) {
 		{"a source of another registry", "app.example.net/acme/alb/aws", []string{"acme/alb/aws"}},
 		{"a repository", "terraform-aws-alb", []string{"acme/alb/aws"}},
 		{"the URL of a repository", "git::https://github.com/org/terraform-aws-alb.git?ref=v1", []string{"acme/alb/aws"}},
+		{"the name of a repository", "terraform-aws-alb.git", []string{"acme/alb/aws"}},
 		{"a repository over SSH", "git@github.com:org/terraform-aws-alb.git//modules/x", []string{"acme/alb/aws"}},
 		{"two words as one", "loadbalancer", []string{"acme/alb/aws"}},
 		{"all words must match", "vpc google", []string{"acme/vpc/google"}},
@@ -361,7 +362,7 @@ func TestBoundedMemory(t *testing.T) { // not parallel: it measures memory
 	if found.Left == 0 {
 		t.Error("no names are left out")
 	}
-	if grown := int(is.HeapAlloc) - int(was.HeapAlloc); grown > 3*limit {
+	if grown := int(is.HeapAlloc) - int(was.HeapAlloc); grown > 2*limit {
 		t.Errorf("the index has %d bytes, with a limit of %d", grown, limit)
 	}
 	a := registry.Module{Namespace: "acme", Name: "m1x00001", System: "aws"}
@@ -373,6 +374,48 @@ func TestBoundedMemory(t *testing.T) { // not parallel: it measures memory
 		t.Error("a caller is neither found nor counted")
 	}
 	runtime.KeepAlive(s)
+}
+
+// A full index begins again if it has removed modules. Then it follows the other kinds
+// too.
+func TestBeginsAgain(t *testing.T) { // not parallel: it limits memory
+	before := debug.SetMemoryLimit(4 << 17)
+	s := newShelf(t)
+	debug.SetMemoryLimit(before)
+	s.write(t, "namespaces", "acme", []byte("{}"))
+	s.write(t, "catalog/acme", "providers/acme/inventory", []byte(`{"address": "acme/inventory", "latest": "1.0.0"}`))
+	q, err := search.ParseQuery("inventory", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	providers := func() int {
+		found, err := s.index.Search(t.Context(), q, everything, search.Providers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found.Entries)
+	}
+	if n := providers(); n != 1 {
+		t.Errorf("%d providers are found at first, want 1", n)
+	}
+	for i := range 6 {
+		var names strings.Builder
+		for n := range 400 + i {
+			fmt.Fprintf(&names, "v%dx%d ", i, n)
+		}
+		s.put(t, module{registry.Summary{Address: "acme/m/aws"}, inputs(names.String())})
+		s.now = s.now.Add(time.Minute)
+		if n := providers(); n != 1 {
+			t.Errorf("change %d: %d providers are found before, want 1", i, n)
+		}
+		found, addresses := s.find(t, fmt.Sprintf("v%dx1", i), everything)
+		if len(addresses) != 1 {
+			t.Errorf("change %d: a name of the module is not found, and %d are left out", i, found.Left)
+		}
+		if n := providers(); n != 1 {
+			t.Errorf("change %d: %d providers are found after it, want 1", i, n)
+		}
+	}
 }
 
 func FuzzParseQuery(f *testing.F) {

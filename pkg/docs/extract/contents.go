@@ -55,26 +55,29 @@ func ContentsOf(d docs.Documentation) registry.Contents {
 	for _, f := range append([]docs.Folder{d.Root}, d.Submodules...) {
 		for _, m := range f.Dependencies {
 			if source := registrySource(m.Source); source != "" {
-				addUse(&c, &c.Calls, registry.Use{Source: source, Constraint: m.Version})
+				c.Calls = addUse(c.Calls, registry.Use{Source: source, Constraint: m.Version})
 			}
 		}
 		for _, p := range f.ProviderDependencies {
-			addUse(&c, &c.Requires, registry.Use{Source: p.Source, Constraint: p.Version})
+			c.Requires = addUse(c.Requires, registry.Use{Source: p.Source, Constraint: p.Version})
 		}
 	}
 	return c
 }
 
-// addUse adds a use to all, which are those of c of one kind, if it fits.
-func addUse(c *registry.Contents, all *[]registry.Use, u registry.Use) {
-	at, found := slices.BinarySearchFunc(*all, u, registry.CompareUses)
-	switch {
-	case found || u.Source == "":
-	case len(*all) == maxUses || len(u.Source)+len(u.Constraint) > maxUse:
-		c.TooMany = true
-	default:
-		*all = slices.Insert(*all, at, u)
+// addUse adds a use, or an empty one if it does not fit.
+func addUse(all []registry.Use, u registry.Use) []registry.Use {
+	if u.Source == "" {
+		return all
 	}
+	if len(all) >= maxUses || len(u.Source)+len(u.Constraint) > maxUse {
+		u = registry.Use{}
+	}
+	at, found := slices.BinarySearchFunc(all, u, registry.CompareUses)
+	if found {
+		return all
+	}
+	return slices.Insert(all, at, u)
 }
 
 // registrySource returns the address in a source that a registry resolves,

@@ -16,7 +16,7 @@ const (
 	cachedFiles    = 4
 	maxCached      = 2 << 20 // bytes of each
 	cachedLifetime = 30 * time.Second
-	// reads is how many files are read at the same time. Each takes up to 16
+	// reads is how many objects are read at the same time. Each takes up to 16
 	// MiB.
 	reads = 2
 )
@@ -41,6 +41,9 @@ func NewFiles(objects Objects, now func() time.Time) *Files {
 // Read reads the files of a version. The error is [ErrDamaged] or
 // registry.ErrUnavailable.
 func (f *Files) Read(ctx context.Context, file registry.StoredFile) (*docs.Files, error) {
+	if found, ok := f.cached.Get(file, f.now()); ok {
+		return found, nil
+	}
 	select {
 	case f.slots <- struct{}{}:
 		defer func() { <-f.slots }()
