@@ -398,20 +398,33 @@ func TestBeginsAgain(t *testing.T) { // not parallel: it limits memory
 	if n := providers(); n != 1 {
 		t.Errorf("%d providers are found at first, want 1", n)
 	}
-	for i := range 6 {
+	change := func(i int) {
 		var names strings.Builder
 		for n := range 400 + i {
 			fmt.Fprintf(&names, "v%dx%d ", i, n)
 		}
 		s.put(t, module{registry.Summary{Address: "acme/m/aws"}, inputs(names.String())})
-		s.now = s.now.Add(time.Minute)
-		if n := providers(); n != 1 {
-			t.Errorf("change %d: %d providers are found before, want 1", i, n)
-		}
+	}
+	found := func(i int) {
 		found, addresses := s.find(t, fmt.Sprintf("v%dx1", i), everything)
 		if len(addresses) != 1 {
 			t.Errorf("change %d: a name of the module is not found, and %d are left out", i, found.Left)
 		}
+	}
+	for i := range 4 {
+		change(2 * i)
+		s.now = s.now.Add(time.Minute)
+		if _, err := s.index.Entries(t.Context(), search.Modules); err != nil {
+			t.Fatal(err)
+		}
+		s.now = s.now.Add(40 * time.Second)
+		if n := providers(); n != 1 {
+			t.Errorf("change %d: %d providers are found before it, want 1", i, n)
+		}
+		found(2 * i)
+		change(2*i + 1)
+		s.now = s.now.Add(20 * time.Second) // the providers are still cached
+		found(2*i + 1)
 		if n := providers(); n != 1 {
 			t.Errorf("change %d: %d providers are found after it, want 1", i, n)
 		}
