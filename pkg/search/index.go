@@ -76,12 +76,13 @@ func (k Kind) AllowsNamespace(namespace string) bool {
 type Index struct {
 	catalog   *catalog.Catalog
 	downloads Downloads
-	// totals are the downloads of all addresses. They are read while counting
-	// is locked, so that the kinds share them.
-	totals   *ttlcache.Cache[struct{}, map[string]registry.Downloads]
-	counting sync.Mutex
-	now      func() time.Time
-	cached   *ttlcache.Cache[Kind, []*Entry]
+	// totals are the downloads of all addresses when countedAt was the time by the wall
+	// clock. They are read while counting is locked, so that the kinds share them.
+	totals    map[string]registry.Downloads
+	countedAt time.Time
+	counting  sync.Mutex
+	now       func() time.Time
+	cached    *ttlcache.Cache[Kind, []*Entry]
 
 	mu    sync.Mutex
 	reads map[Kind]*read
@@ -133,7 +134,6 @@ func New(c *catalog.Catalog, downloads Downloads, now func() time.Time) *Index {
 	return &Index{
 		catalog: c, downloads: downloads, now: now, cached: ttlcache.New[Kind, []*Entry](4, cacheTime),
 		reads: make(map[Kind]*read), last: make(map[Kind][]*Entry), names: newNames(), loaded: make(map[Kind]**Entry),
-		totals: ttlcache.New[struct{}, map[string]registry.Downloads](1, cacheTime),
 	}
 }
 
@@ -408,9 +408,9 @@ func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, e
 	}
 	x.counting.Lock()
 	defer x.counting.Unlock()
-	now := x.now()
-	if found, ok := x.totals.Get(struct{}{}, now); ok {
-		return found, nil
+	now := x.now().Round(0)
+	if age := now.Sub(x.countedAt); age >= 0 && age < cacheTime {
+		return x.totals, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, totalsTimeout)
 	defer cancel()
@@ -418,7 +418,7 @@ func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the downloads: %w", err)
 	}
-	x.totals.Add(struct{}{}, totals, now, time.Time{})
+	x.totals, x.countedAt = totals, now
 	return totals, nil
 }
 
