@@ -2,8 +2,8 @@ package calls_test
 
 import (
 	"bytes"
+	"crypto/sha512"
 	"fmt"
-	"hash/crc32"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,10 +40,18 @@ func TestReadUnits(t *testing.T) {
 		dynamo.Reads()
 		var reads [2]dynamodbtest.Reads
 		for i := range reads {
-			if err := get(t, from, path, token, status); err != nil {
-				t.Fatal(err)
+			for {
+				if err := get(t, from, path, token, status); err != nil {
+					t.Fatal(err)
+				}
+				more := dynamo.Reads()
+				reads[i].GetItem, reads[i].Query = reads[i].GetItem+more.GetItem, reads[i].Query+more.Query
+				reads[i].Units, reads[i].Bytes = reads[i].Units+more.Units, reads[i].Bytes+more.Bytes
+				// On a busy machine, a search does not wait for all that it reads.
+				if more.Units == 0 || !strings.Contains(path, "/search?") {
+					break
+				}
 			}
-			reads[i] = dynamo.Reads()
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", name, reads[0].GetItem, reads[0].Query, reads[0].Units,
 			reads[1].GetItem, reads[1].Query, reads[1].Units, reads[1].Bytes)
@@ -103,7 +111,8 @@ func readListings(t *testing.T, read reader) {
 }
 
 // readLists reads lists of 1,000 modules. The stored names of each have 2.6
-// KiB, which is the median of real modules.
+// KiB, which is the median of real modules. They are few long ones, so that a
+// search reads all of them before it stops waiting.
 func readLists(t *testing.T, namespaces int, read reader) {
 	t.Helper()
 	dynamo := dynamodbtest.StartLarge("larder")
@@ -117,8 +126,8 @@ func readLists(t *testing.T, namespaces int, read reader) {
 	for i := range 1000 {
 		m := registry.Module{Namespace: namespace(i), Name: fmt.Sprintf("module-%05d", i), System: "aws"}
 		names := fmt.Sprintf("input_%05d", i)
-		for n := range 460 {
-			names += fmt.Sprintf(" input_%08x", hash(i, n))
+		for n := range 36 {
+			names += fmt.Sprintf(" input_%x", sha512.Sum512(fmt.Appendf(nil, "%d %d", i, n)))
 		}
 		f.Entry(t, m, stock.Version(1), names)
 	}
@@ -128,6 +137,3 @@ func readLists(t *testing.T, namespaces int, read reader) {
 		read(name, dynamo, metadata.New(catalog.New(table), nil, catalog.New(table), access.Everyone), path, "")
 	}
 }
-
-// hash returns a number that does not compress.
-func hash(i, n int) uint32 { return crc32.ChecksumIEEE(fmt.Appendf(nil, "%d %d", i, n)) }
