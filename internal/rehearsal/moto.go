@@ -64,9 +64,11 @@ func StartMoto(ctx context.Context) (*Moto, error) {
 }
 
 // Env returns environment variables with which programs use this account, and
-// no other.
+// no other. They try often: moto answers 500 to a list of objects while another
+// program stores one.
 func (m *Moto) Env() []string {
 	return []string{
+		"AWS_MAX_ATTEMPTS=10",
 		"AWS_ENDPOINT_URL=" + m.URL, "AWS_REGION=" + awstest.Region, "AWS_DEFAULT_REGION=" +
 			awstest.Region, "AWS_ACCESS_KEY_ID=" + awstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awstest.SecretKey,
 		"AWS_SESSION_TOKEN=", "AWS_PROFILE=", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" +
