@@ -96,6 +96,11 @@ func CanRead(ctx context.Context, path string) bool {
 	return who.everything || covers(who.public, what) || allows(who.scopes, Read, what)
 }
 
+// Readable returns [CanRead] for things that have a path.
+func Readable[T interface{ Path() string }](ctx context.Context) func(T) bool {
+	return func(one T) bool { return CanRead(ctx, one.Path()) }
+}
+
 // CanReadBelow reports whether the caller of a request may be able to read a
 // resource below a path, such as modules or modules/acme. It depends only on
 // the patterns of the caller and of public resources, so the result reveals

@@ -32,7 +32,7 @@ func dependents[A registry.Address](h *handler, addressOf func(*http.Request) (A
 		if err := h.checkExists(ctx, a); err != nil {
 			return fmt.Errorf("dependents of %s: %w", a, err)
 		}
-		found, err := h.index.Dependents(ctx, a, r.Host, func(e *search.Entry) bool { return access.CanRead(ctx, e.Path()) })
+		found, err := h.index.Dependents(ctx, a, r.Host, access.Readable[*search.Entry](ctx))
 		if err != nil {
 			return err
 		}

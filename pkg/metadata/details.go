@@ -35,14 +35,14 @@ func addressOf(r *http.Request) (search.Kind, string) {
 	return search.Providers, address
 }
 
-// parse parses the address of a request, after checking that the caller may
-// read it.
-func parse[A registry.Address](r *http.Request, parse func(string) (A, error)) (a A, err error) {
+// parse returns the address of a request as a function parses it, after
+// checking that the caller may read it.
+func parse[A registry.Address](r *http.Request, as func(string) (A, error)) (a A, err error) {
 	k, address := addressOf(r)
 	if err := access.CheckRead(r.Context(), string(k)+address); err != nil {
 		return a, err
 	}
-	return parse(address)
+	return as(address)
 }
 
 // moduleOf returns the module of a request, after checking that the caller may

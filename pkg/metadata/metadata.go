@@ -159,9 +159,7 @@ func (h *handler) getOne(path string, serve httpapi.HandlerFunc) httpapi.Endpoin
 			return err
 		}
 		k, address := addressOf(r)
-		near := h.index.Nearest(r.Context(), k, address, func(e *search.Entry) bool {
-			return access.CanRead(r.Context(), e.Path())
-		})
+		near := h.index.Nearest(r.Context(), k, address, access.Readable[*search.Entry](r.Context()))
 		if near == "" || near == address {
 			return err
 		}

@@ -133,9 +133,7 @@ func usedOf(a registry.Address, host string) used {
 	case registry.MirrorAddress:
 		u.host, u.address = registry.CanonicalHost(a.Hostname), a.AtOrigin().String()
 		u.isPublic = a.Source() == u.address
-		if a.IsModule() {
-			u.isCall = true
-		}
+		u.isCall = a.IsModule()
 	default:
 		panic(fmt.Sprintf("search: unexpected address %T", a))
 	}

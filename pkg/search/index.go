@@ -60,6 +60,20 @@ func (k Kind) read() Kind {
 	return k
 }
 
+// Shape returns the number of parts of the addresses of the kind, and the index
+// of their names.
+func (k Kind) Shape() (parts, name int) {
+	switch k {
+	case Providers:
+		return 2, 1
+	case Mirrored:
+		return 3, 2
+	case MirroredModules:
+		return 4, 2
+	}
+	return 3, 1
+}
+
 // AllowsNamespace reports whether addresses of the kind may be in a namespace.
 func (k Kind) AllowsNamespace(namespace string) bool {
 	var err error
@@ -191,12 +205,8 @@ func (x *Index) In(ctx context.Context, k Kind, namespace string, include func(*
 	if err := read.collect(k, x.summaries(ctx, k, namespace)); err != nil {
 		return found, fmt.Errorf("cannot read the catalog: %w", err)
 	}
-	var uncounted error
-	if x.downloads != nil {
-		var totals map[string]registry.Downloads
-		totals, uncounted = x.downloads.AllTotals(ctx, string(k)+namespace+"/")
-		count(read.entries, totals)
-	}
+	totals, uncounted := x.totalsBelow(ctx, string(k)+namespace+"/")
+	count(read.entries, totals)
 	if err := errors.Join(damage(read.damaged), uncounted); err != nil {
 		requestlog.From(ctx).Err = err
 	}
@@ -266,9 +276,11 @@ func (x *Index) follow(ctx context.Context, entries map[Kind][]*Entry, n *names,
 		namespace := namespaceOf(path)
 		missing[namespace] = append(missing[namespace], path)
 	}
-	for _, all := range entries {
-		for _, e := range all {
-			count[namespaceOf(e.Path())]++
+	if len(missing) > 0 {
+		for _, all := range entries {
+			for _, e := range all {
+				count[namespaceOf(e.Path())]++
+			}
 		}
 	}
 	var wait sync.WaitGroup
@@ -403,9 +415,6 @@ func (x *Index) read(ctx context.Context, k Kind, last []*Entry) (entries []*Ent
 // allTotals returns the downloads of all addresses, which are cached for a
 // minute.
 func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, error) {
-	if x.downloads == nil {
-		return nil, nil
-	}
 	x.counting.Lock()
 	defer x.counting.Unlock()
 	now := x.now().Round(0)
@@ -414,11 +423,23 @@ func (x *Index) allTotals(ctx context.Context) (map[string]registry.Downloads, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, totalsTimeout)
 	defer cancel()
-	totals, err := x.downloads.AllTotals(ctx, "")
+	totals, err := x.totalsBelow(ctx, "")
+	if err == nil {
+		x.totals, x.countedAt = totals, now
+	}
+	return totals, err
+}
+
+// totalsBelow reads the downloads of the addresses whose paths begin with a
+// prefix.
+func (x *Index) totalsBelow(ctx context.Context, prefix string) (map[string]registry.Downloads, error) {
+	if x.downloads == nil {
+		return nil, nil
+	}
+	totals, err := x.downloads.AllTotals(ctx, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the downloads: %w", err)
 	}
-	x.totals, x.countedAt = totals, now
 	return totals, nil
 }
 
@@ -504,17 +525,8 @@ func (c *collected) same(e *Entry) *Entry {
 // the address is not of the kind.
 func nameOf(k Kind, address string) (name string, err error) {
 	parts := strings.Split(address, "/")
-	slashes, at := 2, 1
-	switch k {
-	case Modules:
-	case Providers:
-		slashes, at = 1, 1
-	case Mirrored:
-		at = 2
-	case MirroredModules:
-		slashes, at = 3, 2
-	}
-	if len(parts) != slashes+1 || slices.Contains(parts, "") {
+	count, at := k.Shape()
+	if len(parts) != count || slices.Contains(parts, "") {
 		return "", fmt.Errorf("an entry has the address %.100q: %w", address, registry.ErrCorrupt)
 	}
 	return parts[at], nil

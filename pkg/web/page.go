@@ -280,9 +280,7 @@ func (h *handler) notFound(v *visit) page {
 	name := 0
 	for _, k := range []search.Kind{search.Modules, search.Providers, search.Mirrored, search.MirroredModules} {
 		if rest, found := strings.CutPrefix(m.Address, string(k)); found {
-			if name = 1; k.IsMirrored() {
-				name = 2
-			}
+			_, name = k.Shape()
 			m.Address, m.Near = rest, h.near(v, k, strings.Split(rest, "/"))
 			break
 		}
@@ -296,9 +294,9 @@ func (h *handler) notFound(v *visit) page {
 // near returns the nearest page of an address or a namespace. If the address
 // exists, that is its page. It returns nil if there is none.
 func (h *handler) near(v *visit, k search.Kind, parts []string) *link {
-	length := map[search.Kind]int{search.Modules: 3, search.Providers: 2, search.Mirrored: 3, search.MirroredModules: 4}[k]
+	length, _ := k.Shape()
 	what := strings.Join(parts[:min(length, len(parts))], "/")
-	near := h.index.Nearest(v.Context(), k, what, func(e *search.Entry) bool { return access.CanRead(v.Context(), e.Path()) })
+	near := h.index.Nearest(v.Context(), k, what, access.Readable[*search.Entry](v.Context()))
 	path := "/" + string(k) + near
 	isPage := strings.Count(near, "/") == length-1 || near != "" && !k.IsMirrored() // a namespace has one too
 	if !isPage || path == v.URL.Path {

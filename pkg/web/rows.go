@@ -89,7 +89,7 @@ func (h *handler) find(ctx context.Context, q search.Query, of ...search.Kind) (
 	of = slices.DeleteFunc(of, func(k search.Kind) bool {
 		return !access.CanReadBelow(ctx, strings.TrimSuffix(string(k), "/"))
 	})
-	return h.index.Search(ctx, q, func(e *search.Entry) bool { return access.CanRead(ctx, e.Path()) }, of...)
+	return h.index.Search(ctx, q, access.Readable[*search.Entry](ctx), of...)
 }
 
 // everything returns all kinds, in their order.
