@@ -192,6 +192,8 @@ func testLargeLookups(t *testing.T, hosts, most int) {
 				}
 			})
 		}
+		// Look-ups that write the same item wait before they try again.
+		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := origin.stalledNow(); got != most {
 			t.Errorf("%d look-ups read a large document at once, want %d", got, most)
