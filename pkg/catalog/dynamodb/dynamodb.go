@@ -37,10 +37,19 @@ const (
 
 // Table is a catalog.Table in DynamoDB.
 type Table struct {
-	client *dynamodb.Client
-	name   string
-	now    func() time.Time
+	// A client of the SDK here would add its 62 operations to the functions
+	// whose templates call methods by name. Four are needed.
+	getItem            operation[dynamodb.GetItemInput, dynamodb.GetItemOutput]
+	query              operation[dynamodb.QueryInput, dynamodb.QueryOutput]
+	transactGetItems   operation[dynamodb.TransactGetItemsInput, dynamodb.TransactGetItemsOutput]
+	transactWriteItems operation[dynamodb.TransactWriteItemsInput, dynamodb.TransactWriteItemsOutput]
+
+	name string
+	now  func() time.Time
 }
+
+// operation is a method of the SDK's client.
+type operation[I, O any] = func(context.Context, *I, ...func(*dynamodb.Options)) (*O, error)
 
 var _ catalog.Table = (*Table)(nil)
 
@@ -53,7 +62,11 @@ func New(config aws.Config, name string) *Table {
 		o.APIOptions = append(o.APIOptions, verifyChecksum)
 		o.Retryer = retryer{o.Retryer}
 	})
-	return &Table{client: client, name: name, now: time.Now}
+	return &Table{
+		getItem: client.GetItem, query: client.Query,
+		transactGetItems: client.TransactGetItems, transactWriteItems: client.TransactWriteItems,
+		name: name, now: time.Now,
+	}
 }
 
 // retryer also retries a transaction that was throttled, which the SDK treats
@@ -90,7 +103,7 @@ func primaryKey(k catalog.Key) map[string]types.AttributeValue {
 
 // Get implements [catalog.Table].
 func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
-	out, err := t.client.GetItem(ctx, &dynamodb.GetItemInput{
+	out, err := t.getItem(ctx, &dynamodb.GetItemInput{
 		TableName: &t.name, Key: primaryKey(k), ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
@@ -114,7 +127,7 @@ func (t *Table) Snapshot(ctx context.Context, keys ...catalog.Key) ([]catalog.It
 	for i, k := range keys {
 		in.TransactItems[i] = types.TransactGetItem{Get: &types.Get{TableName: &t.name, Key: primaryKey(k)}}
 	}
-	out, err := t.client.TransactGetItems(ctx, in)
+	out, err := t.transactGetItems(ctx, in)
 	if err != nil {
 		return nil, fmt.Errorf("table %s: cannot read %s and %d more: %w",
 			t.name, keys[0].Shown(), len(keys)-1, translate(err))
@@ -168,7 +181,7 @@ func (t *Table) Query(ctx context.Context, q catalog.Query) (catalog.Page, error
 	if q.Limit > 0 {
 		in.Limit = aws.Int32(int32(min(q.Limit, 1000)))
 	}
-	out, err := t.client.Query(ctx, in)
+	out, err := t.query(ctx, in)
 	if err != nil {
 		return catalog.Page{}, fmt.Errorf("table %s: cannot query %s: %w", t.name, q.Partition, translate(err))
 	}
@@ -256,7 +269,7 @@ func (t *Table) Write(ctx context.Context, changes ...catalog.Change) error {
 	}
 	// The SDK adds a client request token, so that a retried request is the
 	// same write.
-	if _, err := t.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items}); err != nil {
+	if _, err := t.transactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: items}); err != nil {
 		return fmt.Errorf("table %s: cannot write %s and %d more: %w",
 			t.name, changes[0].Shown(), len(changes)-1, translate(err))
 	}
