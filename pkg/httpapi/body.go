@@ -40,6 +40,21 @@ func WriteEmpty(w http.ResponseWriter, status int, cacheControl string) {
 	w.WriteHeader(status)
 }
 
+// WriteFile writes a 200 with a file of a publisher. Nothing in it can run in a
+// browser, whatever its name and its content are. Caches do not store it,
+// because it may be withdrawn.
+func WriteFile(w http.ResponseWriter, mediaType string, data []byte) {
+	h := w.Header()
+	h.Set("Content-Type", mediaType)
+	h.Set("Content-Length", strconv.Itoa(len(data)))
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "private, no-store")
+	h.Add("Vary", "Authorization")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(data) //nolint:gosec // no browser runs it; an error means that the client has disconnected
+}
+
 // Document is a JSON document that is stored compressed. Both methods fail if
 // it is damaged.
 type Document interface {

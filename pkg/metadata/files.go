@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/stored"
@@ -77,33 +76,17 @@ func (h *handler) file(of filesOf) httpapi.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error { return h.serveFile(w, r, of, r.PathValue("path")) }
 }
 
-// serveFile serves a file. Nothing in it can run in a browser, whatever its
-// name and its content are. Caches do not store it, because it may be
-// withdrawn.
+// serveFile serves a file with its path.
 func (h *handler) serveFile(w http.ResponseWriter, r *http.Request, of filesOf, path string) error {
 	files, err := h.readFiles(r, of)
 	if err != nil {
 		return err
 	}
-	if files == nil {
-		return fmt.Errorf("the files are not stored: %w", registry.ErrNotFound)
-	}
-	f, data, err := files.Read(path)
-	if errors.Is(err, docs.ErrNoFile) {
-		return fmt.Errorf("file %.300q: %w", path, registry.ErrNotFound)
-	}
+	f, data, err := stored.File(files, path)
 	if err != nil {
-		return fmt.Errorf("%w files: %s", registry.ErrCorrupt, err.Error())
+		return err
 	}
-	header := w.Header()
-	header.Set("Content-Type", f.MediaType())
-	header.Set("Content-Length", strconv.Itoa(len(data)))
-	header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "private, no-store")
-	header.Set("Vary", "Authorization")
-	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(data) //nolint:gosec // no browser runs it; an error means that the client has disconnected
+	httpapi.WriteFile(w, f.MediaType(), data)
 	return nil
 }
 

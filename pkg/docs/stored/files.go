@@ -2,6 +2,7 @@ package stored
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,4 +66,21 @@ func (f *Files) Read(ctx context.Context, file registry.StoredFile) (*docs.Files
 		f.cached.Add(file, found, f.now(), time.Time{})
 	}
 	return found, nil
+}
+
+// File returns the description and the content of one of the files of a version,
+// which are nil if none are stored. The error is registry.ErrNotFound unless the
+// path is that of a text or an image. registry.ErrCorrupt means damage.
+func File(files *docs.Files, path string) (docs.SourceFile, []byte, error) {
+	if files == nil {
+		return docs.SourceFile{}, nil, fmt.Errorf("the files are not stored: %w", registry.ErrNotFound)
+	}
+	f, data, err := files.Read(path)
+	switch {
+	case errors.Is(err, docs.ErrNoFile):
+		err = fmt.Errorf("file %.300q: %w", path, registry.ErrNotFound)
+	case err != nil:
+		err = fmt.Errorf("%w files: %s", registry.ErrCorrupt, err.Error())
+	}
+	return f, data, err
 }
