@@ -26,6 +26,9 @@ func (l codeLine) Class() string {
 // codeHTML returns code of a publisher as HTML. It shows the characters that
 // change the direction of the text after them.
 func codeHTML(code string) string {
+	if !strings.ContainsFunc(code, isHidden) {
+		return html.EscapeString(code)
+	}
 	var out strings.Builder
 	for _, r := range code {
 		switch {
@@ -60,8 +63,8 @@ func splitLines(code string) (lines []string) {
 			line.WriteString(strings.Join(open, ""))
 			code = code[1:]
 		default:
-			tag := code[:strings.IndexByte(code+">", '>')]
-			code = strings.TrimPrefix(code[len(tag):], ">")
+			tag, after, _ := strings.Cut(code, ">")
+			code = after
 			switch {
 			case tag != "</span":
 				open = append(open, tag+">")
