@@ -98,11 +98,12 @@ const (
 // mirrored are the patterns of the partitions and of the objects of the mirror.
 var mirrored = []string{registry.MirrorPrefix + "*", registry.MirrorModulePrefix + "*"}
 
-// documents and files are patterns of keys, of the documentation and the files
-// of modules.
+// documents, files and archives are patterns of keys, of the documentation, the
+// files and the archives of modules.
 const (
 	documents = "modules/*/" + registry.DocsName
 	files     = "modules/*/" + registry.FilesName
+	archives  = "modules/*.tar.gz"
 )
 
 func (f function) routeKeys() []string { return httpapi.RouteKeys(f.routes, f.trees...) }
@@ -137,7 +138,9 @@ func functions() []function {
 		},
 		{
 			name: "web", trees: []string{web.Tree}, parts: throttle{2, 8}, fetches: true, sessions: true,
-			objects:    []string{documents, "mirror-" + documents},
+			objects: []string{
+				documents, files, archives, "mirror-" + documents, "mirror-" + files, "mirror-" + archives,
+			},
 			partitions: slices.Concat(items, []string{"keys/*", sessionItems, "tokens", policyItem}),
 			queried:    []string{"catalog/*", "namespaces", totalItems},
 		},

@@ -634,7 +634,8 @@ func TestRoles(t *testing.T) {
 		"web": {
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy",
 			"catalog/*,namespaces,usage/totals",
-			"/modules/*/docs.json.gz,/mirror-modules/*/docs.json.gz",
+			"/modules/*/docs.json.gz,/modules/*/files.zip,/modules/*.tar.gz," +
+				"/mirror-modules/*/docs.json.gz,/mirror-modules/*/files.zip,/mirror-modules/*.tar.gz",
 		},
 		"usage": {"usage/*", "", ""},
 	}

@@ -1,4 +1,4 @@
-// Web is the function that serves the pages from DynamoDB, with the documentation of modules from S3.
+// Web is the function that serves the pages from DynamoDB, with the documentation and the files of modules from S3.
 package main
 
 import (
@@ -14,6 +14,7 @@ func main() {
 	deployed.ServeSelfChecking(func(r *deployed.Registry) http.Handler {
 		return web.New(web.Options{
 			Catalog: r.Catalog, Objects: presign.NewReader(r.Archives, r.Bucket.Config.HTTPClient),
+			Archives:  r.Archives,
 			Downloads: r.Catalog,
 			Accounts: session.New(session.Options{
 				Control: r.Access, Store: r.Catalog, Login: r.Login, Secret: r.WebSecret(),

@@ -52,7 +52,7 @@ func WriteFile(w http.ResponseWriter, mediaType string, data []byte) {
 	h.Set("Cache-Control", "private, no-store")
 	h.Add("Vary", "Authorization")
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(data) //nolint:gosec // no browser runs it; an error means that the client has disconnected
+	_, _ = w.Write(data) // an error means that the client has disconnected
 }
 
 // Document is a JSON document that is stored compressed. Both methods fail if

@@ -150,7 +150,7 @@ func (d *Data) handler(
 	setLogin = func(login *openid.Login) {
 		discovered.replace(discovery.New(discovery.Larder(), login.Service()))
 		pages.replace(web.New(web.Options{
-			Catalog: d.Catalog, Objects: &store, Downloads: daily.Open(d.Dir),
+			Catalog: d.Catalog, Objects: &store, Archives: &store, Downloads: daily.Open(d.Dir),
 			Host: strings.TrimPrefix(baseURL, "https://"),
 			Accounts: session.New(session.Options{
 				Control: control, Store: d.Catalog, Login: login, Secret: session.FileSecret(login),

@@ -69,6 +69,19 @@ func headOfMirror(p registry.MirrorAddress) head {
 	}
 }
 
+// of returns the head of a page about a part of what has the page root.
+func (h head) of(part, root string) head {
+	kind, name, found := strings.Cut(part, "/")
+	if kind == filesKind && found {
+		h.Breadcrumb = append(h.Breadcrumb, link{kind, root + "/" + kind})
+	}
+	h.Before, h.Name, h.After = kind+"/", name, ""
+	if !found {
+		h.Before, h.Name = "", kind
+	}
+	return h
+}
+
 func (h head) address() string { return h.Before + h.Name + h.After }
 
 func (h head) below(path string) head {

@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -71,6 +75,11 @@ func (m *memory) Open(_ context.Context, key string, _, _ int64) (io.ReadCloser,
 	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
+// SignGet implements [web.Archives].
+func (m *memory) SignGet(_ context.Context, key string) (string, error) {
+	return "https://bucket.example.com/" + key + "?X-Amz-Signature=00ff", m.err
+}
+
 func number(t testing.TB, text string) registry.Version {
 	t.Helper()
 	v, err := registry.ParseVersion(text)
@@ -116,6 +125,7 @@ func (s *store) module(text, version string, files map[string]string, edit ...fu
 	}
 	if files != nil {
 		s.document(m, &r, s.extract(m, files))
+		r.FilesZip = s.files(m.Path()+"/"+version, files)
 	}
 	for _, e := range edit {
 		e(&r)
@@ -138,6 +148,33 @@ func (s *store) extract(m registry.Module, files map[string]string) docs.Documen
 		s.t.Fatal(err)
 	}
 	return d
+}
+
+// files stores the files of a version below a folder. A name that ends in .bin is
+// only listed, and one that ends in .svg is an image.
+func (s *store) files(folder string, files map[string]string) *registry.StoredFile {
+	s.t.Helper()
+	var list docs.FileList
+	contents := make(map[string][]byte)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		text := files[name]
+		f := docs.SourceFile{Path: name, Size: int64(len(text)), Kind: docs.FileText, Lines: strings.Count(text, "\n")}
+		switch path.Ext(name) {
+		case ".bin":
+			f.Kind, f.Lines = docs.FileOther, 0
+		case ".svg":
+			f.Kind, f.Type, f.Lines = docs.FileImage, docs.TypeSVG, 0
+		}
+		list.Files, contents[name] = append(list.Files, f), []byte(text)
+	}
+	data, err := docs.EncodeFiles(list, contents)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sum := digest(data)
+	key := folder + "/" + sum + "/" + registry.FilesName
+	s.objects.content[key] = data
+	return &registry.StoredFile{Object: key, SHA256: sum, Size: int64(len(data))}
 }
 
 // document stores documentation for a record.
@@ -285,7 +322,7 @@ func (s *store) protect(settings string) server {
 
 func (s *store) serveTo(accounts session.Options) server {
 	o := web.Options{
-		Catalog: catalog.New(s.table), Objects: s.objects, Accounts: session.New(accounts), Host: host, Release: "1.2.3",
+		Catalog: catalog.New(s.table), Objects: s.objects, Archives: s.objects, Accounts: session.New(accounts), Host: host, Release: "1.2.3",
 		Now: s.now,
 	}
 	var log bytes.Buffer

@@ -41,7 +41,9 @@ type inputs struct {
 	Index template.HTML
 }
 
-func newInputs(all []docs.Input) inputs {
+// newInputs returns the inputs of a page. place returns the place of a block in
+// the files.
+func newInputs(all []docs.Input, place func(docs.Place) link) inputs {
 	var p inputs
 	var rows [2]strings.Builder
 	rows[1].Grow(len(all) * usualRow)
@@ -55,7 +57,7 @@ func newInputs(all []docs.Input) inputs {
 				p.Cut++
 				continue
 			}
-			writeInput(&rows[i], in)
+			writeInput(&rows[i], in, place(in.Place))
 		}
 		if required {
 			p.Required = len(p.All)
@@ -80,10 +82,11 @@ func index(all []docs.Input) template.HTML {
 
 // writeInput writes the row of an input: its name, its type and default, and
 // what it is for. The roles are written out because a phone shows rows as
-// blocks, which takes them away in some browsers.
-func writeInput(w *strings.Builder, in docs.Input) {
+// blocks, which takes them away in some browsers. End tags and quotes that HTML
+// does not need are missing, because a page has hundreds of rows.
+func writeInput(w *strings.Builder, in docs.Input, at link) {
 	id := html.EscapeString(anchor("input", in.Name))
-	w.WriteString(`<tr role=row id="` + id + `"><th role=rowheader><a href="#` + id + `">`)
+	w.WriteString(`<tr role=row id=` + attributeValue(id) + `><th role=rowheader><a href=` + attributeValue("#"+id) + `>`)
 	w.WriteString(string(breakable(in.Name)))
 	w.WriteString("</a>")
 	for _, b := range []struct {
@@ -102,7 +105,7 @@ func writeInput(w *strings.Builder, in docs.Input) {
 	if in.TypeHTML == "" {
 		kind = newSnippet(html.EscapeString(plain(in.Type)))
 	}
-	w.WriteString(`</th><td role=cell><code>`)
+	w.WriteString(`<td role=cell><code>`)
 	if kind.short {
 		w.WriteString(kind.html)
 	} else {
@@ -111,9 +114,12 @@ func writeInput(w *strings.Builder, in docs.Input) {
 	if fallback.short && fallback.html != "" {
 		w.WriteString(" = " + fallback.html)
 	}
-	w.WriteString(`</code></td><td role=cell>`)
+	w.WriteString(`</code><td role=cell>`)
 	if in.Description != "" {
 		w.WriteString(string(prose(strings.TrimSpace(in.Description))))
+	}
+	if at.URL != "" {
+		w.WriteString(` <a class=at href=` + attributeValue(html.EscapeString(at.URL)) + `>` + string(textOf(at.Text)) + "</a>")
 	}
 	if !kind.short {
 		kind.write(w, "type")
@@ -122,7 +128,15 @@ func writeInput(w *strings.Builder, in docs.Input) {
 		fallback.write(w, "default")
 	}
 	writeNotes(w, in)
-	w.WriteString("</td></tr>\n")
+	w.WriteString("</td>\n")
+}
+
+// attributeValue returns an escaped value of an attribute, in quotes if it needs them.
+func attributeValue(value string) string {
+	if value != "" && !strings.ContainsFunc(value, func(r rune) bool { return r > 'z' || strings.ContainsRune(" \t\n\f\r\"'=<>`", r) }) {
+		return value
+	}
+	return `"` + value + `"`
 }
 
 // writeNotes writes the notes below the description of an input.
@@ -155,8 +169,14 @@ type snippet struct {
 // attribute matches the beginning of an attribute of an object in a line.
 var attribute = regexp.MustCompile(`(?m)^\s*"?[\w-]+"?\s*=`)
 
+// shorterTags removes quotes that HTML does not need. Text has no such tags.
+var shorterTags = strings.NewReplacer(
+	`<span class="ty">`, "<span class=ty>", `<span class="num">`, "<span class=num>", `<span class="str">`, "<span class=str>",
+)
+
 // newSnippet measures HTML that package render made.
 func newSnippet(finishedHTML string) snippet {
+	finishedHTML = shorterTags.Replace(finishedHTML)
 	s := snippet{html: finishedHTML, short: len(finishedHTML) <= maxShortType && !strings.Contains(finishedHTML, "\n")}
 	if s.short {
 		return s
@@ -216,6 +236,6 @@ func shortTypeHTML(written string) string {
 		if name[0] == '&' {
 			return name
 		}
-		return `<span class="ty">` + name + "</span>"
+		return `<span class=ty>` + name + "</span>"
 	})
 }

@@ -313,22 +313,15 @@ func contentOf(r registry.MirrorVersion) string {
 	return strings.Join(names, ", ")
 }
 
-func (h *handler) mirrored(v *visit) (page, error) { return h.mirroredFolder(v, "") }
-
-func (h *handler) mirroredSubmodule(v *visit) (page, error) {
-	return h.mirroredFolder(v, "modules/"+v.PathValue("folder"))
+// mirroredView returns the page of a version of a mirrored provider, or of a kind of
+// part of a version of a mirrored module. It makes two requests to the table, and one
+// for the policy about every minute. If no version is mirrored, it serves the list of
+// those that wait, are refused or can be fetched.
+func (h *handler) mirroredView(kind string, show partPage) pageFunc {
+	return func(v *visit) (page, error) { return h.mirrored(v, partOf(v, kind), show) }
 }
 
-func (h *handler) mirroredExample(v *visit) (page, error) {
-	return h.mirroredFolder(v, "examples/"+v.PathValue("folder"))
-}
-
-// mirroredFolder serves the page of a version of a mirrored provider, or of a folder of
-// a version of a mirrored module. The folder is empty for the module itself.
-// mirroredFolder makes two requests to the table, and one for the policy about every
-// minute. If no version is mirrored, it serves the list of those that wait, are refused
-// or can be fetched.
-func (h *handler) mirroredFolder(v *visit, folder string) (page, error) {
+func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 	p, err := mirrorOf(v)
 	if err != nil {
 		return page{}, err
@@ -344,6 +337,7 @@ func (h *handler) mirroredFolder(v *visit, folder string) (page, error) {
 	if err := e.add(v.Context(), records, err); err != nil {
 		return page{}, fmt.Errorf("mirrored %s %s: %w", p.Kind(), p, err)
 	}
+	e.Rest = restOf(part)
 	r := e.record()
 	m := providerPage{Head: headOfMirror(p), Origin: p.Hostname, Total: len(e.all()), All: e.Path + "/versions"}
 	m.Head.Description = fmt.Sprintf("A copy of %s from %s.", p.AtOrigin(), p.Hostname)
@@ -363,7 +357,7 @@ func (h *handler) mirroredFolder(v *visit, folder string) (page, error) {
 		m.Provenance.Fields = append(m.Provenance.Fields, e.seenFields(seen)...)
 	}
 	if p.IsModule() {
-		return h.mirroredModule(v, p, e, folder, page{title: title, model: m})
+		return show(v, h.mirroredModule(v, p, e, part, m, title), part)
 	}
 	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
 	m.Hint = fmt.Sprintf("`larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together. "+

@@ -5,51 +5,30 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// mirroredModule returns the page of a folder of a version of a mirrored module. of is
-// the page of the version without what only a module has, with a [providerPage]. It
-// reads the documentation as [handler.moduleFolder] does.
-func (h *handler) mirroredModule(v *visit, p registry.MirrorAddress, e *mirroredEdition, folder string, of page) (
-	page, error,
-) {
+// mirroredModule returns a version of a mirrored module for the pages of its parts.
+// base has what a page of a provider has too.
+func (h *handler) mirroredModule(
+	v *visit, p registry.MirrorAddress, e *mirroredEdition, part string, base providerPage, title string,
+) *moduleVersion {
 	stored := e.record().Module
-	record := registry.ModuleVersion{Version: e.Number, Documents: stored.Documents, SHA256: stored.SHA256, Size: stored.Size}
+	record := registry.ModuleVersion{
+		Version: e.Number, Documents: stored.Documents, Object: stored.Object, SHA256: stored.SHA256, Size: stored.Size,
+	}
 	m := &moduleVersion{
 		edition: &edition[registry.ModuleVersion]{
 			Contents: catalog.Contents[registry.ModuleVersion]{
 				Records: map[registry.Version]registry.ModuleVersion{e.Number: record},
 			},
-			Number: e.Number, Path: e.Path,
+			Number: e.Number, Path: e.Path, Rest: e.Rest,
 		},
-		module: p.Module(), source: p.Source(),
+		module: p.Module(), source: p.Source(), top: base.Head, title: title,
+		copied: &copied{h.guide(v).hostBlocks(registry.Host(p.Hostname)), base.Provenance, stored.Notes},
 	}
-	if err := h.readDocs(v.Context(), m); err != nil {
-		return page{}, err
+	m.copied.provenance.Fields = append(m.copied.provenance.Fields, pinFields(stored.Pin)...)
+	if part != "" {
+		m.top = m.top.below(m.root()).of(part, m.root())
 	}
-	f, err := m.folder(folder)
-	if err != nil {
-		return page{}, err
-	}
-	base, _ := of.model.(providerPage)
-	model := newModulePage(v, m, f)
-	model.Head, model.Mirror = base.Head, h.guide(v).hostBlocks(registry.Host(p.Hostname))
-	if folder != "" {
-		root := m.Path + "/" + m.Number.String()
-		model.Head = model.Head.below(root)
-		model.Head.Before, model.Head.Name, model.Head.After = "", folder, ""
-		of.title = folder + " of " + of.title
-		for i, l := range model.Head.Picker.Newest {
-			if l.Path != "" {
-				model.Head.Picker.Newest[i].Path = l.Path + "/" + folder
-			}
-		}
-	} else {
-		base.Provenance.Fields = append(base.Provenance.Fields, pinFields(stored.Pin)...)
-		model.Provenance = &base.Provenance
-		model.Notes = append(model.Notes, stored.Notes...)
-	}
-	model.Head.Sections = model.sections(m)
-	of.template, of.model, of.canonical = "module", model, m.pathOf(m.Number)
-	return of, nil
+	return m
 }
 
 // pinFields describes what a version is bound to, and who accepted it instead of what

@@ -22,12 +22,13 @@ func (s *store) mirroredModule(version, commit string, edit ...func(*registry.Mi
 		s.t.Fatal(err)
 	}
 	v, sum := number(s.t, version), digest([]byte(mirroredVPC+version))
-	d := s.extract(p.Module(), map[string]string{
+	files := map[string]string{
 		"main.tf":                  "variable \"cidr\" {\n  type = string\n}\nmodule \"part\" {\n  source = \"./modules/part\"\n}\n",
 		"README.md":                "# The network\n",
 		"modules/part/main.tf":     "output \"id\" {\n  value = 1\n}\n",
-		"examples/complete/all.tf": "output \"all\" {\n  value = 1\n}\n",
-	})
+		"examples/complete/all.tf": "module \"vpc\" {\n  source = \"../../\"\n}\noutput \"all\" {\n  value = 1\n}\n",
+	}
+	d := s.extract(p.Module(), files)
 	data, err := docs.Encode(d)
 	if err != nil {
 		s.t.Fatal(err)
@@ -40,6 +41,7 @@ func (s *store) mirroredModule(version, commit string, edit ...func(*registry.Mi
 		MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
 	}
 	m.Docs = &registry.StoredFile{Object: key, SHA256: digest(data), Size: int64(len(data))}
+	m.FilesZip = s.files(p.Path()+"/"+version, files)
 	m.Contents = extract.ContentsOf(d).Encode()
 	for _, e := range edit {
 		e(m)

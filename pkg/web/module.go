@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/stored"
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
@@ -21,6 +23,8 @@ import (
 // of an example.
 type modulePage struct {
 	Head head
+	// Example has the code of an example, which is nothing to call.
+	Example *example
 	// Use is a module block for the version. MustFill means that it has inputs
 	// without a value.
 	Use      string
@@ -37,8 +41,8 @@ type modulePage struct {
 	// ReadmeText is the README in Markdown.
 	ReadmeText   string
 	Inputs       inputs
-	Outputs      []docs.Output
-	Resources    []string
+	Outputs      []output
+	Resources    []link
 	Dependencies []dependency
 	// Submodules and Examples are empty on the page of one of them.
 	Submodules, Examples []folderLink
@@ -46,6 +50,12 @@ type modulePage struct {
 	// of a folder only has Requirements.
 	Provenance            *provenance
 	Archive, Requirements []field
+}
+
+// output is an output. At is its place in the files.
+type output struct {
+	docs.Output
+	At link
 }
 
 // dependency is a module that a module uses. Path is its page, if the caller may
@@ -67,30 +77,52 @@ type moduleVersion struct {
 	docs   docs.Documentation
 	// documented means that docs could be read.
 	documented bool
+	// top is the head of the page, and title the title of the version.
+	top   head
+	title string
+	// copied is set for a mirrored module.
+	copied *copied
 }
 
-func (h *handler) module(v *visit) (page, error) { return h.moduleFolder(v, "") }
-
-func (h *handler) submodule(v *visit) (page, error) {
-	return h.moduleFolder(v, "modules/"+v.PathValue("folder"))
+// copied is what only the page of a mirrored module shows.
+type copied struct {
+	// clients is the configuration with which clients get the module from here.
+	clients    string
+	provenance provenance
+	notes      []string
 }
 
-func (h *handler) example(v *visit) (page, error) {
-	return h.moduleFolder(v, "examples/"+v.PathValue("folder"))
+// partPage returns a page about a part of a module version. The part is empty for
+// the version itself. It is a folder, such as modules/endpoints, or files, or a
+// file below files/.
+type partPage func(v *visit, m *moduleVersion, part string) (page, error)
+
+// moduleView returns the page of a kind of part of a module version.
+func (h *handler) moduleView(kind string, show partPage) pageFunc {
+	return func(v *visit) (page, error) {
+		part := partOf(v, kind)
+		m, err := h.openModule(v, part)
+		if err != nil {
+			return page{}, err
+		}
+		if stateOf(m.record()).state == withdrawn {
+			return withdrawnPage(m.top, m.Number, m.title), nil
+		}
+		return show(v, m, part)
+	}
 }
 
-// moduleFolder returns the page of a folder of a module version. The folder is
+func partOf(v *visit, kind string) string {
+	name := cmp.Or(v.PathValue("folder"), v.PathValue("path"))
+	if kind == filesKind {
+		name = cmp.Or(name, v.URL.Query().Get("path"))
+	}
+	return strings.TrimSuffix(kind+"/"+name, "/")
+}
+
+// folderPage returns the page of a folder of a module version. The folder is
 // empty for the module itself.
-func (h *handler) moduleFolder(v *visit, folder string) (page, error) {
-	m, err := h.openModule(v, folder)
-	if err != nil {
-		return page{}, err
-	}
-	title := m.module.String() + " " + m.Number.String()
-	head := m.head(folder)
-	if stateOf(m.record()).state == withdrawn {
-		return withdrawnPage(head, m.Number, title), nil
-	}
+func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, error) {
 	if err := h.readDocs(v.Context(), m); err != nil {
 		return page{}, err
 	}
@@ -99,17 +131,52 @@ func (h *handler) moduleFolder(v *visit, folder string) (page, error) {
 		return page{}, err
 	}
 	model := newModulePage(v, m, f)
-	model.Head = head
-	model.Head.Sections = model.sections(m)
-	if folder != "" {
-		title = folder + " of " + title
+	if strings.HasPrefix(folder, "examples/") {
+		if model.Example, err = h.example(v.Context(), m, f); err != nil {
+			return page{}, err
+		}
 	}
-	return page{template: "module", title: title, canonical: m.pathOf(m.Number), model: model}, nil
+	if folder == "" && h.Archives != nil && !m.record().Hidden {
+		download := link{"tar.gz", m.Path + "/" + m.Number.String() + "/download"}
+		model.Archive = append(model.Archive, field{Label: "Download", Value: download})
+	}
+	model.Head = m.top
+	model.Head.Sections = model.sections(m)
+	return page{template: "module", title: m.titleOf(folder), canonical: m.pathOf(m.Number), model: model}, nil
+}
+
+// download redirects to the archive of a module version, which counts as a
+// download. As for clients, a hidden version has none.
+func (h *handler) download(v *visit, m *moduleVersion, _ string) (page, error) {
+	r := m.record()
+	if h.Archives == nil || r.Hidden {
+		return page{}, fmt.Errorf("archive of %s: %w", m.title, registry.ErrNotFound)
+	}
+	signed, err := h.Archives.SignGet(v.Context(), r.Object)
+	if err != nil {
+		return page{}, fmt.Errorf("cannot sign a URL for %s: %w", m.title, err)
+	}
+	entry := requestlog.From(v.Context())
+	entry.Download, entry.Version = requestlog.ModuleDownload, m.Number.String()
+	if m.copied != nil {
+		entry.Download = requestlog.MirrorDownload
+	}
+	return page{respond: func(w http.ResponseWriter) {
+		w.Header().Set("Location", signed)
+		httpapi.WriteEmpty(w, http.StatusSeeOther, httpapi.NoStore)
+	}}, nil
+}
+
+func (m *moduleVersion) titleOf(part string) string {
+	if part == "" {
+		return m.title
+	}
+	return part + " of " + m.title
 }
 
 // openModule reads the version of a module that a path names with the versions
 // beside it. It makes two requests to the table.
-func (h *handler) openModule(v *visit, folder string) (*moduleVersion, error) {
+func (h *handler) openModule(v *visit, part string) (*moduleVersion, error) {
 	m, err := moduleOf(v)
 	if err != nil {
 		return nil, err
@@ -118,14 +185,16 @@ func (h *handler) openModule(v *visit, folder string) (*moduleVersion, error) {
 	if err != nil {
 		return nil, err
 	}
-	if folder != "" {
-		e.Rest = "/" + folder
-	}
+	e.Rest = restOf(part)
 	records, err := h.Catalog.Modules.Records(v.Context(), m, e.others()...)
 	if err := e.add(v.Context(), records, err); err != nil {
 		return nil, err
 	}
-	return &moduleVersion{edition: e, module: m, source: v.host + "/" + m.String()}, nil
+	all := &moduleVersion{
+		edition: e, module: m, source: v.host + "/" + m.String(), title: m.String() + " " + e.Number.String(),
+	}
+	all.top = all.head(part)
+	return all, nil
 }
 
 // readDocs reads the documentation of a version. A version without readable
@@ -161,14 +230,12 @@ func (m *moduleVersion) folder(path string) (docs.Folder, error) {
 	return docs.Folder{}, fmt.Errorf("folder %.80q of %s %s: %w", path, m.module, m.Number, registry.ErrNotFound)
 }
 
-func (m *moduleVersion) head(folder string) head {
+func (m *moduleVersion) head(part string) head {
 	h := headOfModule(m.module)
 	root := "" // the page of the module, from this one
-	if folder != "" {
-		root = m.Path + "/" + m.Number.String()
-		h = h.below(root)
-		kind, name, _ := strings.Cut(folder, "/")
-		h.Before, h.Name, h.After = kind+"/", name, ""
+	if part != "" {
+		root = m.root()
+		h = h.below(root).of(part, root)
 	}
 	h.Banner = m.banner()
 	r := m.record()
@@ -177,7 +244,7 @@ func (m *moduleVersion) head(folder string) head {
 	}
 	h.Picker = m.picker()
 	h.Published = r.PublishedAt
-	if folder == "" {
+	if part == "" {
 		h.Description = r.Description
 	}
 	h.From, h.At = sourceOf(r.PublishedBy, root+"#provenance")
@@ -189,13 +256,19 @@ func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	p := modulePage{
 		Use: useModule(m, f), Documented: m.documented, Notes: m.docs.Notes,
 		RestHeadings: f.ReadmeRestHeadings, ReadmeText: f.Readme,
-		Inputs: newInputs(f.Inputs), Outputs: f.Outputs, Resources: resources(f),
+		Inputs: newInputs(f.Inputs, func(p docs.Place) link { return m.placeOf(p).from(v) }), Resources: m.resources(f),
 		Requirements: requirements(v, f),
 	}
 	p.Readme, p.ReadmeRest = m.readme(f.ReadmeHTML), m.readme(f.ReadmeRestHTML)
 	p.MustFill = p.Inputs.Required > 0
+	for _, o := range f.Outputs {
+		p.Outputs = append(p.Outputs, output{o, m.placeOf(o.Place)})
+	}
 	for _, d := range f.Dependencies {
 		p.Dependencies = append(p.Dependencies, dependency{d, m.sourcePath(v, f, d.Source)})
+	}
+	if m.copied != nil {
+		p.Mirror = m.copied.clients
 	}
 	if f.Path != "" {
 		return p
@@ -206,6 +279,9 @@ func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	by.addClaimed("Publisher claims", r.Claimed)
 	by.addCopies(r.CopiedFrom, r.CopiedTo)
 	p.Provenance = &by
+	if m.copied != nil {
+		p.Provenance, p.Notes = &m.copied.provenance, slices.Concat(p.Notes, m.copied.notes)
+	}
 	p.Archive = []field{
 		{Label: "Size", Value: link{Text: size(r.Size)}},
 		{Label: "SHA-256", Value: link{Text: r.SHA256}, IsCode: true},
@@ -230,7 +306,7 @@ func (m *moduleVersion) pathOfFolder(folder string) string {
 	if !errs.IsPlain(folder) || strings.HasSuffix(folder, ".md") {
 		return ""
 	}
-	return m.Path + "/" + m.Number.String() + "/" + folder
+	return m.root() + "/" + folder
 }
 
 // sourcePath returns the path of the page of a module source. It is empty unless
@@ -254,7 +330,7 @@ func (m *moduleVersion) sourcePath(v *visit, f docs.Folder, source string) strin
 func (m *moduleVersion) localPath(f docs.Folder, source string) string {
 	target := relativePath(f.Path, source)
 	if target == "." {
-		return m.Path + "/" + m.Number.String()
+		return m.root()
 	}
 	if _, err := m.folder(target); err != nil || target == "" {
 		return ""
@@ -262,15 +338,18 @@ func (m *moduleVersion) localPath(f docs.Folder, source string) string {
 	return m.pathOfFolder(target)
 }
 
-// resources returns the addresses of the resources of a folder: the managed
-// ones, then the others.
-func resources(f docs.Folder) (all []string) {
+// root returns the path of the page of the version.
+func (m *moduleVersion) root() string { return m.Path + "/" + m.Number.String() }
+
+// resources returns the addresses of the resources of a folder with their places:
+// the managed ones, then the others.
+func (m *moduleVersion) resources(f docs.Folder) (all []link) {
 	for _, kind := range []struct {
 		prefix    string
 		resources []docs.Resource
 	}{{"", f.Resources}, {"data.", f.DataResources}, {"ephemeral.", f.EphemeralResources}} {
 		for _, r := range kind.resources {
-			all = append(all, kind.prefix+r.Type+"."+r.Name)
+			all = append(all, link{kind.prefix + r.Type + "." + r.Name, m.placeOf(r.Place).URL})
 		}
 	}
 	return all
@@ -317,7 +396,8 @@ func (p *modulePage) sections(m *moduleVersion) (all []section) {
 		}
 	}
 	list := func(id, title string, count int) { add(id, title, count, count > 0) }
-	add("use", "Use", 0, true)
+	add("use", "Use", 0, p.Example == nil)
+	add("code", "Code", 0, p.Example != nil)
 	add("readme", "README", 0, p.Readme != "")
 	list("inputs", "Inputs", p.Inputs.Required+p.Inputs.Optional)
 	list("outputs", "Outputs", len(p.Outputs))
@@ -327,6 +407,9 @@ func (p *modulePage) sections(m *moduleVersion) (all []section) {
 	list("examples", "Examples", len(p.Examples))
 	if p.Provenance != nil {
 		all = append(all, section{ID: "provenance", Title: "Provenance", Apart: true})
+	}
+	if m.record().FilesZip != nil {
+		all = append(all, section{Title: "Files", Path: m.root() + "/files", Apart: true})
 	}
 	return append(all, section{Title: "Versions", Path: m.Path + "/versions", Count: p.Head.Picker.Total, Apart: true})
 }

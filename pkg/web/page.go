@@ -53,6 +53,11 @@ type page struct {
 	query string
 	// model is what the template shows.
 	model any
+	// markdown is the path of the Markdown form, if it is not that of the page
+	// with .md.
+	markdown string
+	// respond writes the response, if that is not a page.
+	respond func(http.ResponseWriter)
 }
 
 // pageFunc loads a page. The error is registry.ErrNotFound if the page does not
@@ -108,6 +113,9 @@ func (h *handler) page(load pageFunc) httpapi.HandlerFunc {
 			return err // a program sends its credential in a header
 		case errors.Is(err, registry.ErrUnauthenticated):
 			return toLogin(w, r, "")
+		case err == nil && p.respond != nil:
+			p.respond(w)
+			return nil
 		}
 		if err != nil {
 			requestlog.From(r.Context()).Err = err
@@ -197,14 +205,14 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 func (h *handler) view(v *visit, p page) view {
 	path := v.URL.EscapedPath()
-	markdown := path + ".md"
+	markdown := cmp.Or(p.markdown, path+".md")
 	if path == "/" {
 		markdown = "/index.md"
 	}
 	isLogin := strings.HasPrefix(path, "/login")
 	if isLogin {
 		markdown = ""
-	} else if v.URL.RawQuery != "" {
+	} else if v.URL.RawQuery != "" && p.markdown == "" {
 		markdown += "?" + v.URL.RawQuery
 	}
 	return view{

@@ -40,10 +40,13 @@ func withPages(t testing.TB) (pages server, paths map[string]string) {
 	for i := range 200 {
 		s.module(fmt.Sprintf("acme/network-%d/aws", i), "1.0.0", large(1))
 	}
-	s.module("acme/vpc/aws", "1.0.0", large(25))
+	withExample := large(25)
+	withExample["examples/all/main.tf"] = withExample["main.tf"]
+	s.module("acme/vpc/aws", "1.0.0", withExample)
 	s.module("acme/vpc/aws", "1.1.0", large(26))
 	return s.serve(), map[string]string{
-		"home": "/", "search": "/search?q=network", "module": "/modules/acme/vpc/aws", "large": "/modules/acme/large/aws",
+		"home": "/", "search": "/search?q=network", "module": "/modules/acme/vpc/aws", "large": "/modules/acme/large/aws", "files": "/modules/acme/vpc/aws/1.0.0/files",
+		"file": "/modules/acme/vpc/aws/1.0.0/files/main.tf", "example": "/modules/acme/vpc/aws/1.0.0/examples/all",
 		"Markdown": "/modules/acme/large/aws.md", "versions": "/modules/acme/vpc/aws/versions",
 		"compare": comparePath + "?from=1.0.0&to=1.1.0", "provider": inventory, "mirrored": random,
 	}

@@ -14,6 +14,7 @@ package web
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -29,8 +30,10 @@ import (
 // Options are what the pages need.
 type Options struct {
 	Catalog *catalog.Catalog
-	// Objects has the documentation of modules.
+	// Objects has the documentation and the files of modules.
 	Objects stored.Objects
+	// Archives locates the archives of modules. If nil, pages do not offer them.
+	Archives Archives
 	// Downloads has the numbers of downloads. If nil, they are 0.
 	Downloads search.Downloads
 	// Accounts identifies callers and logs them in.
@@ -56,6 +59,13 @@ type Local struct {
 	CAFile string
 	// Open means that anyone who can reach the registry may read everything.
 	Open bool
+}
+
+// Archives creates presigned URLs.
+type Archives interface {
+	// SignGet returns an absolute URL from which anyone can GET the object for a
+	// limited time.
+	SignGet(ctx context.Context, key string) (string, error)
 }
 
 // Accounts identifies callers and logs them in. [session.Sessions] implements it,
@@ -84,6 +94,7 @@ func New(o Options) http.Handler {
 	if h.now == nil {
 		h.now = time.Now
 	}
+	h.files = stored.NewFiles(o.Objects, h.now)
 	mux := httpapi.Mux(h.endpoints()...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSafetyHeaders(w.Header())
@@ -99,6 +110,7 @@ type handler struct {
 
 	index    *search.Index
 	policies *admission.Policies
+	files    *stored.Files
 	now      func() time.Time
 }
 
@@ -127,10 +139,13 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		{"/search", h.search},
 		{"/modules", h.modules},
 		{"/modules/{namespace}", h.modules},
-		{module, h.module},
-		{module + "/{version}", h.module},
-		{module + "/{version}/modules/{folder}", h.submodule},
-		{module + "/{version}/examples/{folder}", h.example},
+		{module, h.moduleView("", h.folderPage)},
+		{module + "/{version}", h.moduleView("", h.folderPage)},
+		{module + "/{version}/modules/{folder}", h.moduleView("modules", h.folderPage)},
+		{module + "/{version}/examples/{folder}", h.moduleView("examples", h.folderPage)},
+		{module + "/{version}/files", h.moduleView("files", h.filesPage)},
+		{module + "/{version}/files/{path...}", h.moduleView("files", h.filesPage)},
+		{module + "/{version}/download", h.moduleView("", h.download)},
 		{"/providers", h.providers},
 		{"/providers/{namespace}", h.providers},
 		{"/mirror", h.mirroredProviders},
@@ -140,15 +155,18 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		{provider, h.provider},
 		{provider + "/versions", h.providerVersions},
 		{provider + "/{version}", h.provider},
-		{mirrored, h.mirrored},
+		{mirrored, h.mirroredView("", h.folderPage)},
 		{mirrored + "/versions", h.mirrorVersions},
-		{mirrored + "/{version}", h.mirrored},
+		{mirrored + "/{version}", h.mirroredView("", h.folderPage)},
 		{"/mirror-modules", h.mirroredModules},
-		{mirroredModule, h.mirrored},
+		{mirroredModule, h.mirroredView("", h.folderPage)},
 		{mirroredModule + "/versions", h.mirrorVersions},
-		{mirroredModule + "/{version}", h.mirrored},
-		{mirroredModule + "/{version}/modules/{folder}", h.mirroredSubmodule},
-		{mirroredModule + "/{version}/examples/{folder}", h.mirroredExample},
+		{mirroredModule + "/{version}", h.mirroredView("", h.folderPage)},
+		{mirroredModule + "/{version}/modules/{folder}", h.mirroredView("modules", h.folderPage)},
+		{mirroredModule + "/{version}/examples/{folder}", h.mirroredView("examples", h.folderPage)},
+		{mirroredModule + "/{version}/files", h.mirroredView("files", h.filesPage)},
+		{mirroredModule + "/{version}/files/{path...}", h.mirroredView("files", h.filesPage)},
+		{mirroredModule + "/{version}/download", h.mirroredView("", h.download)},
 	} {
 		all = append(all, h.get(p.path, h.page(p.page)))
 		switch {
@@ -191,9 +209,13 @@ type markdownKey struct{}
 
 func isMarkdown(r *http.Request) bool { return r.Context().Value(markdownKey{}) != nil }
 
+// file matches the path of a file of a module. Its Markdown form has the name of
+// the file in the query, because many names end in .md.
+var file = regexp.MustCompile(`^/(modules|mirror-modules/[^/]+)(/[^/]+){4}/files/`)
+
 func withoutMarkdownSuffix(r *http.Request) *http.Request {
 	path, found := strings.CutSuffix(r.URL.Path, ".md")
-	if !found {
+	if !found || file.MatchString(r.URL.Path) {
 		return r
 	}
 	if path == "/index" {

@@ -37,7 +37,7 @@ type Entry struct {
 	// an invocation of a function, for each request.
 	Token string
 	// Download is the kind of archive that the response locates. Handler clears
-	// it unless the request is a GET that succeeds.
+	// it unless the request is a GET that succeeds or is redirected.
 	Download Download
 	// Err is the cause of an error response, or a failure that the response
 	// conceals.
@@ -147,7 +147,7 @@ func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) htt
 			if e.Status == 0 {
 				e.Status = http.StatusOK
 			}
-			if r.Method != http.MethodGet || e.Status >= http.StatusMultipleChoices {
+			if r.Method != http.MethodGet || e.Status >= http.StatusBadRequest {
 				e.Download = ""
 			}
 			e.Method, e.Duration = r.Method, time.Since(begin)
