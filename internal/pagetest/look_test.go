@@ -39,6 +39,8 @@ var pages = []struct {
 	{name: "large module", path: "/modules/platform/everything/aws", again: true, only: someRows},
 	{name: "submodule", path: vpc + "/4.2.0/modules/endpoints", again: true},
 	{name: "example", path: vpc + "/4.2.0/examples/complete", again: true},
+	{name: "files", path: vpc + "/4.2.0/files", again: true},
+	{name: "file", path: vpc + "/4.2.0/files/main.tf", again: true},
 	{name: "versions", path: vpc + "/versions", again: true},
 	{name: "difference", path: vpc + "/compare?from=3.19.0&to=4.2.0"},
 	{name: "providers", path: "/providers", again: true},

@@ -58,6 +58,8 @@ var pages = []page{
 	{name: "module-large", path: "/modules/platform/everything/aws"},
 	{name: "submodule", path: vpc + "/4.2.0/modules/endpoints"},
 	{name: "example", path: vpc + "/4.2.0/examples/complete"},
+	{name: "files", path: vpc + "/4.2.0/files"},
+	{name: "file", path: vpc + "/4.2.0/files/main.tf#L12"},
 	{name: "versions", path: vpc + "/versions"},
 	{name: "difference", path: vpc + "/compare?from=3.19.0&to=4.2.0"},
 	{name: "namespace", path: "/modules/acme"},

@@ -69,7 +69,8 @@ func headOfMirror(p registry.MirrorAddress) head {
 	}
 }
 
-// of returns the head of a page about a part of what has the page root.
+// of returns the head of a page about a part. root is the path of the page of the
+// version.
 func (h head) of(part, root string) head {
 	kind, name, found := strings.Cut(part, "/")
 	if kind == filesKind && found {

@@ -91,8 +91,8 @@ func (h *handler) readFiles(ctx context.Context, m *moduleVersion) (*docs.Files,
 	return files, err
 }
 
-// filesPage returns the list of the files of a version, or one of them. The query
-// raw asks for its content.
+// filesPage returns the list of the files of a version, or one of them. With the
+// query raw, it returns the content of the file.
 func (h *handler) filesPage(v *visit, m *moduleVersion, part string) (page, error) {
 	files, err := h.readFiles(v.Context(), m)
 	if err != nil {
