@@ -149,12 +149,13 @@ func (b *browser) readPages(ctx context.Context) error {
 		mirrored + "/1.0.0":         "one.example.com",
 		mirrored + "/versions":      "1.0.0",
 	}
-	absent := []string{module + "/1.2.0"} // versions without submodules and examples
+	// Versions without submodules and examples, by a file that they have.
+	absent := map[string]string{module + "/1.2.0": "main.tf"}
 	if b.Origin != nil {
 		mirrored := "/mirror-modules/" + b.Origin.mirroredModule(publicHosts["tofu"], "outer")
 		pages["/mirror-modules"], pages[mirrored] = b.Origin.namespace, "inner"
 		pages[mirrored+"/1.0.0"], pages[mirrored+"/versions"] = "inner", "1.0.0"
-		absent = append(absent, mirrored+"/1.0.0")
+		absent[mirrored+"/1.0.0"] = "README.md"
 	}
 	for path, text := range pages {
 		for _, form := range []string{"", ".md"} {
@@ -170,7 +171,10 @@ func (b *browser) readPages(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, version := range absent {
+	for version, file := range absent {
+		if err := b.readCode(ctx, version, file); err != nil {
+			return err
+		}
 		for _, folder := range []string{"/modules/absent", "/examples/absent"} {
 			if _, err := b.send(ctx, http.MethodGet, version+folder, nil, "", http.StatusNotFound); err != nil {
 				return err
@@ -195,6 +199,33 @@ func (b *browser) readPages(ctx context.Context) error {
 	}
 	_, err = b.send(ctx, http.MethodGet, "/", nil, home.Header.Get("ETag"), http.StatusNotModified)
 	return err
+}
+
+// readCode requests the files of a version of a module, one of them, and the
+// archive.
+func (b *browser) readCode(ctx context.Context, version, file string) error {
+	for _, path := range []string{"/files", "/files.md", "/files/" + file, "/files/" + file + "?raw"} {
+		if _, err := b.send(ctx, http.MethodGet, version+path, nil, "", http.StatusOK); err != nil {
+			return err
+		}
+	}
+	page, err := b.send(ctx, http.MethodGet, version+"/download", nil, "", http.StatusSeeOther)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page.Header.Get("Location"), nil)
+	if err != nil {
+		return err
+	}
+	response, err := b.HTTP.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the archive of %s: %s", version, response.Status)
+	}
+	return nil
 }
 
 // staticFile matches the path of a file in a page.
