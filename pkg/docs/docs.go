@@ -85,6 +85,9 @@ type Place struct {
 type Input struct {
 	Name string `json:"name"`
 	Place
+	// Heading is the last comment above the block that is a heading, such as
+	// Network. It is missing if the file has none above the block.
+	Heading string `json:"heading,omitempty"`
 	// Type is the type as written, or "any". For a sensitive variable it has no
 	// defaults of optional attributes.
 	Type string `json:"type"`

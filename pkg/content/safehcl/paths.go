@@ -61,3 +61,16 @@ func isPathModule(t hcl.Traversal) bool {
 	attribute, ok := t[1].(hcl.TraverseAttr)
 	return ok && attribute.Name == "module"
 }
+
+// Blocks returns the places of the top-level blocks of a parsed file, in order. It
+// returns none for JSON.
+func Blocks(file *hcl.File) (all []hcl.Range) {
+	body, ok := file.Body.(*hclsyntax.Body)
+	if !ok {
+		return nil
+	}
+	for _, b := range body.Blocks {
+		all = append(all, hcl.RangeBetween(b.TypeRange, b.CloseBraceRange))
+	}
+	return all
+}

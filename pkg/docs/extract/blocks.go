@@ -29,7 +29,7 @@ func parts(b block, names []string, nested ...hcl.BlockHeaderSchema) (map[string
 	content, _, problems := b.Body.PartialContent(schema)
 	var inner []block
 	for _, i := range content.Blocks {
-		inner = append(inner, block{i, b.source})
+		inner = append(inner, block{Block: i, source: b.source})
 	}
 	return content.Attributes, inner, !problems.HasErrors()
 }

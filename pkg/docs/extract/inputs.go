@@ -39,6 +39,7 @@ func (r *reader) input(d declaration) docs.Input {
 	in := docs.Input{
 		Name:        name,
 		Place:       r.place(d.blocks[0]),
+		Heading:     d.blocks[0].heading,
 		Description: r.text(set["description"], "the description of variable "+name),
 		Required:    set["default"] == nil,
 		Sensitive:   r.couldBeSensitive(d),

@@ -29,10 +29,11 @@ type reader struct {
 	hidden map[string][]block
 }
 
-// block is a block with the bytes of its file.
+// block is a block with the bytes of its file, and the heading above it.
 type block struct {
 	*hcl.Block
-	source []byte
+	source  []byte
+	heading string
 }
 
 // blocks are the top-level blocks that are read.
@@ -89,8 +90,9 @@ func (r *reader) add(name string, file *hcl.File, isHidden bool) error {
 	if configuration.IsOverride(name) {
 		into = &r.override
 	}
+	above := headings(file)
 	for _, b := range content.Blocks {
-		*into = append(*into, block{b, file.Bytes})
+		*into = append(*into, block{b, file.Bytes, above[b.DefRange.Start.Byte]})
 	}
 	return nil
 }
@@ -101,7 +103,7 @@ func (r *reader) addHidden(all hcl.Blocks, source []byte) {
 	}
 	for _, b := range all {
 		if b.Type == "variable" {
-			r.hidden[b.Labels[0]] = append(r.hidden[b.Labels[0]], block{b, source})
+			r.hidden[b.Labels[0]] = append(r.hidden[b.Labels[0]], block{Block: b, source: source})
 		}
 	}
 }
