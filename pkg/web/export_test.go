@@ -6,6 +6,7 @@ var (
 	HCL       = hcl
 	ShortType = shortType
 	Prose     = prose
+	Described = described
 	Plain     = plain
 	Line      = line
 	Paragraph = paragraph

@@ -115,9 +115,7 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 		w.WriteString(" = " + fallback.html)
 	}
 	w.WriteString(`</code><td role=cell>`)
-	if in.Description != "" {
-		w.WriteString(string(prose(strings.TrimSpace(in.Description))))
-	}
+	w.WriteString(string(described(in.Description)))
 	if at.URL != "" {
 		w.WriteString(` <a class=at href=` + attributeValue(html.EscapeString(at.URL)) + `>` + string(textOf(at.Text)) + "</a>")
 	}

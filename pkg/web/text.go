@@ -16,6 +16,7 @@ import (
 var htmlFuncs = template.FuncMap{
 	"text": textOf, "prose": prose, "name": breakable, "plain": plain, "static": staticPath, "date": date, "day": day,
 	"moment": moment, "rfc3339": rfc3339, "bytes": size, "count": count, "html": finished, "marked": marked, "hcl": hcl,
+	"described": described,
 }
 
 // markdownFuncs are the functions of Markdown templates.
@@ -60,20 +61,24 @@ func isolated(escaped string) template.HTML {
 func textOf(text string) template.HTML { return isolated(html.EscapeString(plain(text))) }
 
 // prose is like textOf, with the parts between backticks as code.
-func prose(text string) template.HTML {
-	parts := strings.Split(html.EscapeString(plain(text)), "`")
+func prose(text string) template.HTML { return withCode(text, html.EscapeString) }
+
+// withCode returns the parts of a text between backticks as code. rest returns any
+// other part as HTML.
+func withCode(text string, rest func(string) string) template.HTML {
+	parts := strings.Split(plain(text), "`")
 	var out strings.Builder
 	for i, part := range parts {
 		isCode := i%2 == 1 && i < len(parts)-1
 		switch {
 		case isCode && part != "":
-			out.WriteString("<code>" + part + "</code>")
+			out.WriteString("<code>" + html.EscapeString(part) + "</code>")
 		case isCode:
 			out.WriteString("``")
 		case i%2 == 1: // not closed
-			out.WriteString("`" + part)
+			out.WriteString("`" + rest(part))
 		default:
-			out.WriteString(part)
+			out.WriteString(rest(part))
 		}
 	}
 	return isolated(out.String())
