@@ -4,6 +4,7 @@ import (
 	"html"
 	"html/template"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -32,43 +33,74 @@ type inputs struct {
 	Required, Optional int
 	// All are the inputs, the required ones first.
 	All []docs.Input
-	// Rows are those of the required inputs, and of the optional ones. They are
-	// finished HTML, because a template with a thousand fields is slow.
-	RequiredRows, OptionalRows template.HTML
+	// RequiredRows are the rows of the required inputs. They are finished HTML,
+	// because a template with a thousand fields is slow.
+	RequiredRows template.HTML
+	// Groups are those of the optional inputs.
+	Groups []inputGroup
+	// OtherView is the path of the page with the other order of the optional
+	// inputs. It is empty if there is only one order.
+	OtherView string
 	// Cut is the number of inputs that are not on the page.
 	Cut int
-	// Index is a list of the names. It is empty on a page with few inputs.
+	// Index is a list of the names. It is empty on a page with groups or few
+	// inputs.
 	Index template.HTML
 }
 
+// byName is the value of the query parameter for inputs without their groups.
+const byName = "a-z"
+
 // newInputs returns the inputs of a page. place returns the place of a block in
 // the files.
-func newInputs(all []docs.Input, place func(docs.Place) link) inputs {
+func newInputs(v *visit, all []docs.Input, place func(docs.Place) link) inputs {
 	var p inputs
-	var rows [2]strings.Builder
-	rows[1].Grow(len(all) * usualRow)
-	for i, required := range []bool{true, false} {
-		for _, in := range all {
-			if in.Required != required {
-				continue
-			}
-			p.All = append(p.All, in)
-			if rows[0].Len()+rows[1].Len() > maxRows {
-				p.Cut++
-				continue
-			}
-			writeInput(&rows[i], in, place(in.Place))
-		}
-		if required {
-			p.Required = len(p.All)
+	var required, optional []docs.Input
+	for _, in := range all {
+		if in.Required {
+			required = append(required, in)
+		} else {
+			optional = append(optional, in)
 		}
 	}
-	p.Optional = len(all) - p.Required
-	if len(all) > maxNames {
-		p.Index = index(p.All)
+	p.All, p.Required, p.Optional = slices.Concat(required, optional), len(required), len(optional)
+	if len(all) > minGrouped {
+		p.Groups = groupsOf(optional)
 	}
-	p.RequiredRows, p.OptionalRows = finished(rows[0].String()), finished(rows[1].String())
+	isByName := v.URL.Query().Get("inputs") == byName
+	switch {
+	case p.Groups != nil && isByName:
+		p.OtherView = v.URL.EscapedPath() + "#inputs"
+	case p.Groups != nil:
+		p.OtherView = v.URL.EscapedPath() + "?inputs=" + byName + "#inputs"
+	}
+	if p.Groups == nil || isByName {
+		p.Groups = []inputGroup{{inputs: optional}}
+		if len(all) > maxNames {
+			p.Index = index(p.All)
+		}
+	}
+	size := 0
+	p.RequiredRows = p.rows(required, place, &size)
+	for i, g := range p.Groups {
+		p.Groups[i].Rows = p.rows(g.inputs, place, &size)
+	}
 	return p
+}
+
+// rows returns the rows of inputs. size is the size of all rows so far.
+func (p *inputs) rows(all []docs.Input, place func(docs.Place) link, size *int) template.HTML {
+	var rows strings.Builder
+	rows.Grow(len(all) * usualRow)
+	for _, in := range all {
+		if *size+rows.Len() > maxRows {
+			p.Cut++
+			continue
+		}
+		writeInput(&rows, in, place(in.Place))
+	}
+	*size += rows.Len()
+	return finished(rows.String())
 }
 
 func index(all []docs.Input) template.HTML {

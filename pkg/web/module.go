@@ -256,7 +256,7 @@ func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	p := modulePage{
 		Use: useModule(m, f), Documented: m.documented, Notes: m.docs.Notes,
 		RestHeadings: f.ReadmeRestHeadings, ReadmeText: f.Readme,
-		Inputs: newInputs(f.Inputs, func(p docs.Place) link { return m.placeOf(p).from(v) }), Resources: m.resources(f),
+		Inputs: newInputs(v, f.Inputs, func(p docs.Place) link { return m.placeOf(p).from(v) }), Resources: m.resources(f),
 		Requirements: requirements(v, f),
 	}
 	p.Readme, p.ReadmeRest = m.readme(f.ReadmeHTML), m.readme(f.ReadmeRestHTML)

@@ -32,11 +32,28 @@ func large(inputs int) map[string]string {
 	return map[string]string{"main.tf": b.String(), "README.md": strings.Repeat("A sentence of the README. ", 100)}
 }
 
+// grouped are the files of a module with 236 inputs in 14 groups.
+func grouped() map[string]string {
+	files := map[string]string{}
+	for i := range 236 {
+		name := fmt.Sprintf("variables-%d.tf", i%2)
+		if i%17 < 2 {
+			files[name] += fmt.Sprintf("%s\n# Group %d\n%[1]s\n\n", strings.Repeat("#", 80), i/17)
+		}
+		files[name] += fmt.Sprintf("variable \"feature_%03d_name\" {\n  type = object({ name = string, id = optional(string, \"x%d\") })\n"+
+			"  default = null\n  description = \"What input %d is for. See https://example.com/docs/%[1]d.\"\n}\n", i, i*7919, i*i)
+	}
+	files["variables-0.tf"] += "variable \"region\" {\n  type = string\n}\n"
+	files["README.md"] = strings.Repeat("A sentence of the README. ", 100)
+	return files
+}
+
 // withPages returns pages of each kind, by what they show.
 func withPages(t testing.TB) (pages server, paths map[string]string) {
 	t.Helper()
 	s := withProviders(t)
 	s.module("acme/large/aws", "1.0.0", large(300))
+	s.module("acme/groups/aws", "1.0.0", grouped())
 	for i := range 200 {
 		s.module(fmt.Sprintf("acme/network-%d/aws", i), "1.0.0", large(1))
 	}
@@ -45,8 +62,10 @@ func withPages(t testing.TB) (pages server, paths map[string]string) {
 	s.module("acme/vpc/aws", "1.0.0", withExample)
 	s.module("acme/vpc/aws", "1.1.0", large(26))
 	return s.serve(), map[string]string{
-		"home": "/", "search": "/search?q=network", "module": "/modules/acme/vpc/aws", "large": "/modules/acme/large/aws", "files": "/modules/acme/vpc/aws/1.0.0/files",
-		"file": "/modules/acme/vpc/aws/1.0.0/files/main.tf", "example": "/modules/acme/vpc/aws/1.0.0/examples/all",
+		"home": "/", "search": "/search?q=network", "module": "/modules/acme/vpc/aws", "large": "/modules/acme/large/aws",
+		"files": "/modules/acme/vpc/aws/1.0.0/files",
+		"file":  "/modules/acme/vpc/aws/1.0.0/files/main.tf", "example": "/modules/acme/vpc/aws/1.0.0/examples/all",
+		"groups": "/modules/acme/groups/aws", "by name": "/modules/acme/groups/aws?inputs=a-z",
 		"Markdown": "/modules/acme/large/aws.md", "versions": "/modules/acme/vpc/aws/versions",
 		"compare": comparePath + "?from=1.0.0&to=1.1.0", "provider": inventory, "mirrored": random,
 	}

@@ -14,3 +14,15 @@ for (const pre of document.querySelectorAll("pre[role=group]")) {
   pre.replaceWith(box);
   box.append(pre, button);
 }
+
+// Shows the field that filters the inputs.
+const filter = document.querySelector(".filter");
+if (filter) {
+  filter.hidden = false;
+  filter.addEventListener("input", () => {
+    const text = filter.value.toLowerCase();
+    for (const row of document.querySelectorAll("#inputs [id^=input-]")) {
+      row.hidden = !row.textContent.toLowerCase().includes(text);
+    }
+  });
+}
