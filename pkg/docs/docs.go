@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Schema is the version of the format of stored documentation.
@@ -219,6 +220,24 @@ func Decode(stored io.Reader) (Documentation, error) {
 		return Documentation{}, fmt.Errorf("cannot decode the documentation: it has schema version %d", d.Schema)
 	}
 	return d, nil
+}
+
+// Callable returns the folders to suggest in module blocks: the root, or the
+// submodules with content if the root has none. Examples are never among them.
+func (d Documentation) Callable() []Folder {
+	found := slices.DeleteFunc(slices.Clone(d.Submodules), Folder.isHollow)
+	// A note can mean that the root could not be read.
+	hasRoot := !d.Root.Empty && (!d.Root.isHollow() || len(d.Notes) > 0 || len(found) == 0)
+	if hasRoot {
+		return []Folder{d.Root}
+	}
+	return found
+}
+
+// isHollow reports whether nothing in a folder has an effect.
+func (f Folder) isHollow() bool {
+	return len(f.Inputs) == 0 && len(f.Outputs) == 0 && len(f.Dependencies) == 0 && len(f.ProviderDependencies) == 0 &&
+		len(f.Resources) == 0 && len(f.DataResources) == 0 && len(f.EphemeralResources) == 0
 }
 
 // WithoutHTML returns the documentation without the fields for pages.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -176,18 +175,14 @@ func (v shownModuleView) Text(p output.Page) {
 		{"Called by", v.Dependents.String()},
 	}))
 	if !v.Documented {
-		block := place.ModuleBlock(v.address.Name, v.host.Host+"/"+source, v.Version.String())
-		place.PrintUse(p, withLines(block, "# The inputs are unknown, and some may be required."), v.host)
+		block := place.ModuleBlock(v.address.Name, v.host.Host+"/"+source, v.Version.String(), place.UnknownInputs)
+		place.PrintUse(p, block, v.host)
 		p.Printf("\n")
 		p.Println("This version has no readable documentation. %s", v.rebuildHint)
 		return
 	}
-	if !strings.HasPrefix(v.folder.Path, "examples/") && !v.folder.Empty {
-		name := v.address.Name
-		if v.folder.Path != "" {
-			name = path.Base(v.folder.Path)
-		}
-		place.PrintUse(p, blockWithInputs(name, v.host.Host+"/"+source, v.Version.String(), v.folder.Inputs), v.host)
+	if folders := v.callable(); len(folders) > 0 {
+		place.PrintUse(p, place.ModuleBlocks(v.host.Host, v.address, v.Version, folders), v.host)
 	}
 	printFolder(p, v.folder)
 	if v.folder.Path == "" {
@@ -208,41 +203,18 @@ func (v shownModuleView) Text(p output.Page) {
 	}
 }
 
+// callable returns the folders to suggest in module blocks. An example is never one.
+func (v shownModuleView) callable() []docs.Folder {
+	switch {
+	case v.folder.Path == "":
+		return v.Callable()
+	case v.folder.Empty || strings.HasPrefix(v.folder.Path, "examples/"):
+		return nil
+	}
+	return []docs.Folder{v.folder}
+}
+
 func (v shownModuleView) Quiet(p output.Page) { p.Printf("%s\n", v.Version) }
-
-// blockWithInputs returns the block that uses a module, with a line for each
-// required input to fill in.
-func blockWithInputs(name, source, version string, inputs []docs.Input) string {
-	block := place.ModuleBlock(name, source, version)
-	var required []docs.Input
-	longest := 0
-	for _, i := range inputs {
-		if i.Required {
-			required, longest = append(required, i), max(longest, len(i.Name))
-		}
-	}
-	if len(required) == 0 {
-		return block
-	}
-	return withLines(block, output.Mapped(required, func(i docs.Input) string {
-		return fmt.Sprintf("%-*s = # %s", longest, i.Name, shortType(i.Type))
-	})...)
-}
-
-func withLines(block string, lines ...string) string {
-	return strings.TrimSuffix(block, "  }\n") + "\n    " + strings.Join(lines, "\n    ") + "\n  }\n"
-}
-
-func shortType(written string) string {
-	line := strings.Join(strings.Fields(written), " ")
-	if !strings.Contains(written, "\n") && len(line) <= 60 {
-		return line
-	}
-	if outer, _, found := strings.Cut(line, "{"); found && len(outer) <= 60 {
-		return outer + "{ … }" + strings.Repeat(")", strings.Count(outer, "("))
-	}
-	return "…"
-}
 
 // shownProviderView is a version of a provider.
 type shownProviderView struct {

@@ -74,7 +74,8 @@ func (v shownMirroredView) Text(p output.Page) {
 	facts = append(facts, [2]string{"Called by", v.Dependents.String()})
 	p.Facts(facts)
 	if s := admission.State(v.State); s == admission.Available || s.IsOnRequest() {
-		place.PrintUse(p, place.ModuleBlock(v.address.Name, v.address.Source(), v.Version.String()), place.Addressing{})
+		place.PrintUse(p, place.ModuleBlock(v.address.Name, v.address.Source(), v.Version.String(), place.UnknownInputs),
+			place.Addressing{})
 		p.Printf("\n")
 		p.Println("Clients get it from this registry if `larder mirror setup` has configured them.")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/terminal"
@@ -109,6 +110,10 @@ func TestViewsFit(t *testing.T) {
 			{Path: ".env", Reason: "may contain secrets", Pattern: ".env", NamedBy: "modules/nodes/main.tf:12"},
 		},
 		NotCompared: true,
+		Callable: []docs.Folder{{Inputs: []docs.Input{
+			{Name: "id", Type: "string", Required: true}, {Name: "nodes", Type: "map(object({\n}))", Required: true},
+			{Name: "size", Type: "number"},
+		}}},
 	}
 	provider := publishcommand.PublishedProviderView{
 		Status: "published", Address: "platform-engineering/inventory", To: "https://" + host,

@@ -26,6 +26,8 @@ type Document struct {
 	// Sources are the sources of the module blocks and of the providers of the
 	// module, sorted. They leave out those of examples.
 	Sources []string
+	// Callable are the folders to suggest in module blocks.
+	Callable []docs.Folder
 }
 
 // shownNotes is the largest number of notes of a Document, and shownNote the
@@ -59,6 +61,7 @@ func Encode(ctx context.Context, name string, m archive.Module) (Document, error
 		d.Notes = []string{Failed}
 	default:
 		d.Contents, d.Notes, d.Sources = ContentsOf(found).Encode(), Notes(found), sources(found)
+		d.Callable = found.Callable()
 	}
 	if d.Files, err = Files(m); err != nil {
 		d.Files, d.Notes = nil, append(d.Notes, NoFiles)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/content/secrets"
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/files/temporary"
@@ -69,6 +70,9 @@ type ModuleResult struct {
 	LoadNotes []string
 	// Sources are the sources of its module blocks and providers.
 	Sources []string
+	// Callable are the folders to suggest in module blocks. It is empty without
+	// documentation.
+	Callable []docs.Folder
 	// Secrets are the secrets in files that may not have any. If the result is not
 	// an error, the same content was published before, or is a copy.
 	Secrets []secrets.Finding
@@ -251,6 +255,7 @@ func (m *PreparedModule) pack(ctx context.Context, from Module, p Preparer) (err
 		return err
 	}
 	m.Notes, m.Sources = append(document.Notes, m.incomplete...), document.Sources
+	m.Callable = document.Callable
 	m.setDocument(document)
 	name := ArchiveName(m.Address)
 	m.Record.Object = registry.UploadKey(m.Address.Path(), from.Version, found.SHA256, name)

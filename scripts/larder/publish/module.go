@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/content/archive"
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/publish"
 	"github.com/larder-registry/larder/pkg/publish/publishclient"
@@ -215,6 +216,8 @@ type PublishedModuleView struct {
 	To     string           `json:"-"`
 	DryRun bool             `json:"-"`
 	Host   place.Addressing `json:"-"`
+	// Callable are the folders to suggest in module blocks.
+	Callable []docs.Folder `json:"-"`
 	// wanted is the module to publish.
 	wanted rules.Module
 	// sourceNotes are those of addSource.
@@ -227,6 +230,7 @@ func moduleResult(c *cli.Program, v PublishedModuleView, result rules.ModuleResu
 	v.Status = publishStatus(v.DryRun, result.Unchanged, result.Restored)
 	v.ModuleVersion, v.Files, v.unmatched = result.Record, result.Files, result.Unmatched
 	v.Contents = nil // they are what the files have
+	v.Callable = result.Callable
 	v.Excluded = append([]archive.Excluded{}, result.Excluded...)
 	v.Newcomer = result.Newcomer
 	v.NotCompared = result.NotCompared
@@ -246,6 +250,15 @@ func (v PublishedModuleView) source() string {
 		source += "//" + folders[0]
 	}
 	return source
+}
+
+// block returns the module blocks to paste.
+func (v PublishedModuleView) block() string {
+	m, _ := registry.ParseModule(v.Address) // it is valid
+	if len(v.Callable) == 0 {
+		return place.ModuleBlock(m.Name, v.source(), v.Version.String(), place.UnknownInputs)
+	}
+	return place.ModuleBlocks(v.Host.Host, m, v.Version, v.Callable)
 }
 
 // Text implements [output.View].
@@ -278,7 +291,7 @@ func (v PublishedModuleView) Text(p output.Page) {
 	p.Notes(v.Notes)
 	printNotChecked(p, v.NotChecked)
 	if !v.DryRun {
-		place.PrintUse(p, place.ModuleBlock(strings.Split(v.Address, "/")[1], v.source(), v.Version.String()), v.Host)
+		place.PrintUse(p, v.block(), v.Host)
 	}
 }
 
