@@ -25,10 +25,7 @@ type modulePage struct {
 	Head head
 	// Example has the code of an example, which is nothing to call.
 	Example *example
-	// Use is a module block for the version. MustFill means that it has inputs
-	// without a value.
-	Use      string
-	MustFill bool
+	Use  use
 	// Mirror is the configuration with which clients get a mirrored module from here.
 	Mirror string
 	// Documented means that there is documentation. Notes describe what it lacks.
@@ -38,6 +35,8 @@ type modulePage struct {
 	// headings.
 	Readme, ReadmeRest template.HTML
 	RestHeadings       int
+	// Elsewhere means that the examples of the README use another address.
+	Elsewhere bool
 	// ReadmeText is the README in Markdown.
 	ReadmeText   string
 	Inputs       inputs
@@ -136,6 +135,7 @@ func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, e
 			return page{}, err
 		}
 	}
+	model.Elsewhere = len(model.Use.Blocks) > 0 && m.isElsewhere(f.Readme)
 	if folder == "" && h.Archives != nil && !m.record().Hidden {
 		download := link{"tar.gz", m.Path + "/" + m.Number.String() + "/download"}
 		model.Archive = append(model.Archive, field{Label: "Download", Value: download})
@@ -254,13 +254,12 @@ func (m *moduleVersion) head(part string) head {
 // newModulePage returns the model of the page of a folder, without its head.
 func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	p := modulePage{
-		Use: useModule(m, f), Documented: m.documented, Notes: m.docs.Notes,
+		Use: newUse(m, f), Documented: m.documented, Notes: m.docs.Notes,
 		RestHeadings: f.ReadmeRestHeadings, ReadmeText: f.Readme,
 		Inputs: newInputs(v, f.Inputs, func(p docs.Place) link { return m.placeOf(p).from(v) }), Resources: m.resources(f),
 		Requirements: requirements(v, f),
 	}
 	p.Readme, p.ReadmeRest = m.readme(f.ReadmeHTML), m.readme(f.ReadmeRestHTML)
-	p.MustFill = p.Inputs.Required > 0
 	for _, o := range f.Outputs {
 		p.Outputs = append(p.Outputs, output{o, m.placeOf(o.Place)})
 	}

@@ -10,6 +10,104 @@ import (
 	"github.com/larder-registry/larder/pkg/docs"
 )
 
+// use describes how configurations use a version.
+type use struct {
+	// Blocks are module blocks. MustFill means that they have inputs without a
+	// value. More is the number of submodules without a block.
+	Blocks   []useBlock
+	MustFill bool
+	More     int
+	// Constraint also accepts later releases, such as ~> 4.2, and Later is what it
+	// accepts, such as 4.x. A pre-release has neither.
+	Constraint, Later string
+	// Instead replaces the blocks of a version or a folder that is not for use.
+	Instead *instead
+}
+
+// useBlock is a module block with its label for screen readers.
+type useBlock struct{ Label, Code string }
+
+// instead is a sentence in the words of a publisher or ours, before and after a link.
+type instead struct {
+	Before string
+	Link   link
+	After  string
+}
+
+// maxBlocks bounds the module blocks of one page.
+const maxBlocks = 5
+
+// newUse describes how configurations use a folder of a version.
+func newUse(m *moduleVersion, f docs.Folder) (u use) {
+	if u.Instead = m.instead(f); u.Instead != nil {
+		return u
+	}
+	folders := []docs.Folder{f}
+	if f.Path == "" && m.documented {
+		folders = m.docs.Callable()
+	}
+	u.More = max(len(folders)-maxBlocks, 0)
+	for _, f := range folders[:len(folders)-u.More] {
+		label := "Module block"
+		if len(folders) > 1 {
+			label += " of " + f.Path
+		}
+		u.Blocks = append(u.Blocks, useBlock{label, useModule(m, f)})
+		u.MustFill = u.MustFill || slices.ContainsFunc(f.Inputs, func(in docs.Input) bool { return in.Required })
+	}
+	switch n := m.Number; {
+	case n.Prerelease != "":
+	case n.Major == 0:
+		u.Constraint, u.Later = "~> "+n.String(), fmt.Sprintf("0.%d.x", n.Minor)
+	default:
+		u.Constraint, u.Later = fmt.Sprintf("~> %d.%d", n.Major, n.Minor), fmt.Sprintf("%d.x", n.Major)
+	}
+	return u
+}
+
+// instead returns what to use in place of an example, a hidden version, or a root
+// without configuration. It returns nil for anything else.
+func (m *moduleVersion) instead(f docs.Folder) *instead {
+	s := stateOf(m.record())
+	cannot := "Clients cannot install " + m.Number.String()
+	switch {
+	case s.state == hidden && m.Entry.Deprecated != "":
+		return &instead{Before: cannot + ". " + m.Entry.Deprecated}
+	case s.state == hidden && !m.Entry.Unlisted:
+		latest := m.Entry.Latest
+		return &instead{cannot + ". Use ", link{latest.String(), m.pathOf(latest)}, ", the latest version."}
+	case s.state == hidden && s.reason != "":
+		return &instead{Before: cannot + ". " + s.reason}
+	case s.state == hidden:
+		return &instead{Before: cannot + ", and no other version is listed."}
+	case strings.HasPrefix(f.Path, "examples/"):
+		return &instead{"This is an example, not a module to call. Use ", link{"the module", m.Path + "/" + m.Number.String()}, "."}
+	case f.Path == "" && m.documented && len(m.docs.Callable()) == 0:
+		return &instead{Before: "The root of this module has no configuration to use."}
+	}
+	return nil
+}
+
+// sources matches the sources of module blocks in a README.
+var sources = regexp.MustCompile(`(?m)^\s*source\s*=\s*"([^"\n]+)"`)
+
+// isElsewhere reports whether the examples of a README use the module from another
+// registry or from its repository, and never from this registry.
+func (m *moduleVersion) isElsewhere(readme string) (elsewhere bool) {
+	repository := "terraform-" + m.module.System + "-" + m.module.Name
+	for _, match := range sources.FindAllStringSubmatch(readme, -1) {
+		address, _, _ := strings.Cut(match[1], "//")
+		if strings.EqualFold(address, m.source) {
+			return false
+		}
+		parts := strings.Split(address, "/")
+		isSame := (len(parts) == 3 || len(parts) == 4) &&
+			strings.HasSuffix(address, "/"+m.module.Name+"/"+m.module.System)
+		elsewhere = elsewhere || isSame || strings.Contains(match[1], repository)
+	}
+	return elsewhere
+}
+
 // maxRequired bounds the inputs of a suggested module block.
 const maxRequired = 500
 
