@@ -16,6 +16,7 @@ func TestPages(t *testing.T) {
 	t.Run("look", s.testLook)
 	t.Run("without scripts", s.testWithoutScripts)
 	t.Run("copy", s.testCopy)
+	t.Run("filter", s.testFilter)
 	t.Run("target", s.testTarget)
 	t.Run("forced colors", s.testForcedColors)
 }

@@ -1,6 +1,7 @@
 package pagetest
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -44,6 +45,36 @@ func (s *site) testCopy(t *testing.T) {
 		t.Errorf("the button copies %q", evaluate[string](p, "copied"))
 	}
 	p.wait(`document.querySelector("#use .copy").textContent === "Copy"`)
+}
+
+// The filter shows the inputs that contain a text. It needs a script.
+func (s *site) testFilter(t *testing.T) {
+	t.Parallel()
+	const path, shown = "/modules/platform/everything/aws", `[...document.querySelectorAll("%s")].filter(e => e.checkVisibility()).length`
+	rows, bodies := fmt.Sprintf(shown, "#inputs tr[id^=input-]"), fmt.Sprintf(shown, "#inputs tbody")
+	p := s.account(t, browser.View{})
+	p.open(path)
+	all := evaluate[int](p, rows)
+	for _, test := range []struct {
+		text         string
+		rows, bodies int
+	}{{"VPC_size", 1, 1}, {"no such input", 0, 0}, {"landing", all, 2}} {
+		p.fill(".filter", test.text)
+		if got := evaluate[int](p, rows); got != test.rows {
+			t.Errorf("%q shows %d of %d inputs, want %d", test.text, got, all, test.rows)
+		}
+		if got := evaluate[int](p, bodies); got != test.bodies {
+			t.Errorf("%q shows %d lists, want %d", test.text, got, test.bodies)
+		}
+	}
+	without := s.account(t, browser.View{NoScripts: true})
+	without.open(path)
+	if evaluate[bool](without, `document.querySelector(".filter").checkVisibility()`) {
+		t.Error("the field is there without scripts")
+	}
+	if got := evaluate[int](without, rows); got != all {
+		t.Errorf("%d inputs without scripts, want %d", got, all)
+	}
 }
 
 // The row of a link to an input is marked, and below the bar that stays at the
