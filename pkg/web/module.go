@@ -25,7 +25,7 @@ type modulePage struct {
 	Head head
 	// Example has the code of an example, which is nothing to call.
 	Example *example
-	Use  use
+	Use     use
 	// Mirror is the configuration with which clients get a mirrored module from here.
 	Mirror string
 	// Documented means that there is documentation. Notes describe what it lacks.

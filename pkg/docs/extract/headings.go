@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -10,11 +11,19 @@ import (
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 )
 
-// maxHeading is the length of the longest heading in characters.
-const maxHeading = 80
+// maxHeading is the length of the longest heading in characters, and maxWords that of
+// one without decoration in words.
+const (
+	maxHeading = 80
+	maxWords   = 5
+)
 
 // decoration has the characters around the text of a heading.
 const decoration = " \t#/*-=~_+|"
+
+// unlikely are what no heading has: licenses, files, and settings of
+// tools.
+var unlikely = []string{"copyright", "spdx-", ".tf", "tflint-"}
 
 // headings returns the heading above each block of a file, by the first byte of
 // the block. A heading is a comment of its own between two blocks. It counts for
@@ -80,10 +89,10 @@ func headingOf(comment []string, isApart bool) string {
 	}
 	lower := strings.ToLower(title)
 	switch {
-	case !decorated && (texts != 1 || !isApart || strings.HasSuffix(title, ".")),
+	case !decorated && (texts != 1 || !isApart || strings.HasSuffix(title, ".") || len(strings.Fields(title)) > maxWords),
 		utf8.RuneCountInString(title) > maxHeading, strings.ContainsAny(title, "={}\"\\"),
 		!strings.ContainsFunc(title, unicode.IsLetter),
-		strings.Contains(lower, "copyright"), strings.Contains(lower, "spdx-"), strings.Contains(lower, "tflint-"):
+		slices.ContainsFunc(unlikely, func(part string) bool { return strings.Contains(lower, part) }):
 		return ""
 	}
 	return title

@@ -25,6 +25,8 @@ func TestHeadings(t *testing.T) {
 		"above locals":    {"# Network\n\nlocals {}\nvariable \"a\" {}\n", "Network"},
 		"attached":        {"# About a\nvariable \"a\" {}\n", ""},
 		"a sentence":      {"# This file has inputs.\n\nvariable \"a\" {}\n", ""},
+		"six words":       {"# We need these flags for lists\n\nvariable \"a\" {}\n", ""},
+		"a file":          {rule + "# Copy of variables.tf\n" + rule + "variable \"a\" {}\n", ""},
 		"two lines":       {"# This file has\n# the inputs\n\nvariable \"a\" {}\n", ""},
 		"a license":       {rule + "# Copyright 2026 Acme\n" + rule + "\nvariable \"a\" {}\n", ""},
 		"code":            {"# default = 1\n\nvariable \"a\" {}\n", ""},
