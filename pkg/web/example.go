@@ -56,7 +56,7 @@ func (h *handler) example(ctx context.Context, m *moduleVersion, f docs.Folder) 
 			return nil, err
 		}
 		text := strings.ToValidUTF8(string(data), "\uFFFD")
-		if called := m.callable(f, file.Path, text); called != text {
+		if called := m.callable(f, file.Path, text); called != text && !m.record().Hidden {
 			e.Source, text = m.source, called
 		}
 		e.Files = append(e.Files, codeFile{

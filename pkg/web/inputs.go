@@ -107,7 +107,7 @@ func index(all []docs.Input) template.HTML {
 	var w strings.Builder
 	for _, in := range all[:min(len(all), maxIndex)] {
 		id := html.EscapeString(anchor("input", in.Name))
-		w.WriteString(`<li><a href="#` + id + `">` + string(breakable(in.Name)) + "</a></li>\n")
+		w.WriteString(`<li><a href=` + attributeValue("#"+id) + `>` + string(breakable(in.Name)) + "</a>\n")
 	}
 	return finished(w.String())
 }
@@ -158,7 +158,7 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 		fallback.write(w, "default")
 	}
 	writeNotes(w, in)
-	w.WriteString("</td>\n")
+	w.WriteString("\n")
 }
 
 // attributeValue returns an escaped value of an attribute, in quotes if it needs them.

@@ -131,9 +131,12 @@ func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, e
 	}
 	model := newModulePage(v, m, f)
 	if strings.HasPrefix(folder, "examples/") {
-		if model.Example, err = h.example(v.Context(), m, f); err != nil {
-			return page{}, err
-		}
+		model.Example, err = h.example(v.Context(), m, f)
+	} else {
+		model.Use = newUse(m, f)
+	}
+	if err != nil {
+		return page{}, err
 	}
 	model.Elsewhere = len(model.Use.Blocks) > 0 && m.isElsewhere(f.Readme)
 	if folder == "" && h.Archives != nil && !m.record().Hidden {
@@ -254,7 +257,7 @@ func (m *moduleVersion) head(part string) head {
 // newModulePage returns the model of the page of a folder, without its head.
 func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 	p := modulePage{
-		Use: newUse(m, f), Documented: m.documented, Notes: m.docs.Notes,
+		Documented: m.documented, Notes: m.docs.Notes,
 		RestHeadings: f.ReadmeRestHeadings, ReadmeText: f.Readme,
 		Inputs: newInputs(v, f.Inputs, func(p docs.Place) link { return m.placeOf(p).from(v) }), Resources: m.resources(f),
 		Requirements: requirements(v, f),

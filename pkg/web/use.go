@@ -65,8 +65,8 @@ func newUse(m *moduleVersion, f docs.Folder) (u use) {
 	return u
 }
 
-// instead returns what to use in place of an example, a hidden version, or a root
-// without configuration. It returns nil for anything else.
+// instead returns what to use in place of a hidden version or a root without
+// configuration. It returns nil for anything else.
 func (m *moduleVersion) instead(f docs.Folder) *instead {
 	s := stateOf(m.record())
 	cannot := "Clients cannot install " + m.Number.String()
@@ -80,8 +80,6 @@ func (m *moduleVersion) instead(f docs.Folder) *instead {
 		return &instead{Before: cannot + ". " + s.reason}
 	case s.state == hidden:
 		return &instead{Before: cannot + ", and no other version is listed."}
-	case strings.HasPrefix(f.Path, "examples/"):
-		return &instead{"This is an example, not a module to call. Use ", link{"the module", m.Path + "/" + m.Number.String()}, "."}
 	case f.Path == "" && m.documented && len(m.docs.Callable()) == 0:
 		return &instead{Before: "The root of this module has no configuration to use."}
 	}

@@ -57,13 +57,12 @@ func TestUse(t *testing.T) {
 		text    string
 		sources []string
 	}{
-		"vpc/aws":                       {fill + " To accept later 1.x versions, write ~&gt; 1.1 .", []string{"acme/vpc/aws"}},
-		"vpc/aws/0.3.1":                 {fill + " To accept later 0.3.x versions, write ~&gt; 0.3.1 .", []string{"acme/vpc/aws"}},
-		"vpc/aws/2.0.0-rc.1":            {"Then run tofu init or terraform init .", []string{"acme/vpc/aws"}},
-		"vpc/aws/1.0.0":                 {"Clients cannot install 1.0.0. Use 1.1.0 , the latest version.", nil},
-		"gone/aws/1.0.0":                {"Clients cannot install 1.0.0. Use acme/vpc/aws .", nil},
-		"old/aws/1.0.0":                 {"Clients cannot install 1.0.0. Use acme/vpc/aws.", nil},
-		"vpc/aws/1.1.0/examples/simple": {"This is an example, not a module to call. Use the module .", nil},
+		"vpc/aws":            {fill + " To accept later 1.x versions, write ~&gt; 1.1 .", []string{"acme/vpc/aws"}},
+		"vpc/aws/0.3.1":      {fill + " To accept later 0.3.x versions, write ~&gt; 0.3.1 .", []string{"acme/vpc/aws"}},
+		"vpc/aws/2.0.0-rc.1": {"Then run tofu init or terraform init .", []string{"acme/vpc/aws"}},
+		"vpc/aws/1.0.0":      {"Clients cannot install 1.0.0. Use 1.1.0 , the latest version.", nil},
+		"gone/aws/1.0.0":     {"Clients cannot install 1.0.0. Use acme/vpc/aws .", nil},
+		"old/aws/1.0.0":      {"Clients cannot install 1.0.0. Use acme/vpc/aws.", nil},
 		"parts/aws": {"And 2 more in Submodules . " + fill + " To accept later 1.x versions, write ~&gt; 1.0 .", []string{
 			"acme/parts/aws//modules/m0", "acme/parts/aws//modules/m1", "acme/parts/aws//modules/m2",
 			"acme/parts/aws//modules/m3", "acme/parts/aws//modules/m4",
