@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,8 +161,7 @@ func (m *moduleVersion) showFile(files *docs.Files, name string) (filesPage, err
 	case docs.FileImage:
 		p.Notes = []string{"This file is an image."}
 	}
-	raw := m.root() + restOf(filesKind+"/"+name)
-	p.Raw = raw + cmp.Or(map[bool]string{true: "&raw"}[strings.Contains(raw, "?")], "?raw")
+	p.Raw = rawPath(m.root() + restOf(filesKind+"/"+name))
 	if f.Kind != docs.FileText {
 		return p, nil
 	}
@@ -172,6 +170,14 @@ func (m *moduleVersion) showFile(files *docs.Files, name string) (filesPage, err
 	p.Cut = max(len(lines)-maxFileLines, 0)
 	p.Code = numberedLines(lines[:len(lines)-p.Cut])
 	return p, nil
+}
+
+// rawPath returns the path of the content of a file from that of its page.
+func rawPath(path string) string {
+	if strings.Contains(path, "?") {
+		return path + "&raw"
+	}
+	return path + "?raw"
 }
 
 // numberedLines returns lines of code with a link for each. The style sheet writes the

@@ -25,6 +25,7 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog/tabletest"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/extract"
+	"github.com/larder-registry/larder/pkg/docs/render"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -139,11 +140,13 @@ func (s *store) module(text, version string, files map[string]string, edit ...fu
 
 func (s *store) extract(m registry.Module, files map[string]string) docs.Documentation {
 	s.t.Helper()
-	content := make(map[string][]byte)
+	content, shown := make(map[string][]byte), make(map[string]render.File)
 	for name, text := range files {
 		content[name] = []byte(text)
+		shown[name] = render.File{IsImage: path.Ext(name) == ".svg"}
+		shown[path.Dir(name)+"/"] = render.File{}
 	}
-	d, err := extract.Extract(s.t.Context(), m.Name, content)
+	d, err := extract.Extract(s.t.Context(), m.Name, content, shown)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // rowIDs matches what a page has of its inputs, in order: the IDs of rows, and the
 // titles of groups.
-var rowIDs = regexp.MustCompile(`<tr role="?row"? (?:class="group sub" )?id="?([^">]*)"?>|class="group"><th[^>]*>(\w+)`)
+var rowIDs = regexp.MustCompile(`<tr\srole="?row"? (?:class="group sub" )?id="?([^">]*)"?>|class="group"><th[^>]*>(\w+)`)
 
 // outlineOf returns the inputs of a page, with the titles above them.
 func outlineOf(page string) (outline []string) {

@@ -115,10 +115,11 @@ func index(all []docs.Input) template.HTML {
 // writeInput writes the row of an input: its name, its type and default, and
 // what it is for. The roles are written out because a phone shows rows as
 // blocks, which takes them away in some browsers. End tags and quotes that HTML
-// does not need are missing, because a page has hundreds of rows.
+// does not need are missing, because a page has hundreds of rows. Lines end
+// inside a tag, because the cells show the ends of lines.
 func writeInput(w *strings.Builder, in docs.Input, at link) {
 	id := html.EscapeString(anchor("input", in.Name))
-	w.WriteString(`<tr role=row id=` + attributeValue(id) + `><th role=rowheader><a href=` + attributeValue("#"+id) + `>`)
+	w.WriteString("<tr\nrole=row id=" + attributeValue(id) + `><th role=rowheader><a href=` + attributeValue("#"+id) + `>`)
 	w.WriteString(string(breakable(in.Name)))
 	w.WriteString("</a>")
 	for _, b := range []struct {
@@ -158,7 +159,6 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 		fallback.write(w, "default")
 	}
 	writeNotes(w, in)
-	w.WriteString("\n")
 }
 
 // attributeValue returns an escaped value of an attribute, in quotes if it needs them.

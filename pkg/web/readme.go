@@ -9,29 +9,45 @@ import (
 // Package render writes the HTML of READMEs in one form, so that these
 // expressions find what they should.
 var (
-	// folderLinks matches links to folders, which have no destination yet.
-	folderLinks = regexp.MustCompile(`<a data-folder="((?:modules|examples)/[A-Za-z0-9._-]+)"`)
+	// incomplete matches attributes of links and images without a destination.
+	incomplete = regexp.MustCompile(` data-(folder|file|image)="([^"]*)"`)
 	// scrolling makes tables scroll by themselves, also by keyboard.
 	scrolling = strings.NewReplacer(
 		"<table>", `<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>`, "</table>", "</table></div>",
 	)
 )
 
-// readme returns a part of a README as finished HTML. Links to folders of the
-// version lead to their pages.
+// readme returns a part of a README as finished HTML, with the paths of folders
+// and files of the version. Without one, a link becomes text, and an image its
+// alternative text.
 func (m *moduleVersion) readme(part string) template.HTML {
-	return finished(strings.TrimSpace(scrolling.Replace(m.link(part))))
-}
-
-// link returns HTML in which links to folders lead to their pages. Links to
-// folders that the version lacks become text.
-func (m *moduleVersion) link(text string) string {
-	return folderLinks.ReplaceAllStringFunc(text, func(match string) string {
-		path := folderLinks.FindStringSubmatch(match)[1]
-		page := m.pathOfFolder(path)
-		if _, err := m.folder(path); err != nil || page == "" {
-			return "<a"
+	part = incomplete.ReplaceAllStringFunc(part, func(match string) string {
+		found := incomplete.FindStringSubmatch(match)
+		name, attribute := found[2], "href"
+		target := ""
+		switch kind := found[1]; {
+		case kind == "folder" && name == ".":
+			target = m.root()
+		case kind == "folder":
+			if _, err := m.folder(name); err == nil {
+				target = m.pathOfFolder(name)
+			}
+		case m.record().FilesZip == nil:
+		case strings.HasSuffix(name, "/"):
+			target = m.root() + "/" + filesKind
+		case kind == "file":
+			name, line, _ := strings.Cut(name, "#")
+			target = m.root() + restOf(filesKind+"/"+name)
+			if line != "" {
+				target += "#" + line
+			}
+		default:
+			target, attribute = rawPath(m.root()+restOf(filesKind+"/"+name)), "src"
 		}
-		return `<a href="` + template.HTMLEscapeString(page) + `"`
+		if target == "" {
+			return ""
+		}
+		return " " + attribute + `="` + template.HTMLEscapeString(target) + `"`
 	})
+	return finished(strings.TrimSpace(scrolling.Replace(part)))
 }

@@ -48,7 +48,8 @@ func Encode(ctx context.Context, name string, m archive.Module) (Document, error
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var d Document
-	found, err := Extract(limited, name, m.Sources)
+	files, shown, failed := Files(m)
+	found, err := Extract(limited, name, m.Sources, shown)
 	if err == nil {
 		d.Data, err = docs.Encode(found)
 	}
@@ -63,8 +64,8 @@ func Encode(ctx context.Context, name string, m archive.Module) (Document, error
 		d.Contents, d.Notes, d.Sources = ContentsOf(found).Encode(), Notes(found), sources(found)
 		d.Callable = found.Callable()
 	}
-	if d.Files, err = Files(m); err != nil {
-		d.Files, d.Notes = nil, append(d.Notes, NoFiles)
+	if d.Files = files; failed != nil {
+		d.Notes = append(d.Notes, NoFiles)
 	}
 	return d, nil
 }

@@ -30,7 +30,8 @@ const (
 // Extract returns the documentation of a module with a name, such as vpc for
 // acme/vpc/aws. files has its configuration and READMEs by path, in the root,
 // and in the folders directly below modules/ and examples/. A nil value means
-// that the file exceeds a limit.
+// that the file exceeds a limit. shown are the files to which READMEs can refer,
+// as [Files] returns them.
 //
 // Extract only evaluates literals. It never stores the default of a variable
 // that could be sensitive. It does store the default of an ephemeral variable.
@@ -38,11 +39,13 @@ const (
 // If a part cannot be documented, the result lacks it and has a note. Notes
 // name files, folders and blocks, but quote no other content. The error is that
 // of ctx.
-func Extract(ctx context.Context, name string, files map[string][]byte) (docs.Documentation, error) {
+func Extract(
+	ctx context.Context, name string, files map[string][]byte, shown map[string]render.File,
+) (docs.Documentation, error) {
 	var installed, examples safehcl.Parser
 	e := extraction{Documentation: docs.Documentation{Submodules: []docs.Folder{}, Examples: []docs.Folder{}}}
 	folders := split(files)
-	e.name = name
+	e.name, e.shown = name, shown
 	e.Root = e.folder(ctx, &installed, "", folders["."])
 	delete(folders, ".")
 	// The folders below modules/ come first, because too many folders are cut.
@@ -74,7 +77,8 @@ func Extract(ctx context.Context, name string, files map[string][]byte) (docs.Do
 type extraction struct {
 	docs.Documentation
 	// name is the name of the module, which is that of its root.
-	name string
+	name  string
+	shown map[string]render.File
 	// work counts the work for the defaults of all variables.
 	work int
 	// omitted is the number of notes beyond the limit.
@@ -112,20 +116,26 @@ func (e *extraction) folder(
 	ctx context.Context, parser *safehcl.Parser, dir string, files map[string][]byte,
 ) (f docs.Folder) {
 	f = e.empty(dir)
+	e.guard(dir, func() {
+		r := reader{extraction: e, ctx: ctx, parser: parser, dir: dir}
+		complete := r.read(files)
+		f.Empty = r.isEmpty
+		if complete {
+			r.describe(&f)
+		}
+	})
+	e.guard(dir, func() { e.readme(&f, files) })
+	return f
+}
+
+// guard notes that a folder is incomplete if do panics.
+func (e *extraction) guard(dir string, do func()) {
 	defer func() {
 		if recover() != nil {
 			e.note("The documentation of %s is incomplete because of an internal error.", called(dir))
 		}
 	}()
-	e.readme(&f, files)
-	r := reader{extraction: e, ctx: ctx, parser: parser, dir: dir}
-	complete := r.read(files)
-	f.Empty = r.isEmpty
-	if !complete {
-		return f
-	}
-	r.describe(&f)
-	return f
+	do()
 }
 
 // empty returns a folder without content. Its lists are not nil.
@@ -170,11 +180,23 @@ func (e *extraction) readme(f *docs.Folder, files map[string][]byte) {
 		}
 		html := render.Plain(text)
 		if isMarkdown(name) {
-			html = render.Markdown(text, f.Name)
+			html = render.Markdown(text, render.Folder{Name: f.Name, Path: f.Path, Files: e.shown, Anchors: anchors(*f)})
 		}
 		f.Readme, f.ReadmeHTML = text, html.HTML
 		f.ReadmeRestHTML, f.ReadmeRestHeadings = html.Rest, html.RestHeadings
 	}
+}
+
+// anchors returns the anchors of the page of a folder that READMEs use.
+func anchors(f docs.Folder) map[string]bool {
+	all := map[string]bool{"inputs": len(f.Inputs) > 0, "outputs": len(f.Outputs) > 0}
+	for _, in := range f.Inputs {
+		all["input-"+in.Name] = true
+	}
+	for _, out := range f.Outputs {
+		all["output-"+out.Name] = true
+	}
+	return all
 }
 
 func isMarkdown(name string) bool {

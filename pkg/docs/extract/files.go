@@ -16,6 +16,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/archive"
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/render"
 )
 
 // The limits of stored files.
@@ -28,10 +29,11 @@ const (
 )
 
 // Files returns the files of a module that people may want to read, as
-// [docs.EncodeFiles] does. It stores texts, and those images to which a README
-// refers. The other files are only listed. It decodes no image.
-func Files(m archive.Module) ([]byte, error) {
-	c := chosen{Contents: m.Contents}
+// [docs.EncodeFiles] does, and what READMEs can refer to. It stores texts, and
+// those images to which a README refers. The other files are only listed. It
+// decodes no image.
+func Files(m archive.Module) ([]byte, map[string]render.File, error) {
+	c := chosen{Contents: m.Contents, shown: make(map[string]render.File)}
 	for name, data := range m.Contents.Files {
 		if isReadme(path.Base(name)) && !archive.IsImage(data) && len(data) <= archive.MaxText {
 			c.readmes = append(c.readmes, string(data))
@@ -57,13 +59,26 @@ func Files(m archive.Module) ([]byte, error) {
 			list.Notes = append(list.Notes, fmt.Sprintf(note.text, note.n))
 		}
 	}
-	return docs.EncodeFiles(list, m.Contents.Files)
+	for _, f := range list.Files {
+		for dir := path.Dir(f.Path); dir != "."; dir = path.Dir(dir) {
+			if _, found := c.shown[dir+"/"]; found {
+				break
+			}
+			c.shown[dir+"/"] = render.File{}
+		}
+	}
+	data, err := docs.EncodeFiles(list, m.Contents.Files)
+	if err != nil {
+		return nil, nil, err
+	}
+	return data, c.shown, nil
 }
 
 // chosen counts the files of a module while they are described.
 type chosen struct {
 	archive.Contents
 	readmes   []string
+	shown     map[string]render.File
 	imageSize int
 	compared  int // images
 	// large and images are the numbers of files that exceed a limit.
@@ -81,9 +96,10 @@ func (c *chosen) describe(f archive.File) docs.SourceFile {
 	}
 	isText := len(data) <= archive.MaxText && !archive.IsImage(data)
 	if (!isText || archive.IsSVG(data)) && c.isShown(f.Path) {
-		if kind := imageType(data); kind != "" && c.imageSize+len(data) <= maxImages {
+		if kind, size := imageType(data); kind != "" && c.imageSize+len(data) <= maxImages {
 			c.imageSize += len(data)
 			described.Kind, described.Type = docs.FileImage, kind
+			c.shown[f.Path] = render.File{IsImage: true, Width: size.Width, Height: size.Height}
 			return described
 		}
 		if !isText {
@@ -92,6 +108,7 @@ func (c *chosen) describe(f archive.File) docs.SourceFile {
 	}
 	if isText {
 		described.Kind, described.Lines = docs.FileText, lines(data)
+		c.shown[f.Path] = render.File{}
 	}
 	return described
 }
@@ -138,20 +155,21 @@ func shorten(all []docs.SourceFile) []docs.SourceFile {
 	return short
 }
 
-// imageType returns the media type of an image, from its first bytes. It is
-// empty if the image is invalid or has too many pixels.
-func imageType(data []byte) string {
+// imageType returns the media type and the size of an image, from its first
+// bytes. The type is empty if the image is invalid or has too many pixels. The
+// size of an SVG is not known.
+func imageType(data []byte) (kind string, size image.Config) {
 	if archive.IsSVG(data) && utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 {
-		return docs.TypeSVG
+		return docs.TypeSVG, size
 	}
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if width, height, ok := webP(data); ok {
 		config, format, err = image.Config{Width: width, Height: height}, "webp", nil
 	}
 	if err != nil || config.Width <= 0 || config.Height <= 0 || config.Width > maxPixels/config.Height {
-		return ""
+		return "", size
 	}
-	return "image/" + format
+	return "image/" + format, config
 }
 
 // webP returns the size of a WebP image.

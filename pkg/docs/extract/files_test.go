@@ -64,7 +64,7 @@ func storedFiles(t testing.TB, archived []byte) (*docs.Files, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := extract.Files(m)
+	data, _, err := extract.Files(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +328,7 @@ func BenchmarkFiles(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := extract.Files(m); err != nil {
+		if _, _, err := extract.Files(m); err != nil {
 			b.Fatal(err)
 		}
 	}

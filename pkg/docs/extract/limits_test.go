@@ -243,7 +243,7 @@ func TestCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d, err := extract.Extract(ctx, "vpc", map[string][]byte{"main.tf": []byte(`variable "a" {}`)})
+	d, err := extract.Extract(ctx, "vpc", map[string][]byte{"main.tf": []byte(`variable "a" {}`)}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want context.Canceled", err)
 	}

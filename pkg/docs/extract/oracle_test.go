@@ -150,7 +150,7 @@ func extracted(t testing.TB, files map[string]string) docs.Documentation {
 
 func extractedBytes(t testing.TB, files map[string][]byte) docs.Documentation {
 	t.Helper()
-	d, err := extract.Extract(context.Background(), "vpc", files)
+	d, err := extract.Extract(context.Background(), "vpc", files, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

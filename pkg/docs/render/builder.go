@@ -1,6 +1,7 @@
 package render
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,10 @@ type builder struct {
 	// text is the number of characters of text so far.
 	text int
 
-	// name is the name of the folder.
-	name string
+	// folder is the folder of the README, and images the number of images of
+	// the module so far.
+	folder Folder
+	images int
 	// anchors has the anchors of the whole README. If it is nil, they are not
 	// known yet.
 	anchors map[string]bool
@@ -93,7 +96,7 @@ var elements = map[string]kind{
 	"summary": block, "table": block, "tbody": block, "td": block, "tfoot": block, "th": block, "thead": block,
 	"tr": block, "ul": block,
 
-	"br": void, "hr": void,
+	"br": void, "hr": void, "img": void,
 }
 
 // parents are the elements inside which an element must be.
@@ -224,7 +227,7 @@ func (b *builder) closeTo(n int) {
 		last := b.open[len(b.open)-1]
 		b.open = b.open[:len(b.open)-1]
 		switch {
-		case (last.tag == "p" || last.tag == "div" || last.tag == "a") && len(b.out) == last.body:
+		case (last.tag == "p" || last.tag == "div" || last.tag == "a") && len(bytes.TrimSpace(b.out[last.body:])) == 0:
 			b.out = b.out[:last.start]
 		case isHeading(last.tag):
 			b.closeHeading(last)
@@ -250,7 +253,7 @@ func (b *builder) closeHeading(e element) {
 	isFirst := !b.sawHeading
 	b.sawHeading = true
 	title := h.title()
-	if title == "" || isFirst && h.level == 1 && repeats(title, b.name) {
+	if title == "" || isFirst && h.level == 1 && repeats(title, b.folder.Name) {
 		b.out, b.text = b.out[:e.start], h.textBefore
 		return
 	}

@@ -6,7 +6,7 @@ func Unsanitized(source string) string {
 	if document == nil {
 		return ""
 	}
-	w := write(document, source, "a", nil)
+	w := write(document, source, Folder{Name: "a"}, nil)
 	if w.full() {
 		return ""
 	}

@@ -29,8 +29,22 @@ func withoutGenerated(source string) string {
 		}
 	}
 	out.WriteString(source[end:])
-	return out.String()
+	rest := out.String()
+	if marked.MatchString(rest) {
+		rest = withoutSections(rest)
+	}
+	if rest != source {
+		rest = lastHeading.ReplaceAllString(rest, "\n")
+	}
+	return rest
 }
+
+// lastHeading matches a heading without a text at the end.
+var lastHeading = regexp.MustCompile(`(?:^|\n)#{1,6}[ \t][^\n]*\s*$`)
+
+// marked matches the anchor that terraform-docs writes at an input, or at
+// something else. Many authors have removed the comments around its text.
+var marked = regexp.MustCompile(`<a name="(?:requirement|provider|module|input|output)_`)
 
 var (
 	// atx matches the marks and the text of a heading.
@@ -108,10 +122,11 @@ func written(blocks []string) int {
 	case table.MatchString(first), comments.MatchString(first), strings.TrimSpace(first) == "":
 		return 1
 	case sentence.MatchString(first):
-		if len(blocks) > 1 && strings.HasPrefix(blocks[1], "- ") {
-			return 2
+		n := 1
+		for n < len(blocks) && strings.HasPrefix(blocks[n], "- ") && (n == 1 || marked.MatchString(blocks[n])) {
+			n++
 		}
-		return 1
+		return n
 	case level > 0 && len(blocks) > 1 && field.MatchString(blocks[1]):
 		return 1 + fields(blocks[1:])
 	}
@@ -146,14 +161,16 @@ func fields(blocks []string) int {
 func split(source string) []string {
 	var blocks []string
 	begin, at, code := 0, 0, ""
-	ended := false // the next line begins another block
+	ended, inTable := false, false // the next line begins another block
 	for line := range strings.Lines(source) {
 		mark := fence.FindStringSubmatch(line)
 		level, _ := headingOf(line)
 		isEmpty := strings.TrimSpace(line) == ""
+		ended = ended || inTable && !strings.HasPrefix(line, "|")
 		if code == "" && at > begin && !isEmpty && (ended || level > 0 || table.MatchString(line)) {
 			blocks, begin, ended = append(blocks, source[begin:at]), at, false
 		}
+		inTable = code == "" && (inTable && !ended || table.MatchString(line))
 		switch {
 		case code != "" && mark != nil && strings.HasPrefix(mark[1], code):
 			code = ""

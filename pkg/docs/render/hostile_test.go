@@ -18,9 +18,9 @@ func TestHostile(t *testing.T) {
 		source := readme.Content
 		t.Run(readme.Name, func(t *testing.T) {
 			t.Parallel()
-			checkReadme(t, render.Markdown(source, "a"))
-			checkReadme(t, render.Markdown("> - "+source, "a"))
-			checkReadme(t, render.Markdown("<div>\n\n"+source+"\n\n</div>\n\n"+source, "a"))
+			checkReadme(t, render.Markdown(source, render.Folder{Name: "a"}))
+			checkReadme(t, render.Markdown("> - "+source, render.Folder{Name: "a"}))
+			checkReadme(t, render.Markdown("<div>\n\n"+source+"\n\n</div>\n\n"+source, render.Folder{Name: "a"}))
 			checkHTML(t, render.HCL(source))
 			// Each of the two protections is enough by itself.
 			checkHTML(t, render.Unsanitized(source))
@@ -45,7 +45,7 @@ func FuzzMarkdown(f *testing.F) {
 		f.Add(readme.Content)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		readme := render.Markdown(source, "a")
+		readme := render.Markdown(source, render.Folder{Name: "a"})
 		checkReadme(t, readme)
 		checkHTML(t, render.Unsanitized(strings.ToValidUTF8(source, "")))
 		// Plain text needs five bytes for some characters.
@@ -93,7 +93,9 @@ func slow() map[string]string {
 		"a|b\n-|-\n", "[a](b) ", "http://a.b ", "www.a.b/;", "a@a.", " a@", "<div>\n", "<div>\n\n", "<table><tr><td>\n\n",
 		"<b>\n\n", "<p><b>\n\na\n\n", "<script>\n\n", "```\n", "```hcl\n/*\n```\n", "* * * * ", "a\n=\n", "a\n", "\n", "\t",
 		" ", "a  \n", "> a\nb\n", "- a\n\n\n", "<!-- BEGIN_TF_DOCS -->\n", "\x00", "\xff", "\u202e", "`\u202e` ", "\"",
-		"<details><summary>", "<h1>", "<ul><li>", "<br>", "<a name=a></a>\n", "> [!NOTE]\n\n",
+		"<details><summary>", "<h1>", "<ul><li>", "<br>", "<a name=a></a>\n", "> [!NOTE]\n\n", "[^a] ",
+		"[^a]: [^a]\n", "[^", "- [x] a\n", "![](docs/c.png)\n", "[![](https://img.shields.io/a)](b) ", "[a](#input_b) ",
+		"```sh\n$a\n```\n", "```json\n\"\n```\n",
 	} {
 		texts["many "+part] = fill(part)
 	}
@@ -107,7 +109,7 @@ func TestBounds(t *testing.T) {
 	defer debug.SetMaxStack(before)
 	for name, source := range slow() {
 		t.Run(name, func(t *testing.T) {
-			readme := render.Markdown(source, "a")
+			readme := render.Markdown(source, render.Folder{Name: "a"})
 			if size := len(readme.HTML) + len(readme.Rest); size > 5*len(source)+80<<10 {
 				t.Errorf("the HTML has %d bytes", size)
 			}

@@ -2,10 +2,13 @@ package render
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -18,8 +21,40 @@ const maxURL = 2_000
 // external has the attributes of links to other sites.
 const external = ` rel="nofollow noopener noreferrer"`
 
-// folder matches a link to a submodule or an example.
-var folder = regexp.MustCompile(`^(?:\./)?((?:modules|examples)/[A-Za-z0-9_][A-Za-z0-9._-]{0,127})(?:/|/README\.md)?$`)
+// The paths of folders with pages of their own, and of files to which READMEs
+// link.
+const (
+	folderPattern = `\.|(?:modules|examples)/[A-Za-z0-9_][A-Za-z0-9._-]{0,127}`
+	filePattern   = `[\pL\pM\pN ._/@+,=()-]{1,512}`
+)
+
+var (
+	isFolder = regexp.MustCompile(`^(?:` + folderPattern + `)$`)
+	isFile   = regexp.MustCompile(`^` + filePattern + `$`)
+	// line matches the anchor of a line of a file.
+	line = regexp.MustCompile(`^L[0-9]{1,6}`)
+	// hosted matches the URL of a file of a repository, up to its path.
+	hosted = regexp.MustCompile(`^https://(?:github\.com/[^/]+/[^/]+/(?:blob|raw)|` +
+		`raw\.githubusercontent\.com/[^/]+/[^/]+)/(?:refs/(?:heads|tags)/)?[^/]+/`)
+)
+
+// resolve returns the path of a local destination in the module, and its anchor.
+// The path is a dot for the root. It is empty if the destination is not in the
+// module.
+func (b *builder) resolve(destination string) (target, anchor string) {
+	u, err := url.Parse(destination)
+	if err != nil || len(destination) > maxURL || u.Scheme+u.Host != "" || u.Path == "" || strings.Contains(u.Path, `\`) {
+		return "", ""
+	}
+	target = path.Join(b.folder.Path, u.Path)
+	if strings.HasPrefix(u.Path, "/") {
+		target = path.Join("./", u.Path[1:])
+	}
+	if target = cmp.Or(target, "."); strings.HasPrefix(target+"/", "../") {
+		return "", ""
+	}
+	return target, u.Fragment
+}
 
 // link returns the attributes of the link to a destination, or an empty string
 // if it is not linked.
@@ -28,8 +63,8 @@ func (b *builder) link(destination string) (attributes string) {
 	if anchor, isLocal := strings.CutPrefix(destination, "#"); isLocal {
 		return b.localLink(anchor)
 	}
-	if m := folder.FindStringSubmatch(destination); m != nil {
-		return ` data-folder="` + m[1] + `"`
+	if attributes = b.moduleLink(destination); attributes != "" {
+		return attributes
 	}
 	if target := externalURL(destination, "http", "https", "mailto"); target != "" {
 		return ` href="` + html.EscapeString(target) + `"` + external
@@ -37,16 +72,50 @@ func (b *builder) link(destination string) (attributes string) {
 	return ""
 }
 
+// moduleLink returns the attribute of the link to a part of the module.
+func (b *builder) moduleLink(destination string) (attributes string) {
+	target, anchor := b.resolve(destination)
+	folder := strings.TrimSuffix(target, "/README.md")
+	if target == "README.md" {
+		folder = "."
+	}
+	_, isThere := b.folder.Files[target]
+	if _, isDir := b.folder.Files[target+"/"]; isDir {
+		target, isThere = target+"/", true
+	}
+	switch {
+	case target == "":
+	case isFolder.MatchString(folder):
+		return ` data-folder="` + folder + `"`
+	case isThere && isFile.MatchString(target):
+		if anchor = line.FindString(anchor); anchor != "" {
+			anchor = "#" + anchor
+		}
+		return ` data-file="` + target + anchor + `"`
+	}
+	return ""
+}
+
+// ofDocs matches the anchors with which terraform-docs marks inputs and outputs.
+var ofDocs = regexp.MustCompile(`^(input|output)_(.*)$`)
+
 func (b *builder) localLink(anchor string) (attributes string) {
 	b.hasLocalLinks = true
 	if plain, err := url.PathUnescape(anchor); err == nil {
 		anchor = plain
 	}
-	anchor = strings.ToLower(anchor)
-	if !b.anchors[anchor] {
-		return ""
+	of := anchor
+	if m := ofDocs.FindStringSubmatch(anchor); m != nil {
+		of = m[1] + "-" + m[2]
 	}
-	return ` href="#readme-` + anchor + `"`
+	anchor = strings.ToLower(anchor)
+	switch {
+	case b.anchors[anchor]:
+		return ` href="#readme-` + anchor + `"`
+	case b.folder.Anchors[of]:
+		return ` href="#` + html.EscapeString(of) + `"`
+	}
+	return ""
 }
 
 // externalURL returns the normal form of an absolute URL, or an empty string if
@@ -66,21 +135,78 @@ func externalURL(destination string, schemes ...string) string {
 	return withoutControls(u.String())
 }
 
-// writeImage writes an image as a link with its alternative text, or with its
-// file name.
-func (b *builder) writeImage(text, source string) {
+// maxImages is the number of images of the module in one README.
+const maxImages = 100
+
+// writeImage writes an image of the module. One of another site is a link with
+// its alternative text, or with its file name. A badge is nothing.
+func (b *builder) writeImage(text, source, width string) {
+	source = strings.TrimSpace(source)
+	if isBadge(source) {
+		return
+	}
 	if strings.TrimSpace(text) == "" {
 		text = fileName(source)
 	}
 	b.separate()
 	b.inImage = true
 	defer func() { b.inImage = false }()
-	target := externalURL(strings.TrimSpace(source), "http", "https")
+	if b.moduleImage(text, source, width) {
+		return
+	}
+	target := externalURL(source, "http", "https")
 	if target == "" || b.isIn("a") || len(b.open) >= maxOpen {
 		b.writeText(text)
 		return
 	}
 	b.element("a", ` href="`+html.EscapeString(target)+`"`+external, func() { b.writeText(text) })
+}
+
+// moduleImage writes an image of the module, and reports whether it is one. With
+// its size, nothing moves when it arrives.
+func (b *builder) moduleImage(text, source, width string) bool {
+	name, _ := b.resolve(source)
+	if prefix := hosted.FindString(source); prefix != "" {
+		name, _, _ = strings.Cut(source[len(prefix):], "?")
+	}
+	f := b.folder.Files[name]
+	if !f.IsImage || !isFile.MatchString(name) || b.images == maxImages {
+		return false
+	}
+	b.images++
+	size := ""
+	if n, err := strconv.Atoi(strings.TrimSuffix(width, "px")); err == nil && n > 0 && n <= 10_000 {
+		f.Width, f.Height = n, f.Height*n/max(f.Width, 1)
+	}
+	if f.Width > 0 {
+		size = fmt.Sprintf(` width="%d"`, f.Width)
+	}
+	if f.Height > 0 && f.Height < 100_000 {
+		size += fmt.Sprintf(` height="%d"`, f.Height)
+	}
+	text = withoutControls(text)
+	b.write("img", ` data-image="`+name+`" alt="`+html.EscapeString(text)+`"`+size+` loading="lazy"`)
+	b.writeHTML("", text)
+	return true
+}
+
+// The hosts of badges, and words in the paths of other ones.
+var (
+	badgeHosts = []string{
+		"img.shields.io", "shields.io", "badgen.net", "badge.fury.io", "codecov.io", "coveralls.io", "goreportcard.com",
+		"api.travis-ci.com", "api.travis-ci.org", "travis-ci.com", "travis-ci.org", "circleci.com", "readthedocs.org",
+		"bestpractices.coreinfrastructure.org", "www.bestpractices.dev", "api.securityscorecards.dev",
+		"api.scorecard.dev", "www.bridgecrew.cloud", "dev.azure.com", "badges.gitter.im",
+	}
+	badgePath = regexp.MustCompile(`(?i)badge[^/]*$|/badges?/|/workflows/[^/]+/`)
+)
+
+// isBadge reports whether an image of another site shows a state in words, which
+// is that of its repository today.
+func isBadge(source string) bool {
+	u, err := url.Parse(source)
+	return err == nil && u.Host != "" && len(source) <= maxURL &&
+		(slices.Contains(badgeHosts, strings.ToLower(u.Host)) || badgePath.MatchString(u.Path))
 }
 
 // separate writes a space if an image follows a link without a space. Badges

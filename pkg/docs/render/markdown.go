@@ -3,6 +3,7 @@ package render
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ type walker struct {
 	*builder
 
 	source []byte
+	// noted has the numbers of footnotes with a link so far.
+	noted map[int]bool
 	// breaks are the places where the output can be split.
 	breaks []place
 }
@@ -67,14 +70,14 @@ func (w *walker) node(n ast.Node) {
 	case *ast.List:
 		w.list(n)
 	case *ast.ListItem:
-		w.wrap("li", "", n)
+		w.wrap("li", map[bool]string{true: ` class="task"`}[isTask(n)], n)
 	case *ast.ThematicBreak:
 		w.closePhrasing()
 		w.write("hr", "")
 	case *ast.CodeBlock:
 		w.codeBlock("", w.lines(n))
 	case *ast.FencedCodeBlock:
-		w.codeBlock(string(n.Language(w.source)), w.lines(n))
+		w.codeBlock(strings.ToLower(string(n.Language(w.source))), w.lines(n))
 	case *ast.HTMLBlock:
 		source := w.lines(n)
 		if n.HasClosure() {
@@ -83,6 +86,12 @@ func (w *walker) node(n ast.Node) {
 		w.rawHTML(source) // as a whole, because a comment can have many lines
 	case *east.Table:
 		w.table(n)
+	case *east.FootnoteList:
+		w.write("hr", "")
+		w.endLine()
+		w.wrap("ol", "", n)
+	case *east.Footnote:
+		w.wrap("li", fmt.Sprintf(` id="readme-fn:%d"`, n.Index), n)
 	case *ast.LinkReferenceDefinition:
 	default:
 		w.inline(n)
@@ -105,7 +114,9 @@ func (w *walker) inline(n ast.Node) {
 	case *ast.CodeSpan:
 		w.element("code", "", func() { w.writeHTML(w.codeSpan(n)) })
 	case *ast.Link:
-		w.linkTo(w.unescape(n.Destination), func() { w.children(n) })
+		if !w.isBadges(n) {
+			w.linkTo(w.unescape(n.Destination), func() { w.children(n) })
+		}
 	case *ast.AutoLink:
 		target := string(n.URL(w.source))
 		if n.AutoLinkType == ast.AutoLinkEmail {
@@ -113,33 +124,72 @@ func (w *walker) inline(n ast.Node) {
 		}
 		w.linkTo(target, func() { w.writeText(string(n.Label(w.source))) })
 	case *ast.Image:
-		w.writeImage(w.plain(n), w.unescape(n.Destination))
+		w.writeImage(w.plain(n), w.unescape(n.Destination), "")
 	case *ast.RawHTML:
 		w.rawHTML(string(n.Segments.Value(w.source)))
+	case *east.TaskCheckBox:
+		w.writeText(map[bool]string{true: "☑ ", false: "☐ "}[n.IsChecked])
+	case *east.FootnoteLink:
+		w.footnoteLink(n)
+	case *east.FootnoteBacklink:
+		if n.RefIndex == 0 && w.noted[n.Index] {
+			w.writeText(" ")
+			link := fmt.Sprintf(` href="#readme-fnref:%d" aria-label="Back to the text"`, n.Index)
+			w.element("a", link, func() { w.writeText("↩") })
+		}
 	default:
 		w.children(n)
 	}
 }
 
-// alerts are the first lines of quotes that GitHub shows with a title.
-var alerts = map[string]string{
-	"[!NOTE]": "Note", "[!TIP]": "Tip", "[!IMPORTANT]": "Important", "[!WARNING]": "Warning", "[!CAUTION]": "Caution",
+// isTask reports whether an item of a list begins with a box to check.
+func isTask(item ast.Node) bool {
+	first := item.FirstChild()
+	return first != nil && first.FirstChild() != nil && first.FirstChild().Kind() == east.KindTaskCheckBox
+}
+
+// footnoteLink writes the number of a footnote, which is not part of the anchor
+// of a heading. The first link has the anchor to which the footnote leads back.
+func (w *walker) footnoteLink(n *east.FootnoteLink) {
+	heading := w.heading
+	w.heading = nil
+	defer func() { w.heading = heading }()
+	number := func() { w.writeText(strconv.Itoa(n.Index)) }
+	attributes := fmt.Sprintf(` href="#readme-fn:%d"`, n.Index)
+	switch {
+	case w.isIn("a"):
+		w.element("sup", "", number)
+		return
+	case !w.noted[n.Index]:
+		w.noted[n.Index] = true
+		attributes = fmt.Sprintf(` id="readme-fnref:%d"`, n.Index) + attributes
+	}
+	w.element("sup", "", func() { w.element("a", attributes, number) })
+}
+
+// alert is a quote that GitHub shows with a title and a color.
+type alert struct{ title, class string }
+
+// alerts are the first lines of such quotes.
+var alerts = map[string]alert{
+	"[!NOTE]": {"Note", "note"}, "[!TIP]": {"Tip", "ok"}, "[!IMPORTANT]": {"Important", "note"},
+	"[!WARNING]": {"Warning", "warn"}, "[!CAUTION]": {"Caution", "bad"},
 }
 
 func (w *walker) quote(n *ast.Blockquote) {
-	w.element("blockquote", "", func() {
-		paragraph, ok := n.FirstChild().(*ast.Paragraph)
-		if !ok || paragraph.Lines().Len() == 0 {
-			w.children(n)
-			return
-		}
+	var found alert
+	paragraph, ok := n.FirstChild().(*ast.Paragraph)
+	if ok && paragraph.Lines().Len() > 0 {
 		line := paragraph.Lines().At(0)
-		title := alerts[strings.ToUpper(strings.TrimSpace(string(line.Value(w.source))))]
-		if title == "" {
-			w.children(n)
-			return
-		}
-		w.element("p", "", func() { w.element("strong", "", func() { w.writeText(title) }) })
+		found = alerts[strings.ToUpper(strings.TrimSpace(string(line.Value(w.source))))]
+	}
+	if found.title == "" {
+		w.wrap("blockquote", "", n)
+		return
+	}
+	w.element("blockquote", ` class="`+found.class+`"`, func() {
+		line := paragraph.Lines().At(0)
+		w.element("p", "", func() { w.element("strong", "", func() { w.writeText(found.title) }) })
 		w.endLine()
 		w.element("p", "", func() { w.inlineAfter(paragraph, line.Stop) })
 		w.endLine()
@@ -157,6 +207,17 @@ func (w *walker) inlineAfter(parent ast.Node, start int) {
 			w.node(n)
 		}
 	}
+}
+
+// isBadges reports whether a link has badges and nothing else.
+func (w *walker) isBadges(link *ast.Link) bool {
+	for n := link.FirstChild(); n != nil; n = n.NextSibling() {
+		image, ok := n.(*ast.Image)
+		if !ok || !isBadge(w.unescape(image.Destination)) {
+			return false
+		}
+	}
+	return link.HasChildren()
 }
 
 // linkTo writes content as a link if the destination can be linked.
@@ -236,11 +297,17 @@ var hclNames = []string{"hcl", "hcl2", "opentofu", "terraform", "tf", "tfvars", 
 
 func (w *walker) codeBlock(language, source string) {
 	source = strings.TrimRight(source, "\n")
-	highlighted := code(source)
-	if slices.Contains(hclNames, strings.ToLower(language)) {
+	highlighted, attributes := "", preAttributes
+	switch {
+	case slices.Contains(hclNames, language):
 		highlighted = HCL(source)
+	case language == "mermaid":
+		attributes = diagramAttributes
+		fallthrough
+	default:
+		highlighted = highlight(language, source)
 	}
-	w.element("pre", preAttributes, func() {
+	w.element("pre", attributes, func() {
 		w.element("code", "", func() { w.writeHTML(highlighted, source) })
 	})
 }

@@ -25,9 +25,11 @@ const (
 	// maxCells is the number of cells in all tables. A cell takes half a
 	// kilobyte of memory.
 	maxCells = 50_000
+	// maxFootnotes is the number of footnotes. Each link to one reads them all.
+	maxFootnotes = 200
 )
 
-// newParser returns a parser of GitHub's Markdown without task lists.
+// newParser returns a parser of GitHub's Markdown.
 func newParser() parser.Parser {
 	marks := &markCounter{}
 	return parser.NewParser(
@@ -41,10 +43,13 @@ func newParser() parser.Parser {
 			util.Prioritized(parser.NewFencedCodeBlockParser(), 700),
 			util.Prioritized(container{parser.NewBlockquoteParser()}, 800),
 			util.Prioritized(parser.NewHTMLBlockParser(), 900),
+			util.Prioritized(&footnotes{BlockParser: extension.NewFootnoteBlockParser()}, 999),
 			util.Prioritized(parser.NewParagraphParser(), 1000),
 		),
 		parser.WithInlineParsers(
+			util.Prioritized(extension.NewTaskCheckBoxParser(), 0),
 			util.Prioritized(limited{parser.NewCodeSpanParser(), marks}, 100),
+			util.Prioritized(limited{extension.NewFootnoteParser(), marks}, 101),
 			util.Prioritized(limitedLinks{limited{parser.NewLinkParser(), marks}}, 200),
 			util.Prioritized(limited{parser.NewAutoLinkParser(), marks}, 300),
 			util.Prioritized(limited{parser.NewRawHTMLParser(), marks}, 400),
@@ -56,7 +61,10 @@ func newParser() parser.Parser {
 			util.Prioritized(definitions{parser.LinkReferenceParagraphTransformer}, 100),
 			util.Prioritized(&tables{ParagraphTransformer: extension.NewTableParagraphTransformer()}, 200),
 		),
-		parser.WithASTTransformers(util.Prioritized(extension.NewTableASTTransformer(), 0)),
+		parser.WithASTTransformers(
+			util.Prioritized(extension.NewTableASTTransformer(), 0),
+			util.Prioritized(extension.NewFootnoteASTTransformer(), 999),
+		),
 	)
 }
 
@@ -73,6 +81,25 @@ func (c container) Open(parent ast.Node, reader text.Reader, pc parser.Context) 
 		return nil, parser.NoChildren
 	}
 	return c.BlockParser.Open(parent, reader, pc)
+}
+
+// footnotes limits the number of footnotes.
+type footnotes struct {
+	parser.BlockParser
+
+	count int
+}
+
+// Open opens a footnote unless there are too many.
+func (f *footnotes) Open(parent ast.Node, reader text.Reader, pc parser.Context) (ast.Node, parser.State) {
+	if f.count >= maxFootnotes {
+		return nil, parser.NoChildren
+	}
+	n, state := f.BlockParser.Open(parent, reader, pc)
+	if n != nil {
+		f.count++
+	}
+	return n, state
 }
 
 // markCounter counts the marks of the block that is being parsed. All parsers
@@ -112,7 +139,7 @@ func (l limitedLinks) CloseBlock(parent ast.Node, block text.Reader, pc parser.C
 }
 
 // definitions limits the lines of a paragraph that may define targets of links.
-// Footnotes are not definitions, so that their text is shown.
+// Footnotes beyond their limit are not definitions, so that their text is shown.
 type definitions struct{ parser.ParagraphTransformer }
 
 // Transform removes the definitions from a paragraph.

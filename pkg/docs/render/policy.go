@@ -21,12 +21,22 @@ func policy() *bluemonday.Policy {
 	allow := func(element, attribute, values string) {
 		p.AllowAttrs(attribute).Matching(regexp.MustCompile("^(?:" + values + ")$")).OnElements(element)
 	}
-	allow("a", "href", `(?:https?://|mailto:|#readme-).*`)
+	allow("a", "href", `(?:https?://|mailto:|#readme-|#input-|#output-).*|#(?:in|out)puts`)
 	allow("a", "rel", "nofollow noopener noreferrer")
-	allow("a", "data-folder", `(?:modules|examples)/[A-Za-z0-9._-]+`)
-	for _, element := range []string{"a", "h3", "h4", "h5", "h6"} {
-		allow(element, "id", `readme-[\pL\pM\pN_-]+`)
+	allow("a", "data-folder", folderPattern)
+	allow("a", "data-file", filePattern+`(?:#L[0-9]{1,6})?`)
+	allow("img", "data-image", filePattern)
+	p.AllowAttrs("alt").OnElements("img")
+	for _, attribute := range []string{"width", "height"} {
+		allow("img", attribute, "[0-9]{1,5}")
 	}
+	allow("img", "loading", "lazy")
+	for _, element := range []string{"a", "h3", "h4", "h5", "h6", "li"} {
+		allow(element, "id", `readme-[\pL\pM\pN_:-]+`)
+	}
+	allow("a", "aria-label", "Back to the text")
+	allow("li", "class", "task")
+	allow("blockquote", "class", "note|ok|warn|bad")
 	for _, element := range []string{"td", "th"} {
 		allow(element, "align", "left|center|right")
 		allow(element, "colspan", "[0-9]{1,3}")
@@ -36,7 +46,7 @@ func policy() *bluemonday.Policy {
 	allow("details", "open", "")
 	allow("pre", "tabindex", "0")
 	allow("pre", "role", "group")
-	allow("pre", "aria-label", "Code")
+	allow("pre", "aria-label", "Code|Mermaid diagram")
 	allow("span", "class", "key|str|num|ty|comment|bidi")
 	return p
 }

@@ -59,7 +59,7 @@ func startTag(tokens *html.Tokenizer) (tag string, attributes map[string]string)
 		var key, value []byte
 		key, value, more = tokens.TagAttr()
 		switch k := string(key); k {
-		case "align", "alt", "colspan", "href", "id", "name", "open", "rowspan", "src", "start":
+		case "align", "alt", "colspan", "href", "id", "name", "open", "rowspan", "src", "start", "width":
 			if _, isRepeated := attributes[k]; !isRepeated {
 				attributes[k] = string(value)
 			}
@@ -82,7 +82,7 @@ func (b *builder) rawStart(tag string, attributes map[string]string) {
 	case "a":
 		b.rawLink(attributes)
 	case "img":
-		b.writeImage(attributes["alt"], attributes["src"])
+		b.writeImage(attributes["alt"], attributes["src"], attributes["width"])
 	case "h1", "h2", "h3", "h4", "h5", "h6":
 		b.rawHeading(int(tag[1] - '0'))
 	case "pre":
@@ -141,5 +141,9 @@ func align(value string) string {
 	return ""
 }
 
-// preAttributes let a keyboard scroll a block of code.
-const preAttributes = ` tabindex="0" role="group" aria-label="Code"`
+// preAttributes let a keyboard scroll a block of code, and diagramAttributes one
+// that is the code of a diagram.
+const (
+	preAttributes     = ` tabindex="0" role="group" aria-label="Code"`
+	diagramAttributes = ` tabindex="0" role="group" aria-label="Mermaid diagram"`
+)

@@ -40,24 +40,50 @@ const (
 	maxMarkdown = 256 << 10
 )
 
-// Markdown renders a README in GitHub's Markdown. name is the name of the folder
-// that it describes. A first heading that repeats the name is dropped, and so are
-// the sections that terraform-docs wrote.
+// Folder is the folder that a README describes, with what it can refer to.
+type Folder struct {
+	// Name is the name of the folder, and Path its path in the module, which is
+	// empty for the root.
+	Name, Path string
+	// Files are the files of the module that pages can show, by path, and the
+	// folders with such files, which end in a slash.
+	Files map[string]File
+	// Anchors are those of the page outside of the README, such as input-name.
+	Anchors map[string]bool
+}
+
+// File is a file of a module. Width and Height are the pixels of an image, or 0
+// if it is an SVG.
+type File struct {
+	IsImage       bool
+	Width, Height int
+}
+
+// Markdown renders a README in GitHub's Markdown. A first heading that repeats
+// the name of the folder is dropped, and so are badges and the sections that
+// terraform-docs wrote.
 //
-// The HTML is safe inside a page: its elements are closed, have no styles,
-// scripts or images, and no classes but those of this package. Headings begin at
-// h3, and no level is skipped. Anchors begin with "readme-".
+// The HTML is safe inside a page: its elements are closed, and have no styles or
+// scripts. Besides the classes of this package, an item of a list can have task,
+// and a quote note, ok, warn or bad. Headings begin at h3, and no level is
+// skipped. Anchors begin with "readme-".
 //
-// Links go to http, https and mailto addresses, and to anchors of the README. A
-// link to a submodule or an example, such as ./modules/endpoints, is the element
-// <a data-folder="modules/endpoints">. It is text until a page replaces the
-// attribute with href. The path is relative to the folder of the README. All
-// other links are text. An image is a link with its alternative text.
+// Links go to http, https and mailto addresses, to anchors of the README, and to
+// those of the folder. Pages complete three kinds of elements, which lead to
+// nothing until then. Their paths are relative to the root of the module:
+//
+//	<a data-folder="modules/endpoints">          a submodule or an example
+//	<a data-file="CHANGELOG.md">                 a file, also with a line: main.tf#L12
+//	<a data-file="test/">                        a folder without a page of its own
+//	<img data-image="docs/a.png" alt="A" …>      an image
+//
+// All other links are text. An image of another site is a link with its
+// alternative text.
 //
 // Markup that exceeds a limit of the parser is shown as written. A README over
 // 256 KiB is plain text in a pre element. The same is true if its HTML would have
 // more than four times its size and 64 KiB.
-func Markdown(source, name string) Readme {
+func Markdown(source string, folder Folder) Readme {
 	source = strings.ToValidUTF8(strings.TrimPrefix(source, "\uFEFF"), "\uFFFD")
 	source = withoutGenerated(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source))
 	if len(source) > maxMarkdown {
@@ -67,9 +93,9 @@ func Markdown(source, name string) Readme {
 	if document == nil {
 		return Plain(source)
 	}
-	w := write(document, source, name, nil)
+	w := write(document, source, folder, nil)
 	if w.hasLocalLinks {
-		w = write(document, source, name, w.used)
+		w = write(document, source, folder, w.used)
 	}
 	if w.full() {
 		return Plain(source)
@@ -89,12 +115,12 @@ func parse(source string) (document ast.Node) {
 
 // write writes a document as HTML. anchors has its anchors, or is nil if they
 // are not known yet.
-func write(document ast.Node, source, name string, anchors map[string]bool) *walker {
+func write(document ast.Node, source string, folder Folder, anchors map[string]bool) *walker {
 	b := &builder{
-		limit: maxGrowth*len(source) + freeGrowth, name: name, anchors: anchors,
+		limit: maxGrowth*len(source) + freeGrowth, folder: folder, anchors: anchors,
 		used: make(map[string]bool), copies: make(map[string]int),
 	}
-	w := &walker{builder: b, source: []byte(source)}
+	w := &walker{builder: b, source: []byte(source), noted: make(map[int]bool)}
 	w.document(document)
 	return w
 }

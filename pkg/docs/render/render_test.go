@@ -25,7 +25,7 @@ func TestReadmes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			readme := render.Markdown(string(source), name)
+			readme := render.Markdown(string(source), render.Folder{Name: name})
 			checkReadme(t, readme)
 			text := readme.HTML + "\n"
 			if readme.Rest != "" {
@@ -43,7 +43,7 @@ func TestRepeatedName(t *testing.T) {
 		"vpc": true, "AWS VPC Terraform module": true, "terraform-aws-vpc": true, "acme/vpc/aws": true,
 		"acme/VPC/aws": true, "acme/network/aws": false, "acme/vpc": false, "VPC peering": false,
 	} {
-		if got := render.Markdown("# "+title+"\n\nText.", "vpc").HTML == "<p>Text.</p>"; got != dropped {
+		if got := render.Markdown("# "+title+"\n\nText.", render.Folder{Name: "vpc"}).HTML == "<p>Text.</p>"; got != dropped {
 			t.Errorf("%q is dropped: %t, want %t", title, got, dropped)
 		}
 	}
@@ -60,7 +60,8 @@ func TestHeadingLevels(t *testing.T) {
 		"# a\n## b\n### c\n#### d\n##### e": "h3 h4 h5 h6 h6",
 	} {
 		var got []string
-		for _, tag := range regexp.MustCompile(`<(h\d)`).FindAllStringSubmatch(render.Markdown(source, "vpc").HTML, -1) {
+		readme := render.Markdown(source, render.Folder{Name: "vpc"})
+		for _, tag := range regexp.MustCompile(`<(h\d)`).FindAllStringSubmatch(readme.HTML, -1) {
 			got = append(got, tag[1])
 		}
 		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
@@ -72,26 +73,36 @@ func TestHeadingLevels(t *testing.T) {
 // The elements of READMEs, and the values of their attributes.
 var (
 	attributes = map[string]*regexp.Regexp{
-		"a href":         regexp.MustCompile(`^(https?://[^/?#@]+([/?#]|$)|mailto:[^/]|#readme-.)`),
-		"a rel":          regexp.MustCompile(`^nofollow noopener noreferrer$`),
-		"a id":           regexp.MustCompile(`^readme-[\pL\pM\pN_-]+$`),
-		"a data-folder":  regexp.MustCompile(`^(modules|examples)/[A-Za-z0-9._-]+$`),
-		"heading id":     regexp.MustCompile(`^readme-[\pL\pM\pN_-]+$`),
-		"td align":       regexp.MustCompile(`^(left|center|right)$`),
-		"th align":       regexp.MustCompile(`^(left|center|right)$`),
-		"td colspan":     regexp.MustCompile(`^\d{1,3}$`),
-		"th colspan":     regexp.MustCompile(`^\d{1,3}$`),
-		"td rowspan":     regexp.MustCompile(`^\d{1,3}$`),
-		"th rowspan":     regexp.MustCompile(`^\d{1,3}$`),
-		"ol start":       regexp.MustCompile(`^\d{1,9}$`),
-		"details open":   regexp.MustCompile(`^$`),
-		"pre tabindex":   regexp.MustCompile(`^0$`),
-		"pre role":       regexp.MustCompile(`^group$`),
-		"pre aria-label": regexp.MustCompile(`^Code$`),
-		"span class":     regexp.MustCompile(`^(key|str|num|ty|comment|bidi)$`),
+		"a href":           regexp.MustCompile(`^(https?://[^/?#@]+([/?#]|$)|mailto:[^/]|#(readme|(in|out)put)-.|#(in|out)puts$)`),
+		"a rel":            regexp.MustCompile(`^nofollow noopener noreferrer$`),
+		"a id":             regexp.MustCompile(`^readme-([\pL\pM\pN_-]+|fnref:\d+)$`),
+		"a data-folder":    regexp.MustCompile(`^(\.|(modules|examples)/[A-Za-z0-9._-]+)$`),
+		"a data-file":      regexp.MustCompile(`^[\pL\pM\pN ._/@+,=()-]+(#L\d+)?$`),
+		"a aria-label":     regexp.MustCompile(`^Back to the text$`),
+		"img data-image":   regexp.MustCompile(`^[\pL\pM\pN ._/@+,=()-]+$`),
+		"img alt":          regexp.MustCompile(`.`),
+		"img width":        regexp.MustCompile(`^\d{1,5}$`),
+		"img height":       regexp.MustCompile(`^\d{1,5}$`),
+		"img loading":      regexp.MustCompile(`^lazy$`),
+		"li id":            regexp.MustCompile(`^readme-fn:\d+$`),
+		"li class":         regexp.MustCompile(`^task$`),
+		"blockquote class": regexp.MustCompile(`^(note|ok|warn|bad)$`),
+		"heading id":       regexp.MustCompile(`^readme-[\pL\pM\pN_-]+$`),
+		"td align":         regexp.MustCompile(`^(left|center|right)$`),
+		"th align":         regexp.MustCompile(`^(left|center|right)$`),
+		"td colspan":       regexp.MustCompile(`^\d{1,3}$`),
+		"th colspan":       regexp.MustCompile(`^\d{1,3}$`),
+		"td rowspan":       regexp.MustCompile(`^\d{1,3}$`),
+		"th rowspan":       regexp.MustCompile(`^\d{1,3}$`),
+		"ol start":         regexp.MustCompile(`^\d{1,9}$`),
+		"details open":     regexp.MustCompile(`^$`),
+		"pre tabindex":     regexp.MustCompile(`^0$`),
+		"pre role":         regexp.MustCompile(`^group$`),
+		"pre aria-label":   regexp.MustCompile(`^(Code|Mermaid diagram)$`),
+		"span class":       regexp.MustCompile(`^(key|str|num|ty|comment|bidi)$`),
 	}
 	allowed = strings.Fields(`a abbr b blockquote br caption cite code dd del details dfn div dl dt em h3 h4 h5 h6 hr
-		i ins kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr u ul var`)
+		i img ins kbd li mark ol p pre q s samp small span strong sub summary sup table tbody td tfoot th thead tr u ul var`)
 	headings = []string{"h3", "h4", "h5", "h6"}
 )
 
@@ -167,6 +178,16 @@ func checkReadme(t *testing.T, readme render.Readme) {
 	checkHTML(t, readme.Rest)
 }
 
+// vpc is a folder with files and inputs.
+var vpc = render.Folder{
+	Name: "vpc",
+	Files: map[string]render.File{
+		"docs/a.md": {}, "CHANGELOG.md": {}, "examples/a/main.tf": {}, "main.tf": {}, "a \"b.md": {},
+		"docs/c.png": {IsImage: true, Width: 800, Height: 400}, "docs/d e.svg": {IsImage: true},
+	},
+	Anchors: map[string]bool{"inputs": true, "outputs": false, "input-vpc_Name": true},
+}
+
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
@@ -195,9 +216,25 @@ func TestMarkdown(t *testing.T) {
 		"entities":                    `&lt;b&gt; \&amp; &copy;`,
 		"tight list":                  "- a\n- b",
 		"list from 3":                 "3. a",
-		"task":                        "- [x] a",
-		"controls in text":            "a\u202Eb\u0007",
-		"controls in code":            "`a\u202Eb`",
+		"link to a line":              "[x](./main.tf#L12-L20) [y](main.tf#l1)",
+		"link to a file without one":  "[x](docs/b.md) [y](https:docs/a.md) [z](//docs/a.md)",
+		"link to an odd file":         `[x](<a "b.md>)`,
+		"link from the root":          "[x](/docs/a.md) [y](/) [z](./README.md)",
+		"link out of the module":      "[x](../docs/a.md) [y](docs/../../main.tf)",
+		"link to an input":            `[x](#input\_vpc_Name) [y](#input_vpc_name) [z](#inputs) [o](#outputs)`,
+		"task":                        "- [x] a\n- [ ] b\n\nc [x] d",
+		"image with a width": `<img src="./docs/c.png" alt="a" width="200"> <img src="docs/c.png" width="50%"/> ` +
+			`<img src="docs/d%20e.svg" width=30>`,
+		"image of the repository": "![a](https://github.com/acme/terraform-aws-vpc/blob/main/docs/c.png?raw=true) " +
+			"![b](https://raw.githubusercontent.com/acme/x/refs/heads/main/docs/c.png) " +
+			"![c](https://github.com/acme/x/blob/main/e.png)",
+		"image in a link of the module": "[![a](docs/c.png)](docs/a.md)",
+		"images that are badges": "[![CI](https://github.com/a/b/actions/workflows/ci.yml/badge.svg)]" +
+			"(https://github.com/a/b) ![a](https://img.shields.io/badge/a-b) " +
+			"<a href=\"https://a.example\">\n<img src=\"https://codecov.io/a.svg\"/></a>\n\n" +
+			"a ![b](https://img.shields.io/b) c\n\n![badges](docs/c.png)",
+		"controls in text": "a\u202Eb\u0007",
+		"controls in code": "`a\u202Eb`",
 		"generated text": "a\n<!-- BEGIN_TF_DOCS -->\n## Inputs\n\n| Name | Description |\n|--|--|\n| b | c |\n" +
 			"<!-- END_TF_DOCS -->\nd",
 		"generated with text of a template": "<!-- BEGIN_TF_DOCS -->\n# A\n\nb\n\n## Usage\n```hcl\n## Inputs\na = 1\n```\n" +
@@ -207,28 +244,44 @@ func TestMarkdown(t *testing.T) {
 			"| name | description | type |\n|---|---|:---:|\n| b | c | d |\n<!-- END TFDOC -->\n" +
 			"<!-- BEGIN_AUTOMATED_TF_DOCS_BLOCK -->\n## Outputs\n\n| Name | Description |\n|--|--|\n| b | c |\n" +
 			"<!-- END_AUTOMATED_TF_DOCS_BLOCK -->",
-		"comment":                  "<!-- a\n\nb -->\nc",
-		"badges":                   "![a](https://b.example/c.png)![d](https://b.example/e.png)",
-		"linked badges":            "[![a](b.png)](https://c.example)[![d](e.png)](https://f.example)",
-		"name with a badge":        "# VPC ![a](https://b.example/c.png)\n\nd",
-		"heading with a badge":     "# A b ![c](https://d.example/e.png)",
-		"heading of an image":      "# ![a](https://b.example/c.png)",
-		"footnote":                 "a[^1]\n\n[^1]: b",
+		"comment":              "<!-- a\n\nb -->\nc",
+		"badges":               "![a](https://b.example/c.png)![d](https://b.example/e.png)",
+		"linked badges":        "[![a](b.png)](https://c.example)[![d](e.png)](https://f.example)",
+		"name with a badge":    "# VPC ![a](https://b.example/c.png)\n\nd",
+		"heading with a badge": "# A b ![c](https://d.example/e.png)",
+		"heading of an image":  "# ![a](https://b.example/c.png)",
+		"footnote":             "a[^1]\n\n[^1]: b",
+		"footnotes": "# a[^b]\n\nc[^b] d[^x] [e[^b]](https://a.example) f[^none]\n\n[^x]: *g*\n\n    h[^b]\n[^b]: i\n" +
+			"[^unused]: j\n",
+		"text between generated tables": "<!-- BEGIN_TF_DOCS -->\n## Resources\n\n| Name | Type |\n|--|--|\n| b | c |\n" +
+			"> [!NOTE]\n> a\n## Inputs\n\n| Name | Description |\n|--|--|\n| b | c |\nd\n\n" +
+			"## Requirements\n\nThe following requirements are needed:\n\n" +
+			"- <a name=\"requirement_a\"></a> [a](#requirement_a)\n\n- <a name=\"requirement_b\"></a> b\n\n- e\n<!-- END_TF_DOCS -->\n",
+		"generated without comments": "# A\n\na\n\n<!-- markdownlint-disable -->\n## Inputs\n\n| Name | Description |\n" +
+			"|--|--|\n| <a name=\"input_b\"></a> [b](#input\\_b) | c |\n<!-- markdownlint-restore -->\n\n## Outputs\n\nd\n\n## Documentation\n\n" +
+			"<!-- BEGIN_TF_DOCS -->\n## Inputs\nNo inputs.\n<!-- END_TF_DOCS -->",
 		"generated without an end": "a\n\n<!-- BEGIN_TF_DOCS -->\nb",
 		"element across blocks":    "<details>\n\na\n\n</details>\n\nb",
 		"end tag without a start":  "> a\n> </blockquote>\n> </div>\n\nb",
 		"alert":                    "> [!NOTE]\n> a *b*\n>\n> c",
-		"end tag of a quote":       "> a </blockquote> *b*\n>\n> c",
-		"link in a link":           `<a href="https://a.example">a [b](https://b.example)</a> [c](https://c.example)`,
-		"open link":                "<a href=\"https://a.example\">a\n\n[b](https://b.example)",
-		"raw link in a link":       `<a href="https://a.example">a <a href="https://b.example">b</a> c</a>`,
-		"block in a paragraph":     "a <div>b</div>",
-		"invalid UTF-8":            "a\xffb",
-		"Windows lines":            "a\r\n\r\n    b\r\n    c",
+		"alerts": "> [!TIP]\n> a\n\n> [!Important]\n> a\n\n> [!WARNING]\n> a\n\n> [!CAUTION]\n> a\n\n" +
+			"> [!OTHER]\n> a\n\n> [!NOTE] a\n",
+		"shell":                "```sh\n# a $b\nexport A=\"b # c\" # d\nfor x in $A ${B}; do echo 'e'#f; done\n```",
+		"YAML":                 "```YAML\n# a\na-b: true\nc:\n  - d: \"e: f\" # g\n  - 1.5\nh: http://a.example\n```",
+		"JSON":                 "```json\n{\"a\": [1, -2.5, true, \"b\"], \"c\\\"\" : null}\n```",
+		"diagram":              "```mermaid\ngraph LR; a-->b\n```",
+		"other":                "```python\n# a\n```",
+		"end tag of a quote":   "> a </blockquote> *b*\n>\n> c",
+		"link in a link":       `<a href="https://a.example">a [b](https://b.example)</a> [c](https://c.example)`,
+		"open link":            "<a href=\"https://a.example\">a\n\n[b](https://b.example)",
+		"raw link in a link":   `<a href="https://a.example">a <a href="https://b.example">b</a> c</a>`,
+		"block in a paragraph": "a <div>b</div>",
+		"invalid UTF-8":        "a\xffb",
+		"Windows lines":        "a\r\n\r\n    b\r\n    c",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			readme := render.Markdown(source, "vpc")
+			readme := render.Markdown(source, vpc)
 			checkReadme(t, readme)
 			texts.Text(t, readme.HTML+"\n")
 		})
@@ -254,7 +307,7 @@ func TestParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			readme := render.Markdown(c.source, "")
+			readme := render.Markdown(c.source, render.Folder{})
 			checkReadme(t, readme)
 			if got := strings.Count(readme.HTML, "<h3"); got != c.first {
 				t.Errorf("the first part has %d headings, want %d", got, c.first)
@@ -277,7 +330,7 @@ func BenchmarkMarkdown(b *testing.B) {
 	readme := strings.Repeat(string(source), 100<<10/len(source))
 	b.SetBytes(int64(len(readme)))
 	for b.Loop() {
-		render.Markdown(readme, "vpc")
+		render.Markdown(readme, render.Folder{Name: "vpc"})
 	}
 }
 
