@@ -10,6 +10,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/compare"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // changes are the changes of one kind between two versions of a folder.
@@ -329,14 +330,14 @@ func changesSignature(c compare.Change) bool {
 func signature(in docs.Input) []string {
 	text := in.TypeHTML
 	if text == "" {
-		text = codeHTML(in.Type)
+		text = highlight.Plain(in.Type)
 	}
 	if in.Required || in.Default == "" {
 		return splitLines(text)
 	}
 	value := in.DefaultHTML
 	if value == "" {
-		value = codeHTML(in.Default)
+		value = highlight.Plain(in.Default)
 	}
 	return splitLines(text + " = " + value)
 }
@@ -363,7 +364,7 @@ func fieldLines(name, value string) []string {
 	}
 	lines := strings.Split(strings.TrimRight(value, "\n"), "\n")
 	for i, line := range lines {
-		lines[i] = codeHTML(line)
+		lines[i] = highlight.Plain(line)
 		if name != "description" && name != "validations" {
 			lines[i] = `<span class="comment">` + html.EscapeString(name) + `</span> ` + lines[i]
 		}

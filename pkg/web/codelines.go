@@ -2,10 +2,11 @@ package web
 
 import (
 	"cmp"
-	"fmt"
 	"html"
 	"html/template"
 	"strings"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // codeLine is one line of code in a comparison.
@@ -21,25 +22,6 @@ type codeLine struct {
 // Class returns the class of the line in the style sheet.
 func (l codeLine) Class() string {
 	return map[string]string{"+": "add", "-": "del", "…": "gap"}[l.Sign]
-}
-
-// codeHTML returns code of a publisher as HTML. It shows the characters that
-// change the direction of the text after them.
-func codeHTML(code string) string {
-	if !strings.ContainsFunc(code, isHidden) {
-		return html.EscapeString(code)
-	}
-	var out strings.Builder
-	for _, r := range code {
-		switch {
-		case strings.ContainsRune(directional, r):
-			fmt.Fprintf(&out, `<span class="bidi">\u%04x</span>`, r)
-		case isHidden(r):
-		default:
-			out.WriteString(html.EscapeString(string(r)))
-		}
-	}
-	return out.String()
 }
 
 // splitLines splits HTML that package render made into lines. An element that
@@ -101,7 +83,7 @@ func asLines(sign string, lines []string) []codeLine {
 }
 
 func newCodeLine(sign, line string) codeLine {
-	return codeLine{sign, template.HTML(line), textOfHTML(line)} //nolint:gosec // package render or codeHTML made it
+	return codeLine{sign, template.HTML(line), textOfHTML(line)} //nolint:gosec // package highlight made it
 }
 
 // maxCompared is the number of lines that are compared one by one. Longer code
@@ -203,7 +185,7 @@ func diff(lines []codeLine) string {
 	text := make([]string, len(lines))
 	longest := 2
 	for i, line := range lines {
-		text[i] = cmp.Or(line.Sign, " ") + " " + plain(line.Text)
+		text[i] = cmp.Or(line.Sign, " ") + " " + highlight.Visible(line.Text)
 		longest = max(longest, longestRun(line.Text, '`'))
 	}
 	fence := strings.Repeat("`", longest+1)

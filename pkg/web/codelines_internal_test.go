@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	highlight "github.com/larder-registry/larder/pkg/docs/render"
+	highlight "github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 func TestSplitLines(t *testing.T) {
@@ -49,7 +49,7 @@ func FuzzSplitLines(f *testing.F) {
 	f.Add("<<EOT\n${a}\n<b>\u202e\nEOT\n")
 	f.Add("object({\n  a = optional(string, \"x\\ny\")\n})")
 	f.Fuzz(func(t *testing.T, source string) {
-		code := highlight.HCL(source)
+		code := highlight.Code("hcl", source)
 		lines := splitLines(code)
 		var text []string
 		for _, line := range lines {

@@ -60,7 +60,7 @@ func (h *handler) example(ctx context.Context, m *moduleVersion, f docs.Folder) 
 			e.Source, text = m.source, called
 		}
 		e.Files = append(e.Files, codeFile{
-			name, m.root() + restOf(filesKind+"/"+file.Path), text, finished(fileHTML(name, strings.TrimSuffix(text, "\n"))),
+			name, m.root() + restOf(filesKind+"/"+file.Path), text, finished(codeOf(name, text)),
 		})
 	}
 	slices.SortStableFunc(e.Files, func(a, b codeFile) int {

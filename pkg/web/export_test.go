@@ -7,7 +7,6 @@ var (
 	ShortType = shortType
 	Prose     = prose
 	Described = described
-	Plain     = plain
 	Line      = line
 	Paragraph = paragraph
 	Squeeze   = squeeze

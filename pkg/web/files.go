@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
@@ -166,7 +167,7 @@ func (m *moduleVersion) showFile(files *docs.Files, name string) (filesPage, err
 		return p, nil
 	}
 	p.Text = strings.ToValidUTF8(string(data), "\uFFFD")
-	lines := splitLines(fileHTML(name, strings.TrimSuffix(p.Text, "\n")))
+	lines := splitLines(codeOf(name, p.Text))
 	p.Cut = max(len(lines)-maxFileLines, 0)
 	p.Code = numberedLines(lines[:len(lines)-p.Cut])
 	return p, nil
@@ -191,11 +192,7 @@ func numberedLines(lines []string) template.HTML {
 	return finished(out.String())
 }
 
-// fileHTML returns a text of a module as HTML.
-func fileHTML(name, text string) string {
-	switch path.Ext(name) {
-	case ".tf", ".tofu", ".tfvars", ".hcl":
-		return hclHTML(text)
-	}
-	return codeHTML(text)
+// codeOf returns a text of a module as HTML.
+func codeOf(name, text string) string {
+	return highlight.Code(strings.TrimPrefix(path.Ext(name), "."), strings.TrimSuffix(text, "\n"))
 }

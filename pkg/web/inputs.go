@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // The limits of one type or default on a page.
@@ -136,7 +137,7 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 	fallback := newSnippet(in.DefaultHTML)
 	kind := newSnippet(in.TypeHTML)
 	if in.TypeHTML == "" {
-		kind = newSnippet(html.EscapeString(plain(in.Type)))
+		kind = newSnippet(html.EscapeString(highlight.Visible(in.Type)))
 	}
 	w.WriteString(`<td role=cell><code>`)
 	if kind.short {
@@ -183,7 +184,7 @@ func writeNotes(w *strings.Builder, in docs.Input) {
 }
 
 // anchor returns the ID of an input or an output.
-func anchor(kind, name string) string { return kind + "-" + plain(name) }
+func anchor(kind, name string) string { return kind + "-" + highlight.Visible(name) }
 
 // snippet is a type or a default as finished HTML. A short one fits into its
 // cell.
@@ -261,7 +262,7 @@ var typeName = regexp.MustCompile(`&[#a-z0-9]+;|[a-z]+`)
 
 // shortTypeHTML returns a type in one line with highlighted syntax.
 func shortTypeHTML(written string) string {
-	short := html.EscapeString(plain(shortType(written)))
+	short := html.EscapeString(highlight.Visible(shortType(written)))
 	return typeName.ReplaceAllStringFunc(short, func(name string) string {
 		if name[0] == '&' {
 			return name

@@ -3,6 +3,8 @@ package web
 import (
 	"regexp"
 	"strings"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // line returns a text of others in one line of Markdown. Readers see the same
@@ -10,7 +12,7 @@ import (
 // single backticks stays code, as with [prose]. A URL stays as it is, because a
 // program that makes it a link shows where the link leads.
 func line(text string) string {
-	text = strings.Join(strings.Fields(plain(text)), " ")
+	text = strings.Join(strings.Fields(highlight.Visible(text)), " ")
 	if strings.Contains(text, "``") {
 		return escaped(text)
 	}
@@ -107,7 +109,7 @@ func paragraph(text string) string {
 // inlineCode returns a text as code in a line of Markdown. It returns an empty
 // text as it is.
 func inlineCode(text string) string {
-	text = strings.Join(strings.Fields(plain(text)), " ")
+	text = strings.Join(strings.Fields(highlight.Visible(text)), " ")
 	if text == "" {
 		return ""
 	}
@@ -121,5 +123,5 @@ func inlineCode(text string) string {
 // fence returns configuration as a block of code in Markdown.
 func fence(text string) string {
 	marks := strings.Repeat("`", max(3, longestRun(text, '`')+1))
-	return marks + "hcl\n" + strings.TrimRight(plain(text), "\n") + "\n" + marks
+	return marks + "hcl\n" + strings.TrimRight(highlight.Visible(text), "\n") + "\n" + marks
 }

@@ -5,12 +5,14 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // marked is like textOf, with marks around the words of a search. The words are
 // in lower case. It marks words with one separator between them as one.
 func marked(text string, words []string) template.HTML {
-	text = plain(text)
+	text = highlight.Visible(text)
 	var out strings.Builder
 	at := 0
 	for _, r := range ranges(text, words) {

@@ -9,12 +9,13 @@ import (
 	texttemplate "text/template"
 	"time"
 	"unicode"
-	"unicode/utf8"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // htmlFuncs are the functions of HTML templates.
 var htmlFuncs = template.FuncMap{
-	"text": textOf, "prose": prose, "name": breakable, "plain": plain, "static": staticPath, "date": date, "day": day,
+	"text": textOf, "prose": prose, "name": breakable, "plain": highlight.Visible, "static": staticPath, "date": date, "day": day,
 	"moment": moment, "rfc3339": rfc3339, "bytes": size, "count": count, "html": finished, "marked": marked, "hcl": hcl,
 	"described": described,
 }
@@ -22,30 +23,13 @@ var htmlFuncs = template.FuncMap{
 // markdownFuncs are the functions of Markdown templates.
 var markdownFuncs = texttemplate.FuncMap{
 	"line": line, "paragraph": paragraph, "date": date, "moment": moment, "bytes": size, "count": count,
-	"plain": plain, "diff": diff, "code": inlineCode, "fence": fence,
+	"plain": highlight.Visible, "diff": diff, "code": inlineCode, "fence": fence,
 	"isLong": func(text string) bool { return strings.Contains(text, "\n") },
 }
 
-// directional are the characters that change the direction of text after them.
-const directional = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
-
-// plain returns a text of a publisher without characters that change the
-// direction of the text around it, and without those that control a terminal.
-func plain(text string) string {
-	if !strings.ContainsFunc(text, isHidden) && utf8.ValidString(text) {
-		return text
-	}
-	return strings.Map(func(r rune) rune {
-		if isHidden(r) {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// isHidden reports whether pages do not show a character of a text.
-func isHidden(r rune) bool {
-	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= '\u061c' && strings.ContainsRune(directional, r)
+// hcl returns configuration that a page suggests as HTML with highlighted syntax.
+func hcl(source string) template.HTML {
+	return finished(highlight.Code("hcl", highlight.Visible(source)))
 }
 
 // isolated returns escaped text isolated from the direction of the text around
@@ -58,7 +42,7 @@ func isolated(escaped string) template.HTML {
 	return template.HTML(escaped) //nolint:gosec // it is escaped
 }
 
-func textOf(text string) template.HTML { return isolated(html.EscapeString(plain(text))) }
+func textOf(text string) template.HTML { return isolated(html.EscapeString(highlight.Visible(text))) }
 
 // prose is like textOf, with the parts between backticks as code.
 func prose(text string) template.HTML { return withCode(text, html.EscapeString) }
@@ -66,7 +50,7 @@ func prose(text string) template.HTML { return withCode(text, html.EscapeString)
 // withCode returns the parts of a text between backticks as code. rest returns any
 // other part as HTML.
 func withCode(text string, rest func(string) string) template.HTML {
-	parts := strings.Split(plain(text), "`")
+	parts := strings.Split(highlight.Visible(text), "`")
 	var out strings.Builder
 	for i, part := range parts {
 		isCode := i%2 == 1 && i < len(parts)-1
@@ -90,7 +74,7 @@ const breakAbove = 30
 // breakable is like textOf, for a name. A browser may break a long one after an
 // underscore or a dot.
 func breakable(name string) template.HTML {
-	escaped := html.EscapeString(plain(name))
+	escaped := html.EscapeString(highlight.Visible(name))
 	if len(name) > breakAbove {
 		escaped = breaks.Replace(escaped)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // use describes how configurations use a version.
@@ -130,7 +131,7 @@ func useModule(m *moduleVersion, f docs.Folder) string {
 	}
 	for _, in := range required {
 		short := strings.ReplaceAll(shortType(in.Type), "({ … })", "")
-		fmt.Fprintf(&b, "  %-*s = # %s\n", width, plain(in.Name), plain(short))
+		fmt.Fprintf(&b, "  %-*s = # %s\n", width, highlight.Visible(in.Name), highlight.Visible(short))
 	}
 	if more > 0 {
 		fmt.Fprintf(&b, "  # and %s more required inputs\n", count(more))

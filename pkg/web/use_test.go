@@ -20,8 +20,8 @@ func useOf(page string) (text string, sources []string) {
 			code, after = "", block
 		}
 		text += " " + withoutTags(after)
-		if _, source, found := strings.Cut(withoutTags(code), "&#34;registry.example.com/"); found {
-			source, _, _ = strings.Cut(source, "&#34;")
+		if _, source, found := strings.Cut(withoutTags(code), `"registry.example.com/`); found {
+			source, _, _ = strings.Cut(source, `"`)
 			sources = append(sources, source)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/docs"
-	"github.com/larder-registry/larder/pkg/docs/render"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // inputAttributes are the attributes of variable blocks that are read.
@@ -56,7 +56,7 @@ func (r *reader) input(d declaration) docs.Input {
 		in.TypeConstraint = typeJSON(cty.DynamicPseudoType)
 	}
 	in.Type = r.typeOf(v, name, in.Sensitive)
-	in.TypeHTML = render.HCL(in.Type)
+	in.TypeHTML = highlight.Code("hcl", in.Type)
 	if in.Required || in.Sensitive {
 		return in
 	}
@@ -65,7 +65,7 @@ func (r *reader) input(d declaration) docs.Input {
 			called(r.dir), name)
 		return in
 	}
-	in.DefaultHTML = render.HCL(v.valueText)
+	in.DefaultHTML = highlight.Code("hcl", v.valueText)
 	return in
 }
 

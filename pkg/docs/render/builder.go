@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // builder writes HTML in which every element is allowed, is closed, and has a
@@ -297,11 +299,11 @@ func (b *builder) isIn(tags ...string) bool {
 // writeText writes text, or code if an element for code is open.
 func (b *builder) writeText(text string) {
 	if b.isIn("pre", "code") {
-		b.writeHTML(code(text), text)
+		b.writeHTML(highlight.Plain(text), text)
 		return
 	}
-	text = withoutControls(text)
-	b.writeHTML(escape(text), text)
+	text = highlight.Visible(text)
+	b.writeHTML(highlight.Plain(text), text)
 }
 
 func (b *builder) endLine() {

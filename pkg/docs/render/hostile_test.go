@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/larder-registry/larder/internal/testkit/hostile"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 	"github.com/larder-registry/larder/pkg/docs/render"
 )
 
@@ -21,7 +22,7 @@ func TestHostile(t *testing.T) {
 			checkReadme(t, render.Markdown(source, render.Folder{Name: "a"}))
 			checkReadme(t, render.Markdown("> - "+source, render.Folder{Name: "a"}))
 			checkReadme(t, render.Markdown("<div>\n\n"+source+"\n\n</div>\n\n"+source, render.Folder{Name: "a"}))
-			checkHTML(t, render.HCL(source))
+			checkHTML(t, highlight.Code("hcl", source))
 			// Each of the two protections is enough by itself.
 			checkHTML(t, render.Unsanitized(source))
 			checkElements(t, render.Sanitized(source))
@@ -113,7 +114,6 @@ func TestBounds(t *testing.T) {
 			if size := len(readme.HTML) + len(readme.Rest); size > 5*len(source)+80<<10 {
 				t.Errorf("the HTML has %d bytes", size)
 			}
-			render.HCL(source[:min(len(source), 64<<10)])
 		})
 		runtime.GC()
 	}

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"golang.org/x/net/html"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // maxURL is the length of the longest link in bytes.
@@ -132,7 +134,7 @@ func externalURL(destination string, schemes ...string) string {
 	if isMail := u.Scheme == "mailto"; isMail != (u.Host == "") || isMail && u.Opaque == "" {
 		return ""
 	}
-	return withoutControls(u.String())
+	return highlight.Visible(u.String())
 }
 
 // maxImages is the number of images of the module in one README.
@@ -184,7 +186,7 @@ func (b *builder) moduleImage(text, source, width string) bool {
 	if f.Height > 0 && f.Height < 100_000 {
 		size += fmt.Sprintf(` height="%d"`, f.Height)
 	}
-	text = withoutControls(text)
+	text = highlight.Visible(text)
 	b.write("img", ` data-image="`+name+`" alt="`+html.EscapeString(text)+`"`+size+` loading="lazy"`)
 	b.writeHTML("", text)
 	return true

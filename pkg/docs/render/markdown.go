@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,8 @@ import (
 	east "github.com/yuin/goldmark/extension/ast"
 	markdown "github.com/yuin/goldmark/renderer/html"
 	"golang.org/x/net/html"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // walker writes the nodes of Markdown.
@@ -287,28 +288,19 @@ func (w *walker) codeSpan(n *ast.CodeSpan) (source, text string) {
 	if w.isIn("td", "th") {
 		text = strings.ReplaceAll(text, `\|`, "|")
 	}
-	return code(text), text
+	return highlight.Plain(text), text
 }
 
 func (w *walker) lines(n ast.Node) string { return string(n.Lines().Value(w.source)) }
 
-// hclNames are the languages of code blocks in HCL.
-var hclNames = []string{"hcl", "hcl2", "opentofu", "terraform", "tf", "tfvars", "tofu"}
-
 func (w *walker) codeBlock(language, source string) {
 	source = strings.TrimRight(source, "\n")
-	highlighted, attributes := "", preAttributes
-	switch {
-	case slices.Contains(hclNames, language):
-		highlighted = HCL(source)
-	case language == "mermaid":
+	attributes := preAttributes
+	if language == "mermaid" {
 		attributes = diagramAttributes
-		fallthrough
-	default:
-		highlighted = highlight(language, source)
 	}
 	w.element("pre", attributes, func() {
-		w.element("code", "", func() { w.writeHTML(highlighted, source) })
+		w.element("code", "", func() { w.writeHTML(highlight.Code(language, source), source) })
 	})
 }
 

@@ -1,14 +1,5 @@
-// Package render makes HTML of Markdown and HCL from untrusted authors. It takes
-// bounded time, memory and stack.
-//
-// The HTML has these classes, all on span elements:
-//
-//	key      a keyword of HCL, the type of a block, or a meta-argument
-//	str      a string
-//	num      a number, true, false or null
-//	ty       a type
-//	comment  a comment
-//	bidi     the code of a control character that changes the direction of text
+// Package render makes HTML of Markdown from untrusted authors. It takes bounded
+// time, memory and stack. Code has the classes of package highlight.
 package render
 
 import (
@@ -17,6 +8,8 @@ import (
 
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/text"
+
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
 
 // Readme is a README in HTML.
@@ -64,7 +57,7 @@ type File struct {
 // terraform-docs wrote.
 //
 // The HTML is safe inside a page: its elements are closed, and have no styles or
-// scripts. Besides the classes of this package, an item of a list can have task,
+// scripts. Besides the classes of code, an item of a list can have task,
 // and a quote note, ok, warn or bad. Headings begin at h3, and no level is
 // skipped. Anchors begin with "readme-".
 //
@@ -165,7 +158,7 @@ func Plain(source string) Readme {
 		if source == "" {
 			return ""
 		}
-		return "<pre" + preAttributes + ">" + plainCode(source) + "</pre>"
+		return "<pre" + preAttributes + ">" + highlight.Plain(source) + "</pre>"
 	}
 	end := strings.LastIndexByte(source[:min(firstPart, len(source))], '\n') + 1
 	if end == 0 || len(source) <= firstPart+minRest {

@@ -333,12 +333,3 @@ func BenchmarkMarkdown(b *testing.B) {
 		render.Markdown(readme, render.Folder{Name: "vpc"})
 	}
 }
-
-func BenchmarkHCL(b *testing.B) {
-	attributes := strings.Repeat("  name = optional(list(object({ type = string })), []) # a comment\n", 58)
-	source := "map(object({\n" + attributes + "}))"
-	b.SetBytes(int64(len(source)))
-	for b.Loop() {
-		render.HCL(source)
-	}
-}

@@ -1,37 +1,35 @@
-package web
+package highlight
 
 import (
-	"html/template"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// hcl returns configuration that a page suggests as HTML with highlighted syntax.
-func hcl(source string) template.HTML { return finished(hclHTML(plain(source))) }
-
-// hclHTML returns HCL as HTML with highlighted syntax. The source need not be
-// valid. Pages have no parser, because it would slow down their start. Package
-// render has one, and highlights types and defaults at publish.
-func hclHTML(source string) string {
-	var out strings.Builder
+func writeHCL(out *strings.Builder, source string) {
 	out.Grow(2 * len(source))
 	written, first := 0, true // first means that only white space is before it in the line
 	var before byte
 	for at := 0; at < len(source); {
 		class, size := hclToken(source[at:], first, before)
 		if class != "" {
-			out.WriteString(codeHTML(source[written:at]))
+			out.WriteString(Plain(source[written:at]))
 			written = at + size
-			out.WriteString(`<span class="` + class + `">` + codeHTML(source[at:written]) + "</span>")
+			out.WriteString(`<span class="` + class + `">` + Plain(source[at:written]) + "</span>")
 		}
 		at += size
 		before = source[at-1]
 		first = before == '\n' || first && size == 1 && (before == ' ' || before == '\t')
 	}
-	out.WriteString(codeHTML(source[written:]))
-	return out.String()
+	out.WriteString(Plain(source[written:]))
 }
+
+// The words with a class of their own, besides those of a block.
+var (
+	typeWords = []string{"any", "bool", "list", "map", "number", "object", "optional", "set", "string", "tuple"}
+	values    = []string{"false", "null", "true"}
+	forWords  = []string{"for", "if", "in"}
+)
 
 var (
 	// header matches the first line of a block, and metaArgument an argument that
@@ -39,6 +37,7 @@ var (
 	header       = regexp.MustCompile(`^[A-Za-z_][\w-]*([ \t]+("[^"\n]*"|[A-Za-z_][\w-]*))*[ \t]*\{`)
 	metaArgument = regexp.MustCompile(`^(count|depends_on|for_each|provider|providers|source|version)[ \t]*=`)
 	word         = regexp.MustCompile(`^[A-Za-z_][\w-]*`)
+	argument     = regexp.MustCompile(`^[ \t]*(=[^=>]|=$)`)
 	digits       = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?`)
 	heredoc      = regexp.MustCompile(`^<<-?([A-Za-z_][\w-]*)\r?\n`)
 )
@@ -65,14 +64,19 @@ func hclToken(source string, first bool, before byte) (class string, size int) {
 		}
 	case '0' <= c && c <= '9':
 		return "num", len(digits.FindString(source))
-	case isLetter(c) || c == '_':
+	case 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_':
 		name := word.FindString(source)
 		start := source[:min(len(source), maxHeader)]
 		switch {
 		case first && (header.MatchString(start) || metaArgument.MatchString(start)):
 			class = "key"
-		case before != '.' && slices.Contains([]string{"false", "null", "true"}, name):
+		case before == '.' || argument.MatchString(source[len(name):]):
+		case slices.Contains(values, name):
 			class = "num"
+		case slices.Contains(forWords, name):
+			class = "key"
+		case slices.Contains(typeWords, name) && !strings.HasPrefix(source[len(name):], ":"):
+			class = "ty"
 		}
 		return class, len(name)
 	}
