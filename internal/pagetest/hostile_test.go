@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -93,12 +94,33 @@ func crawl(t *testing.T, h http.Handler, todo []string) map[string]*document {
 			pages[d.canonical] = d
 		}
 		for _, link := range d.links {
-			if !strings.HasPrefix(link, "/static/") && !isMarkdown(link) {
+			if !strings.HasPrefix(link, "/") {
+				link = path[:strings.LastIndexByte(path, '/')+1] + link
+			}
+			switch {
+			case strings.HasSuffix(link, "/download"):
+			case strings.HasSuffix(link, "raw"):
+				checkRaw(t, link, get(t, h, link))
+			case !strings.HasPrefix(link, "/static/") && !isMarkdown(link):
 				todo = append(todo, link)
 			}
 		}
 	}
 	return pages
+}
+
+// checkRaw checks the response with a file of a module, in which nothing may run.
+func checkRaw(t *testing.T, path string, w *httptest.ResponseRecorder) {
+	t.Helper()
+	if got := w.Header().Get("Content-Security-Policy"); got != "default-src 'none'; sandbox" {
+		t.Errorf("%s: the policy is %q", path, got)
+	}
+	if got := w.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
+		t.Errorf("%s: the content type is %q", path, got)
+	}
+	if got := w.Header().Get("X-Content-Type-Options"); got != "nosniff" {
+		t.Errorf("%s: X-Content-Type-Options is %q", path, got)
+	}
 }
 
 // isMarkdown reports whether a link leads to the Markdown form of a page.
@@ -178,6 +200,9 @@ func checkMarkdown(t *testing.T, h http.Handler, pages map[string]*document) {
 		}
 		if strings.HasPrefix(path, "/login") {
 			continue
+		}
+		if version, file, found := strings.Cut(path, "/files/"); found {
+			path, query = version+"/files", "path="+url.QueryEscape(file)
 		}
 		w := get(t, h, path+".md?"+query)
 		if got := w.Header().Get("Content-Type"); got != "text/markdown; charset=utf-8" {

@@ -23,8 +23,8 @@ var everywhere = []string{"class", "id", "dir", "lang", "role", "tabindex"}
 // allowed are the elements of pages, with further attributes.
 var allowed = elementsOf(map[string]string{
 	"a": "href rel data-folder download", "button": "type", "details": "open", "form": "action method role",
-	"html": "lang", "input": "autocapitalize autocomplete autofocus maxlength name placeholder required spellcheck type value",
-	"label": "for", "link": "href rel type", "meta": "charset content name", "ol": "start", "option": "selected value",
+	"html": "lang", "input": "autocapitalize autocomplete autofocus hidden maxlength name placeholder required spellcheck type value",
+	"img": "alt height loading src width", "label": "for", "link": "href rel type", "meta": "charset content name", "ol": "start", "option": "selected value",
 	"script": "defer src", "select": "name", "td": "align colspan headers rowspan", "th": "align colspan rowspan scope",
 	"time": "datetime", "col": "span", "colgroup": "span",
 	"svg": "fill height stroke viewbox viewBox width", "path": "d", "circle": "cx cy r", "rect": "height rx width x y",
@@ -52,8 +52,12 @@ var metas = []string{"", "color-scheme", "viewport", "robots"}
 // assets are the URLs that a page loads.
 var assets = regexp.MustCompile(`^/static/(copy\.[0-9a-f]{16}\.js|style\.[0-9a-f]{16}\.css|icon\.[0-9a-f]{16}\.svg)$`)
 
-// paths are the paths that a page may link to.
-var paths = regexp.MustCompile(`^/($|index\.md|search|modules|providers|mirror|setup|login|v1/|static/)`)
+// paths are the paths that a page may link to. Those of files can be relative.
+var paths = regexp.MustCompile(`^(/($|index\.md|search|modules|providers|mirror|setup|login|v1/|static/)|` +
+	`([0-9a-z-]+/)?[0-9][0-9A-Za-z.+-]*/files[/?])`)
+
+// images are the paths of images: files of a version of a module.
+var images = regexp.MustCompile(`^/(modules|mirror-modules)/[^?]*/files(/[^?]*\?raw|\?path=[^&]*&raw)$`)
 
 // document is a page that a browser or a parser has read.
 type document struct {
@@ -160,6 +164,10 @@ func (d *document) element(n *html.Node) {
 	case "script":
 		if !assets.MatchString(attribute(n, "src")) || n.FirstChild != nil {
 			d.problem("it has the script %.100q", attribute(n, "src"))
+		}
+	case "img":
+		if src := attribute(n, "src"); src != "" && !images.MatchString(src) {
+			d.problem("it has the image %.100q", src)
 		}
 	case "link":
 		href := attribute(n, "href")

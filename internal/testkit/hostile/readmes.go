@@ -50,6 +50,11 @@ var readmes = []Text{
 	{"object and embed", `<object data="x"><embed src="x"></object>`},
 	{"form", `<form action="//evil.example"><input name=a><button formaction=x>Log in</button></form>`},
 	{"textarea and title", `<textarea></textarea><title></title><script>alert(1)</script>`},
+	{"attributes that pages complete", `<img data-image="javascript:alert(1)" src="x" loading="eager">` +
+		`<a data-file="//evil.example" data-folder="..">a</a>`},
+	{"images of other files", `![a](main.tf) ![b](../../../x.svg) ![c](<a"b.svg>) <img src="data:image/svg+xml,<svg onload=alert(1)>">`},
+	{"footnotes with scripts", "a[^<script>] b[^\"]\n\n[^<script>]: <script>alert(1)</script>\n[^\"]: [x](javascript:alert(1))"},
+	{"alert with a script", "> [!CAUTION]\n> <script>alert(1)</script>\n\n- [x] <img src=x onerror=alert(1)>"},
 	{"select", `<select><option><script>alert(1)</script></select>`},
 	{"button and dialog", `<button popovertarget=a>a</button><dialog open>b</dialog>`},
 	{"SVG", `<svg onload=alert(1)><script>alert(1)</script><a xlink:href="javascript:alert(1)">a</a></svg>`},
