@@ -80,6 +80,24 @@ func plainText(expr hcl.Expression) (string, bool) {
 	return value.AsString(), true
 }
 
+// prose is like text, but cuts a long one at the end of a line or a word.
+func (r *reader) prose(attribute *hcl.Attribute, what string) string {
+	if attribute == nil {
+		return ""
+	}
+	text, ok := plainText(attribute.Expr)
+	if !ok || len(text) <= maxDescription {
+		return r.text(attribute, what)
+	}
+	r.note("In %s, %s is too long, so its end is missing.", called(r.dir), what)
+	text = strings.ToValidUTF8(text[:maxDescription-len(" …")], "")
+	end := max(strings.LastIndexByte(text, '\n'), strings.LastIndexByte(text, ' '))
+	if end < maxDescription/2 {
+		end = len(text)
+	}
+	return text[:end] + " …"
+}
+
 func isSet(attribute *hcl.Attribute) bool {
 	value, ok := boolean(attribute)
 	return ok && value
@@ -107,10 +125,10 @@ func (r *reader) outputs() []docs.Output {
 		outputs = append(outputs, docs.Output{
 			Name:        d.labels[0],
 			Place:       r.place(d.blocks[0]),
-			Description: r.text(set["description"], "the description of output "+d.labels[0]),
+			Description: r.prose(set["description"], "the description of output "+d.labels[0]),
 			Sensitive:   isSet(set["sensitive"]),
 			Ephemeral:   isSet(set["ephemeral"]),
-			Deprecated:  r.text(set["deprecated"], "the deprecation of output "+d.labels[0]),
+			Deprecated:  r.prose(set["deprecated"], "the deprecation of output "+d.labels[0]),
 		})
 	}
 	return outputs

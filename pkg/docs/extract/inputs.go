@@ -40,12 +40,12 @@ func (r *reader) input(d declaration) docs.Input {
 		Name:        name,
 		Place:       r.place(d.blocks[0]),
 		Heading:     d.blocks[0].heading,
-		Description: r.text(set["description"], "the description of variable "+name),
+		Description: r.prose(set["description"], "the description of variable "+name),
 		Required:    set["default"] == nil,
 		Sensitive:   r.couldBeSensitive(d),
 		Ephemeral:   isSet(set["ephemeral"]),
 		NotNull:     isBoolean && !nullable,
-		Deprecated:  r.text(set["deprecated"], "the deprecation of variable "+name),
+		Deprecated:  r.prose(set["deprecated"], "the deprecation of variable "+name),
 		Validations: r.validations(d),
 	}
 	v := r.variable(d)

@@ -343,3 +343,24 @@ func TestReadmeEncodings(t *testing.T) {
 		})
 	}
 }
+
+// A long description ends at a word, and is not missing.
+func TestLongDescription(t *testing.T) {
+	t.Parallel()
+	const size = 16 << 10
+	words := strings.Repeat("longword ", size/9+1)
+	for name, test := range map[string]struct{ text, want string }{
+		"words":    {words, words[:(size-4)/9*9-1] + " …"},
+		"one word": {strings.Repeat("ö", size), strings.Repeat("ö", size/2-2) + " …"},
+		"short":    {words[:size], words[:size]},
+	} {
+		source := map[string][]byte{"main.tf": fmt.Appendf(nil, "variable \"a\" {\n  description = %q\n}\n", test.text)}
+		d, err := extract.Extract(t.Context(), "vpc", source, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Root.Inputs[0].Description; got != test.want {
+			t.Errorf("%s: the description has %d bytes and ends with %q, want %d", name, len(got), got[max(len(got)-20, 0):], len(test.want))
+		}
+	}
+}
