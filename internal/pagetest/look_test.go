@@ -37,6 +37,10 @@ var pages = []struct {
 	{name: "pre-release", path: vpc + "/5.0.0-rc.1", again: true},
 	{name: "withdrawn version", path: vpc + "/4.0.2", status: http.StatusNotFound, again: true},
 	{name: "large module", path: "/modules/platform/everything/aws", again: true, only: someRows},
+	{name: "large module by name", path: "/modules/platform/everything/aws?inputs=a-z", again: true, only: someRows},
+	{name: "module with many submodules", path: "/modules/platform/accounts/aws", again: true, only: someRows + ", .pair"},
+	{name: "module without root", path: "/modules/security/iam/aws", again: true},
+	{name: "deprecated module", path: "/modules/acme/network/aws", again: true},
 	{name: "submodule", path: vpc + "/4.2.0/modules/endpoints", again: true},
 	{name: "example", path: vpc + "/4.2.0/examples/complete", again: true},
 	{name: "files", path: vpc + "/4.2.0/files", again: true},
@@ -60,8 +64,8 @@ var pages = []struct {
 	{name: "empty registry", path: "https://" + empty + "/", anonymous: true},
 }
 
-// widths are those of phones, a tablet and a computer.
-var widths = []int{320, 390, 768, 1280}
+// widths are those of phones, tablets and computers.
+var widths = []int{320, 360, 389, 390, 768, 1024, 1280, 1920}
 
 // Each page works at each width, in both color schemes, and with the keyboard.
 func (s *site) testLook(t *testing.T) {
@@ -93,20 +97,10 @@ func (s *site) testLook(t *testing.T) {
 	}
 }
 
-// fewWidths are the widths at which parts are checked that other pages have too.
-var fewWidths = []int{320, 390, 1280}
-
-func widthsOf(again bool) []int {
-	if again {
-		return fewWidths
-	}
-	return widths
-}
-
 // checkClosed checks a document whose details are closed.
 func (p *person) checkClosed(again bool, only string) {
 	p.t.Helper()
-	for _, width := range widthsOf(again) {
+	for _, width := range widths {
 		p.checkLayout(width)
 		if width == 1280 {
 			p.checkAxe(false, only)
@@ -123,7 +117,7 @@ func (p *person) checkClosed(again bool, only string) {
 func (p *person) checkOpen(again bool, only string) {
 	p.t.Helper()
 	isOther := p.openDetails("details:not(.menu)") > 0
-	for _, width := range widthsOf(again) {
+	for _, width := range widths {
 		if isOther || width == 390 {
 			p.checkLayout(width)
 		}

@@ -83,7 +83,7 @@ func (f *filler) specs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range append(all, large()) {
+	for _, s := range append(all, large(), many(), rootless()) {
 		dir := filepath.Join(f.sources, filepath.FromSlash(s.address))
 		if err := s.write(dir); err != nil {
 			return err
@@ -154,6 +154,10 @@ var vpc = registry.Module{Namespace: "acme", Name: "vpc", System: "aws"}
 // publication.
 func vpcVersions() []version {
 	var all []version
+	for i := range 120 { // small at first, since each publish takes time
+		at := time.Date(2024, 1, 8, 8, 0, 0, 0, time.UTC).Add(time.Duration(i) * 102 * time.Hour)
+		all = append(all, version{fmt.Sprintf("0.%d.%d", i/8, i%8), at, "token"})
+	}
 	first := time.Date(2025, 6, 5, 9, 30, 0, 0, time.UTC)
 	for minor := range 19 {
 		number := fmt.Sprintf("3.%d.0", minor)
@@ -190,7 +194,7 @@ func (f *filler) vpc(ctx context.Context) error {
 		if dir == "" {
 			dir = folders[v.number[:1]]
 		}
-		if v.number[0] == '3' {
+		if v.number[0] < '4' {
 			description = network
 		}
 		if err := f.module(ctx, dir, vpc, v, description); err != nil {
@@ -231,6 +235,7 @@ func (f *filler) withdraw(ctx context.Context, a registry.Address, number string
 func (f *filler) vpcFolders() (map[string]string, error) {
 	folders := make(map[string]string)
 	for version, edit := range map[string]struct{ from, file, old, text string }{
+		"0":     {from: "0"},
 		"3":     {from: "3"},
 		"4":     {"4", "variables.tf", "default     = 365", "default     = 90"},
 		"5":     {"4", "versions.tf", ">= 1.9", ">= 1.10"},

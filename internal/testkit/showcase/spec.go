@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -108,7 +107,11 @@ func (s *spec) write(dir string) error {
 		return err
 	}
 	for name, text := range s.files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text.String()), 0o600); err != nil {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 			return err
 		}
 	}
@@ -117,43 +120,4 @@ func (s *spec) write(dir string) error {
 		readme = fmt.Sprintf("# %s\n\n%s\n\nQuestions go to the team that owns the namespace.\n", s.address, s.description)
 	}
 	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(readme), 0o600)
-}
-
-// largeInputs is the number of inputs of the largest module.
-const largeInputs = 300
-
-// large returns a module with many inputs of all kinds.
-func large() *spec {
-	s := newSpec("platform/everything/aws")
-	s.description = "Every option of the landing zone in one module."
-	s.versions = []version{{"1.0.0", time.Date(2026, 9, 9, 9, 0, 0, 0, time.UTC), "ci"}}
-	kinds := []struct{ typ, value string }{
-		{"string", "-"}, {"string", "null"}, {"bool", "true"}, {"number", "30"}, {"list(string)", "[]"},
-		{"map(string)", `{ team = "platform", stage = "prod" }`},
-		{
-			"map(object({\n    cidr_block = string\n    zones = list(string)\n    public = optional(bool, false)\n  }))",
-			"{}",
-		},
-		{
-			"object({\n    days = optional(number, 30)\n    class = optional(string, \"GLACIER\")\n" +
-				"    prefixes = list(string)\n  })",
-			"null",
-		},
-	}
-	services := strings.Fields("vpc subnet gateway endpoint bucket table queue topic function cluster role key " +
-		"secret certificate zone record alarm dashboard budget backup")
-	options := strings.Fields("name enabled size retention tags policy rules logging encryption replicas schedule " +
-		"timeout limits owners alerts")
-	for i := range largeInputs {
-		service, option := services[i/len(options)%len(services)], options[i%len(options)]
-		kind := kinds[i%len(kinds)]
-		text := fmt.Sprintf("%s of the %s that the landing zone creates in every account.",
-			strings.ToUpper(option[:1])+option[1:], service)
-		_ = s.add("in", strings.Join([]string{service + "_" + option, kind.typ, kind.value, text}, " | "))
-	}
-	for _, service := range slices.Sorted(slices.Values(services)) {
-		_ = s.add("out", service+"_arn | ARN of the "+service+".")
-		_ = s.add("resource", "aws_"+service+".this")
-	}
-	return s
 }

@@ -90,15 +90,17 @@ const label = `(e) => {
   return e.tagName.toLowerCase() + (e.id ? "#" + e.id : "") + (text ? " " + text : "");
 }`;
 
-// overflow returns the elements that make the document scroll sideways.
+// overflow returns the elements that make the document scroll sideways. A box that
+// scrolls has no effect on what is positioned by an element outside of it.
 const overflow = `(() => {
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth <= width) return [];
+  const outer = (e) => ["absolute", "fixed"].includes(getComputedStyle(e).position) ? e.offsetParent : e.parentElement;
   const scrolls = (e) => e && e !== document.body && e !== document.documentElement &&
-    (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement));
-  return [...document.body.querySelectorAll("*")]
-    .filter((e) => e.getBoundingClientRect().right > width + 0.5 && !scrolls(e.parentElement))
-    .map(${label});
+    (getComputedStyle(e).overflowX !== "visible" || scrolls(outer(e)));
+  const wide = [...document.body.querySelectorAll("*")]
+    .filter((e) => e.getBoundingClientRect().right > width + 0.5 && !scrolls(outer(e)));
+  return (wide.length > 0 ? wide : [document.documentElement]).map(${label});
 })()`;
 
 // focused describes the element with the focus. It is null for the document.
