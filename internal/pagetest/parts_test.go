@@ -58,7 +58,7 @@ func (s *site) testFilter(t *testing.T) {
 	for _, test := range []struct {
 		text         string
 		rows, bodies int
-	}{{"VPC_size", 1, 1}, {"no such input", 0, 0}, {"landing", all, 2}} {
+	}{{"Subnet_size", 1, 1}, {"no such input", 0, 0}, {"_", all, 15}} {
 		p.fill(".filter", test.text)
 		if got := evaluate[int](p, rows); got != test.rows {
 			t.Errorf("%q shows %d of %d inputs, want %d", test.text, got, all, test.rows)

@@ -78,7 +78,7 @@ func (h head) of(part, root string) head {
 	}
 	h.Before, h.Name, h.After = kind+"/", name, ""
 	if !found {
-		h.Before, h.Name = "", kind
+		h.Before, h.Name = "", strings.ToUpper(kind[:1])+kind[1:]
 	}
 	return h
 }

@@ -18,12 +18,15 @@ const (
 )
 
 // described is like prose, with links. The rest of a long text opens with a click.
-func described(text string) template.HTML {
+func described(text string) template.HTML { return describedAt(text, "") }
+
+// describedAt is like described, with finished HTML before the rest.
+func describedAt(text string, after template.HTML) template.HTML {
 	first, rest := cutDescription(strings.TrimSpace(text))
 	if rest == "" {
-		return linked(first)
+		return linked(first) + after
 	}
-	return linked(first) + `<details class="more"><summary>Show the rest</summary>` + linked(rest) + "</details>"
+	return linked(first) + after + `<details class="more"><summary>Show the rest</summary>` + linked(rest) + "</details>"
 }
 
 // cutDescription cuts a long text at the end of a sentence or a line. The rest is

@@ -31,17 +31,19 @@ type inputGroup struct {
 func groupsOf(optional []docs.Input) (groups []inputGroup) {
 	inputs := slices.Clone(optional)
 	slices.SortStableFunc(inputs, func(a, b docs.Input) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+		// The file variables.tf is before variables-network.tf.
+		return cmp.Or(cmp.Compare(withoutType(a.File), withoutType(b.File)), cmp.Compare(a.Line, b.Line))
 	})
 	hasFiles := len(inputs) > 0 && inputs[0].File != inputs[len(inputs)-1].File
-	at := make(map[[2]string]int)
+	at, files := make(map[[2]string]int), make(map[string]int)
 	for _, in := range inputs {
 		key := [2]string{in.File, in.Heading}
 		i, found := at[key]
 		if !found {
 			i = len(groups)
 			at[key] = i
-			groups = append(groups, inputGroup{Title: groupTitle(in, hasFiles)})
+			files[in.Heading]++
+			groups = append(groups, inputGroup{})
 		}
 		groups[i].inputs = append(groups[i].inputs, in)
 	}
@@ -50,6 +52,8 @@ func groupsOf(optional []docs.Input) (groups []inputGroup) {
 	}
 	used := make(map[string]bool)
 	for i := range groups {
+		first := groups[i].inputs[0]
+		groups[i].Title = groupTitle(first, hasFiles && (first.Heading == "" || files[first.Heading] > 1))
 		id := "inputs-" + slug(groups[i].Title)
 		if used[id] {
 			id = "inputs-" + strconv.Itoa(i)
@@ -60,12 +64,16 @@ func groupsOf(optional []docs.Input) (groups []inputGroup) {
 	return groups
 }
 
-func groupTitle(in docs.Input, hasFiles bool) string {
+func withoutType(file string) string { return strings.TrimSuffix(strings.TrimSuffix(file, ".json"), ".tf") }
+
+// groupTitle returns the title of the group of an input, with the file if that is
+// needed to tell it from others.
+func groupTitle(in docs.Input, withFile bool) string {
 	file := path.Base(in.File)
 	switch {
-	case hasFiles && in.Heading != "":
+	case withFile && in.Heading != "":
 		return file + ": " + in.Heading
-	case hasFiles:
+	case withFile:
 		return file
 	}
 	return cmp.Or(in.Heading, "Other")

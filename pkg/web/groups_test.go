@@ -64,8 +64,8 @@ func TestInputGroups(t *testing.T) {
 			" inputs-b" + numbered("b", 3, false), byAuthor},
 		"one/aws?inputs=a-z": {required + numbered("b", 3, true) + numbered("n", 2, true) + numbered("o", 16, true),
 			"From A to Z."},
-		"files/aws/1.0.0": {required + " inputs-a-tf" + numbered("a", 16, false) + " inputs-b-tf-network" +
-			numbered("n", 2, false) + " inputs-b-tf-b" + numbered("b", 3, false), byAuthor},
+		"files/aws/1.0.0": {required + " inputs-a-tf" + numbered("a", 16, false) + " inputs-network" +
+			numbered("n", 2, false) + " inputs-b" + numbered("b", 3, false), byAuthor},
 		"few/aws":             {required + numbered("a", 14, true) + numbered("b", 3, true) + numbered("n", 2, true), ""},
 		"same/aws?inputs=a-z": {"Optional" + numbered("n", 30, true), ""},
 	} {

@@ -149,10 +149,11 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 		w.WriteString(" = " + fallback.html)
 	}
 	w.WriteString(`</code><td role=cell>`)
-	w.WriteString(string(described(in.Description)))
+	place := ""
 	if at.URL != "" {
-		w.WriteString(` <a class=at href=` + attributeValue(html.EscapeString(at.URL)) + `>` + string(textOf(at.Text)) + "</a>")
+		place = ` <a class=at href=` + attributeValue(html.EscapeString(at.URL)) + `>` + string(textOf(at.Text)) + "</a>"
 	}
+	w.WriteString(string(describedAt(in.Description, finished(place))))
 	if !kind.short {
 		kind.write(w, "type")
 	}

@@ -155,7 +155,7 @@ func TestMirroredStates(t *testing.T) {
 			t.Fatal(err)
 		}
 		page := web.text(t, http.StatusOK, random+"/versions")
-		if got := rowOf(t, page, "1.4.0"); !strings.HasPrefix(got, "1.4.0 withdrawn 2 Nov 2026 it has a key") {
+		if got := rowOf(t, page, "1.4.0"); !strings.HasPrefix(got, "1.4.0 withdrawn 2 Nov 2026 : it has a key") {
 			t.Errorf("the row is %q", got)
 		}
 	})

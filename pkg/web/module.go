@@ -293,10 +293,11 @@ func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 
 func (m *moduleVersion) links(folders []docs.Folder) (links []folderLink) {
 	for _, f := range folders {
-		links = append(links, folderLink{
-			Name: f.Name, Path: m.pathOfFolder(f.Path),
-			Summary: plural(len(f.Inputs), "input") + ", " + plural(len(f.Outputs), "output"),
-		})
+		summary := plural(len(f.Inputs), "input")
+		if len(f.Outputs) > 0 {
+			summary += ", " + plural(len(f.Outputs), "output")
+		}
+		links = append(links, folderLink{Name: f.Name, Path: m.pathOfFolder(f.Path), Summary: summary})
 	}
 	return links
 }

@@ -13,11 +13,12 @@ import (
 
 // use describes how configurations use a version.
 type use struct {
-	// Blocks are module blocks. MustFill means that they have inputs without a
-	// value. More is the number of submodules without a block.
-	Blocks   []useBlock
-	MustFill bool
-	More     int
+	// Blocks are module blocks. They are of submodules if OnlySubmodules, because the
+	// root has nothing to use. MustFill means that they have inputs without a value.
+	// More is the number of submodules without a block.
+	Blocks                   []useBlock
+	OnlySubmodules, MustFill bool
+	More                     int
 	// Constraint also accepts later releases, such as ~> 4.2, and Later is what it
 	// accepts, such as 4.x. A pre-release has neither.
 	Constraint, Later string
@@ -46,8 +47,11 @@ func newUse(m *moduleVersion, f docs.Folder) (u use) {
 	folders := []docs.Folder{f}
 	if f.Path == "" && m.documented {
 		folders = m.docs.Callable()
+		u.OnlySubmodules = folders[0].Path != ""
 	}
-	u.More = max(len(folders)-maxBlocks, 0)
+	if u.More = max(len(folders)-maxBlocks, 0); u.More == 1 {
+		u.More = 0 // the block is not longer than the sentence about it
+	}
 	for _, f := range folders[:len(folders)-u.More] {
 		label := "Module block"
 		if len(folders) > 1 {

@@ -63,7 +63,7 @@ func TestUse(t *testing.T) {
 		"vpc/aws/1.0.0":      {"Clients cannot install 1.0.0. Use 1.1.0 , the latest version.", nil},
 		"gone/aws/1.0.0":     {"Clients cannot install 1.0.0. Use acme/vpc/aws .", nil},
 		"old/aws/1.0.0":      {"Clients cannot install 1.0.0. Use acme/vpc/aws.", nil},
-		"parts/aws": {"And 2 more in Submodules . " + fill + " To accept later 1.x versions, write ~&gt; 1.0 .", []string{
+		"parts/aws": {"Use one of the submodules. The root of this module has no configuration. And 2 more in Submodules . " + fill + " To accept later 1.x versions, write ~&gt; 1.0 .", []string{
 			"acme/parts/aws//modules/m0", "acme/parts/aws//modules/m1", "acme/parts/aws//modules/m2",
 			"acme/parts/aws//modules/m3", "acme/parts/aws//modules/m4",
 		}},

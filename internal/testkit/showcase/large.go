@@ -47,10 +47,10 @@ var options = []option{
 var longText = "Role that manages the %s. The module creates a role if this is `null`. " + strings.Repeat(
 	"The role needs to trust the service, to write logs, and to read the key. ", 12)
 
-// addOptions adds the first inputs of a service to a file.
-func (s *spec) addOptions(file, service string, n int) {
+// addOptions adds the inputs of a service from one to another to a file.
+func (s *spec) addOptions(file, service string, from, to int) {
 	out := s.file(file)
-	for i := range n {
+	for i := from; i < to; i++ {
 		o := options[i%len(options)]
 		if i >= len(options) {
 			o.name += fmt.Sprintf("_%d", i/len(options)+1)
@@ -105,7 +105,7 @@ func large() *spec {
 			left--
 		}
 		n := min(left, len(options))
-		s.addOptions(file, service, n)
+		s.addOptions(file, service, 0, n)
 		left -= n
 		_ = s.add("out", service+"_arn | ARN of the "+service+".")
 		_ = s.add("resource", "aws_"+service+".this")
@@ -127,8 +127,8 @@ func many() *spec {
 	}
 	for _, part := range parts[1:] {
 		service := strings.ReplaceAll(part, "-", "_")
-		s.addOptions("variables.tf", service, 18)
-		s.addOptions("modules/"+part+"/variables.tf", service, 50)
+		s.addOptions("variables.tf", service, 1, 18)
+		s.addOptions("modules/"+part+"/variables.tf", service, 0, 51)
 	}
 	return s
 }
@@ -140,7 +140,7 @@ func rootless() *spec {
 	s.versions = []version{{"6.2.1", time.Date(2026, 10, 1, 7, 40, 0, 0, time.UTC), "ci"}}
 	clear(s.files)
 	for _, part := range strings.Fields("account group policy role role-for-service-accounts user") {
-		s.addOptions("modules/"+part+"/main.tf", strings.ReplaceAll(part, "-", "_"), 6)
+		s.addOptions("modules/"+part+"/main.tf", strings.ReplaceAll(part, "-", "_"), 0, 6)
 		fmt.Fprintf(s.file("modules/"+part+"/main.tf"), "resource \"aws_iam_%s\" \"this\" {}\n",
 			strings.Split(part, "-")[0])
 	}

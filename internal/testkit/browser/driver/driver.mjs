@@ -109,7 +109,8 @@ const focused = `(() => {
   if (!e || e === document.body) return null;
   const style = getComputedStyle(e);
   const box = e.getClientRects()[0];
-  const top = box && document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  const y = box && (Math.max(box.top, 0) + Math.min(box.bottom, innerHeight)) / 2; // of a box that may be taller
+  const top = box && document.elementFromPoint(box.x + box.width / 2, y);
   return {
     name: (${label})(e),
     outlined: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0,
