@@ -8,6 +8,7 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	t.Run("walk", s.testWalk)
+	t.Run("steps", s.testSteps)
 	t.Run("issuer", s.testIssuer)
 	t.Run("other sites", s.testOtherSites)
 	t.Run("cookies", s.testCookies)

@@ -2,6 +2,7 @@ package pagetest
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -102,6 +103,45 @@ func (p *person) walkProviders() {
 	p.wantText("#use", "providers-of")
 	p.followLink("/setup")
 	p.wantText("pre", "tofu login "+host)
+}
+
+// Each of these takes few clicks and typed fields from home.
+func (s *site) testSteps(t *testing.T) {
+	t.Parallel()
+	p := s.account(t, browser.View{})
+	for _, test := range []struct {
+		name, typed, module string
+		then                []string // links and buttons of the module's page
+		at, shown, want     string
+		max                 int
+	}{
+		{"copy the module block", "vpc", vpc, []string{"#use .copy"}, vpc, "#use .copy", "Copied", 4},
+		{
+			"read the code of an input", "nat_gateways", vpc, []string{"#input-nat_gateways .at"},
+			vpc + "/4.2.0/files/variables.tf", "span:target", `variable "nat_gateways"`, 4,
+		},
+		{
+			"read the code of an example", "vpc", vpc, []string{`#examples a[href$="/complete"]`},
+			vpc + "/4.2.0/examples/complete", "#code", `source = "` + host + `/acme/vpc/aws"`, 4,
+		},
+		{
+			"find a module by an input", "gateway_retention", "/modules/platform/everything/aws", nil,
+			"/modules/platform/everything/aws", "#input-gateway_retention", "number = 365", 3,
+		},
+	} {
+		p.opens("/", http.StatusOK)
+		p.fill("#ask", test.typed)
+		p.follow(".ask button")
+		p.followLink(test.module)
+		for _, selector := range test.then {
+			p.click(selector)
+		}
+		p.wait(`location.pathname === "` + test.at + `" && (document.querySelector("` + test.shown + `")?.innerText ?? "")
+			.replace(/\s+/g, " ").includes(` + strconv.Quote(test.want) + `)`)
+		if steps := 3 + len(test.then); steps > test.max {
+			t.Errorf("%s: %d steps, want at most %d", test.name, steps, test.max)
+		}
+	}
 }
 
 // followLink follows the first link to a path.

@@ -64,7 +64,9 @@ func groupsOf(optional []docs.Input) (groups []inputGroup) {
 	return groups
 }
 
-func withoutType(file string) string { return strings.TrimSuffix(strings.TrimSuffix(file, ".json"), ".tf") }
+func withoutType(file string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(file, ".json"), ".tf")
+}
 
 // groupTitle returns the title of the group of an input, with the file if that is
 // needed to tell it from others.

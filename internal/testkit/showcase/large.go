@@ -127,8 +127,8 @@ func many() *spec {
 	}
 	for _, part := range parts[1:] {
 		service := strings.ReplaceAll(part, "-", "_")
-		s.addOptions("variables.tf", service, 1, 18)
-		s.addOptions("modules/"+part+"/variables.tf", service, 0, 51)
+		s.addOptions("variables.tf", service, 1, 17)
+		s.addOptions("modules/"+part+"/variables.tf", service, 0, 52)
 	}
 	return s
 }
