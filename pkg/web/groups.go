@@ -68,8 +68,8 @@ func withoutType(file string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(file, ".json"), ".tf")
 }
 
-// groupTitle returns the title of the group of an input, with the file if that is
-// needed to tell it from others.
+// groupTitle returns the title of the group of an input, with the file if other
+// groups have the same heading.
 func groupTitle(in docs.Input, withFile bool) string {
 	file := path.Base(in.File)
 	switch {

@@ -116,7 +116,7 @@ func TestSqueeze(t *testing.T) {
 	t.Parallel()
 	got := web.Squeeze("/* a\n b */\na:hover, b > c { color: red; margin: 0 auto; }\n" +
 		"@media (width < 40rem) {\n  a { b: c; }\n}\n")
-	if diff := cmp.Diff("a:hover,b > c{color:red;margin:0 auto}@media (width < 40rem){a{b:c}}", got); diff != "" {
+	if diff := cmp.Diff("a:hover,b>c{color:red;margin:0 auto}@media (width < 40rem){a{b:c}}", got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -50,7 +50,8 @@ func handler() http.Handler {
 	page("/layout", `<!doctype html><html lang="en"><title>Layout</title>
 <style>header { position: fixed; inset: 0 0 auto; height: 50px; background: #fff } a { outline: none }</style>
 <header>Bar</header><main><a href="/">Below the bar</a><p style="margin-top: 80px"><button>Free</button>
-<div style="overflow: auto"><p style="width: 900px">x</div><p id="wide" style="width: 500px">y</main></html>`)
+<div style="overflow: auto"><p style="width: 900px">x <b style="position: absolute; left: 500px">z</b></div>
+<p id="wide" style="width: 500px">y</main></html>`)
 	mux.HandleFunc("/strict", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'none'")
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -137,11 +138,11 @@ func TestBrowser(t *testing.T) {
 		t.Parallel()
 		p := open(t, server.URL+"/layout", browser.View{Width: 320})
 		elements, err := p.Overflow(ctx)
-		same(t, []string{"p#wide y"}, elements, err)
+		same(t, []string{"b z", "p#wide y"}, elements, err)
 		stops, err := p.TabStops(ctx, 10)
 		want := []browser.TabStop{
 			{Name: "a Below the bar", Covered: true}, {Name: "button Free", Outlined: true},
-			{Name: "div x", Outlined: true}, // browsers let the keyboard scroll it
+			{Name: "div x z", Outlined: true}, // browsers let the keyboard scroll it
 		}
 		same(t, want, stops, err)
 		if err := p.Resize(ctx, 600, 800); err != nil {
