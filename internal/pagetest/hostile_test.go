@@ -198,9 +198,6 @@ func checkMarkdown(t *testing.T, h http.Handler, pages map[string]*document) {
 		if path == "/" {
 			path = "/index"
 		}
-		if version, file, isFile := strings.Cut(path, "/files/"); isFile { // whose name can end in .md itself
-			path, query = version+"/files", "path="+file
-		}
 		if strings.HasPrefix(path, "/login") {
 			continue
 		}

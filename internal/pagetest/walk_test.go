@@ -72,7 +72,7 @@ func (p *person) walkModule() {
 	p.wantAt(vpc+"/compare?from=3.19.0&to=4.2.0", "acme/vpc/aws 3.19.0 → 4.2.0")
 	p.wantText(".banner", "breaking changes.")
 	p.followLink(vpc + "/4.2.0")
-	p.followLink(vpc + "/4.2.0/modules/endpoints")
+	p.follow(`#submodules a[href="` + vpc + `/4.2.0/modules/endpoints"]`)
 	p.wantText("#inputs", "vpc_id")
 	p.opens(vpc+"/4.2.0", http.StatusOK)
 	p.followLink(vpc + "/4.2.0/examples/complete")

@@ -22,11 +22,11 @@ import (
 )
 
 // languages have the syntax of languages besides HCL, by the classes of their
-// parts. Package regexp needs linear time.
+// parts, of which one can occur twice. Package regexp needs linear time.
 var languages = sync.OnceValue(func() map[string]*regexp.Regexp {
 	shell := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])#.*$)|(?P<str>"(?:[^"\\]|\\.)*"|'[^']*')|` +
 		`(?P<num>\$(?:\w+|\{[^}\n]{0,80}\}))|(?P<key>(?:^|[ \t;])(?:if|then|else|fi|for|in|do|done|while|case|esac|export)\b)`)
-	yaml := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])#.*$)|(?P<key>^[ \t]*(?:- +)*[\w./"'-]+:(?:[ \t]|$))|` +
+	yaml := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])#.*$)|(?P<key>^[ \t]*(?:- +)*[\w./"'-]+:)(?:[ \t]+(?P<comment2>#.*)?|$)|` +
 		`(?P<str>"(?:[^"\\\n]|\\.)*"|'[^'\n]*')|(?P<num>\b(?:true|false|null|[0-9]+(?:\.[0-9]+)?)\b)`)
 	json := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])//.*$)|(?P<key>"(?:[^"\\\n]|\\.)*"[ \t]*:)|` +
 		`(?P<str>"(?:[^"\\\n]|\\.)*")|(?P<num>\b(?:true|false|null|-?[0-9]+(?:\.[0-9]+)?)\b)`)
@@ -64,8 +64,10 @@ func write(out *strings.Builder, source string, syntax *regexp.Regexp) {
 	for _, m := range syntax.FindAllStringSubmatchIndex(source, -1) {
 		for i, class := range syntax.SubexpNames() {
 			if i > 0 && m[2*i] >= 0 {
-				out.WriteString(Plain(source[end:m[0]]) + `<span class="` + class + `">` + Plain(source[m[0]:m[1]]) + "</span>")
-				end = m[1]
+				start := m[2*i]
+				out.WriteString(Plain(source[end:start]))
+				end = m[2*i+1]
+				out.WriteString(`<span class="` + strings.TrimSuffix(class, "2") + `">` + Plain(source[start:end]) + "</span>")
 			}
 		}
 	}
