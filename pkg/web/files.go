@@ -121,7 +121,10 @@ func (m *moduleVersion) listFiles(files *docs.Files) filesPage {
 	if files == nil {
 		return filesPage{Head: m.top, Notes: []string{"The files of this version are not stored."}}
 	}
-	return filesPage{Head: m.top, Files: m.linksTo(files.Files), Notes: files.Notes}
+	all := slices.Clone(files.Files)
+	depth := func(f docs.SourceFile) int { return min(strings.Count(f.Path, "/"), 1) }
+	slices.SortStableFunc(all, func(a, b docs.SourceFile) int { return depth(a) - depth(b) }) // main.tf before .github/
+	return filesPage{Head: m.top, Files: m.linksTo(all), Notes: files.Notes}
 }
 
 // linksTo returns links to the pages of files.
