@@ -504,7 +504,7 @@ func TestMirrorByHostAtOnce(t *testing.T) {
 				group.Go(func() error {
 					for _, path := range []string{"versions", "1.0.0/download/" + strings.Replace(platforms()[0], "_", "/", 1)} {
 						status := 0
-						for attempt := 0; attempt < 10 && status != http.StatusOK; attempt++ {
+						for attempt := 0; attempt < 40 && status != http.StatusOK; attempt++ {
 							var err error
 							if status, _, err = s.try(t.Context(), "/v1/providers-of/"+noted+"/"+path); err != nil {
 								return err

@@ -39,8 +39,8 @@ import (
 
 const (
 	// pullLease is how long a server that was killed prevents the next one from
-	// continuing its copies.
-	pullLease = 5 * time.Second
+	// continuing its copies. On a busy machine a renewal can take many seconds.
+	pullLease = 20 * time.Second
 	// policyTime is how long the mirror policy is cached. It is short, because the
 	// database is on this machine.
 	policyTime = time.Second
