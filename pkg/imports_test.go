@@ -317,7 +317,7 @@ func TestOnlyImports(t *testing.T) {
 var silent = []string{
 	"pkg/catalog", "pkg/catalog/sqlite", "pkg/catalog/tabletest", "pkg/client/contexts", "pkg/cloud/partition",
 	"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/deployed/metrics",
-	"pkg/docs", "pkg/docs/compare", "pkg/docs/extract", "pkg/docs/highlight", "pkg/docs/render", "pkg/docs/stored",
+	"pkg/docs", "pkg/docs/compare", "pkg/docs/extract", "pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/docs/render", "pkg/docs/stored",
 	"pkg/examine/verify",
 	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/mirror/admission",
 	"pkg/mirror/policyfile", "pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish",
@@ -354,7 +354,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 	})
 	inspecting := slices.Concat(reading, []string{
 		"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/extract",
-		"pkg/docs/highlight", "pkg/docs/render", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/objects/s3",
+		"pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/docs/render", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/objects/s3",
 		"pkg/progress", "pkg/publish/inspection", "pkg/publish/rules", "pkg/text/terms",
 	})
 	want := map[string][]string{
@@ -369,7 +369,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		}),
 		"functions/metadata": slices.Concat(pages, []string{"pkg/metadata"}),
 		"functions/web": slices.Concat(pages, []string{
-			"pkg/docs/compare", "pkg/docs/highlight", "pkg/files/regularfile", "pkg/files/textfile",
+			"pkg/docs/compare", "pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/files/regularfile", "pkg/files/textfile",
 			"pkg/mirror/hostblock", "pkg/web", "pkg/web/session",
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),

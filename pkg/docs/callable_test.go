@@ -18,10 +18,14 @@ func TestCallable(t *testing.T) {
 		d    docs.Documentation
 		want []string
 	}{
-		"a root":                 {docs.Documentation{Root: root, Submodules: []docs.Folder{full}}, []string{""}},
-		"no files in the root":   {docs.Documentation{Root: empty, Submodules: []docs.Folder{full}}, []string{"modules/a"}},
-		"nothing in the root":    {docs.Documentation{Root: hollow, Submodules: []docs.Folder{full}}, []string{"modules/a"}},
-		"an unreadable root":     {docs.Documentation{Submodules: []docs.Folder{full}, Notes: []string{"Invalid."}}, []string{""}},
+		"a root":                    {docs.Documentation{Root: root, Submodules: []docs.Folder{full}}, []string{""}},
+		"no files in the root":      {docs.Documentation{Root: empty, Submodules: []docs.Folder{full}}, []string{"modules/a"}},
+		"nothing in the root":       {docs.Documentation{Root: hollow, Submodules: []docs.Folder{full}}, []string{"modules/a"}},
+		"an unreadable root":        {docs.Documentation{Submodules: []docs.Folder{full}, Notes: []string{"Only the README of the root is documented."}}, []string{""}},
+		"another unreadable folder": {docs.Documentation{Submodules: []docs.Folder{full}, Notes: []string{"Only the README of b."}}, []string{"modules/a"}},
+		"only versions in the root": {docs.Documentation{
+			Root: docs.Folder{ProviderDependencies: []docs.ProviderDependency{{Name: "aws"}}}, Submodules: []docs.Folder{full},
+		}, []string{"modules/a"}},
 		"an empty submodule":     {docs.Documentation{Root: empty, Submodules: []docs.Folder{full, hollow}}, []string{"modules/a"}},
 		"only examples":          {docs.Documentation{Root: empty, Examples: []docs.Folder{full}}, nil},
 		"nothing in any of them": {docs.Documentation{}, []string{""}},

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // Schema is the version of the format of stored documentation.
@@ -226,17 +227,19 @@ func Decode(stored io.Reader) (Documentation, error) {
 // submodules with content if the root has none. Examples are never among them.
 func (d Documentation) Callable() []Folder {
 	found := slices.DeleteFunc(slices.Clone(d.Submodules), Folder.isHollow)
-	// A note can mean that the root could not be read.
-	hasRoot := !d.Root.Empty && (!d.Root.isHollow() || len(d.Notes) > 0 || len(found) == 0)
+	// A note about the root can mean that it could not be read.
+	isRead := !slices.ContainsFunc(d.Notes, func(note string) bool { return strings.Contains(note, "the root") })
+	hasRoot := !d.Root.Empty && (!d.Root.isHollow() || !isRead || len(found) == 0)
 	if hasRoot {
 		return []Folder{d.Root}
 	}
 	return found
 }
 
-// isHollow reports whether nothing in a folder has an effect.
+// isHollow reports whether nothing in a folder has an effect. The versions that it
+// requires have none.
 func (f Folder) isHollow() bool {
-	return len(f.Inputs) == 0 && len(f.Outputs) == 0 && len(f.Dependencies) == 0 && len(f.ProviderDependencies) == 0 &&
+	return len(f.Inputs) == 0 && len(f.Outputs) == 0 && len(f.Dependencies) == 0 &&
 		len(f.Resources) == 0 && len(f.DataResources) == 0 && len(f.EphemeralResources) == 0
 }
 

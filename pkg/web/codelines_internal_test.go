@@ -17,23 +17,23 @@ func TestSplitLines(t *testing.T) {
 		want []string
 	}{
 		"empty":    {"", []string{""}},
-		"one line": {`<span class="ty">string</span>`, []string{`<span class="ty">string</span>`}},
+		"one line": {`<span class=ty>string</span>`, []string{`<span class=ty>string</span>`}},
 		"an element in each line": {
-			"a <span class=\"ty\">b</span>\nc &lt;", []string{`a <span class="ty">b</span>`, "c &lt;"},
+			"a <span class=ty>b</span>\nc &lt;", []string{`a <span class=ty>b</span>`, "c &lt;"},
 		},
 		"an element that crosses lines": {
-			"<span class=\"comment\">/* a\nb */</span>x",
-			[]string{`<span class="comment">/* a</span>`, `<span class="comment">b */</span>x`},
+			"<span class=comment>/* a\nb */</span>x",
+			[]string{`<span class=comment>/* a</span>`, `<span class=comment>b */</span>x`},
 		},
 		"two elements that cross lines": {
-			"<span class=\"str\">a<span class=\"bidi\">b\nc</span>d\n</span>e",
+			"<span class=str>a<span class=bidi>b\nc</span>d\n</span>e",
 			[]string{
-				`<span class="str">a<span class="bidi">b</span></span>`,
-				`<span class="str"><span class="bidi">c</span>d</span>`, `<span class="str"></span>e`,
+				`<span class=str>a<span class=bidi>b</span></span>`,
+				`<span class=str><span class=bidi>c</span>d</span>`, `<span class=str></span>e`,
 			},
 		},
 		"an end without a beginning": {"a</span>b", []string{"ab"}},
-		"an element without an end":  {"<span class=\"str\">a", []string{`<span class="str">a</span>`}},
+		"an element without an end":  {"<span class=str>a", []string{`<span class=str>a</span>`}},
 		"an open tag":                {"a<span", []string{`a<span></span>`}},
 	} {
 		if diff := cmp.Diff(test.want, splitLines(test.code)); diff != "" {

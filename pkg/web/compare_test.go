@@ -329,7 +329,7 @@ output "b" {
 module "c" { source = "` + markup + `" }`,
 	})
 	page := s.serve().text(t, http.StatusOK, comparePath)
-	contains(t, page, "!<script>alert", "!<img", "!\u202e", "!\u2066", "&lt;script&gt;alert(1)", `<span class="bidi">\u202e</span>`)
+	contains(t, page, "!<script>alert", "!<img", "!\u202e", "!\u2066", "&lt;script&gt;alert(1)", `<span class=bidi>\u202e</span>`)
 	markdown := s.serve().text(t, http.StatusOK, comparePath+".md")
 	for line := range strings.Lines(markdown) {
 		if strings.HasPrefix(line, "<") || strings.HasPrefix(line, "  ```\n") && strings.Contains(line, "script") {

@@ -32,17 +32,20 @@ func describedAt(text string, after template.HTML) template.HTML {
 // cutDescription cuts a long text at the end of a sentence or a line. The rest is
 // empty if the text is short, or if it has no such end.
 func cutDescription(text string) (first, rest string) {
-	if utf8.RuneCountInString(text) <= maxDescription {
+	if len(text) <= maxDescription || utf8.RuneCountInString(text) <= maxDescription {
 		return text, ""
 	}
-	end, code := 0, 0 // code is the number of backticks
+	end, code, runes := 0, 0, 0 // code is the number of backticks
 	for i := range len(text) - minRest {
+		if utf8.RuneStart(text[i]) {
+			runes++
+		}
 		next := text[i+1]
 		isEnd := text[i] == '\n' || strings.IndexByte(".!?", text[i]) >= 0 && (next == ' ' || next == '\n')
 		switch {
 		case text[i] == '`':
 			code++
-		case isEnd && code%2 == 0 && (end == 0 || i < maxDescription):
+		case isEnd && code%2 == 0 && (end == 0 || runes < maxDescription):
 			end = i + 1
 		}
 	}
@@ -60,6 +63,9 @@ var written = regexp.MustCompile(`https?://[^\s<>"]+`)
 
 // withLinks returns a text as HTML in which URLs are links.
 func withLinks(text string) string {
+	if !strings.Contains(text, "://") {
+		return html.EscapeString(text) // without the expression, which is slow
+	}
 	var out strings.Builder
 	at := 0
 	for _, found := range written.FindAllStringIndex(text, -1) {

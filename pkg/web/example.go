@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"fmt"
 	"html/template"
 	"path"
@@ -23,6 +22,9 @@ type example struct {
 	More []folderLink
 	// Source is what replaces paths to the module. It is empty if nothing does.
 	Source string
+	// Elsewhere means that the code uses the module from another registry or from
+	// its repository.
+	Elsewhere bool
 }
 
 // codeFile is a file of an example. Text has the source of the module.
@@ -32,8 +34,8 @@ type codeFile struct {
 }
 
 // example returns the code of an example. Without stored files, that is empty.
-func (h *handler) example(ctx context.Context, m *moduleVersion, f docs.Folder) (*example, error) {
-	files, err := h.readFiles(ctx, m)
+func (h *handler) example(v *visit, m *moduleVersion, f docs.Folder) (*example, error) {
+	files, err := h.readFiles(v.Context(), m)
 	if err != nil || files == nil {
 		return &example{}, err
 	}
@@ -42,7 +44,7 @@ func (h *handler) example(ctx context.Context, m *moduleVersion, f docs.Folder) 
 	room := int64(maxExample)
 	for _, file := range files.Files {
 		name, found := strings.CutPrefix(file.Path, f.Path+"/")
-		isReadme := name == "README.md" && f.Readme != ""
+		isReadme := strings.EqualFold(name, "README.md") && f.Readme != ""
 		switch {
 		case !found || isReadme:
 			continue
@@ -59,13 +61,17 @@ func (h *handler) example(ctx context.Context, m *moduleVersion, f docs.Folder) 
 		if called := m.callable(f, file.Path, text); called != text && !m.record().Hidden {
 			e.Source, text = m.source, called
 		}
-		e.Files = append(e.Files, codeFile{
-			name, m.root() + restOf(filesKind+"/"+file.Path), text, finished(codeOf(name, text)),
-		})
+		e.Elsewhere = e.Elsewhere || m.isElsewhere(text)
+		shown := codeFile{Name: name, Path: m.root() + restOf(filesKind+"/"+file.Path), Text: text}
+		if !isMarkdown(v.Request) {
+			shown.HTML = finished(codeOf(name, text))
+		}
+		e.Files = append(e.Files, shown)
 	}
-	slices.SortStableFunc(e.Files, func(a, b codeFile) int {
-		return map[string]int{"main.tf": -1}[a.Name] - map[string]int{"main.tf": -1}[b.Name]
-	})
+	if i := slices.IndexFunc(e.Files, func(c codeFile) bool { return c.Name == "main.tf" }); i > 0 {
+		first := e.Files[i]
+		e.Files = slices.Insert(slices.Delete(e.Files, i, i+1), 0, first)
+	}
 	e.More = m.linksTo(more)
 	return &e, nil
 }
@@ -80,36 +86,53 @@ var (
 // callable returns a file of an example with the address and the version of the
 // module in place of paths to it. So it works outside of the module.
 func (m *moduleVersion) callable(f docs.Folder, file, text string) string {
-	lines := strings.Split(text, "\n")
+	calls := make(map[int]docs.Dependency) // by line
 	for _, d := range f.Dependencies {
-		source := m.source
-		target := relativePath(path.Dir(file), d.Source)
-		if strings.HasPrefix(target, "modules/") {
-			source += "//" + target
-		} else if target != "." {
+		if d.File == file && strings.HasPrefix(d.Source, ".") {
+			calls[d.Line-1] = d
+		}
+	}
+	lines := strings.Split(text, "\n")
+	var call docs.Dependency // of which the source is still to come
+	for i, line := range lines {
+		if begun, found := calls[i]; found {
+			call = begun
+		}
+		if call.Source == "" {
 			continue
 		}
-		if d.File != file || !strings.HasPrefix(d.Source, ".") {
-			continue
-		}
-		number := m.Number.String()
-		for i := max(d.Line-1, 0); i < len(lines); i++ {
-			line := lines[i]
-			if at := callLine.FindStringSubmatch(line); at != nil && at[2] == d.Source {
-				call := fmt.Sprintf("%s\n  source  = %q\n  version = %q\n}", at[1], source, number)
-				lines[i] = call + line[len(at[0]):]
-				break
-			}
-			if at := sourceLine.FindStringSubmatch(line); at != nil && at[3] == d.Source {
-				space := strings.Repeat(" ", max(len(at[2])-1, 1))
-				lines[i] = fmt.Sprintf("%ssource%s = %q%s\n%sversion%s= %q",
-					at[1], space, source, line[len(at[0]):], at[1], space, number)
-				break
-			}
-			if strings.HasPrefix(line, "}") {
-				break
-			}
+		replaced := m.called(file, line, call.Source)
+		if replaced != line || strings.HasPrefix(line, "}") {
+			lines[i], call = replaced, docs.Dependency{}
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// called returns a line of a module block with the address and the version in place
+// of a local source. It returns the line itself if it has another source.
+func (m *moduleVersion) called(file, line, source string) string {
+	address, number := m.source, m.Number.String()
+	switch target := relativePath(path.Dir(file), source); target {
+	case ".":
+	case "":
+		return line
+	default:
+		address += "//" + target
+	}
+	if at := callLine.FindStringSubmatch(line); at != nil && at[2] == source {
+		return fmt.Sprintf("%s\n  source  = %q\n  version = %q\n}%s", at[1], address, number, line[len(at[0]):])
+	}
+	at := sourceLine.FindStringSubmatch(line)
+	if at == nil || at[3] != source {
+		return line
+	}
+	space, rest := strings.Repeat(" ", max(len(at[2])-1, 1)), line[len(at[0]):]
+	first := fmt.Sprintf("%ssource%s = %q", at[1], space, address)
+	second := fmt.Sprintf("%sversion%s= %q", at[1], space, number)
+	if strings.Contains(rest, "/*") { // the comment can continue in the next line
+		first, second = second, first
+		return first + "\n" + second + rest
+	}
+	return first + rest + "\n" + second
 }

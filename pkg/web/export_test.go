@@ -4,7 +4,6 @@ package web
 var (
 	Marked    = marked
 	HCL       = hcl
-	ShortType = shortType
 	Prose     = prose
 	Described = described
 	Line      = line

@@ -38,6 +38,8 @@ type filesPage struct {
 	// File is the path of the file that the page shows, and Raw the path of its
 	// content. Raw is empty if it is not stored.
 	File, Raw string
+	// IsImage means that the page shows the content as an image.
+	IsImage bool
 	// Code is a text with a link for each line, and Text the text itself. Cut is
 	// the number of lines that are not in Code.
 	Code template.HTML
@@ -65,8 +67,11 @@ func (m *moduleVersion) placeOf(p docs.Place) link {
 	if m.record().FilesZip == nil || p.File == "" {
 		return link{}
 	}
-	text := fmt.Sprintf("%s:%d", path.Base(p.File), p.Line)
-	return link{text, fmt.Sprintf("%s%s#L%d", m.root(), restOf(filesKind+"/"+p.File), p.Line)}
+	if m.placed.Text != p.File { // most blocks are in the file of the one before
+		m.placed = link{p.File, m.root() + restOf(filesKind+"/"+p.File)}
+	}
+	line := strconv.Itoa(p.Line)
+	return link{path.Base(p.File) + ":" + line, m.placed.URL + "#L" + line}
 }
 
 // from returns the link relative to the page of a visit, if that is shorter.
@@ -112,7 +117,7 @@ func (h *handler) filesPage(v *visit, m *moduleVersion, part string) (page, erro
 		}
 		return p, err
 	}
-	p.model, err = m.showFile(files, name)
+	p.model, err = m.showFile(v, files, name)
 	p.markdown = m.root() + "/" + filesKind + ".md?path=" + url.QueryEscape(name)
 	return p, err
 }
@@ -145,7 +150,7 @@ func summaryOf(f docs.SourceFile) string {
 
 // showFile returns the page of a file. The error is registry.ErrNotFound if the
 // version has no such file.
-func (m *moduleVersion) showFile(files *docs.Files, name string) (filesPage, error) {
+func (m *moduleVersion) showFile(v *visit, files *docs.Files, name string) (filesPage, error) {
 	p := filesPage{Head: m.top, File: name}
 	f, data, err := stored.File(files, name)
 	if errors.Is(err, registry.ErrNotFound) && files != nil {
@@ -163,13 +168,16 @@ func (m *moduleVersion) showFile(files *docs.Files, name string) (filesPage, err
 		p.Notes = []string{"Only the name and the size of this file are stored."}
 		return p, nil
 	case docs.FileImage:
-		p.Notes = []string{"This file is an image."}
+		p.IsImage = true
 	}
 	p.Raw = rawPath(m.root() + restOf(filesKind+"/"+name))
 	if f.Kind != docs.FileText {
 		return p, nil
 	}
 	p.Text = strings.ToValidUTF8(string(data), "\uFFFD")
+	if isMarkdown(v.Request) {
+		return p, nil
+	}
 	lines := splitLines(codeOf(name, p.Text))
 	p.Cut = max(len(lines)-maxFileLines, 0)
 	p.Code = numberedLines(lines[:len(lines)-p.Cut])
@@ -190,7 +198,7 @@ func numberedLines(lines []string) template.HTML {
 	var out strings.Builder
 	for i, line := range lines {
 		n := strconv.Itoa(i + 1)
-		out.WriteString("<span id=L" + n + "><a href=#L" + n + ` aria-label="Line ` + n + `"></a>` + line + "\n</span>")
+		out.WriteString("<span id=L" + n + "><a tabindex=-1 href=#L" + n + ` aria-label="Line ` + n + `"></a>` + line + "\n</span>")
 	}
 	return finished(out.String())
 }

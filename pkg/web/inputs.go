@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"html"
 	"html/template"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/highlight"
+	"github.com/larder-registry/larder/pkg/docs/moduleblock"
 )
 
 // The limits of one type or default on a page.
@@ -67,6 +69,9 @@ func newInputs(v *visit, all []docs.Input, place func(docs.Place) link) inputs {
 	p.All, p.Required, p.Optional = slices.Concat(required, optional), len(required), len(optional)
 	if len(all) > minGrouped {
 		p.Groups = groupsOf(optional)
+	}
+	if isMarkdown(v.Request) {
+		return p
 	}
 	isByName := v.URL.Query().Get("inputs") == byName
 	switch {
@@ -134,10 +139,10 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 			w.WriteString(` <span class="badge` + b.tone + `">` + b.text + "</span>")
 		}
 	}
-	fallback := newSnippet(in.DefaultHTML)
+	fallback := newSnippet(cmp.Or(in.DefaultHTML, highlight.Plain(in.Default)))
 	kind := newSnippet(in.TypeHTML)
 	if in.TypeHTML == "" {
-		kind = newSnippet(html.EscapeString(highlight.Visible(in.Type)))
+		kind = newSnippet(highlight.Plain(in.Type))
 	}
 	w.WriteString(`<td role=cell><code>`)
 	if kind.short {
@@ -165,10 +170,12 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 
 // attributeValue returns an escaped value of an attribute, in quotes if it needs them.
 func attributeValue(value string) string {
-	if value != "" && !strings.ContainsFunc(value, func(r rune) bool { return r > 'z' || strings.ContainsRune(" \t\n\f\r\"'=<>`", r) }) {
-		return value
+	for i := range len(value) {
+		if c := value[i]; c > 'z' || c <= ' ' || c == '"' || c == '\'' || c == '=' || c == '<' || c == '>' || c == '`' {
+			return `"` + value + `"`
+		}
 	}
-	return `"` + value + `"`
+	return cmp.Or(value, `""`)
 }
 
 // writeNotes writes the notes below the description of an input.
@@ -201,20 +208,29 @@ type snippet struct {
 // attribute matches the beginning of an attribute of an object in a line.
 var attribute = regexp.MustCompile(`(?m)^\s*"?[\w-]+"?\s*=`)
 
-// shorterTags removes quotes that HTML does not need. Text has no such tags.
-var shorterTags = strings.NewReplacer(
-	`<span class="ty">`, "<span class=ty>", `<span class="num">`, "<span class=num>", `<span class="str">`, "<span class=str>",
-)
+// withShorterTags removes the quotes of classes, which HTML does not need. Older
+// releases stored them. Text has no such tags.
+func withShorterTags(finishedHTML string) string {
+	const tag = "<span class="
+	if !strings.Contains(finishedHTML, tag+`"`) {
+		return finishedHTML
+	}
+	parts := strings.Split(finishedHTML, tag+`"`)
+	for i := 1; i < len(parts); i++ {
+		parts[i] = strings.Replace(parts[i], `"`, "", 1)
+	}
+	return strings.Join(parts, tag)
+}
 
 // newSnippet measures HTML that package render made.
 func newSnippet(finishedHTML string) snippet {
-	finishedHTML = shorterTags.Replace(finishedHTML)
-	s := snippet{html: finishedHTML, short: len(finishedHTML) <= maxShortType && !strings.Contains(finishedHTML, "\n")}
+	finishedHTML = withShorterTags(finishedHTML)
+	s := snippet{html: finishedHTML, short: moduleblock.IsShort(finishedHTML)}
 	if s.short {
 		return s
 	}
 	text := textOfHTML(finishedHTML)
-	if s.short = isShort(text); s.short {
+	if s.short = moduleblock.IsShort(text); s.short {
 		return s
 	}
 	s.lines, s.runes = strings.Count(text, "\n")+1, utf8.RuneCountInString(text)
@@ -263,7 +279,7 @@ var typeName = regexp.MustCompile(`&[#a-z0-9]+;|[a-z]+`)
 
 // shortTypeHTML returns a type in one line with highlighted syntax.
 func shortTypeHTML(written string) string {
-	short := html.EscapeString(highlight.Visible(shortType(written)))
+	short := html.EscapeString(highlight.Visible(moduleblock.ShortType(written)))
 	return typeName.ReplaceAllStringFunc(short, func(name string) string {
 		if name[0] == '&' {
 			return name

@@ -1,8 +1,10 @@
 package web
 
 import (
+	"path"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/larder-registry/larder/pkg/docs/highlight"
 )
@@ -120,8 +122,13 @@ func inlineCode(text string) string {
 	return marks + text + marks
 }
 
-// fence returns configuration as a block of code in Markdown.
-func fence(text string) string {
+// fence returns a block of code in Markdown. The language is the extension of a file
+// name, or is not known.
+func fence(name, text string) string {
 	marks := strings.Repeat("`", max(3, longestRun(text, '`')+1))
-	return marks + "hcl\n" + strings.TrimRight(highlight.Visible(text), "\n") + "\n" + marks
+	language := strings.TrimPrefix(path.Ext(name), ".")
+	if strings.ContainsFunc(language, func(r rune) bool { return r > unicode.MaxASCII || !isLetter(byte(r)) && !unicode.IsDigit(r) }) {
+		language = ""
+	}
+	return marks + language + "\n" + strings.TrimRight(highlight.Visible(text), "\n") + "\n" + marks
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
@@ -51,6 +52,9 @@ type modulePage struct {
 	Archive, Requirements []field
 }
 
+// HasReadme reports whether the page has a README.
+func (p modulePage) HasReadme() bool { return p.Readme != "" || p.ReadmeRest != "" }
+
 // output is an output. At is its place in the files.
 type output struct {
 	docs.Output
@@ -81,6 +85,8 @@ type moduleVersion struct {
 	title string
 	// copied is set for a mirrored module.
 	copied *copied
+	// placed is the file of the last place, with its path.
+	placed link
 }
 
 // copied is what only the page of a mirrored module shows.
@@ -131,7 +137,7 @@ func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, e
 	}
 	model := newModulePage(v, m, f)
 	if strings.HasPrefix(folder, "examples/") {
-		model.Example, err = h.example(v.Context(), m, f)
+		model.Example, err = h.example(v, m, f)
 	} else {
 		model.Use = newUse(m, f)
 	}
@@ -262,7 +268,12 @@ func newModulePage(v *visit, m *moduleVersion, f docs.Folder) modulePage {
 		Inputs: newInputs(v, f.Inputs, func(p docs.Place) link { return m.placeOf(p).from(v) }), Resources: m.resources(f),
 		Requirements: requirements(v, f),
 	}
-	p.Readme, p.ReadmeRest = m.readme(f.ReadmeHTML), m.readme(f.ReadmeRestHTML)
+	if !isMarkdown(v.Request) {
+		p.Readme, p.ReadmeRest = m.readme(f.ReadmeHTML), m.readme(f.ReadmeRestHTML)
+		if f.ReadmeHTML == "" && f.Readme != "" { // it did not fit into the documentation
+			p.ReadmeRest = finished(`<pre tabindex="0" role="group" aria-label="README"><code>` + highlight.Plain(f.Readme) + "</code></pre>")
+		}
+	}
 	for _, o := range f.Outputs {
 		p.Outputs = append(p.Outputs, output{o, m.placeOf(o.Place)})
 	}
@@ -401,7 +412,7 @@ func (p *modulePage) sections(m *moduleVersion) (all []section) {
 	list := func(id, title string, count int) { add(id, title, count, count > 0) }
 	add("use", "Use", 0, p.Example == nil)
 	add("code", "Code", 0, p.Example != nil)
-	add("readme", "README", 0, p.Readme != "")
+	add("readme", "README", 0, p.HasReadme())
 	list("inputs", "Inputs", p.Inputs.Required+p.Inputs.Optional)
 	list("outputs", "Outputs", len(p.Outputs))
 	list("resources", "Resources", len(p.Resources))

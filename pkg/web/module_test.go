@@ -377,7 +377,7 @@ func TestLargeInputs(t *testing.T) {
 	d := docs.Documentation{Root: docs.Folder{Inputs: []docs.Input{
 		{
 			Name: "long", Type: "string", TypeHTML: "string", Default: `"x"`,
-			DefaultHTML: `<span class="str">&lt;b2&gt;` + long + "</span>",
+			DefaultHTML: `<span class=str>&lt;b2&gt;` + long + "</span>",
 		},
 		{Name: "lines", Type: "any", TypeHTML: "any", Default: "[]", DefaultHTML: strings.Repeat("x\n", 12) + "x"},
 		{Name: "few", Type: "any", TypeHTML: "any", Default: "[]", DefaultHTML: strings.Repeat("y\n", 11) + "y"},

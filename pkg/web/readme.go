@@ -23,8 +23,8 @@ var (
 func (m *moduleVersion) readme(part string) template.HTML {
 	part = incomplete.ReplaceAllStringFunc(part, func(match string) string {
 		found := incomplete.FindStringSubmatch(match)
-		name, attribute := found[2], "href"
-		target := ""
+		name, anchor, _ := strings.Cut(found[2], "#")
+		target, attribute := "", "href"
 		switch kind := found[1]; {
 		case kind == "folder" && name == ".":
 			target = m.root()
@@ -36,16 +36,15 @@ func (m *moduleVersion) readme(part string) template.HTML {
 		case strings.HasSuffix(name, "/"):
 			target = m.root() + "/" + filesKind
 		case kind == "file":
-			name, line, _ := strings.Cut(name, "#")
 			target = m.root() + restOf(filesKind+"/"+name)
-			if line != "" {
-				target += "#" + line
-			}
 		default:
 			target, attribute = rawPath(m.root()+restOf(filesKind+"/"+name)), "src"
 		}
 		if target == "" {
 			return ""
+		}
+		if anchor != "" {
+			target += "#" + anchor
 		}
 		return " " + attribute + `="` + template.HTMLEscapeString(target) + `"`
 	})

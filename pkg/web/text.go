@@ -83,8 +83,8 @@ func breakable(name string) template.HTML {
 
 var breaks = strings.NewReplacer("_", "_<wbr>", ".", ".<wbr>")
 
-// finished returns HTML that package render made at publish.
-func finished(text string) template.HTML { return template.HTML(text) } //nolint:gosec // package render is safe
+// finished returns HTML that package render made at publish, or package highlight.
+func finished(text string) template.HTML { return template.HTML(text) } //nolint:gosec // these packages are safe
 
 // date returns a day such as 2 Nov 2026, or an empty string for the zero time.
 func date(t time.Time) string {

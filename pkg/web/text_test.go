@@ -53,26 +53,6 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// A long type has its outermost brackets.
-func TestShortType(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", 60)
-	for written, want := range map[string]string{
-		"string":                                   "string",
-		"object({\n  a = string\n})":               "object({ … })",
-		"map(object({ " + long + " }))":            "map(object({ … }))",
-		"tuple([" + long + "])":                    "tuple([ … ])",
-		"list(list(list(set(map(" + long + ")))))": "list(list(list( … )))",
-		"{ " + long + " }":                         "…",
-		"# note\nmap(object({ a = b }))":           "…",
-		" any ":                                    "any",
-	} {
-		if diff := cmp.Diff(want, web.ShortType(written)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", written, diff)
-		}
-	}
-}
-
 // withoutHTML returns the text of HTML.
 func withoutHTML(t *testing.T, source string) string {
 	t.Helper()

@@ -98,6 +98,9 @@ func TestElsewhere(t *testing.T) {
 		{"terraform-aws-modules/vpc/aws//modules/a", true},
 		{"registry.terraform.io/acme/vpc/aws", true},
 		{"git::https://github.com/acme/terraform-aws-vpc.git?ref=v1", true},
+		{"git@github.com:acme/terraform-aws-vpc", true},
+		{"git::https://github.com/acme/terraform-aws-vpc-extra.git?ref=v1", false},
+		{"git::https://github.com/acme/terraform-aws-vpc.git//modules/a", true},
 		{"../..", false},
 		{"terraform-aws-modules/eks/aws", false},
 	} {

@@ -180,7 +180,9 @@ func (e *extraction) readme(f *docs.Folder, files map[string][]byte) {
 		}
 		html := render.Plain(text)
 		if isMarkdown(name) {
-			html = render.Markdown(text, render.Folder{Name: f.Name, Path: f.Path, Files: e.shown, Anchors: anchors(*f)})
+			html = render.Markdown(text, render.Folder{
+				Name: f.Name, Path: f.Path, Module: e.name, Files: e.shown, Anchors: anchors(*f),
+			})
 		}
 		f.Readme, f.ReadmeHTML = text, html.HTML
 		f.ReadmeRestHTML, f.ReadmeRestHeadings = html.Rest, html.RestHeadings
@@ -189,7 +191,11 @@ func (e *extraction) readme(f *docs.Folder, files map[string][]byte) {
 
 // anchors returns the anchors of the page of a folder that READMEs use.
 func anchors(f docs.Folder) map[string]bool {
-	all := map[string]bool{"inputs": len(f.Inputs) > 0, "outputs": len(f.Outputs) > 0}
+	all := map[string]bool{
+		"inputs": len(f.Inputs) > 0, "outputs": len(f.Outputs) > 0, "dependencies": len(f.Dependencies) > 0,
+		"resources":    len(f.Resources)+len(f.DataResources)+len(f.EphemeralResources) > 0,
+		"requirements": len(f.ProviderDependencies) > 0 || f.RequiredVersion != "",
+	}
 	for _, in := range f.Inputs {
 		all["input-"+in.Name] = true
 	}

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -21,9 +22,14 @@ const (
 // decoration has the characters around the text of a heading.
 const decoration = " \t#/*-=~_+|"
 
-// unlikely are what no heading has: licenses, files, and settings of
+// unlikely are what no heading has: licenses, files, addresses, and settings of
 // tools.
-var unlikely = []string{"copyright", "spdx-", ".tf", "tflint-"}
+var unlikely = []string{
+	"copyright", "(c)", "license", "spdx-", ".tf", "://", "todo", "fixme", "endregion", "tflint-", ":ignore", ":skip", "vim:",
+}
+
+// code matches a reference, such as module.vpc.id.
+var code = regexp.MustCompile(`[a-z_]\.[a-z_]`)
 
 // headings returns the heading above each block of a file, by the first byte of
 // the block. A heading is a comment of its own between two blocks. It counts for
@@ -71,7 +77,7 @@ func lastHeading(text string) (heading string) {
 
 // headingOf returns the heading in the lines of a comment, or an empty string. With
 // decoration, the comment can have more lines, and it can be directly above a block.
-// It never returns code or a license.
+// It returns nothing that looks like code or a license.
 func headingOf(comment []string, isApart bool) string {
 	title, texts, decorated := "", 0, false
 	for _, line := range comment {
@@ -84,13 +90,14 @@ func headingOf(comment []string, isApart bool) string {
 			decorated = decorated || len(line) > 3
 		}
 		if title == "" {
-			title = text
+			title = strings.TrimSuffix(strings.TrimPrefix(text, "region "), ":")
 		}
 	}
 	lower := strings.ToLower(title)
 	switch {
 	case !decorated && (texts != 1 || !isApart || strings.HasSuffix(title, ".") || len(strings.Fields(title)) > maxWords),
-		utf8.RuneCountInString(title) > maxHeading, strings.ContainsAny(title, "={}\"\\"),
+		utf8.RuneCountInString(title) > maxHeading, strings.ContainsAny(title, "={}\"\\"), strings.HasPrefix(title, "!"),
+		code.MatchString(title),
 		!strings.ContainsFunc(title, unicode.IsLetter),
 		slices.ContainsFunc(unlikely, func(part string) bool { return strings.Contains(lower, part) }):
 		return ""

@@ -15,6 +15,7 @@ import (
 	"github.com/larder-registry/larder/pkg/content/safehcl"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/highlight"
+	"github.com/larder-registry/larder/pkg/docs/moduleblock"
 )
 
 // inputAttributes are the attributes of variable blocks that are read.
@@ -83,8 +84,8 @@ func (r *reader) typeOf(v variable, name string, sensitive bool) string {
 		text = typeText(v.constraint, "")
 	}
 	if len(text) > maxType {
-		r.note("In %s, the type of variable %s is too long and is missing.", called(r.dir), name)
-		return "any"
+		r.note("In %s, the type of variable %s is too long, so its inner part is missing.", called(r.dir), name)
+		return moduleblock.ShortType(text)
 	}
 	return text
 }

@@ -15,7 +15,7 @@ func writeHCL(out *strings.Builder, source string) {
 		if class != "" {
 			out.WriteString(Plain(source[written:at]))
 			written = at + size
-			out.WriteString(`<span class="` + class + `">` + Plain(source[at:written]) + "</span>")
+			out.WriteString("<span class=" + class + ">" + Plain(source[at:written]) + "</span>")
 		}
 		at += size
 		before = source[at-1]
@@ -101,6 +101,8 @@ func stringSize(source string) int {
 			return i
 		case quoted && c == '\\':
 			i++
+		case quoted && (strings.HasPrefix(source[i:], "$${") || strings.HasPrefix(source[i:], "%%{")):
+			i += 2
 		case quoted && (c == '$' || c == '%') && strings.HasPrefix(source[i+1:], "{"):
 			i++
 			open = append(open, '{')

@@ -1,5 +1,6 @@
 // Package highlight makes HTML of code from untrusted authors, for the content of
-// an element. The HTML has only text, and span elements with these classes:
+// an element. The HTML has only text, and span elements with these classes, without
+// quotes:
 //
 //	key      a keyword, the type of a block, a meta-argument, or a key
 //	str      a string
@@ -18,18 +19,19 @@ import (
 	"strings"
 	"sync"
 	"unicode"
-	"unicode/utf8"
 )
 
 // languages have the syntax of languages besides HCL, by the classes of their
-// parts, of which one can occur twice. Package regexp needs linear time.
+// parts, of which one can occur twice. A string needs no end. Otherwise each part
+// after an open one would be compared with the rest of the source.
 var languages = sync.OnceValue(func() map[string]*regexp.Regexp {
-	shell := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])#.*$)|(?P<str>"(?:[^"\\]|\\.)*"|'[^']*')|` +
+	shell := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])#.*$)|(?P<str>"(?:[^"\\]|\\(?s:.))*"?|'[^']*'?)|` +
 		`(?P<num>\$(?:\w+|\{[^}\n]{0,80}\}))|(?P<key>(?:^|[ \t;])(?:if|then|else|fi|for|in|do|done|while|case|esac|export)\b)`)
-	yaml := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])#.*$)|(?P<key>^[ \t]*(?:- +)*[\w./"'-]+:)(?:[ \t]+(?P<comment2>#.*)?|$)|` +
-		`(?P<str>"(?:[^"\\\n]|\\.)*"|'[^'\n]*')|(?P<num>\b(?:true|false|null|[0-9]+(?:\.[0-9]+)?)\b)`)
-	json := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])//.*$)|(?P<key>"(?:[^"\\\n]|\\.)*"[ \t]*:)|` +
-		`(?P<str>"(?:[^"\\\n]|\\.)*")|(?P<num>\b(?:true|false|null|-?[0-9]+(?:\.[0-9]+)?)\b)`)
+	yaml := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])#.*$)|` +
+		`(?P<key>^[ \t]*(?:- +)*[\w./"'-]{1,200}:)(?:[ \t]+(?P<comment2>#.*)?|$)|` +
+		`(?P<str>"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?)|(?P<num>\b(?:true|false|null|[0-9]+(?:\.[0-9]+)?)\b)`)
+	json := regexp.MustCompile(`(?m)(?P<comment>(?:^|[ \t])//.*$)|(?P<key>"(?:[^"\\\n]|\\.){0,200}"[ \t]{0,9}:)|` +
+		`(?P<str>"(?:[^"\\\n]|\\.)*"?)|(?P<num>\b(?:true|false|null|-?[0-9]+(?:\.[0-9]+)?)\b)`)
 	return map[string]*regexp.Regexp{
 		"sh": shell, "shell": shell, "bash": shell, "zsh": shell, "console": shell, "shell-session": shell,
 		"yaml": yaml, "yml": yaml, "json": json, "jsonc": json, "json5": json,
@@ -67,7 +69,7 @@ func write(out *strings.Builder, source string, syntax *regexp.Regexp) {
 				start := m[2*i]
 				out.WriteString(Plain(source[end:start]))
 				end = m[2*i+1]
-				out.WriteString(`<span class="` + strings.TrimSuffix(class, "2") + `">` + Plain(source[start:end]) + "</span>")
+				out.WriteString("<span class=" + strings.TrimSuffix(class, "2") + ">" + Plain(source[start:end]) + "</span>")
 			}
 		}
 	}
@@ -77,10 +79,10 @@ func write(out *strings.Builder, source string, syntax *regexp.Regexp) {
 // Plain returns source as HTML that shows the control characters which change the
 // direction of text. If there are too many, they have no elements.
 func Plain(source string) string {
-	if strings.IndexFunc(source, isSpecial) < 0 {
+	if isSimple(source) && !strings.ContainsAny(source, "&<>") {
 		return source
 	}
-	shown := plain(source, `<span class="bidi">\u%04x</span>`)
+	shown := plain(source, `<span class=bidi>\u%04x</span>`)
 	if len(shown) > 4*len(source)+4<<10 {
 		return plain(source, `\u%04x`)
 	}
@@ -112,6 +114,9 @@ func plain(source, bidi string) string {
 // Visible returns text that is valid UTF-8 and has no control characters but the
 // ends of lines and tabs.
 func Visible(text string) string {
+	if isSimple(text) {
+		return text
+	}
 	return strings.Map(func(r rune) rune {
 		if isControl(r) || isBidi(r) {
 			return -1
@@ -120,10 +125,15 @@ func Visible(text string) string {
 	}, text)
 }
 
-// isSpecial reports whether Plain writes another text for a character. The
-// replacement of invalid UTF-8 is one of them.
-func isSpecial(r rune) bool {
-	return r == '&' || r == '<' || r == '>' || r == utf8.RuneError || isControl(r) || isBidi(r)
+// isSimple reports whether a text has only printable ASCII characters, ends of
+// lines and tabs, as nearly all texts do.
+func isSimple(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && c != '\n' && c != '\t' || c > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // isControl reports whether r is a control character without a use in text.

@@ -41,6 +41,7 @@ func TestHCL(t *testing.T) {
 		"Windows lines":        "a = 1 # b\r\nc = 2\r\n",
 		"open heredoc":         "a = <<EOT\nb",
 		"quotes in a template": `a = "${b["c"]} \" #" # d`,
+		"escaped templates":    `x = "$${" # c`,
 		"odd comment":          "/*/ a",
 		"names":                "größe = é1\n  a = { version = \"1\" }\n\tversion  = \"2\"",
 		"value after a dot":    "x = y.null == null // no",
@@ -98,16 +99,18 @@ func shown(source string) string {
 	return text.String()
 }
 
-// Hostile code needs time in proportion to its size, and so does its HTML.
+// No character of hostile code is lost. A run would take many minutes if the time
+// grew with the square of the size.
 func TestHostileCode(t *testing.T) {
 	t.Parallel()
 	for _, language := range []string{"hcl", "sh", "yaml", "json", "other"} {
 		for _, part := range []string{
 			"true ", "1,", "{", "/*", "a b {", `"${`, "a ", "<<A\n", "\u202e", "\"", "${\"", "a{", "\n", "a \"b\" ", "}",
-			"\"\\", "'", "# ", "$a", "- ", "- - a", "a: ", "\"a\":", "&",
+			"\"\\", "'", "# ", "$a", "\\\"$a", "\\\"1 ", "\\\"true", "'1 ", "a$", "${a", "- ", "- - a", "a: ", "\"a\":", "&",
 		} {
-			source := strings.Repeat(part, 64<<10/len(part))
+			source := strings.Repeat(part, 128<<10/len(part))
 			checkCode(t, source, highlight.Code(language, source))
+			checkCode(t, "\""+source, highlight.Code(language, "\""+source))
 		}
 	}
 }

@@ -1,12 +1,12 @@
 package render
 
 // Unsanitized returns a README as the builder writes it.
-func Unsanitized(source string) string {
+func Unsanitized(source string, folder Folder) string {
 	document := parse(source)
 	if document == nil {
 		return ""
 	}
-	w := write(document, source, Folder{Name: "a"}, nil)
+	w := write(document, source, folder, nil)
 	if w.full() {
 		return ""
 	}

@@ -24,14 +24,14 @@ func withoutGenerated(source string) string {
 			out.WriteString(source[end:m[0]])
 			begin, end = m[1], m[0]
 		case !isBegin && begin >= 0:
-			out.WriteString(withoutSections(source[begin:m[0]]))
+			out.WriteString(withoutSections(source[begin:m[0]], table))
 			begin, end = -1, m[1]
 		}
 	}
 	out.WriteString(source[end:])
 	rest := out.String()
 	if marked.MatchString(rest) {
-		rest = withoutSections(rest)
+		rest = withoutSections(rest, markedTable)
 	}
 	if rest != source {
 		rest = lastHeading.ReplaceAllString(rest, "\n")
@@ -63,6 +63,10 @@ var sections = []string{
 var (
 	// table matches the heading of a table.
 	table = regexp.MustCompile(`(?i)^\|[ \t]*name[ \t]*\|[ \t]*(?:version|source|type|description)[ \t]*\|`)
+	// markedTable matches such a table with an anchor, or with the documentation of
+	// a resource. The others can be of people.
+	markedTable = regexp.MustCompile(table.String() + `(?s:.*)(?:<a name="(?:requirement|provider|module|input|output)_|` +
+		`\]\(https://registry\.(?:terraform\.io|opentofu\.org)/providers/)`)
 	// sentence matches a sentence in place of a table.
 	sentence = regexp.MustCompile(`^(?:The following [A-Za-z ]+(?:\([a-z ]+\))?:|No [a-z ]+\.)\s*$`)
 	// field matches the beginning of a field of one input, output or module.
@@ -71,10 +75,10 @@ var (
 	comments = regexp.MustCompile(`^(?:\s*<!--[^>]*-->)+\s*$`)
 )
 
-// withoutSections cuts what terraform-docs wrote of the configuration. A heading
-// stays if people have added something below it. The templates of terraform-docs
-// can do that.
-func withoutSections(source string) string {
+// withoutSections cuts what terraform-docs wrote of the configuration, with the form
+// of its tables. A heading stays if people have added something below it. The
+// templates of terraform-docs can do that.
+func withoutSections(source string, table *regexp.Regexp) string {
 	var out strings.Builder
 	blocks := split(source)
 	for len(blocks) > 0 {
@@ -91,7 +95,7 @@ func withoutSections(source string) string {
 		if end == 0 {
 			end = len(blocks)
 		}
-		if text := ofPeople(blocks[1:end]); text != "" {
+		if text := ofPeople(blocks[1:end], table); text != "" {
 			out.WriteString(blocks[0] + text)
 		}
 		blocks = blocks[end:]
@@ -100,10 +104,10 @@ func withoutSections(source string) string {
 }
 
 // ofPeople returns the blocks that terraform-docs did not write.
-func ofPeople(blocks []string) string {
+func ofPeople(blocks []string, table *regexp.Regexp) string {
 	var out strings.Builder
 	for len(blocks) > 0 {
-		if n := written(blocks); n > 0 {
+		if n := written(blocks, table); n > 0 {
 			blocks = blocks[n:]
 			continue
 		}
@@ -115,7 +119,7 @@ func ofPeople(blocks []string) string {
 
 // written returns the number of blocks that belong to one piece by terraform-docs,
 // or 0.
-func written(blocks []string) int {
+func written(blocks []string, table *regexp.Regexp) int {
 	first := blocks[0]
 	level, _ := headingOf(first)
 	switch {

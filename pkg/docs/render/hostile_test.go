@@ -19,12 +19,12 @@ func TestHostile(t *testing.T) {
 		source := readme.Content
 		t.Run(readme.Name, func(t *testing.T) {
 			t.Parallel()
-			checkReadme(t, render.Markdown(source, render.Folder{Name: "a"}))
-			checkReadme(t, render.Markdown("> - "+source, render.Folder{Name: "a"}))
-			checkReadme(t, render.Markdown("<div>\n\n"+source+"\n\n</div>\n\n"+source, render.Folder{Name: "a"}))
+			checkReadme(t, render.Markdown(source, vpc))
+			checkReadme(t, render.Markdown("> - "+source, vpc))
+			checkReadme(t, render.Markdown("<div>\n\n"+source+"\n\n</div>\n\n"+source, vpc))
 			checkHTML(t, highlight.Code("hcl", source))
 			// Each of the two protections is enough by itself.
-			checkHTML(t, render.Unsanitized(source))
+			checkHTML(t, render.Unsanitized(source, vpc))
 			checkElements(t, render.Sanitized(source))
 		})
 	}
@@ -46,9 +46,9 @@ func FuzzMarkdown(f *testing.F) {
 		f.Add(readme.Content)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
-		readme := render.Markdown(source, render.Folder{Name: "a"})
+		readme := render.Markdown(source, vpc)
 		checkReadme(t, readme)
-		checkHTML(t, render.Unsanitized(strings.ToValidUTF8(source, "")))
+		checkHTML(t, render.Unsanitized(strings.ToValidUTF8(source, ""), vpc))
 		// Plain text needs five bytes for some characters.
 		if size := len(readme.HTML) + len(readme.Rest); size > 5*len(source)+80<<10 {
 			t.Errorf("%d bytes of Markdown have %d bytes of HTML", len(source), size)
@@ -110,7 +110,7 @@ func TestBounds(t *testing.T) {
 	defer debug.SetMaxStack(before)
 	for name, source := range slow() {
 		t.Run(name, func(t *testing.T) {
-			readme := render.Markdown(source, render.Folder{Name: "a"})
+			readme := render.Markdown(source, vpc)
 			if size := len(readme.HTML) + len(readme.Rest); size > 5*len(source)+80<<10 {
 				t.Errorf("the HTML has %d bytes", size)
 			}

@@ -35,9 +35,10 @@ var (
 	isFile   = regexp.MustCompile(`^` + filePattern + `$`)
 	// line matches the anchor of a line of a file.
 	line = regexp.MustCompile(`^L[0-9]{1,6}`)
-	// hosted matches the URL of a file of a repository, up to its path.
-	hosted = regexp.MustCompile(`^https://(?:github\.com/[^/]+/[^/]+/(?:blob|raw)|` +
-		`raw\.githubusercontent\.com/[^/]+/[^/]+)/(?:refs/(?:heads|tags)/)?[^/]+/`)
+	// hosted matches the URL of a file of a repository, up to its path, and the name
+	// of the repository.
+	hosted = regexp.MustCompile(`^https://(?:github\.com/[^/]+/([^/]+)/(?:blob|raw)|` +
+		`raw\.githubusercontent\.com/[^/]+/([^/]+))/(?:refs/(?:heads|tags)/)?[^/]+/`)
 )
 
 // resolve returns the path of a local destination in the module, and its anchor.
@@ -85,9 +86,12 @@ func (b *builder) moduleLink(destination string) (attributes string) {
 	if _, isDir := b.folder.Files[target+"/"]; isDir {
 		target, isThere = target+"/", true
 	}
+	isPage := isFolder.MatchString(folder) && (folder != target || !isThere || strings.HasSuffix(target, "/"))
 	switch {
 	case target == "":
-	case isFolder.MatchString(folder):
+	case isPage && anchor != "":
+		return ` data-folder="` + folder + "#" + onPage(anchor) + `"`
+	case isPage:
 		return ` data-folder="` + folder + `"`
 	case isThere && isFile.MatchString(target):
 		if anchor = line.FindString(anchor); anchor != "" {
@@ -98,6 +102,17 @@ func (b *builder) moduleLink(destination string) (attributes string) {
 	return ""
 }
 
+// onPage returns the anchor on the page of a folder for one of its README.
+func onPage(anchor string) string {
+	switch m := ofDocs.FindStringSubmatch(anchor); {
+	case m != nil:
+		return m[1] + "-" + slug(m[2])
+	case anchor == "inputs" || anchor == "outputs":
+		return anchor
+	}
+	return "readme-" + slug(anchor)
+}
+
 // ofDocs matches the anchors with which terraform-docs marks inputs and outputs.
 var ofDocs = regexp.MustCompile(`^(input|output)_(.*)$`)
 
@@ -106,7 +121,7 @@ func (b *builder) localLink(anchor string) (attributes string) {
 	if plain, err := url.PathUnescape(anchor); err == nil {
 		anchor = plain
 	}
-	of := anchor
+	of := cmp.Or(map[string]string{"modules": "dependencies", "providers": "requirements"}[anchor], anchor)
 	if m := ofDocs.FindStringSubmatch(anchor); m != nil {
 		of = m[1] + "-" + m[2]
 	}
@@ -144,7 +159,7 @@ const maxImages = 100
 // its alternative text, or with its file name. A badge is nothing.
 func (b *builder) writeImage(text, source, width string) {
 	source = strings.TrimSpace(source)
-	if isBadge(source) {
+	if b.isBadge(source) {
 		return
 	}
 	if strings.TrimSpace(text) == "" {
@@ -167,12 +182,8 @@ func (b *builder) writeImage(text, source, width string) {
 // moduleImage writes an image of the module, and reports whether it is one. With
 // its size, nothing moves when it arrives.
 func (b *builder) moduleImage(text, source, width string) bool {
-	name, _ := b.resolve(source)
-	if prefix := hosted.FindString(source); prefix != "" {
-		name, _, _ = strings.Cut(source[len(prefix):], "?")
-	}
-	f := b.folder.Files[name]
-	if !f.IsImage || !isFile.MatchString(name) || b.images == maxImages {
+	name, f := b.image(source)
+	if name == "" || b.images == maxImages {
 		return false
 	}
 	b.images++
@@ -192,6 +203,19 @@ func (b *builder) moduleImage(text, source, width string) bool {
 	return true
 }
 
+// image returns the path of an image of the module, or an empty string.
+func (b *builder) image(source string) (name string, f File) {
+	name, _ = b.resolve(source)
+	if m := hosted.FindStringSubmatch(source); m != nil && strings.HasSuffix(m[1]+m[2], "-"+b.folder.Module) {
+		name, _, _ = strings.Cut(source[len(m[0]):], "?")
+	}
+	f = b.folder.Files[name]
+	if !f.IsImage || !isFile.MatchString(name) {
+		return "", f
+	}
+	return name, f
+}
+
 // The hosts of badges, and words in the paths of other ones.
 var (
 	badgeHosts = []string{
@@ -200,15 +224,18 @@ var (
 		"bestpractices.coreinfrastructure.org", "www.bestpractices.dev", "api.securityscorecards.dev",
 		"api.scorecard.dev", "www.bridgecrew.cloud", "dev.azure.com", "badges.gitter.im",
 	}
-	badgePath = regexp.MustCompile(`(?i)badge[^/]*$|/badges?/|/workflows/[^/]+/`)
+	badgePath = regexp.MustCompile(`(?i)badge[^/.]*(?:\.svg)?$|/badges?/[^.]*(?:\.svg)?$`)
 )
 
 // isBadge reports whether an image of another site shows a state in words, which
 // is that of its repository today.
-func isBadge(source string) bool {
+func (b *builder) isBadge(source string) bool {
 	u, err := url.Parse(source)
-	return err == nil && u.Host != "" && len(source) <= maxURL &&
-		(slices.Contains(badgeHosts, strings.ToLower(u.Host)) || badgePath.MatchString(u.Path))
+	if err != nil || u.Host == "" || len(source) > maxURL {
+		return false
+	}
+	name, _ := b.image(source)
+	return name == "" && (slices.Contains(badgeHosts, strings.ToLower(u.Host)) || badgePath.MatchString(u.Path))
 }
 
 // separate writes a space if an image follows a link without a space. Badges

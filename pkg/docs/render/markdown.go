@@ -71,7 +71,11 @@ func (w *walker) node(n ast.Node) {
 	case *ast.List:
 		w.list(n)
 	case *ast.ListItem:
-		w.wrap("li", map[bool]string{true: ` class="task"`}[isTask(n)], n)
+		attributes := ""
+		if isTask(n) {
+			attributes = ` class="task"`
+		}
+		w.wrap("li", attributes, n)
 	case *ast.ThematicBreak:
 		w.closePhrasing()
 		w.write("hr", "")
@@ -129,7 +133,11 @@ func (w *walker) inline(n ast.Node) {
 	case *ast.RawHTML:
 		w.rawHTML(string(n.Segments.Value(w.source)))
 	case *east.TaskCheckBox:
-		w.writeText(map[bool]string{true: "☑ ", false: "☐ "}[n.IsChecked])
+		box := "☐ "
+		if n.IsChecked {
+			box = "☑ "
+		}
+		w.writeText(box)
 	case *east.FootnoteLink:
 		w.footnoteLink(n)
 	case *east.FootnoteBacklink:
@@ -214,7 +222,7 @@ func (w *walker) inlineAfter(parent ast.Node, start int) {
 func (w *walker) isBadges(link *ast.Link) bool {
 	for n := link.FirstChild(); n != nil; n = n.NextSibling() {
 		image, ok := n.(*ast.Image)
-		if !ok || !isBadge(w.unescape(image.Destination)) {
+		if !ok || !w.isBadge(w.unescape(image.Destination)) {
 			return false
 		}
 	}
@@ -295,11 +303,11 @@ func (w *walker) lines(n ast.Node) string { return string(n.Lines().Value(w.sour
 
 func (w *walker) codeBlock(language, source string) {
 	source = strings.TrimRight(source, "\n")
-	attributes := preAttributes
 	if language == "mermaid" {
-		attributes = diagramAttributes
+		w.element("p", "", func() { w.element("small", "", func() { w.writeText("Diagram in Mermaid:") }) })
+		w.endLine()
 	}
-	w.element("pre", attributes, func() {
+	w.element("pre", preAttributes, func() {
 		w.element("code", "", func() { w.writeHTML(highlight.Code(language, source), source) })
 	})
 }

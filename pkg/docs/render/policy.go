@@ -21,9 +21,9 @@ func policy() *bluemonday.Policy {
 	allow := func(element, attribute, values string) {
 		p.AllowAttrs(attribute).Matching(regexp.MustCompile("^(?:" + values + ")$")).OnElements(element)
 	}
-	allow("a", "href", `(?:https?://|mailto:|#readme-|#input-|#output-).*|#(?:in|out)puts`)
+	allow("a", "href", `(?:https?://|mailto:|#readme-|#input-|#output-).*|#(?:inputs|outputs|resources|requirements|dependencies)`)
 	allow("a", "rel", "nofollow noopener noreferrer")
-	allow("a", "data-folder", folderPattern)
+	allow("a", "data-folder", `(?:`+folderPattern+`)(?:#[\pL\pM\pN_-]+)?`)
 	allow("a", "data-file", filePattern+`(?:#L[0-9]{1,6})?`)
 	allow("img", "data-image", filePattern)
 	p.AllowAttrs("alt").OnElements("img")
@@ -46,7 +46,7 @@ func policy() *bluemonday.Policy {
 	allow("details", "open", "")
 	allow("pre", "tabindex", "0")
 	allow("pre", "role", "group")
-	allow("pre", "aria-label", "Code|Mermaid diagram")
+	allow("pre", "aria-label", "Code")
 	allow("span", "class", "key|str|num|ty|comment|bidi")
 	return p
 }

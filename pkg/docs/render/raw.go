@@ -141,9 +141,5 @@ func align(value string) string {
 	return ""
 }
 
-// preAttributes let a keyboard scroll a block of code, and diagramAttributes one
-// that is the code of a diagram.
-const (
-	preAttributes     = ` tabindex="0" role="group" aria-label="Code"`
-	diagramAttributes = ` tabindex="0" role="group" aria-label="Mermaid diagram"`
-)
+// preAttributes let a keyboard scroll a block of code.
+const preAttributes = ` tabindex="0" role="group" aria-label="Code"`

@@ -36,8 +36,8 @@ const (
 // Folder is the folder that a README describes, with what it can refer to.
 type Folder struct {
 	// Name is the name of the folder, and Path its path in the module, which is
-	// empty for the root.
-	Name, Path string
+	// empty for the root. Module is the name of the module.
+	Name, Path, Module string
 	// Files are the files of the module that pages can show, by path, and the
 	// folders with such files, which end in a slash.
 	Files map[string]File

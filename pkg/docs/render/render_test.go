@@ -73,10 +73,10 @@ func TestHeadingLevels(t *testing.T) {
 // The elements of READMEs, and the values of their attributes.
 var (
 	attributes = map[string]*regexp.Regexp{
-		"a href":           regexp.MustCompile(`^(https?://[^/?#@]+([/?#]|$)|mailto:[^/]|#(readme|(in|out)put)-.|#(in|out)puts$)`),
+		"a href":           regexp.MustCompile(`^(https?://[^/?#@]+([/?#]|$)|mailto:[^/]|#(readme|(in|out)put)-.|#(inputs|resources|dependencies)$)`),
 		"a rel":            regexp.MustCompile(`^nofollow noopener noreferrer$`),
 		"a id":             regexp.MustCompile(`^readme-([\pL\pM\pN_-]+|fnref:\d+)$`),
-		"a data-folder":    regexp.MustCompile(`^(\.|(modules|examples)/[A-Za-z0-9._-]+)$`),
+		"a data-folder":    regexp.MustCompile(`^(\.|(modules|examples)/[A-Za-z0-9._-]+)(#[\pL\pM\pN_-]+)?$`),
 		"a data-file":      regexp.MustCompile(`^[\pL\pM\pN ._/@+,=()-]+(#L\d+)?$`),
 		"a aria-label":     regexp.MustCompile(`^Back to the text$`),
 		"img data-image":   regexp.MustCompile(`^[\pL\pM\pN ._/@+,=()-]+$`),
@@ -98,7 +98,7 @@ var (
 		"details open":     regexp.MustCompile(`^$`),
 		"pre tabindex":     regexp.MustCompile(`^0$`),
 		"pre role":         regexp.MustCompile(`^group$`),
-		"pre aria-label":   regexp.MustCompile(`^(Code|Mermaid diagram)$`),
+		"pre aria-label":   regexp.MustCompile(`^Code$`),
 		"span class":       regexp.MustCompile(`^(key|str|num|ty|comment|bidi)$`),
 	}
 	allowed = strings.Fields(`a abbr b blockquote br caption cite code dd del details dfn div dl dt em h3 h4 h5 h6 hr
@@ -180,59 +180,64 @@ func checkReadme(t *testing.T, readme render.Readme) {
 
 // vpc is a folder with files and inputs.
 var vpc = render.Folder{
-	Name: "vpc",
+	Name: "vpc", Module: "vpc",
 	Files: map[string]render.File{
-		"docs/a.md": {}, "CHANGELOG.md": {}, "examples/a/main.tf": {}, "main.tf": {}, "a \"b.md": {},
+		"docs/a.md": {}, "CHANGELOG.md": {}, "examples/a/main.tf": {}, "examples/main.tf": {}, "main.tf": {}, "modules/": {},
+		"modules/CHANGELOG.md": {}, "modules/m/": {}, "docs/badge-flow.png": {IsImage: true, Width: 1, Height: 1}, "a \"b.md": {},
 		"docs/c.png": {IsImage: true, Width: 800, Height: 400}, "docs/d e.svg": {IsImage: true},
 	},
-	Anchors: map[string]bool{"inputs": true, "outputs": false, "input-vpc_Name": true},
+	Anchors: map[string]bool{"inputs": true, "resources": true, "dependencies": true, "outputs": false, "input-vpc_Name": true},
 }
 
 func TestMarkdown(t *testing.T) {
 	t.Parallel()
 	texts := golden.New(t)
 	for name, source := range map[string]string{
-		"empty":                       "",
-		"heading is the name":         "# VPC\n\na",
-		"heading has fillers":         "# terraform-aws-vpc\n\na",
-		"heading says more":           "# VPC peering",
-		"second heading":              "# A\n# vpc",
-		"second level":                "## vpc",
-		"sixth level":                 "###### a",
-		"same headings":               "# a\n# a\n# a-1",
-		"anchors of GitHub":           "# a *B* & `c`_d Ü!",
-		"link to a heading":           "[x](#A)\n# a",
-		"link to nothing":             "[x](#b)\n# a",
-		"link to a file":              "[x](docs/a.md)",
-		"link to a submodule":         "[x](modules/a)",
-		"link to an example":          "[x](./examples/a-b/)",
-		"link to an example's README": "[x](examples/a/README.md)",
-		"link to a file of one":       "[x](examples/a/main.tf)",
-		"link above":                  "[x](modules/..)",
-		"image":                       "![a](https://b.example/c.png)",
-		"image without a text":        "![](https://b.example/c.png)",
-		"image in the module":         "![](docs/c.png)",
-		"image in a link":             "[![a](b.png)](https://c.example)",
-		"entities":                    `&lt;b&gt; \&amp; &copy;`,
-		"tight list":                  "- a\n- b",
-		"list from 3":                 "3. a",
-		"link to a line":              "[x](./main.tf#L12-L20) [y](main.tf#l1)",
-		"link to a file without one":  "[x](docs/b.md) [y](https:docs/a.md) [z](//docs/a.md)",
-		"link to an odd file":         `[x](<a "b.md>)`,
-		"link from the root":          "[x](/docs/a.md) [y](/) [z](./README.md)",
-		"link out of the module":      "[x](../docs/a.md) [y](docs/../../main.tf)",
-		"link to an input":            `[x](#input\_vpc_Name) [y](#input_vpc_name) [z](#inputs) [o](#outputs)`,
-		"task":                        "- [x] a\n- [ ] b\n\nc [x] d",
+		"empty":                         "",
+		"heading is the name":           "# VPC\n\na",
+		"heading has fillers":           "# terraform-aws-vpc\n\na",
+		"heading says more":             "# VPC peering",
+		"second heading":                "# A\n# vpc",
+		"second level":                  "## vpc",
+		"sixth level":                   "###### a",
+		"same headings":                 "# a\n# a\n# a-1",
+		"anchors of GitHub":             "# a *B* & `c`_d Ü!",
+		"link to a heading":             "[x](#A)\n# a",
+		"link to nothing":               "[x](#b)\n# a",
+		"link to a file":                "[x](docs/a.md)",
+		"link to a submodule":           "[x](modules/a)",
+		"link to an example":            "[x](./examples/a-b/)",
+		"link to an example's README":   "[x](examples/a/README.md)",
+		"link to a file of one":         "[x](examples/a/main.tf)",
+		"link above":                    "[x](modules/..)",
+		"image":                         "![a](https://b.example/c.png)",
+		"image without a text":          "![](https://b.example/c.png)",
+		"image in the module":           "![](docs/c.png)",
+		"image in a link":               "[![a](b.png)](https://c.example)",
+		"entities":                      `&lt;b&gt; \&amp; &copy;`,
+		"tight list":                    "- a\n- b",
+		"list from 3":                   "3. a",
+		"link to a line":                "[x](./main.tf#L12-L20) [y](main.tf#l1)",
+		"link to a file without one":    "[x](docs/b.md) [y](https:docs/a.md) [z](//docs/a.md)",
+		"link to an odd file":           `[x](<a "b.md>)`,
+		"link from the root":            "[x](/docs/a.md) [y](/) [z](./README.md)",
+		"link to an anchor of a folder": "[x](modules/a#inputs) [y](./README.md#The-Usage) [z](modules/a/README.md#input\\_b)",
+		"link to a file beside folders": "[x](examples/main.tf) [y](modules/CHANGELOG.md) [z](modules/m)",
+		"link out of the module":        "[x](../docs/a.md) [y](docs/../../main.tf)",
+		"link to an input":              `[x](#input\_vpc_Name) [y](#input_vpc_name) [z](#inputs) [o](#outputs) [r](#resources) [m](#modules)`,
+		"task":                          "- [x] a\n- [ ] b\n\nc [x] d",
 		"image with a width": `<img src="./docs/c.png" alt="a" width="200"> <img src="docs/c.png" width="50%"/> ` +
 			`<img src="docs/d%20e.svg" width=30>`,
 		"image of the repository": "![a](https://github.com/acme/terraform-aws-vpc/blob/main/docs/c.png?raw=true) " +
-			"![b](https://raw.githubusercontent.com/acme/x/refs/heads/main/docs/c.png) " +
-			"![c](https://github.com/acme/x/blob/main/e.png)",
+			"![b](https://raw.githubusercontent.com/acme/terraform-aws-vpc/refs/heads/main/docs/c.png) " +
+			"![c](https://github.com/acme/x/blob/main/e.png) ![d](https://github.com/acme/x/blob/main/docs/c.png)",
 		"image in a link of the module": "[![a](docs/c.png)](docs/a.md)",
 		"images that are badges": "[![CI](https://github.com/a/b/actions/workflows/ci.yml/badge.svg)]" +
 			"(https://github.com/a/b) ![a](https://img.shields.io/badge/a-b) " +
 			"<a href=\"https://a.example\">\n<img src=\"https://codecov.io/a.svg\"/></a>\n\n" +
-			"a ![b](https://img.shields.io/b) c\n\n![badges](docs/c.png)",
+			"a ![b](https://img.shields.io/b) c\n\n![badges](docs/c.png) " +
+			"![a](https://github.com/a/tf-vpc/blob/main/docs/badge-flow.png?raw=true) ![b](https://a.example/badges/flow.png) " +
+			"[![c](https://gitlab.com/a/badges/main/pipeline.svg)](https://gitlab.com/a)",
 		"controls in text": "a\u202Eb\u0007",
 		"controls in code": "`a\u202Eb`",
 		"generated text": "a\n<!-- BEGIN_TF_DOCS -->\n## Inputs\n\n| Name | Description |\n|--|--|\n| b | c |\n" +
@@ -258,7 +263,9 @@ func TestMarkdown(t *testing.T) {
 			"## Requirements\n\nThe following requirements are needed:\n\n" +
 			"- <a name=\"requirement_a\"></a> [a](#requirement_a)\n\n- <a name=\"requirement_b\"></a> b\n\n- e\n<!-- END_TF_DOCS -->\n",
 		"generated without comments": "# A\n\na\n\n<!-- markdownlint-disable -->\n## Inputs\n\n| Name | Description |\n" +
-			"|--|--|\n| <a name=\"input_b\"></a> [b](#input\\_b) | c |\n<!-- markdownlint-restore -->\n\n## Outputs\n\nd\n\n## Documentation\n\n" +
+			"|--|--|\n| <a name=\"input_b\"></a> [b](#input\\_b) | c |\n<!-- markdownlint-restore -->\n\n" +
+			"## Modules\n\n| Name | Description |\n|--|--|\n| core | of people |\n\n## Resources\n\n| Name | Type |\n|--|--|\n" +
+			"| [aws_vpc.a](https://registry.terraform.io/providers/hashicorp/aws/latest/docs/resources/vpc) | resource |\n\n## Outputs\n\nd\n\n## Documentation\n\n" +
 			"<!-- BEGIN_TF_DOCS -->\n## Inputs\nNo inputs.\n<!-- END_TF_DOCS -->",
 		"generated without an end": "a\n\n<!-- BEGIN_TF_DOCS -->\nb",
 		"element across blocks":    "<details>\n\na\n\n</details>\n\nb",

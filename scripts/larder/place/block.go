@@ -2,12 +2,12 @@ package place
 
 import (
 	"fmt"
-	"path"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/moduleblock"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/scripts/larder/output"
 )
@@ -30,61 +30,27 @@ type Addressing struct {
 // UnknownInputs is a line of a [ModuleBlock] without documentation.
 const UnknownInputs = "# The inputs are unknown, and some may be required."
 
-// maxBlocks bounds the blocks for the submodules of one module.
-const maxBlocks = 5
-
 // ModuleBlock returns a module block to paste, with further lines.
 func ModuleBlock(name, source, version string, lines ...string) string {
-	block := fmt.Sprintf("  module %q {\n    source  = %q\n    version = %q\n", identifier(name), source, version)
-	if len(lines) > 0 {
-		block += "\n    " + strings.Join(lines, "\n    ") + "\n"
-	}
-	return block + "  }\n"
+	return indented(moduleblock.New(name, source, version, lines...))
 }
 
 // ModuleBlocks returns the blocks that use folders of a module, with a line for each
-// required input to fill in. It counts the folders after the fifth one.
+// required input to fill in.
 func ModuleBlocks(host string, m registry.Module, version registry.Version, folders []docs.Folder) string {
-	blocks := make([]string, min(len(folders), maxBlocks))
-	for i, f := range folders[:len(blocks)] {
-		name, source := m.Name, host+"/"+m.String()
-		if f.Path != "" {
-			name, source = path.Base(f.Path), source+"//"+f.Path
-		}
-		blocks[i] = ModuleBlock(name, source, version.String(), required(f.Inputs)...)
+	found, more := moduleblock.Of(m.Name, host+"/"+m.String(), version.String(), folders)
+	blocks := make([]string, len(found))
+	for i, b := range found {
+		blocks[i] = indented(b.Text)
 	}
-	if more := len(folders) - len(blocks); more > 0 {
+	if more > 0 {
 		blocks = append(blocks, "  # and "+english.Plural(more, "more submodule", "")+"\n")
 	}
 	return strings.Join(blocks, "\n")
 }
 
-// required returns a line for each required input.
-func required(inputs []docs.Input) (lines []string) {
-	longest := 0
-	for _, in := range inputs {
-		if in.Required {
-			longest = max(longest, len(in.Name))
-		}
-	}
-	for _, in := range inputs {
-		if in.Required {
-			lines = append(lines, fmt.Sprintf("%-*s = # %s", longest, in.Name, shortType(in.Type)))
-		}
-	}
-	return lines
-}
-
-// shortType returns a type in one line. A long one has only its outermost types.
-func shortType(written string) string {
-	line := strings.Join(strings.Fields(written), " ")
-	if !strings.Contains(written, "\n") && len(line) <= 60 {
-		return line
-	}
-	if outer, _, found := strings.Cut(line, "{"); found && len(outer) <= 60 {
-		return outer + "{ … }" + strings.Repeat(")", strings.Count(outer, "("))
-	}
-	return "…"
+func indented(block string) string {
+	return strings.ReplaceAll("  "+strings.ReplaceAll(strings.TrimSuffix(block, "\n"), "\n", "\n  "), "\n  \n", "\n\n") + "\n"
 }
 
 // ProviderBlock returns a required_providers block to paste.
