@@ -47,7 +47,8 @@ func (s *site) testCopy(t *testing.T) {
 	p.wait(`document.querySelector("#use .copy").textContent === "Copy"`)
 }
 
-// The filter shows the inputs that contain a text. It needs a script.
+// The filter shows the inputs that contain a text, with their headings. Of the
+// optional ones, two lists have a heading. It needs a script.
 func (s *site) testFilter(t *testing.T) {
 	t.Parallel()
 	const path, shown = "/modules/platform/everything/aws", `[...document.querySelectorAll("%s")].filter(e => e.checkVisibility()).length`
@@ -58,7 +59,7 @@ func (s *site) testFilter(t *testing.T) {
 	for _, test := range []struct {
 		text         string
 		rows, bodies int
-	}{{"Subnet_size", 1, 1}, {"no such input", 0, 0}, {"_", all, 15}} {
+	}{{"Subnet_size", 1, 2}, {"network_name", 1, 1}, {"no such input", 0, 0}, {"_", all, 16}} {
 		p.fill(".filter", test.text)
 		if got := evaluate[int](p, rows); got != test.rows {
 			t.Errorf("%q shows %d of %d inputs, want %d", test.text, got, all, test.rows)

@@ -313,7 +313,7 @@ func (s *store) files(folder string) *registry.StoredFile {
 			{Path: "main.tf", Size: int64(len(contents["main.tf"])), Kind: docs.FileText, Lines: 1},
 			{Path: "page.html", Size: 10, Kind: docs.FileText, Lines: 1},
 		},
-		Notes: []string{"Files that are only listed, because they are larger than 256 KiB: 1."},
+		Notes: []string{"Files that are only listed, because they are too large (256 KiB for a text, 1 MiB for an image): 1."},
 	}, contents)
 	if err != nil {
 		s.t.Fatal(err)

@@ -17,11 +17,13 @@ const (
 	minRest = 80
 )
 
-// described is like prose, with links. The rest of a long text opens with a click.
-func described(text string) template.HTML { return describedAt(text, "") }
-
-// describedAt is like described, with finished HTML before the rest.
-func describedAt(text string, after template.HTML) template.HTML {
+// describedAt is like prose, with links, and with the place of a block in the files.
+// The rest of a long text opens with a click.
+func describedAt(text string, at link) template.HTML {
+	var after template.HTML
+	if at.URL != "" {
+		after = finished(` <a class=at href=`+attributeValue(html.EscapeString(at.URL))+`>`) + textOf(at.Text) + "</a>"
+	}
 	first, rest := cutDescription(strings.TrimSpace(text))
 	if rest == "" {
 		return linked(first) + after

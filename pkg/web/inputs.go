@@ -139,10 +139,12 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 			w.WriteString(` <span class="badge` + b.tone + `">` + b.text + "</span>")
 		}
 	}
-	fallback := newSnippet(cmp.Or(in.DefaultHTML, highlight.Plain(in.Default)))
-	kind := newSnippet(in.TypeHTML)
+	fallback, kind := newSnippet(in.DefaultHTML), newSnippet(in.TypeHTML)
+	if in.DefaultHTML == "" { // it did not fit into the documentation
+		fallback = newSnippet(highlight.Plain(in.Default))
+	}
 	if in.TypeHTML == "" {
-		kind = newSnippet(highlight.Plain(in.Type))
+		kind = newSnippet(highlight.Code("hcl", in.Type))
 	}
 	w.WriteString(`<td role=cell><code>`)
 	if kind.short {
@@ -154,11 +156,7 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 		w.WriteString(" = " + fallback.html)
 	}
 	w.WriteString(`</code><td role=cell>`)
-	place := ""
-	if at.URL != "" {
-		place = ` <a class=at href=` + attributeValue(html.EscapeString(at.URL)) + `>` + string(textOf(at.Text)) + "</a>"
-	}
-	w.WriteString(string(describedAt(in.Description, finished(place))))
+	w.WriteString(string(describedAt(in.Description, at)))
 	if !kind.short {
 		kind.write(w, "type")
 	}

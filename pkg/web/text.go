@@ -17,7 +17,7 @@ import (
 var htmlFuncs = template.FuncMap{
 	"text": textOf, "prose": prose, "name": breakable, "plain": highlight.Visible, "static": staticPath, "date": date, "day": day,
 	"moment": moment, "rfc3339": rfc3339, "bytes": size, "count": count, "html": finished, "marked": marked, "hcl": hcl,
-	"described": described,
+	"describedAt": describedAt,
 }
 
 // markdownFuncs are the functions of Markdown templates.

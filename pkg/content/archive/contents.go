@@ -23,7 +23,8 @@ const (
 )
 
 // Contents are the files of a module that people may want to read. If there are
-// too many, READMEs, configuration and changelogs come first.
+// too many, READMEs, configuration and changelogs come first, and before them those
+// of the root.
 type Contents struct {
 	// Files has the content of texts and of images, by path. Texts are valid
 	// UTF-8 without NUL. Images only begin like one, and can be anything.
@@ -109,20 +110,24 @@ func (c *contents) fits(data []byte) bool {
 }
 
 // textRanks is the number of ranks of texts.
-const textRanks = 4
+const textRanks = 5
 
 // textRank returns the rank of a text. Lower ranks are better.
 func textRank(name string) int {
 	base := path.Base(name)
+	rank := textRanks - 1
 	switch {
 	case readmeRank(base) > 0:
-		return 0
+		rank = 1
 	case configuration.IsName(base):
-		return 1
+		rank = 2
 	case strings.HasPrefix(strings.ToLower(base), "changelog"):
-		return 2
+		rank = 3
 	}
-	return textRanks - 1
+	if base == name && rank < textRanks-1 {
+		return 0
+	}
+	return rank
 }
 
 // IsImage reports whether data begins like a PNG, JPEG, GIF or WebP image.

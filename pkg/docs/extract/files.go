@@ -51,9 +51,9 @@ func Files(m archive.Module) ([]byte, map[string]render.File, error) {
 		text string
 	}{
 		{len(all) - len(list.Files), "Files that are not listed, because there are too many: %d."},
-		{c.large, "Files that are only listed, because they are larger than 256 KiB: %d."},
+		{c.large, "Files that are only listed, because they are too large (256 KiB for a text, 1 MiB for an image): %d."},
 		{c.images, "Images that are only listed, because they or all images together are too large: %d."},
-		{c.Omitted, "Files that are only listed, because all files together are too large: %d."},
+		{c.Omitted, "Files that are only listed, because they are too many, or too large together: %d."},
 	} {
 		if note.n > 0 {
 			list.Notes = append(list.Notes, fmt.Sprintf(note.text, note.n))

@@ -235,10 +235,10 @@ func TestTooManyFiles(t *testing.T) {
 	}{
 		"many": {many, 2000, 0, 10_000, []string{
 			"Files that are not listed, because there are too many: 504.",
-			"Files that are only listed, because all files together are too large: 8504.",
+			"Files that are only listed, because they are too many, or too large together: 8504.",
 		}},
 		"large": {large, 36, 0, 44, []string{
-			"Files that are only listed, because all files together are too large: 8.",
+			"Files that are only listed, because they are too many, or too large together: 8.",
 		}},
 		"images": {images, 4, 4, 10, []string{
 			"Images that are only listed, because they or all images together are too large: 2.",
