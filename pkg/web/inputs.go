@@ -141,7 +141,7 @@ func writeInput(w *strings.Builder, in docs.Input, at link) {
 	}
 	fallback, kind := newSnippet(in.DefaultHTML), newSnippet(in.TypeHTML)
 	if in.DefaultHTML == "" { // it did not fit into the documentation
-		fallback = newSnippet(highlight.Plain(in.Default))
+		fallback = newSnippet(highlight.Code("json", in.Default))
 	}
 	if in.TypeHTML == "" {
 		kind = newSnippet(highlight.Code("hcl", in.Type))
