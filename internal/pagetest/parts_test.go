@@ -47,8 +47,8 @@ func (s *site) testCopy(t *testing.T) {
 	p.wait(`document.querySelector("#use .copy").textContent === "Copy"`)
 }
 
-// The filter shows the inputs that contain a text, with their headings. Of the
-// optional ones, two lists have a heading. It needs a script.
+// The filter shows the inputs that contain a text, with their headings. The heading
+// of the optional ones is a list of its own. The filter needs a script.
 func (s *site) testFilter(t *testing.T) {
 	t.Parallel()
 	const path, shown = "/modules/platform/everything/aws", `[...document.querySelectorAll("%s")].filter(e => e.checkVisibility()).length`
