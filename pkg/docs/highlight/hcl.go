@@ -29,17 +29,15 @@ var (
 	typeWords = []string{"any", "bool", "list", "map", "number", "object", "optional", "set", "string", "tuple"}
 	values    = []string{"false", "null", "true"}
 	forWords  = []string{"for", "if", "in"}
+	// metaArguments mean the same in each block.
+	metaArguments = []string{"count", "depends_on", "for_each", "provider", "providers", "source", "version"}
 )
 
 var (
-	// header matches the first line of a block, and metaArgument an argument that
-	// means the same in each block.
-	header       = regexp.MustCompile(`^[A-Za-z_][\w-]*([ \t]+("[^"\n]*"|[A-Za-z_][\w-]*))*[ \t]*\{`)
-	metaArgument = regexp.MustCompile(`^(count|depends_on|for_each|provider|providers|source|version)[ \t]*=`)
-	word         = regexp.MustCompile(`^[A-Za-z_][\w-]*`)
-	argument     = regexp.MustCompile(`^[ \t]*(=[^=>]|=$)`)
-	digits       = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?`)
-	heredoc      = regexp.MustCompile(`^<<-?([A-Za-z_][\w-]*)\r?\n`)
+	// header matches the first line of a block.
+	header  = regexp.MustCompile(`^[A-Za-z_][\w-]*([ \t]+("[^"\n]*"|[A-Za-z_][\w-]*))*[ \t]*\{`)
+	digits  = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?`)
+	heredoc = regexp.MustCompile(`^<<-?([A-Za-z_][\w-]*)\r?\n`)
 )
 
 // maxHeader bounds the first line of a block, in bytes.
@@ -64,13 +62,13 @@ func hclToken(source string, first bool, before byte) (class string, size int) {
 		}
 	case '0' <= c && c <= '9':
 		return "num", len(digits.FindString(source))
-	case 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_':
-		name := word.FindString(source)
-		start := source[:min(len(source), maxHeader)]
+	case isLetter(c) || c == '_':
+		name := source[:wordSize(source)]
+		isArgument := isArgument(source[len(name):])
 		switch {
-		case first && (header.MatchString(start) || metaArgument.MatchString(start)):
+		case first && !isArgument && isHeader(source), first && isArgument && slices.Contains(metaArguments, name):
 			class = "key"
-		case before == '.' || argument.MatchString(source[len(name):]):
+		case before == '.' || isArgument:
 		case slices.Contains(values, name):
 			class = "num"
 		case slices.Contains(forWords, name):
@@ -81,6 +79,30 @@ func hclToken(source string, first bool, before byte) (class string, size int) {
 		return class, len(name)
 	}
 	return "", 1
+}
+
+// isHeader reports whether a source begins with the first line of a block.
+func isHeader(source string) bool {
+	source = source[:min(len(source), maxHeader)]
+	line := source[:lineSize(source)]
+	return strings.Contains(line, "{") && header.MatchString(line)
+}
+
+func wordSize(source string) int {
+	for i := range len(source) {
+		if c := source[i]; !isLetter(c) && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return i
+		}
+	}
+	return len(source)
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// isArgument reports whether an argument begins before a source.
+func isArgument(source string) bool {
+	rest, found := strings.CutPrefix(strings.TrimLeft(source, " \t"), "=")
+	return found && !strings.HasPrefix(rest, "=") && !strings.HasPrefix(rest, ">")
 }
 
 func lineSize(source string) int {
