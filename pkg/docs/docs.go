@@ -15,6 +15,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Schema is the version of the format of stored documentation.
@@ -197,14 +198,23 @@ func Encode(d Documentation) ([]byte, error) {
 // ErrNewer means that a newer release wrote the documentation.
 var ErrNewer = errors.New("a newer release wrote the documentation")
 
+// Each page decodes documentation. Its memory is used again.
+var (
+	readers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+)
+
 // Decode reads a stored object. It reads at most [MaxSize] decompressed bytes.
 func Decode(stored io.Reader) (Documentation, error) {
 	var d Documentation
-	text, err := gzip.NewReader(stored)
-	if err != nil {
+	text, _ := readers.Get().(*gzip.Reader)
+	defer readers.Put(text)
+	if err := text.Reset(stored); err != nil {
 		return d, fmt.Errorf("cannot decompress the documentation: %w", err)
 	}
-	var data bytes.Buffer // grows in fewer steps than io.ReadAll
+	data, _ := buffers.Get().(*bytes.Buffer) // nothing of it is in the result
+	defer buffers.Put(data)
+	data.Reset()
 	if _, err := data.ReadFrom(io.LimitReader(text, MaxSize+1)); err != nil {
 		return d, fmt.Errorf("cannot decompress the documentation: %w", err)
 	}
