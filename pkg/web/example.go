@@ -58,11 +58,14 @@ func (h *handler) example(v *visit, m *moduleVersion, f docs.Folder) (*example, 
 			return nil, err
 		}
 		text := strings.ToValidUTF8(string(data), "\uFFFD")
-		if called := m.callable(f, file.Path, text); called != text && !m.record().Hidden {
-			e.Source, text = m.source, called
+		if !m.record().Hidden { // or clients could not install it
+			called := m.callable(f, file.Path, text)
+			if called != text {
+				e.Source, text = m.source, called
+			}
 		}
 		e.Elsewhere = e.Elsewhere || m.isElsewhere(text)
-		shown := codeFile{Name: name, Path: m.root() + restOf(filesKind+"/"+file.Path), Text: text}
+		shown := codeFile{Name: name, Path: m.pathOfFile(file.Path), Text: text}
 		if !isMarkdown(v.Request) {
 			shown.HTML = finished(codeOf(name, text))
 		}

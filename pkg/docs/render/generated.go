@@ -78,7 +78,7 @@ var (
 // withoutSections cuts what terraform-docs wrote of the configuration, with the form
 // of its tables. A heading stays if people have added something below it. The
 // templates of terraform-docs can do that.
-func withoutSections(source string, table *regexp.Regexp) string {
+func withoutSections(source string, form *regexp.Regexp) string {
 	var out strings.Builder
 	blocks := split(source)
 	for len(blocks) > 0 {
@@ -95,7 +95,7 @@ func withoutSections(source string, table *regexp.Regexp) string {
 		if end == 0 {
 			end = len(blocks)
 		}
-		if text := ofPeople(blocks[1:end], table); text != "" {
+		if text := ofPeople(blocks[1:end], form); text != "" {
 			out.WriteString(blocks[0] + text)
 		}
 		blocks = blocks[end:]
@@ -104,10 +104,10 @@ func withoutSections(source string, table *regexp.Regexp) string {
 }
 
 // ofPeople returns the blocks that terraform-docs did not write.
-func ofPeople(blocks []string, table *regexp.Regexp) string {
+func ofPeople(blocks []string, form *regexp.Regexp) string {
 	var out strings.Builder
 	for len(blocks) > 0 {
-		if n := written(blocks, table); n > 0 {
+		if n := written(blocks, form); n > 0 {
 			blocks = blocks[n:]
 			continue
 		}
@@ -119,11 +119,11 @@ func ofPeople(blocks []string, table *regexp.Regexp) string {
 
 // written returns the number of blocks that belong to one piece by terraform-docs,
 // or 0.
-func written(blocks []string, table *regexp.Regexp) int {
+func written(blocks []string, form *regexp.Regexp) int {
 	first := blocks[0]
 	level, _ := headingOf(first)
 	switch {
-	case table.MatchString(first), comments.MatchString(first), strings.TrimSpace(first) == "":
+	case form.MatchString(first), comments.MatchString(first), strings.TrimSpace(first) == "":
 		return 1
 	case sentence.MatchString(first):
 		n := 1
