@@ -69,9 +69,11 @@ func Serve(t testing.TB, providers []Provider, modules []Module) *Origin {
 	return o
 }
 
-// in replaces the names of the servers in a text.
+// in replaces the names of the servers in a text. They begin with a sign that no key
+// in armor has. Its letters are random.
 func (o *Origin) in(text string) string {
-	return strings.NewReplacer("HOST", o.Host, "ORIGIN", o.server.URL, "OTHER", o.other.URL, "PLAIN", o.plain.URL).Replace(text)
+	return strings.NewReplacer("$HOST", o.Host, "$ORIGIN", o.server.URL, "$OTHER", o.other.URL, "$PLAIN", o.plain.URL).
+		Replace(text)
 }
 
 // ServeHTTP implements [http.Handler].

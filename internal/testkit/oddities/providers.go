@@ -343,8 +343,8 @@ var oddProviders = map[string]oddProvider{
 		return true
 	}},
 	"other-system": {served: true, document: set("os", "plan9")},
-	"full-urls":    {served: true, document: setURLs(func(url string) string { return "ORIGIN" + url })},
-	"other-host":   {served: true, document: setURLs(func(url string) string { return "OTHER" + url })},
+	"full-urls":    {served: true, document: setURLs(func(url string) string { return "$ORIGIN" + url })},
+	"other-host":   {served: true, document: setURLs(func(url string) string { return "$OTHER" + url })},
 	"relative-urls": {served: true, document: setURLs(func(url string) string {
 		return "../../../../../.." + url
 	})},
@@ -353,7 +353,7 @@ var oddProviders = map[string]oddProvider{
 		return "/elsewhere" + url
 	})},
 	"urls-with-query": {served: true, document: setURLs(func(url string) string { return url + "?token=a%20b" })},
-	"plain-http":      {served: true, document: setURLs(func(url string) string { return "PLAIN" + url })},
+	"plain-http":      {served: true, document: setURLs(func(url string) string { return "$PLAIN" + url })},
 	"not-found-zip":   {served: true, document: set("download_url", "/files/missing.zip")},
 	"fewer-platforms": {served: true, document: func(platform string, _ map[string]any) bool {
 		return platform == Here
