@@ -317,8 +317,8 @@ func TestOnlyImports(t *testing.T) {
 var silent = []string{
 	"pkg/catalog", "pkg/catalog/sqlite", "pkg/catalog/tabletest", "pkg/client/contexts", "pkg/cloud/partition",
 	"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/deployed/metrics",
-	"pkg/docs", "pkg/docs/compare", "pkg/docs/extract", "pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/docs/render", "pkg/docs/stored",
-	"pkg/examine/verify",
+	"pkg/docs", "pkg/docs/changelog", "pkg/docs/compare", "pkg/docs/extract", "pkg/docs/highlight", "pkg/docs/moduleblock",
+	"pkg/docs/render", "pkg/docs/stored", "pkg/examine/verify",
 	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/mirror/admission",
 	"pkg/mirror/policyfile", "pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish",
 	"pkg/publish/inspection", "pkg/publish/rules",
@@ -369,8 +369,8 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		}),
 		"functions/metadata": slices.Concat(pages, []string{"pkg/metadata"}),
 		"functions/web": slices.Concat(pages, []string{
-			"pkg/docs/compare", "pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/files/regularfile", "pkg/files/textfile",
-			"pkg/mirror/hostblock", "pkg/web", "pkg/web/session",
+			"pkg/docs/changelog", "pkg/docs/compare", "pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/files/regularfile",
+			"pkg/files/textfile", "pkg/mirror/hostblock", "pkg/web", "pkg/web/session",
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
 		"functions/pull": slices.Concat(inspecting, []string{

@@ -271,7 +271,8 @@ func (s *Service) getJSON(ctx context.Context, path string, limit int, into any)
 
 // Do sends a request to one of Larder's own endpoints. It sends body as JSON
 // unless body is nil, and decodes a successful response into `into` unless that
-// is nil. It returns the status of the response, also with an error.
+// is nil. A *[]byte gets the response as it is. Do returns the status of the
+// response, also with an error.
 //
 // The error contains the registry's own text and hint. Do repeats the request
 // after a failure if the method is GET, HEAD, PUT or DELETE. It repeats any
@@ -306,6 +307,10 @@ func (s *Service) do(ctx context.Context, method, path string, body, into any, a
 		return a.status, a.info.statusError(a.status, c)
 	}
 	if into == nil || a.status == http.StatusNoContent {
+		return a.status, nil
+	}
+	if body, isRaw := into.(*[]byte); isRaw {
+		*body = a.body
 		return a.status, nil
 	}
 	return a.status, a.decode(into)

@@ -32,9 +32,12 @@ type changedFolder struct {
 // change is an added, removed or changed entry.
 type change struct {
 	Name string
-	// Path is the anchor of the changes of a submodule, or empty.
+	// Path is where the entry is described, such as the changes of a submodule. It
+	// can be empty.
 	Path string
 	Kind compare.Kind
+	// New is the entry that is perhaps the same. Its URL can be empty.
+	New link
 	// Marks is empty if the change has no consequences.
 	Marks []badge
 	// Reason explains the change in sentences. Note is the description of an
@@ -45,6 +48,14 @@ type change struct {
 	Long bool
 	// Cut means that some lines are left out.
 	Cut bool
+}
+
+// Did returns the word for the kind of a change.
+func (c change) Did() string {
+	if c.Kind == compare.PerhapsRenamed {
+		return "renamed?"
+	}
+	return string(c.Kind)
 }
 
 // The limits of a page.
@@ -61,7 +72,7 @@ const (
 // the sections.
 func (c *comparison) compare(before, after docs.Documentation) {
 	d := compare.Modules(before, after)
-	b := changesBuilder{budget: maxLinesBytes, pairs: maxPairs}
+	b := changesBuilder{budget: maxLinesBytes, pairs: maxPairs, from: c.From.Path, to: c.To.Path}
 	c.Sections, c.Unchanged = b.sections("", d, before.Root, after.Root)
 	for i := range c.Sections {
 		s := &c.Sections[i]
@@ -70,13 +81,17 @@ func (c *comparison) compare(before, after docs.Documentation) {
 			continue
 		}
 		for k, row := range s.Rows {
-			f, changed := b.folder(row, before.Submodules, after.Submodules)
-			if changed {
+			if same := d.Folders[row.Name].SameAs; same != "" {
+				s.Rows[k].Path = "#" + folderID(same)
+				continue
+			}
+			if f, changed := b.folder(row, d.Folders[row.Name], before.Submodules, after.Submodules); changed {
 				s.Rows[k].Path = "#" + f.ID
 				c.Folders = append(c.Folders, f)
 			}
 		}
 	}
+	c.IsRenaming = b.isRenaming
 	c.Head.Banner = verdictOf(d, c.From.Version, c.To.Version)
 	if len(before.Notes)+len(after.Notes) > 0 {
 		c.Head.Banner.Text += " Parts of the documentation are missing, and changes in them are not found."
@@ -102,16 +117,21 @@ func verdictOf(d compare.Difference, from, to string) *banner {
 
 const compared = "The registry compares inputs, outputs and requirements, not what resources do."
 
-// changesBuilder makes the changes of a page. budget is the number of bytes that
-// its lines may still have. pairs is the number of pairs of lines that it may
-// still compare.
-type changesBuilder struct{ budget, pairs int }
+// changesBuilder makes the changes of a page.
+type changesBuilder struct {
+	budget int // in bytes, of the lines that are still to come
+	pairs  int // of lines that may still be compared
+	// from and to are the paths of both versions of a folder.
+	from, to string
+	// isRenaming reports whether something was perhaps renamed.
+	isRenaming bool
+}
 
 // sections returns the sections with changes. unchanged names the others.
 func (b *changesBuilder) sections(prefix string, d compare.Difference, before, after docs.Folder) (
 	found []changes, unchanged []string,
 ) {
-	l := liner{inputsOf(before), inputsOf(after), outputsOf(after), required(before), required(after), before, after, &b.pairs}
+	l := liner{inputsOf(before), inputsOf(after), outputsOf(after), required(before), before, after, &b.pairs}
 	for _, s := range d.Sections() {
 		if len(s.Changes) == 0 {
 			if s.Unchanged > 0 {
@@ -132,24 +152,29 @@ func (b *changesBuilder) sections(prefix string, d compare.Difference, before, a
 	return found, unchanged
 }
 
-// folder returns the changes of a submodule, and false if only one version has
-// it.
-func (b *changesBuilder) folder(row change, before, after []docs.Folder) (changedFolder, bool) {
+func folderID(path string) string { return "folder-" + path }
+
+// folder returns the changes of a submodule, and false if there are none to list.
+func (b *changesBuilder) folder(
+	row change, d compare.Difference, before, after []docs.Folder,
+) (f changedFolder, changed bool) {
 	find := func(all []docs.Folder) int {
 		return slices.IndexFunc(all, func(f docs.Folder) bool { return f.Path == row.Name })
 	}
 	was, is := find(before), find(after)
 	if was < 0 || is < 0 {
-		return changedFolder{}, false
+		return f, false
 	}
-	f := changedFolder{ID: "folder-" + row.Name, Path: row.Name}
-	f.Sections, _ = b.sections(f.ID+"-", compare.Folders(before[was], after[is]), before[was], after[is])
-	return f, true
+	defer func(from, to string) { b.from, b.to = from, to }(b.from, b.to)
+	b.from, b.to = b.from+restOf(row.Name), b.to+restOf(row.Name)
+	f = changedFolder{ID: folderID(row.Name), Path: row.Name}
+	f.Sections, _ = b.sections(f.ID+"-", d, before[was], after[is])
+	return f, len(f.Sections) > 0
 }
 
 func sumsOf(s compare.Section) string {
 	var sums []string
-	for _, kind := range []compare.Kind{compare.Added, compare.Removed, compare.Changed} {
+	for _, kind := range []compare.Kind{compare.Added, compare.Removed, compare.PerhapsRenamed, compare.Changed} {
 		n := 0
 		for _, c := range s.Changes {
 			if c.Kind == kind {
@@ -157,7 +182,7 @@ func sumsOf(s compare.Section) string {
 			}
 		}
 		if n > 0 {
-			sums = append(sums, count(n)+" "+string(kind))
+			sums = append(sums, count(n)+" "+strings.ReplaceAll(string(kind), "_", " "))
 		}
 	}
 	if s.Unchanged > 0 {
@@ -168,6 +193,12 @@ func sumsOf(s compare.Section) string {
 
 func (b *changesBuilder) row(title string, c compare.Change, l liner) change {
 	row := change{Name: c.Name, Kind: c.Kind, Reason: reasonOf(title, c)}
+	if c.NewName != "" {
+		b.isRenaming, row.New.Text = true, c.NewName
+		if kind := strings.ToLower(strings.TrimSuffix(title, "s")); kind != "resource" {
+			row.Path, row.New.URL = b.from+"#"+anchor(kind, c.Name), b.to+"#"+anchor(kind, c.NewName)
+		}
+	}
 	switch c.Mark {
 	case compare.Breaking:
 		row.Marks = []badge{{"breaking", "bad"}}
@@ -206,6 +237,9 @@ var reasons = map[string]string{
 func reasonOf(title string, c compare.Change) string {
 	var sentences []string
 	for _, reason := range c.Reasons {
+		if reason == c.Renaming() {
+			continue // the row has a link
+		}
 		if reason == "it is deprecated" || reason == "the deprecation changed" {
 			for _, f := range c.Fields {
 				if f.Name == "deprecated" {
@@ -237,11 +271,11 @@ func sentence(text string) string {
 
 // liner returns the lines of changes from the documentation of both versions.
 type liner struct {
-	before, after         map[string]docs.Input
-	outputs               map[string]docs.Output
-	required, nowRequired map[string]docs.ProviderDependency
-	was, is               docs.Folder
-	pairs                 *int // as in changesBuilder
+	before, after map[string]docs.Input
+	outputs       map[string]docs.Output
+	required      map[string]docs.ProviderDependency
+	was, is       docs.Folder
+	pairs         *int // as in changesBuilder
 }
 
 func inputsOf(f docs.Folder) map[string]docs.Input {
@@ -282,11 +316,9 @@ func (l liner) lines(title string, c compare.Change) []codeLine {
 			is = signature(l.after[c.Name])
 		}
 	case "Requirements":
+		// The reason of an added one states all of it.
 		if c.Kind == compare.Removed {
 			was = requirement(l.required[c.Name])
-		}
-		if c.Kind == compare.Added {
-			is = requirement(l.nowRequired[c.Name])
 		}
 	case "Modules":
 		if c.Kind == compare.Removed {
@@ -298,6 +330,9 @@ func (l liner) lines(title string, c compare.Change) []codeLine {
 	}
 	lines := l.compare(was, is)
 	for _, f := range c.Fields {
+		if f.Stated {
+			continue
+		}
 		switch f.Name {
 		case "type", "default", "required", "deprecated", "sensitive", "ephemeral", "not_null":
 			continue
@@ -323,7 +358,7 @@ func (l liner) compare(was, is []string) []codeLine {
 
 func changesSignature(c compare.Change) bool {
 	return slices.ContainsFunc(c.Fields, func(f compare.Field) bool {
-		return f.Name == "type" || f.Name == "default" || f.Name == "required"
+		return !f.Stated && (f.Name == "type" || f.Name == "default" || f.Name == "required")
 	})
 }
 
@@ -342,9 +377,8 @@ func signature(in docs.Input) []string {
 	return splitLines(text + " = " + value)
 }
 
-func requirement(p docs.ProviderDependency) (lines []string) {
-	lines = append(fieldLines("source", p.Source), fieldLines("version", p.Version)...)
-	return append(lines, fieldLines("configuration_aliases", strings.Join(p.Aliases, " "))...)
+func requirement(p docs.ProviderDependency) []string {
+	return append(fieldLines("source", p.Source), fieldLines("version", p.Version)...)
 }
 
 func moduleCall(f docs.Folder, name string) []string {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/changelog"
+	"github.com/larder-registry/larder/pkg/docs/highlight"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -35,6 +38,20 @@ type comparison struct {
 	Folders  []changedFolder
 	// Unchanged are the sections without changes, such as "4 outputs".
 	Unchanged []string
+	// IsRenaming reports whether something was perhaps renamed.
+	IsRenaming bool
+	// Changelog is the part of the later version's changelog between the
+	// versions, and ChangelogFile the place of it. They can be empty.
+	Changelog     changelog.Part
+	ChangelogFile link
+}
+
+// ChangelogLines returns the lines of the changelog, without the addresses of links.
+func (c comparison) ChangelogLines() []codeLine {
+	if c.Changelog.Text == "" {
+		return nil
+	}
+	return asLines("", splitLines(highlight.Plain(c.Changelog.Plain())))
 }
 
 // IsSame reports whether the two versions are one.
@@ -52,7 +69,7 @@ type comparedVersion struct {
 }
 
 // compare serves the comparison. It makes at most two requests to the table, and
-// reads two objects.
+// reads two objects, or three if the files of the later version are stored.
 func (h *handler) compare(v *visit) (page, error) {
 	query := v.URL.Query()
 	v.wanted = comparedAddress(v, cmp.Or(query.Get("from"), query.Get("to")))
@@ -142,8 +159,16 @@ func (h *handler) comparisonPage(
 		Choices: selectable(listed, from.Version, to.Version),
 	}
 	if !c.IsSame() {
-		if err := h.addChanges(v, m, &c, records); err != nil {
+		var reading sync.WaitGroup
+		var failed error
+		reading.Go(func() { failed = h.addChangelog(v.Context(), &c, records) })
+		err := h.addChanges(v, m, &c, records)
+		reading.Wait()
+		if err != nil {
 			return page{}, err
+		}
+		if failed != nil {
+			requestlog.From(v.Context()).Err = fmt.Errorf("changelog of module %s %s: %w", m, to.Version, failed)
 		}
 	}
 	title := fmt.Sprintf("%s %s → %s", m, from.Version, to.Version)
@@ -236,6 +261,42 @@ func (h *handler) addChanges(v *visit, m registry.Module, c *comparison, records
 	}
 	if len(c.Undocumented) == 0 {
 		c.compare(*documents[0], *documents[1])
+	}
+	return nil
+}
+
+// changelogTimeout bounds the time to read a changelog, which only explains the
+// changes.
+const changelogTimeout = 2 * time.Second
+
+// addChangelog adds the part of the changelog between two versions. There is none if
+// the second one is not later, or if its files are not stored. The comparison does
+// not need it, so that an error is only for the log.
+func (h *handler) addChangelog(ctx context.Context, c *comparison, records [2]registry.ModuleVersion) error {
+	from, to := records[0].Version, records[1]
+	if to.FilesZip == nil || registry.CompareVersions(from, to.Version) >= 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, changelogTimeout)
+	defer cancel()
+	files, err := h.files.Read(ctx, *to.FilesZip)
+	if err != nil {
+		return err
+	}
+	name := changelog.Find(files.Files)
+	if name == "" {
+		return nil
+	}
+	_, text, err := stored.File(files, name)
+	if err != nil {
+		return err
+	}
+	if part, found := changelog.Between(string(text), from, to.Version); found {
+		part.File, c.Changelog = name, part
+		c.ChangelogFile = link{
+			fmt.Sprintf("%s:%d", name, part.Line),
+			fmt.Sprintf("%s%s#L%d", c.To.Path, restOf(filesKind+"/"+name), part.Line),
+		}
 	}
 	return nil
 }

@@ -268,16 +268,20 @@ func TestCompareStates(t *testing.T) {
 	}
 }
 
-// A comparison makes at most two requests to the table, and reads two objects.
+// A comparison makes at most two requests to the table, and reads two objects. It
+// reads the stored files of the later version for the changelog.
 func TestCompareReads(t *testing.T) {
 	t.Parallel()
 	s := vpc(t)
+	s.module("acme/vpc/aws", "1.1.0", before, func(r *registry.ModuleVersion) { r.FilesZip = nil })
 	web := s.serve()
 	for query, want := range map[string]string{
 		"":                     "Snapshot Snapshot",
 		"?to=2.0.0":            "Snapshot Snapshot",
 		"?from=1.0.0&to=2.0.0": "Snapshot",
 		"?from=1.0.0&to=1.0.0": "Snapshot",
+		"?from=2.0.0&to=1.0.0": "Snapshot",
+		"?from=1.0.0&to=1.1.0": "Snapshot",
 	} {
 		s.table.Take()
 		s.objects.reads.Store(0)
@@ -285,8 +289,12 @@ func TestCompareReads(t *testing.T) {
 		if diff := gocmp.Diff(want, s.table.Take()); diff != "" {
 			t.Errorf("%q: requests (-want +got):\n%s", query, diff)
 		}
-		if reads := s.objects.reads.Load(); reads > 2 {
-			t.Errorf("%q: %d objects, want at most 2", query, reads)
+		most := 2
+		if strings.Contains(query, "to=2.0.0") || query == "" {
+			most = 3
+		}
+		if reads := s.objects.reads.Load(); reads > int64(most) {
+			t.Errorf("%q: %d objects, want at most %d", query, reads, most)
 		}
 	}
 }
@@ -327,12 +335,14 @@ output "b" {
   description = "` + markup + "\u2066" + `"
 }
 module "c" { source = "` + markup + `" }`,
+		"CHANGELOG.md": "## 2.0.0\n" + markup + "\u202e</pre></details>\n````\n<b>\n````\n",
 	})
 	page := s.serve().text(t, http.StatusOK, comparePath)
-	contains(t, page, "!<script>alert", "!<img", "!\u202e", "!\u2066", "&lt;script&gt;alert(1)", `<span class=bidi>\u202e</span>`)
+	contains(t, page, "!<script>alert", "!<img", "!\u202e", "!\u2066", "!<b>", "&lt;/pre&gt;",
+		"&lt;script&gt;alert(1)", `<span class=bidi>\u202e</span>`)
 	markdown := s.serve().text(t, http.StatusOK, comparePath+".md")
 	for line := range strings.Lines(markdown) {
-		if strings.HasPrefix(line, "<") || strings.HasPrefix(line, "  ```\n") && strings.Contains(line, "script") {
+		if strings.HasPrefix(line, "<") && !strings.HasPrefix(line, "<b>") && !strings.HasPrefix(line, markup) || strings.HasPrefix(line, "  ```\n") && strings.Contains(line, "script") {
 			t.Errorf("a line of the Markdown form: %s", line)
 		}
 	}
@@ -351,4 +361,69 @@ func TestCompareLarge(t *testing.T) {
 	web := s.serve()
 	contains(t, web.text(t, http.StatusOK, comparePath+"?from=1.0.0&to=1.1.0"), "Show 42 lines", "!Cut at")
 	contains(t, web.text(t, http.StatusOK, comparePath+"?from=1.0.0&to=1.2.0"), "Cut at 16 KiB.")
+}
+
+// An input or an output with a new name is one change, with links to both. The
+// requirements of a submodule that changed like those of the root are not repeated.
+func TestCompareRenamed(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	s.module("acme/vpc/aws", "1.0.0", map[string]string{
+		"main.tf": `
+terraform {
+  required_version = ">= 1.5"
+  required_providers {
+    aws = {
+      source                = "hashicorp/aws"
+      version               = ">= 5.0"
+      configuration_aliases = [aws.east]
+    }
+  }
+}
+variable "cluster_name" { default = "" }
+output "vpc_arn" { value = 1 }
+resource "aws_vpc" "main_vpc" {}`,
+		"modules/a/main.tf": "terraform {\n  required_version = \">= 1.5\"\n}\nvariable \"a_name\" {}",
+		"modules/b/main.tf": "terraform {\n  required_version = \">= 1.5\"\n}\n",
+		"modules/c/main.tf": "variable \"a_name\" {}",
+	})
+	s.module("acme/vpc/aws", "2.0.0", map[string]string{
+		"main.tf": `
+terraform {
+  required_version = ">= 1.9"
+  required_providers {
+    aws    = { source = "hashicorp/aws", version = ">= 6.0.0-beta1" }
+    random = { source = "hashicorp/random", version = "~> 3.5", configuration_aliases = [random.a] }
+    null   = { source = "hashicorp/null" }
+  }
+}
+variable "name" { default = "" }
+output "arn" { value = 1 }
+resource "aws_vpc" "vpc" {}`,
+		"modules/a/main.tf": "terraform {\n  required_version = \">= 1.9\"\n}\nvariable \"name\" {}",
+		"modules/b/main.tf": "terraform {\n  required_version = \">= 1.9\"\n}\n",
+		"modules/c/main.tf": "variable \"name\" {}",
+		"CHANGELOG.md":      "# Changelog\n\n## [2.0.0] - 2026-01-02\n\n- **Breaking:** `cluster_name` is `name`.\n\n## [1.0.0]\n\n- First.\n",
+	})
+	web := s.serve()
+	golden.Equal(t, "testdata/compare-renamed.html", []byte(mainOf(web.text(t, http.StatusOK, comparePath))))
+	golden.Equal(t, "testdata/compare-renamed.md", []byte(web.text(t, http.StatusOK, comparePath+".md")))
+	contains(t, web.text(t, http.StatusOK, "/modules/acme/vpc/aws/1.0.0"), "id=input-cluster_name", `id="output-vpc_arn"`)
+	contains(t, web.text(t, http.StatusOK, "/modules/acme/vpc/aws/2.0.0/modules/a"), "id=input-name")
+	contains(t, web.text(t, http.StatusOK, "/modules/acme/vpc/aws/2.0.0/files/CHANGELOG.md"), "<span id=L3>")
+	contains(t, web.text(t, http.StatusOK, comparePath+"?from=2.0.0&to=1.0.0"), "!Changelog")
+}
+
+// A damaged changelog is left out, and the log has the reason.
+func TestCompareWithoutChangelog(t *testing.T) {
+	t.Parallel()
+	s := vpc(t)
+	web := s.serve()
+	for key := range s.objects.content {
+		if strings.HasSuffix(key, "/"+registry.FilesName) {
+			s.objects.content[key] = []byte("damaged")
+		}
+	}
+	contains(t, web.text(t, http.StatusOK, comparePath), "cidr_block", "!Changelog")
+	contains(t, web.log.String(), "changelog of module acme/vpc/aws 2.0.0: missing or damaged documentation")
 }

@@ -30,7 +30,9 @@ func TestContentsThroughRegistry(t *testing.T) {
 			})
 		}
 	}
-	publishModule(t, s.data, "acme/vpc/aws", "2.0.0", map[string]string{"main.tf": "variable \"cidr\" {}\n"})
+	publishModule(t, s.data, "acme/vpc/aws", "2.0.0", map[string]string{
+		"main.tf": "variable \"cidr\" {}\n", "CHANGELOG.md": "## 2.0.0\n- The range.\n## 1.0.0\n- The zone.\n",
+	})
 	larder(t, "deprecate", "acme/vpc/aws", "1.1.0", "--message", "broken", "--hide", "--store", "dir:"+s.data)
 	secret := token(t, s.data, "--name", "reader", "--scope", "read:modules/acme/*")
 	p := s.publisher(t, credentials(s.Host, secret))
@@ -83,7 +85,7 @@ func TestContentsThroughRegistry(t *testing.T) {
 		s.publisher(t, credentials(s.Host, other)).run(t, 0, []string{"You can see nothing in this registry."}, "list")
 	})
 	t.Run("breaking", func(t *testing.T) {
-		p.run(t, failure.ExitBreaking, []string{"+ input cidr", "breaking: it is required"}, "diff", "acme/vpc/aws", "1.0.0")
+		p.run(t, failure.ExitBreaking, []string{"+ input cidr", "breaking: it is required", "- The range."}, "diff", "acme/vpc/aws", "1.0.0")
 	})
 	t.Run("errors", func(t *testing.T) {
 		for _, test := range []struct {

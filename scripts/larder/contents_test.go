@@ -14,6 +14,7 @@ import (
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/docs"
+	"github.com/larder-registry/larder/pkg/docs/changelog"
 	"github.com/larder-registry/larder/pkg/docs/compare"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -117,6 +118,7 @@ func TestContents(t *testing.T) {
 		},
 		{Name: "enable_flow_logs", Type: "bool", Default: "true"},
 		{Name: "zones", Type: "number"},
+		{Name: "vpc_name", Type: "string", Required: true},
 		{Name: "subnets", Type: "map(object({\n    cidr = string\n  }))", Required: true},
 	}
 	before.Root.RequiredVersion = ">= 1.5"
@@ -127,6 +129,8 @@ func TestContents(t *testing.T) {
 	}}
 	different := diffView{
 		Address: "acme/vpc/aws", From: shown.Versions[0], To: shown.Version, Difference: compare.Modules(before, network),
+		Changelog: &changelog.Part{File: "CHANGELOG.md", Line: 3, Text: "## [1.8.0](https://example.com/v1.8.0)\n\n* **Breaking:** cidr is one range of addresses " +
+			"and no longer a list, because each of the subnets belongs to one of them.\n\n\t    code" + strings.Repeat("\n* more", 45)},
 		flags: " --context work",
 	}
 	same := diffView{Address: "acme/vpc/aws", Path: "modules/endpoints", From: shown.Version, To: shown.Version,

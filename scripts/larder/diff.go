@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
+	"github.com/larder-registry/larder/pkg/docs/changelog"
 	"github.com/larder-registry/larder/pkg/docs/compare"
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -29,10 +30,17 @@ resources, module blocks and submodules. Without the second VERSION, compare
 with the newest version.
 
 Each line begins with + for an added entry, - for a removed one and ~ for a
-changed one. A change is breaking if a configuration that works with the first
-version may fail with the second one. It may change plans if, for example, a
-default or the version of a module block changed. The command does not compare
-READMEs, examples, the arguments of resources, or the conditions of validations.
+changed or renamed one. A change is breaking if a configuration that works with
+the first version may fail with the second one. It may change plans if, for
+example, a default or the version of a module block changed. The command does
+not compare READMEs, examples, the arguments of resources, or the conditions of
+validations.
+
+An entry was perhaps renamed if another one with a similar name is new and has
+the same type and default. Nothing proves that both mean the same.
+
+If the second version has a changelog, such as CHANGELOG.md, its part since the
+first version follows. It has at most 16 KiB.
 
 The exit code is 7 if there are breaking changes, and 0 if there are none.` + place.ReadThroughRegistry,
 		Example: `  larder diff acme/vpc/aws 1.2.0 2.0.0
@@ -82,6 +90,7 @@ func compareVersions(
 	v.From, v.To = before.Version, after.Version
 	if path == "" {
 		v.Difference = compare.Modules(before.Documentation, after.Documentation)
+		v.Changelog = changelogOf(ctx, r, m, v.From, v.To)
 		return v, nil
 	}
 	old, err := folderAt(before.Documentation, path)
@@ -94,6 +103,30 @@ func compareVersions(
 	}
 	v.Path, v.Difference = old.Path, compare.Folders(old, current)
 	return v, nil
+}
+
+// changelogOf returns the part of a changelog between two versions. It is nil if
+// there is none. The registry can be of a release without files, or fail to read
+// them. The comparison is complete without it.
+func changelogOf(ctx context.Context, r *place.Reader, m registry.Module, from, to registry.Version) *changelog.Part {
+	if registry.CompareVersions(from, to) >= 0 {
+		return nil
+	}
+	stored, err := r.ModuleFiles(ctx, m, to)
+	name := changelog.Find(stored.Files)
+	if err != nil || name == "" {
+		return nil
+	}
+	text, err := r.ModuleFile(ctx, m, to, name)
+	if err != nil {
+		return nil
+	}
+	part, found := changelog.Between(string(text), from, to)
+	if !found {
+		return nil
+	}
+	part.File = name
+	return &part
 }
 
 func documented(
@@ -128,6 +161,9 @@ type diffView struct {
 	// module.
 	Path string `json:"path,omitempty"`
 	compare.Difference
+	// Changelog is the part of the changelog between the versions. It is missing
+	// if there is none.
+	Changelog *changelog.Part `json:"changelog,omitempty"`
 
 	// flags are those of [place.Finder.RepeatedFlags].
 	flags string
@@ -165,9 +201,41 @@ func (v diffView) Text(p output.Page) {
 			break
 		}
 	}
+	v.printChangelog(p)
 	if v.Breaking == 0 {
 		p.Printf("\n")
 		p.Println("%s", v.harmless())
+	}
+}
+
+// maxChangelogLines bounds the lines of a changelog on a terminal.
+const maxChangelogLines = 40
+
+func (v diffView) printChangelog(p output.Page) {
+	if v.Changelog == nil {
+		return
+	}
+	p.Printf("\nFrom line %d of %s:\n\n", v.Changelog.Line, v.Changelog.File)
+	lines := strings.Split(v.Changelog.Plain(), "\n")
+	shown := lines
+	if p.Width > 0 {
+		shown = lines[:min(len(lines), maxChangelogLines)]
+	}
+	for _, line := range shown {
+		text := strings.TrimLeft(strings.ReplaceAll(line, "\t", "  "), " ")
+		if text == "" {
+			p.Printf("\n")
+			continue
+		}
+		column := len("  ") + min(len(line)-len(text), maxEntry)
+		p.Printf("%s%s\n", strings.Repeat(" ", column), p.WrapAt(column, text))
+	}
+	switch more := len(lines) - len(shown); {
+	case more > 0:
+		p.Printf("\n")
+		p.Println("%s follow. To see them, add --json.", english.Plural(more, "more line", ""))
+	case v.Changelog.Cut:
+		p.Printf("\nThe text is cut at 16 KiB.\n")
 	}
 }
 
@@ -196,7 +264,9 @@ func (v diffView) column() (column int) {
 }
 
 // signs are the signs of changes.
-var signs = map[compare.Kind]string{compare.Added: "+", compare.Removed: "-", compare.Changed: "~"}
+var signs = map[compare.Kind]string{
+	compare.Added: "+", compare.Removed: "-", compare.Changed: "~", compare.PerhapsRenamed: "~",
+}
 
 // entry returns a change without its consequences, such as "+ input x".
 func entry(kind string, c compare.Change) string { return signs[c.Kind] + " " + kind + " " + c.Name }
@@ -216,7 +286,7 @@ func printChange(p output.Page, kind string, c compare.Change, column int) {
 		p.Printf("%s\n%s%s\n", colored, space, p.WrapAt(column, why))
 	}
 	for _, f := range c.Fields {
-		if shownFields[f.Name] {
+		if shownFields[f.Name] && !f.Stated {
 			printField(p, f, space)
 		}
 	}

@@ -8,6 +8,10 @@ package compare
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/larder-registry/larder/pkg/docs"
@@ -32,11 +36,17 @@ type Difference struct {
 	Modules Section `json:"modules"`
 	// Submodules are the folders below modules/. A root has them.
 	Submodules Section `json:"submodules"`
+	// Folders are the differences of the submodules that both versions have, by
+	// path. They lack the requirements that changed like those of the root.
+	Folders map[string]Difference `json:"-"`
+	// SameAs is the path of another submodule with the same changes. It precedes
+	// this one.
+	SameAs string `json:"-"`
 }
 
 // Section lists the changes of one kind. Breaking changes are first, then those
-// that may change plans. Among these, added ones precede removed and changed
-// ones, and each group is sorted by name.
+// that may change plans. Among these, added ones precede removed, renamed and
+// changed ones, and each group is sorted by name.
 type Section struct {
 	Changes []Change `json:"changes"`
 	// Unchanged is the number of entries without changes.
@@ -47,6 +57,9 @@ type Section struct {
 type Change struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"change"`
+	// NewName is the name that the entry perhaps has in the later version. It is
+	// missing unless the change is perhaps_renamed.
+	NewName string `json:"new_name,omitempty"`
 	// Mark is the most severe consequence. It is empty if there is none.
 	Mark Mark `json:"mark,omitempty"`
 	// Reasons explain the change, the most severe first, such as "the default
@@ -57,6 +70,9 @@ type Change struct {
 	Fields []Field `json:"fields,omitempty"`
 }
 
+// Renaming returns the reason of an entry that was perhaps renamed.
+func (c Change) Renaming() string { return "perhaps renamed to " + c.NewName }
+
 // Kind is what happened to an entry.
 type Kind string
 
@@ -65,6 +81,9 @@ const (
 	Added   Kind = "added"
 	Removed Kind = "removed"
 	Changed Kind = "changed"
+	// PerhapsRenamed means that one entry was removed and one like it was added.
+	// Nothing proves that they are the same.
+	PerhapsRenamed Kind = "perhaps_renamed"
 )
 
 // Mark is a consequence of a change.
@@ -85,26 +104,47 @@ type Field struct {
 	Name   string `json:"name"`
 	Before string `json:"before"`
 	After  string `json:"after"`
+	// Stated means that the reasons have both values, or all that follows from
+	// them.
+	Stated bool `json:"-"`
 }
 
 // Modules compares two versions of a module by their roots and their
 // submodules.
 func Modules(before, after docs.Documentation) Difference {
-	d := Folders(before.Root, after.Root)
-	d.Submodules = submodules(before.Submodules, after.Submodules)
+	pairs := maxPairs
+	d := folders(before.Root, after.Root, &pairs)
+	d.addSubmodules(before.Submodules, after.Submodules, &pairs)
 	d.count()
 	return d
 }
 
 // Folders compares two versions of one folder.
 func Folders(before, after docs.Folder) Difference {
+	pairs := maxPairs
+	return folders(before, after, &pairs)
+}
+
+// folders is like [Folders] with the number of pairs of names that the comparison
+// may still try.
+func folders(before, after docs.Folder, pairs *int) Difference {
 	d := Difference{
-		Inputs:       section(before.Inputs, after.Inputs, inputName, newInput, removedInput, changedInput),
-		Outputs:      section(before.Outputs, after.Outputs, outputName, unmarked, removedOutput, changedOutput),
+		Inputs: entries[docs.Input]{
+			name: func(i docs.Input) string { return i.Name }, added: newInput, removed: removedInput, changed: changedInput,
+			candidate: inputCandidate, pairs: pairs,
+		}.compare(before.Inputs, after.Inputs),
+		Outputs: entries[docs.Output]{
+			name: func(o docs.Output) string { return o.Name }, removed: removedOutput, changed: changedOutput,
+			candidate: outputCandidate, pairs: pairs,
+		}.compare(before.Outputs, after.Outputs),
 		Requirements: requirements(before, after),
-		Resources:    section(resources(before), resources(after), itself, unmarked, unmarked, same),
-		Modules:      section(before.Dependencies, after.Dependencies, dependencyName, unmarked, unmarked, changedModule),
-		Submodules:   Section{Changes: []Change{}},
+		Resources: entries[string]{
+			name: func(s string) string { return s }, candidate: resourceCandidate, pairs: pairs,
+		}.compare(resources(before), resources(after)),
+		Modules: entries[docs.Dependency]{
+			name: func(d docs.Dependency) string { return d.Name }, changed: changedModule,
+		}.compare(before.Dependencies, after.Dependencies),
+		Submodules: Section{Changes: []Change{}},
 	}
 	d.count()
 	return d
@@ -156,9 +196,12 @@ func (v *verdict) field(name, before, after string) bool {
 	if before == after {
 		return false
 	}
-	v.fields = append(v.fields, Field{name, before, after})
+	v.fields = append(v.fields, Field{Name: name, Before: before, After: after})
 	return true
 }
+
+// stated marks the last field as one that the reasons state.
+func (v *verdict) stated() { v.fields[len(v.fields)-1].Stated = true }
 
 // noted adds a field without consequences if it has changed.
 func (v *verdict) noted(name, before, after string) {
@@ -167,8 +210,9 @@ func (v *verdict) noted(name, before, after string) {
 	}
 }
 
-func (v *verdict) change(name string, kind Kind) Change {
-	c := Change{Name: name, Kind: kind, Reasons: slices.Concat(v.breaking, v.plans, v.plain), Fields: v.fields}
+// change adds the consequences to a change.
+func (v *verdict) change(c Change) Change {
+	c.Reasons, c.Fields = slices.Concat(v.breaking, v.plans, v.plain), v.fields
 	switch {
 	case len(v.breaking) > 0:
 		c.Mark = Breaking
@@ -178,35 +222,46 @@ func (v *verdict) change(name string, kind Kind) Change {
 	return c
 }
 
-// section compares two lists of entries by name. For a list with a name twice,
-// the last entry counts.
-func section[E any](
-	before, after []E, name func(E) string, added, removed func(E, *verdict), changed func(before, after E, v *verdict),
-) Section {
+// entries compares lists of entries of one kind. The functions explain a change.
+// They can be nil, except for name.
+type entries[E any] struct {
+	name           func(E) string
+	added, removed func(E, *verdict)
+	changed        func(before, after E, v *verdict)
+	// candidate returns an entry that can be renamed. pairs is that of [folders].
+	candidate func(E) candidate
+	pairs     *int
+}
+
+// compare compares two lists by name. For a list with a name twice, the last entry
+// counts.
+func (e entries[E]) compare(before, after []E) Section {
 	s := Section{Changes: []Change{}}
-	old, current := byName(before, name), byName(after, name)
-	for n, e := range current {
-		var v verdict
+	old, current := byName(before, e.name), byName(after, e.name)
+	var removed, added []E
+	for _, n := range slices.Sorted(maps.Keys(current)) {
+		is := current[n]
 		was, found := old[n]
 		if !found {
-			added(e, &v)
-			s.Changes = append(s.Changes, v.change(n, Added))
+			added = append(added, is)
 			continue
 		}
-		changed(was, e, &v)
-		if c := v.change(n, Changed); len(c.Reasons) > 0 {
+		var v verdict
+		if e.changed != nil {
+			e.changed(was, is, &v)
+		}
+		if c := v.change(Change{Name: n, Kind: Changed}); len(c.Reasons) > 0 {
 			s.Changes = append(s.Changes, c)
 		} else {
 			s.Unchanged++
 		}
 	}
-	for n, e := range old {
+	for n, was := range old {
 		if _, found := current[n]; !found {
-			var v verdict
-			removed(e, &v)
-			s.Changes = append(s.Changes, v.change(n, Removed))
+			removed = append(removed, was)
 		}
 	}
+	s.Changes = append(s.Changes, e.unpaired(removed, added, old, current)...)
 	slices.SortFunc(s.Changes, func(a, b Change) int {
 		return cmp.Or(
 			slices.Index(marks, a.Mark)-slices.Index(marks, b.Mark),
@@ -217,9 +272,61 @@ func section[E any](
 	return s
 }
 
+// renames returns the new names of removed entries that were perhaps renamed.
+func (e entries[E]) renames(removed, added []E) map[string]string {
+	if e.candidate == nil || len(removed) == 0 || len(added) == 0 {
+		return nil
+	}
+	all := func(entries []E) (candidates []candidate) {
+		for _, one := range entries {
+			if c := e.candidate(one); c.name != "" {
+				candidates = append(candidates, c)
+			}
+		}
+		return candidates
+	}
+	return renames(all(removed), all(added), e.pairs)
+}
+
+// unpaired returns the changes for entries that only one version has. Two that are
+// alike are one change.
+func (e entries[E]) unpaired(removed, added []E, old, current map[string]E) (changes []Change) {
+	newNames := e.renames(removed, added)
+	renamed := make(map[string]bool, len(newNames))
+	for _, was := range removed {
+		var v verdict
+		c := Change{Name: e.name(was), Kind: Removed, NewName: newNames[e.name(was)]}
+		if e.removed != nil {
+			e.removed(was, &v)
+		}
+		if c.NewName != "" {
+			c.Kind, renamed[c.NewName] = PerhapsRenamed, true
+			if len(v.breaking) > 0 {
+				v.breaking[0] = c.Renaming()
+			} else {
+				v.notes(c.Renaming())
+			}
+			if e.changed != nil {
+				e.changed(old[c.Name], current[c.NewName], &v)
+			}
+		}
+		changes = append(changes, v.change(c))
+	}
+	for _, is := range added {
+		if !renamed[e.name(is)] {
+			var v verdict
+			if e.added != nil {
+				e.added(is, &v)
+			}
+			changes = append(changes, v.change(Change{Name: e.name(is), Kind: Added}))
+		}
+	}
+	return changes
+}
+
 var (
 	marks = []Mark{Breaking, ChangesPlans, ""}
-	kinds = []Kind{Added, Removed, Changed}
+	kinds = []Kind{Added, Removed, PerhapsRenamed, Changed}
 )
 
 func byName[E any](all []E, name func(E) string) map[string]E {
@@ -229,10 +336,6 @@ func byName[E any](all []E, name func(E) string) map[string]E {
 	}
 	return named
 }
-
-func unmarked[E any](E, *verdict)    {}
-func same[E any](_, _ E, _ *verdict) {}
-func itself(s string) string         { return s }
 
 func resources(f docs.Folder) (addresses []string) {
 	for _, kind := range []struct {
@@ -246,25 +349,87 @@ func resources(f docs.Folder) (addresses []string) {
 	return addresses
 }
 
-// submodules compares the submodules of two versions by path.
-func submodules(before, after []docs.Folder) Section {
-	return section(before, after,
-		func(f docs.Folder) string { return f.Path },
-		unmarked,
-		func(_ docs.Folder, v *verdict) { v.breaks("it was removed") },
-		func(before, after docs.Folder, v *verdict) {
-			d := Folders(before, after)
-			if d.Breaking > 0 {
-				v.breaks(count(d.Breaking, "breaking change"))
+// addSubmodules compares the submodules of two versions by path.
+func (d *Difference) addSubmodules(before, after []docs.Folder, pairs *int) {
+	d.Folders = make(map[string]Difference)
+	paths := make(map[string]string) // by changes
+	d.Submodules = entries[docs.Folder]{
+		name:    func(f docs.Folder) string { return f.Path },
+		removed: func(_ docs.Folder, v *verdict) { v.breaks("it was removed") },
+		changed: func(before, after docs.Folder, v *verdict) {
+			f := folders(before, after, pairs)
+			like := f.omit(d.Requirements)
+			if changes := f.key(before, after); f.changed() {
+				f.SameAs = paths[changes]
+				paths[changes] = cmp.Or(f.SameAs, after.Path)
 			}
-			if d.ChangedPlans > 0 {
-				v.changes(count(d.ChangedPlans, "possible change") + " of plans")
+			d.Folders[after.Path] = f
+			if f.Breaking > 0 {
+				v.breaks(count(f.Breaking, "breaking change"))
 			}
-			if d.Breaking+d.ChangedPlans == 0 && d.changed() {
+			if f.ChangedPlans > 0 {
+				v.changes(count(f.ChangedPlans, "possible change") + " of plans")
+			}
+			if f.Breaking+f.ChangedPlans == 0 && f.changed() {
 				v.notes("it changed")
 			}
+			if f.SameAs != "" {
+				v.notes("the changes are the same as in " + f.SameAs)
+			}
+			if like {
+				v.notes("requirements changed like those of the root")
+			}
 		},
-	)
+	}.compare(before, after)
+}
+
+// omit removes the changes of requirements that others list too, and reports
+// whether there are any. The submodules of most modules repeat the requirements of
+// the root.
+func (d *Difference) omit(listed Section) bool {
+	all := len(d.Requirements.Changes)
+	d.Requirements.Changes = slices.DeleteFunc(d.Requirements.Changes, func(c Change) bool {
+		return slices.ContainsFunc(listed.Changes, func(other Change) bool { return reflect.DeepEqual(c, other) })
+	})
+	d.count()
+	return len(d.Requirements.Changes) < all
+}
+
+// key returns a text that is the same for differences with the same changes of the
+// same entries.
+func (d Difference) key(before, after docs.Folder) string {
+	hash := sha256.New()
+	encoder := json.NewEncoder(hash)
+	named := make(map[string]bool)
+	for _, s := range d.Sections() {
+		_ = encoder.Encode(s.Changes) // a hash accepts all that can be encoded
+		for _, c := range s.Changes {
+			named[s.Title+c.Name], named[s.Title+c.NewName] = true, true
+		}
+	}
+	for _, f := range []docs.Folder{before, after} {
+		for _, in := range f.Inputs {
+			if named["Inputs"+in.Name] {
+				_ = encoder.Encode([]string{in.Name, in.Type, in.Default})
+			}
+		}
+		for _, out := range f.Outputs {
+			if named["Outputs"+out.Name] {
+				_ = encoder.Encode([]string{out.Name, out.Description})
+			}
+		}
+		for _, p := range f.ProviderDependencies {
+			if named["Requirements"+p.Name] {
+				_ = encoder.Encode(p)
+			}
+		}
+		for _, m := range f.Dependencies {
+			if named["Modules"+m.Name] {
+				_ = encoder.Encode([]string{m.Name, m.Source, m.Version})
+			}
+		}
+	}
+	return string(hash.Sum(nil))
 }
 
 func (d Difference) changed() bool {

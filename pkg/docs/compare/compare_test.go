@@ -2,6 +2,7 @@ package compare_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -300,18 +301,18 @@ func TestRequirements(t *testing.T) {
 		want          consequence
 	}{
 		"same":       {before: needs(">= 1.5"), after: needs(">= 1.5")},
-		"new client": {docs.Folder{}, needs(">= 1.5"), consequence{compare.Added, compare.Breaking, `it requires ">= 1.5"`}},
+		"new client": {docs.Folder{}, needs(">= 1.5"), consequence{compare.Added, compare.Breaking, "needs OpenTofu or Terraform 1.5 or later"}},
 		"no client":  {needs(">= 1.5"), docs.Folder{}, consequence{compare.Removed, "", ""}},
-		"narrower":   {needs(">= 1.5"), needs(">= 1.6"), breaking("it accepts other versions")},
+		"narrower":   {needs(">= 1.5"), needs(">= 1.6"), breaking("needs OpenTofu or Terraform 1.6 or later")},
 		"wider":      {needs(">= 1.5"), needs(">= 1.3"), consequence{compare.Changed, "", "it accepts more versions"}},
 		"equal": {
 			needs("~> 1.5"), needs(">= 1.5.0, < 2.0.0"),
 			consequence{compare.Changed, "", "the constraint is written differently"},
 		},
-		"new provider": {docs.Folder{}, uses(docs.ProviderDependency{}), consequence{compare.Added, "", ""}},
+		"new provider": {docs.Folder{}, uses(docs.ProviderDependency{}), consequence{compare.Added, "", "needs the provider aws, any version"}},
 		"new provider with a version": {
 			docs.Folder{}, uses(docs.ProviderDependency{Version: "~> 5.0"}),
-			consequence{compare.Added, compare.Breaking, `it requires "~> 5.0"`},
+			consequence{compare.Added, compare.Breaking, "needs the provider aws 5.0 or later, before 6"},
 		},
 		"source": {
 			uses(docs.ProviderDependency{Source: "hashicorp/aws"}), uses(docs.ProviderDependency{Source: "acme/aws"}),
@@ -382,7 +383,8 @@ func TestOrder(t *testing.T) {
 			change("modules/b", compare.Changed, compare.Breaking, "1 breaking change"), change("modules/d", compare.Added, ""),
 		}},
 	}
-	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(compare.Change{}, "Fields"), cmpopts.EquateEmpty()); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.IgnoreFields(compare.Change{}, "Fields"),
+		cmpopts.IgnoreFields(compare.Difference{}, "Folders"), cmpopts.EquateEmpty()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
@@ -461,8 +463,213 @@ func TestFields(t *testing.T) {
 	t.Parallel()
 	before := docs.Folder{Inputs: []docs.Input{{Name: "x", Type: "string", Required: true}}}
 	after := docs.Folder{Inputs: []docs.Input{{Name: "x", Type: "string", Default: "1", Description: "it"}}}
-	want := []compare.Field{{"required", "true", "false"}, {"description", "", "it"}}
+	want := []compare.Field{{Name: "required", Before: "true", After: "false"}, {Name: "description", After: "it"}}
 	if d := cmp.Diff(want, compare.Folders(before, after).Inputs.Changes[0].Fields); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A requirement that accepts less states what it needs. If that is all, the field
+// need not be shown.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		before, after string
+		stated        bool
+		want          []string
+	}{
+		{">= 5.0", ">= 6.28", true, []string{"needs aws 6.28 or later"}},
+		{">= 5.95, < 6.0.0", ">= 6.0", true, []string{"needs aws 6.0 or later"}},
+		{"~> 5.0", "~> 6.0", true, []string{"needs aws 6.0 or later, before 7"}},
+		{"~> 5.0", "~> 5.31", true, []string{"needs aws 5.31 or later"}},
+		{"~> 5.0", "~> 5.31.2", true, []string{"needs aws 5.31.2 or later", "no longer accepts aws 5.32 or later"}},
+		{"~> 5", ">= 5.1, < 7", true, []string{"needs aws 5.1 or later, before 7"}},
+		{">= 5.0, < 7.0", ">= 6.0, < 7.0", true, []string{"needs aws 6.0 or later"}},
+		{">= 5.0, < 8.0", ">= 5.0, < 7.0", true, []string{"no longer accepts aws 7"}},
+		{">= 5.0, < 9.0", ">= 5.0, < 7.0", true, []string{"no longer accepts aws 7 or later"}},
+		{">= 5.0", ">= 5.0, < 7.0", true, []string{"no longer accepts aws 7 or later"}},
+		{">= 5.0, < 5.31", "~> 5.0, < 5.30", true, []string{"no longer accepts aws 5.30"}},
+		{">= 5.0", ">= 5.0, <= 5.9.0", true, []string{"no longer accepts aws 5.9.1 or later"}},
+		{">= 5.0", "~> 6.0", true, []string{"needs aws 6.0 or later", "no longer accepts aws 7 or later"}},
+		{">= 5.0", ">= 5.0, != 5.3.1", true, []string{"no longer accepts aws 5.3.1"}},
+		{">= 5.0, != 5.3.1", ">= 5.0, != 5.3.1, != 5.4.0", true, []string{"no longer accepts aws 5.4.0"}},
+		{">= 5.0", ">= 6.0, < 7.0, != 6.2.0", true, []string{
+			"needs aws 6.0 or later", "no longer accepts aws 7 or later", "no longer accepts aws 6.2.0",
+		}},
+		{"~> 5.0", "~> 6.0, != 6.1.0", true, []string{"needs aws 6.0 or later, before 7, but not 6.1.0"}},
+		{">= 5.0", ">= 5.0, != 5.0.0", true, []string{"needs aws 5.0.1 or later"}},
+		{">= 5.0", "> 5.2", true, []string{"needs aws 5.2.1 or later"}},
+		{">= 5.0", "5.31.0", true, []string{"needs aws exactly 5.31.0"}},
+		{"5.31.0", "= 5.32.0", true, []string{"needs aws exactly 5.32.0"}},
+		{"", "~> 5.0", true, []string{"needs aws 5.0 or later", "no longer accepts aws 6 or later"}},
+		{">= 3.0, >= 5.0, < 9", ">= 4.0, >= 6.0, < 9", true, []string{"needs aws 6.0 or later"}},
+		{">= v5.0.0", ">= v6.0.0", true, []string{"needs aws 6.0.0 or later"}},
+		// These accept other versions besides, which both constraints show.
+		{">= 5.0, < 8.0", ">= 4.0, < 7.0", false, []string{"no longer accepts aws 7"}},
+		{"~> 6.0", "~> 5.0", false, []string{"no longer accepts aws 6"}},
+		{">= 5.0, != 5.3.1", ">= 5.1", false, []string{"needs aws 5.1 or later"}},
+		// These cannot be compared.
+		{">= 5.0", ">= 6.0.0-beta1", false, []string{"it accepts other versions"}},
+		{">= 6.0.0-beta1", ">= 6.0.0", false, []string{"it accepts other versions"}},
+		{">= 5.0", "about 6", false, []string{"it accepts other versions"}},
+		{">= 5.0", ">= 6.0, < 5.0", false, []string{"it accepts other versions"}},
+		// These accept as much or more.
+		{">= 5.0", ">= 4.0", false, []string{"it accepts more versions"}},
+		{"~> 5.0", "", false, []string{"it accepts more versions"}},
+		{"~> 5.1", ">= 5.1.0, < 6", false, []string{"the constraint is written differently"}},
+	} {
+		t.Run(test.before+" to "+test.after, func(t *testing.T) {
+			t.Parallel()
+			folder := func(version string) docs.Folder {
+				return docs.Folder{ProviderDependencies: []docs.ProviderDependency{{Name: "aws", Version: version}}}
+			}
+			got := compare.Folders(folder(test.before), folder(test.after)).Requirements.Changes[0]
+			if d := cmp.Diff(test.want, got.Reasons); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+			if got.Fields[0].Stated != test.stated {
+				t.Errorf("the reasons state the field: %t", got.Fields[0].Stated)
+			}
+		})
+	}
+}
+
+// A new requirement has no earlier one to compare with.
+func TestNewRequirements(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"":                "needs the provider hashicorp/random, any version",
+		">= 0":            "needs the provider hashicorp/random, any version",
+		">= 3.1":          "needs the provider hashicorp/random 3.1 or later",
+		"~> 3.1":          "needs the provider hashicorp/random 3.1 or later, before 4",
+		"< 4":             "needs the provider hashicorp/random before 4",
+		"!= 3.0.1":        "needs the provider hashicorp/random but not 3.0.1",
+		"3.1.0":           "needs the provider hashicorp/random exactly 3.1.0",
+		">= 3.1.0-beta.1": `needs the provider hashicorp/random: ">= 3.1.0-beta.1"`,
+	} {
+		after := docs.Folder{ProviderDependencies: []docs.ProviderDependency{
+			{Name: "random", Source: "hashicorp/random", Version: version},
+		}}
+		if d := cmp.Diff([]string{want}, compare.Folders(docs.Folder{}, after).Requirements.Changes[0].Reasons); d != "" {
+			t.Errorf("%q (-want +got):\n%s", version, d)
+		}
+	}
+}
+
+// A requirement that changed in a submodule like in the root is only a change of
+// the root.
+func TestSameRequirements(t *testing.T) {
+	t.Parallel()
+	module := func(version, other string, inputs ...docs.Input) docs.Documentation {
+		return docs.Documentation{Root: docs.Folder{RequiredVersion: version}, Submodules: []docs.Folder{
+			{Path: "modules/a", RequiredVersion: version}, {Path: "modules/b", RequiredVersion: version, Inputs: inputs},
+			{Path: "modules/c", RequiredVersion: other},
+		}}
+	}
+	got := compare.Modules(module(">= 1.3", ">= 1.4"), module(">= 1.5", ">= 1.5", docs.Input{Name: "x", Required: true}))
+	want := []compare.Change{
+		{Name: "modules/b", Kind: compare.Changed, Mark: compare.Breaking, Reasons: []string{
+			"1 breaking change", "requirements changed like those of the root",
+		}},
+		{Name: "modules/c", Kind: compare.Changed, Mark: compare.Breaking, Reasons: []string{"1 breaking change"}},
+		{Name: "modules/a", Kind: compare.Changed, Reasons: []string{"requirements changed like those of the root"}},
+	}
+	if d := cmp.Diff(want, got.Submodules.Changes); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got.Breaking != 3 {
+		t.Errorf("%d breaking changes, want 3", got.Breaking)
+	}
+	for path, want := range map[string]int{"modules/a": 0, "modules/b": 0, "modules/c": 1} {
+		if n := len(got.Folders[path].Requirements.Changes); n != want {
+			t.Errorf("%s has %d changed requirements, want %d", path, n, want)
+		}
+	}
+}
+
+// Submodules with the same changes name the first of them. Added and removed entries
+// have to be the same too.
+func TestSameSubmodules(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before, after [2]docs.Folder
+		want          string
+	}{
+		"same": {
+			[2]docs.Folder{inputs("x", "y"), inputs("x")}, [2]docs.Folder{inputs("a", "y"), inputs("a")}, "modules/a",
+		},
+		"other changes": {[2]docs.Folder{inputs("x", "y"), inputs("x")}, [2]docs.Folder{inputs("a"), inputs("a")}, ""},
+		"other types": {
+			[2]docs.Folder{{}, {}}, [2]docs.Folder{inputs("a"), {Inputs: []docs.Input{{Name: "a", Type: "number", Default: "1"}}}}, "",
+		},
+		"other descriptions": {
+			[2]docs.Folder{{}, {}},
+			[2]docs.Folder{{Outputs: []docs.Output{{Name: "a"}}}, {Outputs: []docs.Output{{Name: "a", Description: "it"}}}}, "",
+		},
+		"other sources": {
+			[2]docs.Folder{{}, {}},
+			[2]docs.Folder{{Dependencies: []docs.Dependency{{Name: "a", Source: "./a"}}}, {Dependencies: []docs.Dependency{{Name: "a"}}}}, "",
+		},
+		"other constraints": {
+			[2]docs.Folder{
+				{ProviderDependencies: []docs.ProviderDependency{{Name: "a", Version: "1"}}},
+				{ProviderDependencies: []docs.ProviderDependency{{Name: "a"}}},
+			}, [2]docs.Folder{{}, {}}, "",
+		},
+		"no changes": {[2]docs.Folder{inputs("x"), inputs("x")}, [2]docs.Folder{inputs("x"), inputs("x")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			module := func(folders [2]docs.Folder) docs.Documentation {
+				folders[0].Path, folders[1].Path = "modules/a", "modules/b"
+				return docs.Documentation{Submodules: folders[:]}
+			}
+			d := compare.Modules(module(test.before), module(test.after))
+			if got := d.Folders["modules/b"].SameAs; got != test.want {
+				t.Errorf("it is the same as %q, want %q", got, test.want)
+			}
+			stated := false
+			for _, c := range d.Submodules.Changes {
+				stated = stated || slices.Contains(c.Reasons, "the changes are the same as in modules/a")
+			}
+			if stated != (test.want != "") {
+				t.Errorf("the reasons state it: %t", stated)
+			}
+		})
+	}
+}
+
+// An attribute with another type has another default, which is not a second fact.
+func TestStatedOnce(t *testing.T) {
+	t.Parallel()
+	input := func(text, constraint string) docs.Folder {
+		return docs.Folder{Inputs: []docs.Input{{Name: "x", Type: text, TypeConstraint: json.RawMessage(constraint), Required: true}}}
+	}
+	for name, test := range map[string]struct {
+		before, after docs.Folder
+		stated        bool
+		want          []string
+	}{
+		"attribute": {
+			input(`object({ a = optional(string, "x") })`, `["object",{"a":"string"},["a"]]`),
+			input(`object({ a = optional(number, 1) })`, `["object",{"a":"number"},["a"]]`),
+			false, []string{"the type accepts less: string became number in the attribute a"},
+		},
+		"type": {
+			input("list(string)", `["list","string"]`), input("string", `"string"`),
+			true, []string{"the type accepts less: list(string) became string"},
+		},
+		"type with attributes": {
+			input("any", `"dynamic"`), input("object({ a = string })", `["object",{"a":"string"}]`),
+			false, []string{"the type accepts less: any became object"},
+		},
+	} {
+		got := compare.Folders(test.before, test.after).Inputs.Changes[0]
+		if d := cmp.Diff(test.want, got.Reasons); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+		if got.Fields[0].Stated != test.stated {
+			t.Errorf("%s: the reasons state the type: %t", name, got.Fields[0].Stated)
+		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 )
 
-func compareConstraints(before, after string, v *verdict) {
+// compareConstraints compares two constraints on something with a name. If one
+// accepts less than before, the reasons state what it needs now.
+func compareConstraints(name, before, after string, v *verdict) {
 	if !v.field("version", before, after) {
 		return
 	}
@@ -15,10 +17,23 @@ func compareConstraints(before, after string, v *verdict) {
 	switch {
 	case same || covers(after, before) && covers(before, after):
 		v.notes("the constraint is written differently")
+		return
 	case covers(after, before):
 		v.notes("it accepts more versions")
-	default:
+		return
+	}
+	was, known := parseRange(before)
+	is, also := parseRange(after)
+	if !known || !also {
 		v.breaks("it accepts other versions")
+		return
+	}
+	reasons, whole := is.needs(name, was)
+	for _, reason := range reasons {
+		v.breaks(reason)
+	}
+	if whole || covers(before, after) {
+		v.stated()
 	}
 }
 

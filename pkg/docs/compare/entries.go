@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,9 +11,6 @@ import (
 
 	"github.com/larder-registry/larder/pkg/docs"
 )
-
-func inputName(i docs.Input) string   { return i.Name }
-func outputName(o docs.Output) string { return o.Name }
 
 func newInput(i docs.Input, v *verdict) {
 	if i.Required {
@@ -144,8 +142,6 @@ func changedOutput(before, after docs.Output, v *verdict) {
 	v.noted("description", before.Description, after.Description)
 }
 
-func dependencyName(d docs.Dependency) string { return d.Name }
-
 func changedModule(before, after docs.Dependency, v *verdict) {
 	if v.field("source", before.Source, after.Source) {
 		v.changes("the source changed")
@@ -168,23 +164,44 @@ func requirements(before, after docs.Folder) Section {
 		client := docs.ProviderDependency{Name: requiredVersion, Version: f.RequiredVersion}
 		return append([]docs.ProviderDependency{client}, f.ProviderDependencies...)
 	}
-	return section(all(before), all(after),
-		func(p docs.ProviderDependency) string { return p.Name },
-		func(p docs.ProviderDependency, v *verdict) {
-			if !covers(p.Version, "") {
-				v.breaks(fmt.Sprintf("it requires %q", p.Version))
-			}
+	return entries[docs.ProviderDependency]{
+		name: func(p docs.ProviderDependency) string { return p.Name },
+		added: func(p docs.ProviderDependency, v *verdict) {
+			newRequirement(p, v)
 			compareAliases(nil, p.Aliases, v)
 		},
-		func(p docs.ProviderDependency, v *verdict) { compareAliases(p.Aliases, nil, v) },
-		func(before, after docs.ProviderDependency, v *verdict) {
+		removed: func(p docs.ProviderDependency, v *verdict) { compareAliases(p.Aliases, nil, v) },
+		changed: func(before, after docs.ProviderDependency, v *verdict) {
 			if v.field("source", before.Source, after.Source) {
 				v.breaks("the source changed")
 			}
-			compareConstraints(before.Version, after.Version, v)
+			compareConstraints(needed(after), before.Version, after.Version, v)
 			compareAliases(before.Aliases, after.Aliases, v)
 		},
-	)
+	}.compare(all(before), all(after))
+}
+
+// needed returns the name of a requirement in a sentence.
+func needed(p docs.ProviderDependency) string {
+	if p.Name == requiredVersion {
+		return "OpenTofu or Terraform"
+	}
+	return p.Name
+}
+
+func newRequirement(p docs.ProviderDependency, v *verdict) {
+	name := needed(p)
+	if p.Name != requiredVersion {
+		name = "the provider " + cmp.Or(p.Source, p.Name)
+	}
+	switch accepted, exact := parseRange(p.Version); {
+	case !exact:
+		v.breaks(fmt.Sprintf("needs %s: %q", name, p.Version))
+	case covers(p.Version, ""):
+		v.notes("needs " + name + ", any version")
+	default:
+		v.breaks("needs " + name + " " + accepted.String())
+	}
 }
 
 // compareAliases compares the configuration aliases that callers pass. Passing
@@ -193,6 +210,7 @@ func compareAliases(before, after []string, v *verdict) {
 	if !v.field("configuration_aliases", strings.Join(before, " "), strings.Join(after, " ")) {
 		return
 	}
+	v.stated()
 	for _, alias := range after {
 		if !slices.Contains(before, alias) {
 			v.breaks("callers must pass " + alias)

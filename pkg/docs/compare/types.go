@@ -40,12 +40,18 @@ func compareTypes(before, after docs.Input, v *verdict) {
 		changed, ok = changedDefaults(before.Type, after.Type)
 	}
 	for _, path := range changed {
+		if slices.Contains(d.retyped, path) {
+			continue // another type needs another default
+		}
 		d.ignored = append(d.ignored, "the default of the attribute "+attribute(path)+" changed")
 	}
 	if !ok && !written && len(d.lost) == 0 {
 		d.ignored = append(d.ignored, "the type is written differently")
 	}
 	d.explain(v)
+	if slices.Contains(d.retyped, "") && sameTokens(before.Type, was.String()) && sameTokens(after.Type, is.String()) {
+		v.stated()
+	}
 	if len(d.lost)+len(d.ignored) == 0 && !written {
 		v.notes("the type accepts as much as before")
 	}
@@ -162,7 +168,11 @@ func (t typeOf) String() string {
 
 // typeDifference describes what another type does differently. The other type
 // rejects values in lost, and may use others otherwise because of ignored.
-type typeDifference struct{ lost, ignored []string }
+type typeDifference struct {
+	lost, ignored []string
+	// retyped are the paths of parts with another type.
+	retyped []string
+}
 
 // compare adds the differences between two types. path is their path in the
 // type of the input.
@@ -185,6 +195,7 @@ func (d *typeDifference) compare(before, after typeOf, path string) {
 	case after.kind == "string" && (before.kind == "number" || before.kind == "bool"):
 	default:
 		d.lost = append(d.lost, fmt.Sprintf("%s became %s%s", before, after, where(path)))
+		d.retyped = append(d.retyped, path)
 	}
 }
 

@@ -28,6 +28,10 @@ func InProcess(api http.Handler, host string) *Client {
 		api.ServeHTTP(answer, request)
 		if answer.status == http.StatusOK {
 			c.damage = cmp.Or(c.damage, entry.Err)
+			if body, isRaw := into.(*[]byte); isRaw {
+				*body = answer.body.Bytes()
+				return nil
+			}
 			return json.Unmarshal(answer.body.Bytes(), into)
 		}
 		if answer.status == http.StatusNotFound {

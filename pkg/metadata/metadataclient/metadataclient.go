@@ -28,8 +28,8 @@ const (
 
 // Client reads one registry. Create one with [Open] or [InProcess].
 type Client struct {
-	// get requests a path below /v1/ and decodes the response. The error is
-	// registry.ErrNotFound if the response is 404.
+	// get requests a path below /v1/ and decodes the response. A *[]byte gets it
+	// as it is. The error is registry.ErrNotFound if the response is 404.
 	get func(ctx context.Context, path string, into any) error
 	// host is that of the registry, for errors. It is empty in the same
 	// process.
@@ -208,6 +208,21 @@ func (c *Client) Module(
 ) (d protocol.ModuleDetail, err error) {
 	err = c.get(ctx, at(m.Path(), version), &d)
 	return d, c.notFound(ctx, err, named(m, version))
+}
+
+// ModuleFiles lists the stored files of a version of a module. It returns
+// registry.ErrNotFound if the registry is of a release that stores none.
+func (c *Client) ModuleFiles(
+	ctx context.Context, m registry.Module, v registry.Version,
+) (f protocol.ModuleFiles, err error) {
+	return f, c.get(ctx, at(m.Path(), &v)+"/files", &f)
+}
+
+// ModuleFile returns the content of a stored file of a version of a module.
+func (c *Client) ModuleFile(
+	ctx context.Context, m registry.Module, v registry.Version, path string,
+) (content []byte, err error) {
+	return content, c.get(ctx, at(m.Path(), &v)+"/files?"+url.Values{"path": {path}}.Encode(), &content)
 }
 
 // Provider describes a version of a provider, or the newest version if version
