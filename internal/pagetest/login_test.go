@@ -3,6 +3,7 @@ package pagetest
 import (
 	"fmt"
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -106,6 +107,33 @@ func (s *site) testCookies(t *testing.T) {
 		t.Error("the login keeps the id that the browser had before")
 	}
 	victim.wantAccount(account)
+}
+
+// A failure belongs to the field of the token, which has the focus.
+func (s *site) testLoginFailure(t *testing.T) {
+	t.Parallel()
+	p := s.person(t, browser.View{})
+	p.logIn("larder_mistyped")
+	p.wantText(".banner", "This is not a valid token of the registry.")
+	field := evaluate[map[string]string](p, `(({ id, ariaInvalid }) => ({ id, ariaInvalid }))(document.activeElement)`)
+	if want := map[string]string{"id": "token", "ariaInvalid": "true"}; !maps.Equal(field, want) {
+		t.Errorf("the field with the focus is %v, want %v", field, want)
+	}
+	const described = `document.activeElement.getAttribute("aria-describedby").split(" ")
+		.map((id) => document.getElementById(id).innerText.trim()).join(" ")`
+	if text := evaluate[string](p, described); !strings.HasPrefix(text, "This is not a valid token of the registry.") ||
+		!strings.HasSuffix(text, "The token is not stored in the browser.") {
+		t.Errorf("the field is described by %q", text)
+	}
+	for _, width := range widths {
+		p.checkLayout(width)
+	}
+	p.checkAxe(false, "")
+	p.checkColors(true, "")
+	p.open("/login/callback?code=x&state=x")
+	if n := evaluate[int](p, `document.querySelectorAll("[aria-invalid], :focus").length`); n > 0 {
+		t.Error("a failure of the issuer belongs to the token")
+	}
 }
 
 // Only the browser in which a login began can complete it, and only once.

@@ -60,6 +60,7 @@ var pages = []struct {
 	{name: "fetched provider", path: "/mirror/registry.example.net/example/weather", again: true},
 	{name: "guide", path: "/setup"},
 	{name: "not found", path: "/modules/acme/vcp/aws", status: http.StatusNotFound, again: true},
+	{name: "unknown path", path: "/no/such/page", status: http.StatusNotFound, again: true},
 	{name: "login", path: "/login", anonymous: true},
 	{name: "empty registry", path: "https://" + empty + "/", anonymous: true},
 }

@@ -3,6 +3,7 @@ package pagetest
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/browser"
@@ -45,6 +46,128 @@ func (s *site) testCopy(t *testing.T) {
 		t.Errorf("the button copies %q", evaluate[string](p, "copied"))
 	}
 	p.wait(`document.querySelector("#use .copy").textContent === "Copy"`)
+}
+
+// The button reports that a browser has not copied.
+func (s *site) testNotCopied(t *testing.T) {
+	t.Parallel()
+	p := s.account(t, browser.View{})
+	for name, clipboard := range map[string]string{
+		"denied":  `{ writeText: () => Promise.reject(new DOMException("denied", "NotAllowedError")) }`,
+		"missing": "undefined",
+	} {
+		p.open(vpc)
+		evaluate[any](p, `(() => {
+			Object.defineProperty(navigator, "clipboard", { value: `+clipboard+` });
+			window.shown = [];
+			const button = document.querySelector("#use .copy");
+			new MutationObserver(() => shown.push(button.textContent)).observe(button, { childList: true });
+		})()`)
+		p.click("#use .copy")
+		p.wait(`shown.length === 2`)
+		if shown := evaluate[[]string](p, "shown"); !slices.Equal(shown, []string{"Not copied", "Copy"}) {
+			t.Errorf("%s: the button shows %q", name, shown)
+		}
+	}
+}
+
+// Escape and a click outside close a menu. Only one is open at a time.
+func (s *site) testMenus(t *testing.T) {
+	t.Parallel()
+	p := s.account(t, browser.View{})
+	p.open(vpc)
+	wantOpen := func(when, want string) {
+		t.Helper()
+		open := evaluate[string](p, `[...document.querySelectorAll("details[open]")].map((e) => e.className).join(", ")`)
+		if open != want {
+			t.Errorf("%s, %q is open, want %q", when, open, want)
+		}
+	}
+	const picker, account = "menu picker", "menu account"
+	p.must(p.page.Press(p.ctx, "Escape"))
+	wantOpen("after Escape without a menu", "")
+	p.click(".picker summary")
+	wantOpen("after a click", picker)
+	p.click(".picker .panel time")
+	wantOpen("after a click in the menu", picker)
+	p.click("h2.sr + *")
+	wantOpen("after a click outside", "")
+	p.click(".picker summary")
+	p.click(".account summary")
+	wantOpen("after a click on another menu", account)
+	evaluate[any](p, `document.querySelector(".account button").focus()`)
+	p.must(p.page.Press(p.ctx, "Escape"))
+	wantOpen("after Escape", "")
+	if !evaluate[bool](p, `document.activeElement === document.querySelector(".account summary")`) {
+		t.Errorf("after Escape, %s has the focus", evaluate[string](p, "document.activeElement.outerHTML"))
+	}
+	p.must(p.page.Press(p.ctx, "Space"))
+	wantOpen("after Space", account)
+	p.click(".account summary")
+	wantOpen("after another click", "")
+}
+
+// A slash leads to the search, unless a person writes it.
+func (s *site) testSearchKey(t *testing.T) {
+	t.Parallel()
+	p := s.account(t, browser.View{})
+	for _, test := range []struct{ path, focus, name, value string }{
+		{"/", "", "q", ""},
+		{vpc, "", "q", ""},
+		{vpc, ".picker summary", "q", ""},
+		{vpc, "#q", "q", "/"},
+		{"/modules/platform/everything/aws", ".filter", "", "/"},
+		{vpc + "/compare?from=3.19.0&to=4.2.0", "select", "from", "3.19.0"},
+	} {
+		p.open(test.path)
+		evaluate[any](p, `document.activeElement.blur()`)
+		if test.focus != "" {
+			evaluate[any](p, `document.querySelector("`+test.focus+`").focus()`)
+		}
+		p.must(p.page.Press(p.ctx, "/"))
+		if name := evaluate[string](p, `document.activeElement.name`); name != test.name {
+			t.Errorf("%s %s: the field %q has the focus, want %q", test.path, test.focus, name, test.name)
+		}
+		if value := evaluate[string](p, `document.activeElement.value`); value != test.value {
+			t.Errorf("%s %s: the field has %q, want %q", test.path, test.focus, value, test.value)
+		}
+	}
+}
+
+// On paper, a page has all its content and nothing to click, black on white.
+func (s *site) testPrint(t *testing.T) {
+	t.Parallel()
+	p := s.account(t, browser.View{})
+	for _, path := range []string{
+		vpc + "/4.1.0", "/modules/platform/everything/aws", "/providers/acme/inventory", vpc + "/compare?from=3.19.0&to=4.2.0",
+		vpc + "/4.2.0/files/main.tf", "/search?q=flow+log",
+	} {
+		p.opens(path, http.StatusOK)
+		p.must(p.page.SetPrint(p.ctx, true))
+		if shown := evaluate[[]string](p, `[...document.querySelectorAll(
+			"header, footer, nav.sections, button, input, .skip, .panel")].filter((e) => e.checkVisibility()).map((e) => e.outerHTML)`,
+		); len(shown) > 0 {
+			t.Errorf("%s: on paper are %.300q", path, shown)
+		}
+		if closed := evaluate[[]string](p, `[...document.querySelectorAll("main details:not(.menu) > :last-child")]
+			.filter((e) => !e.checkVisibility()).map((e) => e.outerHTML)`); len(closed) > 0 {
+			t.Errorf("%s: not on paper are %.300q", path, closed)
+		}
+		if colors := evaluate[string](p, `(({ backgroundColor, color }) => backgroundColor + " " + color)(getComputedStyle(document.body))`); colors !=
+			"rgb(255, 255, 255) rgb(25, 28, 26)" {
+			t.Errorf("%s: the colors are %s", path, colors)
+		}
+		p.must(p.page.Resize(p.ctx, 718, 1000)) // of A4 with its margins
+		wide, err := p.page.Overflow(p.ctx)
+		p.must(err)
+		if len(wide) > 0 {
+			t.Errorf("%s: the paper is too narrow for %q", path, wide)
+		}
+		for _, cut := range evaluate[[]string](p, `[...document.querySelectorAll("pre, .across, .scroll")]
+			.filter((e) => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX !== "visible").map((e) => e.outerHTML)`) {
+			t.Errorf("%s: cut off: %.300s", path, cut)
+		}
+	}
 }
 
 // The filter shows the inputs that contain a text, with their headings. The heading

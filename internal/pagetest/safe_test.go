@@ -24,7 +24,7 @@ var everywhere = []string{"class", "id", "dir", "lang", "role", "tabindex"}
 var allowed = elementsOf(map[string]string{
 	"a": "href rel data-folder download", "button": "type", "details": "open", "form": "action method role",
 	"html": "lang", "input": "autocapitalize autocomplete autofocus hidden maxlength name placeholder required spellcheck type value",
-	"img": "alt height loading src width", "label": "for", "link": "href rel type", "meta": "charset content name", "ol": "start", "option": "selected value",
+	"img": "alt height loading src width", "label": "for", "link": "href rel type", "meta": "charset content name property", "ol": "start", "option": "selected value",
 	"script": "defer src", "select": "name", "td": "align colspan headers rowspan", "th": "align colspan rowspan scope",
 	"time": "datetime", "col": "span", "colgroup": "span",
 	"svg": "fill height stroke viewbox viewBox width", "path": "d", "circle": "cx cy r", "rect": "height rx width x y",
@@ -47,7 +47,10 @@ var forms = regexp.MustCompile(`^(get /search|post /login|post /logout|get /modu
 var fields = []string{"", "after", "from", "kind", "next", "ns", "q", "system", "to", "token"}
 
 // metas are the names of meta elements.
-var metas = []string{"", "color-scheme", "viewport", "robots"}
+var metas = []string{"", "color-scheme", "description", "viewport", "robots"}
+
+// properties are those of meta elements.
+var properties = []string{"", "og:description", "og:site_name", "og:title"}
 
 // assets are the URLs that a page loads.
 var assets = regexp.MustCompile(`^/static/(copy\.[0-9a-f]{16}\.js|style\.[0-9a-f]{16}\.css|icon\.[0-9a-f]{16}\.svg)$`)
@@ -160,6 +163,9 @@ func (d *document) element(n *html.Node) {
 	case "meta":
 		if name := attribute(n, "name"); !slices.Contains(metas, name) {
 			d.problem("it has the meta element %q", name)
+		}
+		if property := attribute(n, "property"); !slices.Contains(properties, property) {
+			d.problem("it has the meta element %q", property)
 		}
 	case "script":
 		if !assets.MatchString(attribute(n, "src")) || n.FirstChild != nil {

@@ -144,6 +144,26 @@ func (s *site) testSteps(t *testing.T) {
 	}
 }
 
+// A browser that opens a source gets to its page, and any other path is a page
+// too.
+func (s *site) testSources(t *testing.T) {
+	t.Parallel()
+	p := s.person(t, browser.View{NoScripts: true})
+	p.opens("/acme/vpc/aws//modules/endpoints?version=4.1.0", http.StatusOK)
+	p.fill("#token", s.token)
+	p.follow(".login button:last-of-type")
+	p.wantAt(vpc+"/4.1.0/modules/endpoints", "modules/endpoints")
+	p.opens("/acme/vpc/aws", http.StatusOK)
+	p.wantAt(vpc, "acme/vpc/aws")
+	p.opens("/acme/inventory", http.StatusOK)
+	p.wantAt("/providers/acme/inventory", "acme/inventory")
+	p.opens("/acme/vcp/aws", http.StatusNotFound)
+	p.wantAt("/acme/vcp/aws", "Not found")
+	p.followLink(vpc)
+	p.opens("/no/such/page/at/all", http.StatusNotFound)
+	p.wantText("h1", "Not found")
+}
+
 // followLink follows the first link to a path.
 func (p *person) followLink(path string) {
 	p.t.Helper()

@@ -24,14 +24,15 @@ type visited struct {
 	body string
 }
 
-// send sends a request and stores the cookies of the response, which must have
-// a status. It follows no redirect.
+// send sends a request for a page and stores the cookies of the response, which
+// must have a status. It follows no redirect.
 func (b *browser) send(ctx context.Context, method, path string, form url.Values, tag string, want int) (visited, error) {
 	origin := "https://" + b.Host
 	request, err := http.NewRequestWithContext(ctx, method, origin+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		return visited{}, err
 	}
+	request.Header.Set("Accept", "text/html,*/*;q=0.8")
 	if method == http.MethodPost {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		request.Header.Set("Origin", origin)
@@ -112,6 +113,9 @@ func pagesScenario(ctx context.Context, r *Registry) error {
 		}
 	}
 	if err := b.readPages(ctx); err != nil {
+		return err
+	}
+	if err := b.openSources(ctx); err != nil {
 		return err
 	}
 	return b.logOut(ctx)
@@ -198,6 +202,31 @@ func (b *browser) readPages(ctx context.Context) error {
 		}
 	}
 	_, err = b.send(ctx, http.MethodGet, "/", nil, home.Header.Get("ETag"), http.StatusNotModified)
+	return err
+}
+
+// openSources opens sources as configurations have them, and a path without a
+// page.
+func (b *browser) openSources(ctx context.Context) error {
+	module, provider := b.Namespace+"/hello/null", b.Namespace+"/note"
+	for source, page := range map[string]string{
+		module:                    "/modules/" + module,
+		module + "?version=1.2.0": "/modules/" + module + "/1.2.0",
+		module + "//modules/x":    "/" + module + "/modules/x",
+		provider:                  "/providers/" + provider,
+	} {
+		response, err := b.send(ctx, http.MethodGet, "/"+source, nil, "", http.StatusSeeOther)
+		if err == nil {
+			err = response.leadsTo(page)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	page, err := b.send(ctx, http.MethodGet, "/nowhere", nil, "", http.StatusNotFound)
+	if err == nil && !strings.Contains(page.body, "<h1>Not found</h1>") {
+		err = fmt.Errorf("GET /nowhere: the body is not a page: %s", page.body)
+	}
 	return err
 }
 

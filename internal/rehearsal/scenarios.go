@@ -112,7 +112,7 @@ type Registry struct {
 	config string // of clients, in addition to their credentials
 }
 
-// nowhere is the only request of the scenarios that has no route.
+// nowhere is the only request of the scenarios to a path that does not exist.
 const nowhere = "GET /nowhere"
 
 func discoveryScenario(ctx context.Context, r *Registry) error {

@@ -80,7 +80,10 @@ func Routes(endpoints []Endpoint) []Route {
 // Mux serves endpoints, of which several may have the same path. For any other
 // method on their paths it returns 405 with an Allow header, and for any other
 // path 404.
-func Mux(endpoints ...Endpoint) http.Handler {
+func Mux(endpoints ...Endpoint) http.Handler { return MuxOr(notFound, endpoints...) }
+
+// MuxOr is like [Mux], but others serves any other path.
+func MuxOr(others http.HandlerFunc, endpoints ...Endpoint) http.Handler {
 	resources := make(map[string]*resource)
 	for _, e := range endpoints {
 		at := resources[e.Path]
@@ -98,13 +101,13 @@ func Mux(endpoints ...Endpoint) http.Handler {
 	}
 	mux := http.NewServeMux()
 	for path, at := range resources {
-		var others http.Handler = http.HandlerFunc(notFound)
+		var shorter http.Handler = others
 		if resources[withoutTail(path)] != nil {
-			others = nil
+			shorter = nil
 		}
-		handle(mux, path, at, others)
+		handle(mux, path, at, shorter)
 	}
-	mux.HandleFunc("/", notFound)
+	mux.Handle("/", others)
 	return mux
 }
 

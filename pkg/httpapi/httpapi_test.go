@@ -385,6 +385,42 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// A browser is redirected to one slash in place of two, on the same host. Any
+// other request is rejected.
+func TestDoubleSlashes(t *testing.T) {
+	t.Parallel()
+	h := httpapi.Wrap(slog.New(slog.DiscardHandler), httpapi.Mux())
+	for _, test := range []struct{ method, path, accept, want string }{
+		{http.MethodGet, "/a/b/c//d", "text/html", "/a/b/c/d"},
+		{http.MethodHead, "/a//b?version=1&x=%2F", "text/html,*/*", "/a/b?version=1&x=%2F"},
+		{http.MethodGet, "//example.net/a", "text/html", "/example.net/a"},
+		{http.MethodGet, "///example.net", "text/html", ""},
+		{http.MethodGet, "//", "text/html", "/"},
+		{http.MethodGet, "/a//../b", "text/html", ""},
+		{http.MethodGet, `/a//\b`, "text/html", ""},
+		{http.MethodPost, "/a//b", "text/html", ""},
+		{http.MethodGet, "/a//b", "*/*", ""},
+		{http.MethodGet, "/a//b", "", ""},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), test.method, "/", nil)
+		path, query, _ := strings.Cut(test.path, "?")
+		r.URL.Path, r.URL.RawQuery = path, query
+		r.Header.Set("Accept", test.accept)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if to := w.Header().Get("Location"); to != test.want {
+			t.Errorf("%s %s of %q leads to %q, want %q", test.method, test.path, test.accept, to, test.want)
+		}
+		want := http.StatusSeeOther
+		if test.want == "" {
+			want = http.StatusBadRequest
+		}
+		if w.Code != want {
+			t.Errorf("%s %s of %q: status %d, want %d", test.method, test.path, test.accept, w.Code, want)
+		}
+	}
+}
+
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	const text = `{"hello":"world"}`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -20,7 +21,8 @@ const maxPath = 1024
 // Wrap returns the outermost handler of a server or function. It logs each
 // request with [requestlog.Handler]. It rejects a path that is not in its plain
 // form before a mux can redirect it. Examples are paths with dot segments, double
-// slashes, or characters that no endpoint uses. It turns a panic into a 500,
+// slashes, or characters that no endpoint uses. Browsers are redirected from
+// double slashes, which sources of submodules have. It turns a panic into a 500,
 // except http.ErrAbortHandler, which continues. It drops the body of responses to
 // HEAD.
 func Wrap(log *slog.Logger, next http.Handler, observers ...func(*requestlog.Entry)) http.Handler {
@@ -29,6 +31,11 @@ func Wrap(log *slog.Logger, next http.Handler, observers ...func(*requestlog.Ent
 		defer recoverPanic(response, r)
 		r = inDecodedForm(r)
 		if !plainPath(r.URL.Path) {
+			if to := singleSlashes(r); to != "" {
+				response.Header().Set("Location", to)
+				WriteEmpty(response, http.StatusSeeOther, NoStore)
+				return
+			}
 			Error(response, r, fmt.Errorf("%w path", errs.ErrInvalid))
 			return
 		}
@@ -78,6 +85,24 @@ func plainPath(p string) bool {
 	}
 	clean := path.Clean(p)
 	return p == clean || clean != "/" && p == clean+"/"
+}
+
+// singleSlashes returns the URL to which a browser is redirected from the source
+// of a submodule, such as /acme/vpc/aws//modules/endpoints. It is empty for
+// other requests.
+func singleSlashes(r *http.Request) string {
+	path := strings.ReplaceAll(r.URL.Path, "//", "/")
+	if !IsFromBrowser(r) || !plainPath(path) {
+		return ""
+	}
+	return (&url.URL{Path: path, RawQuery: r.URL.RawQuery}).String()
+}
+
+// IsFromBrowser reports whether a request is for a page, as browsers send it when
+// a person follows a link.
+func IsFromBrowser(r *http.Request) bool {
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
+	return isRead && Accepts(r.Header.Values("Accept"), "text/html")
 }
 
 // response passes a response on, without its body if the request is a HEAD.

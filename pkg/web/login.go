@@ -22,8 +22,10 @@ type loginPage struct {
 	Local bool
 	// Ended means that the browser had a session that has ended.
 	Ended bool
-	// Failure is why the last attempt failed, in a sentence.
+	// Failure is why the last attempt failed, in a sentence. IsToken means that
+	// it is about the token.
 	Failure string
+	IsToken bool
 }
 
 // Create returns the command that creates a token. It does not name the folder
@@ -55,7 +57,7 @@ func (h *handler) writeLogin(w http.ResponseWriter, r *http.Request, next string
 		var known *session.Error
 		switch {
 		case errors.As(cause, &known):
-			m.Failure, p.status = known.Text, http.StatusForbidden
+			m.Failure, m.IsToken, p.status = known.Text, r.URL.Path == "/login", http.StatusForbidden
 			if errors.Is(cause, registry.ErrUnavailable) || errors.Is(cause, registry.ErrIssuer) {
 				p.status = http.StatusServiceUnavailable
 			}

@@ -377,7 +377,9 @@ func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 	m.Key, m.Verification = e.keys(p.Hostname)
 	m.Mirrored, m.Pull = e.rows(e.shown()), e.pull
 	m.addSections()
-	return page{template: "provider", title: title, canonical: e.pathOf(e.Number), model: m}, nil
+	return page{
+		template: "provider", title: title, description: m.Head.Description, canonical: e.pathOf(e.Number), model: m,
+	}, nil
 }
 
 // mirrorVersions serves the list of the versions of a mirrored provider or module,

@@ -151,7 +151,9 @@ func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, e
 	}
 	model.Head = m.top
 	model.Head.Sections = model.sections(m)
-	return page{template: "module", title: m.titleOf(folder), canonical: m.pathOf(m.Number), model: model}, nil
+	return page{
+		template: "module", title: m.titleOf(folder), description: m.top.Description, canonical: m.pathOf(m.Number), model: model,
+	}, nil
 }
 
 // download redirects to the archive of a module version, which counts as a

@@ -41,6 +41,9 @@ type page struct {
 	template string
 	// title is the title of the document, without the host.
 	title string
+	// description is a text about the page for programs that show links to it.
+	// It can be empty.
+	description string
 	// canonical is the path of the page if it is also at others. It can be
 	// empty.
 	canonical string
@@ -66,8 +69,8 @@ type pageFunc func(v *visit) (page, error)
 
 // view is what the layout shows around a page.
 type view struct {
-	Title, Host, Release, Query string
-	Account                     session.Account
+	Title, Description, Host, Release, Query string
+	Account                                  session.Account
 	// CanLogIn means that a login would change something.
 	CanLogIn bool
 	// CanSetUp means that the page of the setup needs no login first.
@@ -215,8 +218,9 @@ func (h *handler) view(v *visit, p page) view {
 	} else if v.URL.RawQuery != "" && p.markdown == "" {
 		markdown += "?" + v.URL.RawQuery
 	}
+	description, _ := cutDescription(strings.Join(strings.Fields(p.description), " "))
 	return view{
-		Title: p.title, Host: v.host, Account: v.account, Release: h.Release, Query: p.query, Path: path,
+		Title: p.title, Description: description, Host: v.host, Account: v.account, Release: h.Release, Query: p.query, Path: path,
 		Markdown: markdown, Canonical: p.canonical, Next: v.URL.RequestURI(), OwnSearch: p.ownSearch,
 		CanSetUp: !isLogin || h.isPublic(v.Request),
 		CanLogIn: !isLogin && (h.Local == nil || !h.Local.Open),
@@ -285,12 +289,21 @@ type missing struct {
 
 func (h *handler) notFound(v *visit) page {
 	m := missing{Address: strings.Trim(v.URL.Path, "/")}
-	name := 0
+	// A source has no kind, and its second part is a name.
+	kinds, name := []search.Kind{search.Modules}, 1
+	if strings.Count(m.Address, "/") == 1 {
+		kinds = []search.Kind{search.Providers, search.Modules}
+	}
 	for _, k := range []search.Kind{search.Modules, search.Providers, search.Mirrored, search.MirroredModules} {
 		if rest, found := strings.CutPrefix(m.Address, string(k)); found {
 			_, name = k.Shape()
-			m.Address, m.Near = rest, h.near(v, k, strings.Split(rest, "/"))
+			m.Address, kinds = rest, []search.Kind{k}
 			break
+		}
+	}
+	for _, k := range kinds {
+		if m.Near == nil {
+			m.Near = h.near(v, k, strings.Split(m.Address, "/"))
 		}
 	}
 	m.Address = cmp.Or(v.wanted, m.Address)

@@ -110,7 +110,10 @@ func (h *handler) provider(v *visit) (page, error) {
 	}
 	m.Requirements = requirementsOf(r.Protocols)
 	m.addSections()
-	return page{template: "provider", title: title, canonical: e.pathOf(e.Number), model: m}, nil
+	return page{
+		template: "provider", title: title, description: fmt.Sprintf("A provider for OpenTofu and Terraform in %s.", v.host),
+		canonical: e.pathOf(e.Number), model: m,
+	}, nil
 }
 
 // sourceOf returns the repository and the tag or the commit that published a

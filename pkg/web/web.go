@@ -95,7 +95,7 @@ func New(o Options) http.Handler {
 		h.now = time.Now
 	}
 	h.files = stored.NewFiles(o.Objects, h.now)
-	mux := httpapi.Mux(h.endpoints()...)
+	mux := httpapi.MuxOr(h.elsewhere, h.endpoints()...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSafetyHeaders(w.Header())
 		if h.hasOwnCertificate(r) {

@@ -100,6 +100,11 @@ func (p *Page) Fill(ctx context.Context, selector, value string) error {
 	return p.call(ctx, "fill", map[string]string{"selector": selector, "value": value}, nil)
 }
 
+// Press presses a key, such as Escape or a letter.
+func (p *Page) Press(ctx context.Context, key string) error {
+	return p.call(ctx, "press", map[string]any{"key": key}, nil)
+}
+
 // Enter presses Enter, and waits for the document that it leads to.
 func (p *Page) Enter(ctx context.Context) error { return p.call(ctx, "enter", nil, nil) }
 
@@ -138,6 +143,12 @@ func (p *Page) Resize(ctx context.Context, width, height int) error {
 // SetDark selects the dark or the light colour scheme.
 func (p *Page) SetDark(ctx context.Context, dark bool) error {
 	return p.call(ctx, "look", map[string]bool{"dark": dark}, nil)
+}
+
+// SetPrint shows the page as it is on paper, until SetDark is called. dark is the
+// color scheme of the system.
+func (p *Page) SetPrint(ctx context.Context, dark bool) error {
+	return p.call(ctx, "look", map[string]any{"dark": dark, "print": true}, nil)
 }
 
 // Screenshot returns a PNG picture of the window, or of the whole document.

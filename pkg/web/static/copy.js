@@ -1,28 +1,47 @@
+const all = (css) => document.querySelectorAll(css);
+
 // Adds a button that copies its content to each block of code.
-for (const pre of document.querySelectorAll("pre[role=group]")) {
-  const box = document.createElement("div"), button = document.createElement("button");
-  box.className = "code";
-  button.className = "copy";
-  button.type = "button";
-  button.ariaLive = "polite";
-  button.textContent = "Copy";
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(pre.textContent);
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  });
-  pre.replaceWith(box);
-  box.append(pre, button);
+for (const pre of all("pre[role=group]")) {
+  pre.insertAdjacentHTML("beforebegin", "<div class=code><button class=copy aria-live=polite>Copy</button></div>");
+  const box = pre.previousSibling, button = box.firstChild, show = (text) => { button.textContent = text; };
+  box.prepend(pre);
+  button.onclick = async () => {
+    // There is no clipboard without TLS, and a person can deny it.
+    try {
+      await navigator.clipboard.writeText(pre.textContent);
+      show("Copied");
+    } catch {
+      show("Not copied");
+    }
+    setTimeout(show, 2000, "Copy");
+  };
 }
 
 // Shows the field that filters the inputs.
-const filter = document.querySelector(".filter");
-if (filter) {
+for (const filter of all(".filter")) {
   filter.hidden = false;
-  filter.addEventListener("input", () => {
-    const text = filter.value.toLowerCase();
-    for (const row of document.querySelectorAll("#inputs [id^=input-]")) {
-      row.hidden = !row.textContent.toLowerCase().includes(text);
+  filter.oninput = () => {
+    for (const row of all("[id^=input-]")) {
+      row.hidden = !row.textContent.toLowerCase().includes(filter.value.toLowerCase());
     }
-  });
+  };
 }
+
+// A click outside of an open menu closes it, so at most one is open.
+onclick = (e) => {
+  for (const menu of all(".menu[open]")) menu.open = menu.contains(e.target);
+};
+
+onkeydown = (e) => {
+  const [menu] = all(".menu[open]"), [search] = all("[name=q]");
+  // Escape closes the open menu.
+  if (e.key == "Escape" && menu) {
+    menu.open = false;
+    menu.firstChild.focus();
+  }
+  // A slash leads to the search, unless a person writes it.
+  if (e.key == "/" && search && !e.ctrlKey && !e.metaKey && !e.target.closest("input, select")) {
+    search.focus();
+    e.preventDefault();
+  }
+};

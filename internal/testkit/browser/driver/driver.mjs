@@ -70,9 +70,10 @@ async function newPage({ width, height, dark, forced, scripts }) {
   return name;
 }
 
-// look sets what the system of the person prefers.
-function look(session, { dark, forced }) {
-  return session.send("Emulation.setEmulatedMedia", { features: [
+// look sets what the system of the person prefers, and whether the page is on
+// paper.
+function look(session, { dark, forced, print }) {
+  return session.send("Emulation.setEmulatedMedia", { media: print ? "print" : "", features: [
     { name: "prefers-color-scheme", value: dark ? "dark" : "light" },
     { name: "prefers-reduced-motion", value: "reduce" },
     { name: "forced-colors", value: forced ? "active" : "none" },
@@ -138,6 +139,7 @@ const methods = {
     await page.focus(selector);
     await page.keyboard.sendCharacter(value);
   },
+  async press({ page }, { key }) { await page.keyboard.press(key); },
   async enter({ page }) { await following(page, () => page.keyboard.press("Enter")); },
   async evaluate({ page }, { expression }) { return (await page.evaluate(expression)) ?? null; },
   async cookies({ context }) { return context.cookies(); },
