@@ -78,7 +78,7 @@ func TestContents(t *testing.T) {
 			listed := numbers(t, "1.1.0+build.7", "1.0.0")
 			entry := entryOf(t, vpc, "1.1.0+build.7")
 			entry.Description, entry.Contents = "of 1.1.0+build.7", got.Entry.Contents
-			entry.Withdrawn = numbers(t, "2.0.0-rc.1", "0.1.0")
+			entry.Withdrawn, entry.Hidden = numbers(t, "2.0.0-rc.1", "0.1.0"), numbers(t, "1.0.1")
 			want := catalog.Contents[registry.ModuleVersion]{
 				Entry: entry, Listed: listed, Records: got.Records,
 				Published: map[registry.Version]time.Time{
@@ -287,6 +287,48 @@ func TestContentsFaults(t *testing.T) {
 		}
 		if found > 0 {
 			t.Errorf("%s: it returns %d versions with the error", name, found)
+		}
+	}
+}
+
+// The entry of a module has the numbers of the versions that are hidden, deprecated
+// or withdrawn.
+func TestStatesInEntry(t *testing.T) {
+	t.Parallel()
+	c := catalog.New(tables()["SQLite"](t))
+	vpc := module(t, "acme/vpc/aws")
+	for _, v := range []string{"1.0.0", "1.1.0", "2.0.0"} {
+		publish(t, c, vpc, documented(t, v))
+	}
+	change := func(v, message string, hide bool) {
+		n := parseVersion(t, v)
+		deprecate(t, c.Modules, vpc, &n, catalog.Deprecation{Message: message, Hide: hide, By: "ada"})
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"deprecate", func() { change("1.1.0", "old", false) }, "deprecated [1.1.0], hidden [], withdrawn []"},
+		{"hide one", func() { change("1.0.0", "bad", true) }, "deprecated [1.1.0], hidden [1.0.0], withdrawn []"},
+		{"hide the other", func() { change("1.1.0", "bad", true) }, "deprecated [], hidden [1.1.0 1.0.0], withdrawn []"},
+		{"list it again", func() { change("1.1.0", "", false) }, "deprecated [], hidden [1.0.0], withdrawn []"},
+		{"withdraw a hidden one", func() { withdraw(t, c, vpc, "1.0.0") }, "deprecated [], hidden [], withdrawn [1.0.0]"},
+	} {
+		step.do()
+		s, err := c.Modules.Summary(t.Context(), vpc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var deprecated []registry.Version
+		for _, d := range s.DeprecatedVersions {
+			deprecated = append(deprecated, d.Version)
+			if d.Message != "" {
+				t.Errorf("%s: the entry has the message %q", step.name, d.Message)
+			}
+		}
+		if got := fmt.Sprintf("deprecated %v, hidden %v, withdrawn %v", deprecated, s.Hidden, s.Withdrawn); got != step.want {
+			t.Errorf("%s: the entry has %s, want %s", step.name, got, step.want)
 		}
 	}
 }

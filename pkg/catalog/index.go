@@ -39,9 +39,10 @@ type listing[R registry.Record] interface {
 }
 
 // show adds a record to the index. If the index has the version already, the
-// record replaces it. show reports whether the record is that of the latest
-// version.
-func (x *index[R]) show(r R, deprecated string) (latest bool) {
+// record replaces it. deprecated is why the version is deprecated, of which the
+// index has the text only if warns is set. show reports whether the record is that
+// of the latest version.
+func (x *index[R]) show(r R, deprecated string, warns bool) (latest bool) {
 	n := r.Number()
 	x.listing.drop(n)
 	all := slices.DeleteFunc(x.summary.DeprecatedVersions, func(d registry.DeprecatedVersion) bool {
@@ -50,7 +51,11 @@ func (x *index[R]) show(r R, deprecated string) (latest bool) {
 	if r.Listed() {
 		x.listing.add(r)
 		if deprecated != "" {
-			all = append(all, registry.DeprecatedVersion{Version: n, Message: deprecated})
+			d := registry.DeprecatedVersion{Version: n}
+			if warns {
+				d.Message = deprecated
+			}
+			all = append(all, d)
 			slices.SortFunc(all, func(a, b registry.DeprecatedVersion) int {
 				return registry.CompareVersions(b.Version, a.Version)
 			})
@@ -58,14 +63,19 @@ func (x *index[R]) show(r R, deprecated string) (latest bool) {
 	}
 	x.summary.DeprecatedVersions = all
 	x.summary.Withdrawn = slices.DeleteFunc(x.summary.Withdrawn, n.Same)
-	if r.Withdrawal() != nil {
+	x.summary.Hidden = slices.DeleteFunc(x.summary.Hidden, n.Same)
+	switch {
+	case r.Withdrawal() != nil:
 		x.withdraw(n)
+	case !r.Listed():
+		x.summary.Hidden = insert(x.summary.Hidden, n)
 	}
 	versions := x.listing.versions()
 	if len(versions) == 0 {
 		// Nothing but the number remains of a version that is not listed.
 		x.summary = registry.Summary{
-			Address: x.summary.Address, Deprecated: x.summary.Deprecated, Withdrawn: x.summary.Withdrawn, Unlisted: true,
+			Address: x.summary.Address, Deprecated: x.summary.Deprecated, Withdrawn: x.summary.Withdrawn,
+			Hidden: x.summary.Hidden, Unlisted: true,
 		}
 		return false
 	}
@@ -99,15 +109,17 @@ func isStored(stored, contents []byte) bool {
 		len(contents) > 0 && slices.Equal(registry.DecodeContents(stored).Encode(), contents)
 }
 
-// maxWithdrawn is the maximum number of withdrawn versions in an entry. It
-// limits the size of the entry, which must never prevent a withdrawal.
-const maxWithdrawn = 1000
+// maxUnlisted is the maximum number of withdrawn and of hidden versions in an
+// entry. It limits the size of the entry, which must never prevent a withdrawal.
+const maxUnlisted = 1000
 
 // withdraw adds a version to those that the entry has as withdrawn.
-func (x *index[R]) withdraw(n registry.Version) {
-	all := append(x.summary.Withdrawn, n)
+func (x *index[R]) withdraw(n registry.Version) { x.summary.Withdrawn = insert(x.summary.Withdrawn, n) }
+
+func insert(all []registry.Version, n registry.Version) []registry.Version {
+	all = append(all, n)
 	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	x.summary.Withdrawn = all[:min(len(all), maxWithdrawn)]
+	return all[:min(len(all), maxUnlisted)]
 }
 
 // latestOf returns the highest version that is not a pre-release, or else the

@@ -33,9 +33,8 @@ type kind[A registry.Address, R registry.Record] interface {
 	contents(R) []byte
 	// warns reports whether listings warn of deprecations.
 	warns() bool
-	// warning returns why a version is deprecated, if clients show a warning
-	// for it.
-	warning(R) string
+	// deprecation returns why a version is deprecated.
+	deprecation(R) string
 	// deprecate returns a record with a deprecation message. An empty message
 	// ends the deprecation.
 	deprecate(r R, message string, hide bool) (R, error)
@@ -54,12 +53,12 @@ type (
 	mirrorKind   struct{}
 )
 
-func (moduleKind) prefix() string                        { return "modules/" }
-func (moduleKind) warns() bool                           { return false }
-func (moduleKind) namespaced() bool                      { return true }
-func (moduleKind) catalog(m registry.Module) string      { return m.Namespace }
-func (moduleKind) signer(registry.ModuleVersion) string  { return "" }
-func (moduleKind) warning(registry.ModuleVersion) string { return "" }
+func (moduleKind) prefix() string                              { return "modules/" }
+func (moduleKind) warns() bool                                 { return false }
+func (moduleKind) namespaced() bool                            { return true }
+func (moduleKind) catalog(m registry.Module) string            { return m.Namespace }
+func (moduleKind) signer(registry.ModuleVersion) string        { return "" }
+func (moduleKind) deprecation(r registry.ModuleVersion) string { return r.Deprecated }
 func (moduleKind) newListing(registry.Module) listing[registry.ModuleVersion] {
 	return &moduleListing{}
 }
@@ -96,12 +95,12 @@ func (moduleKind) tombstone(v registry.Version, w registry.Withdrawal) registry.
 	return registry.ModuleVersion{Version: v, Withdrawn: &w}
 }
 
-func (providerKind) prefix() string                            { return "providers/" }
-func (providerKind) warns() bool                               { return true }
-func (providerKind) namespaced() bool                          { return true }
-func (providerKind) catalog(p registry.Provider) string        { return p.Namespace }
-func (providerKind) signer(r registry.ProviderVersion) string  { return r.SigningKey }
-func (providerKind) warning(r registry.ProviderVersion) string { return r.Deprecated }
+func (providerKind) prefix() string                                { return "providers/" }
+func (providerKind) warns() bool                                   { return true }
+func (providerKind) namespaced() bool                              { return true }
+func (providerKind) catalog(p registry.Provider) string            { return p.Namespace }
+func (providerKind) signer(r registry.ProviderVersion) string      { return r.SigningKey }
+func (providerKind) deprecation(r registry.ProviderVersion) string { return r.Deprecated }
 func (providerKind) newListing(p registry.Provider) listing[registry.ProviderVersion] {
 	return &providerListing{address: p}
 }
@@ -133,12 +132,12 @@ func (providerKind) tombstone(v registry.Version, w registry.Withdrawal) registr
 	return registry.ProviderVersion{Version: v, Withdrawn: &w}
 }
 
-func (mirrorKind) prefix() string                        { return "mirror" }
-func (mirrorKind) warns() bool                           { return false }
-func (mirrorKind) namespaced() bool                      { return false }
-func (mirrorKind) catalog(registry.MirrorAddress) string { return mirrorCatalog }
-func (mirrorKind) signer(registry.MirrorVersion) string  { return "" }
-func (mirrorKind) warning(registry.MirrorVersion) string { return "" }
+func (mirrorKind) prefix() string                            { return "mirror" }
+func (mirrorKind) warns() bool                               { return false }
+func (mirrorKind) namespaced() bool                          { return false }
+func (mirrorKind) catalog(registry.MirrorAddress) string     { return mirrorCatalog }
+func (mirrorKind) signer(registry.MirrorVersion) string      { return "" }
+func (mirrorKind) deprecation(registry.MirrorVersion) string { return "" }
 func (mirrorKind) newListing(registry.MirrorAddress) listing[registry.MirrorVersion] {
 	return &mirrorListing{}
 }

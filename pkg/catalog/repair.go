@@ -121,7 +121,7 @@ func (v versions[A, R]) derive(a A, s *Stored[R], stored storedIndex[R]) (x inde
 	}
 	var all registry.Contents
 	for _, r := range s.Records {
-		x.show(r, v.kind.warning(r))
+		x.show(r, v.kind.deprecation(r), v.kind.warns())
 		all.Add(r.Number(), registry.DecodeContents(v.kind.contents(r)))
 	}
 	for _, r := range s.Records {

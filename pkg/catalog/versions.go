@@ -250,7 +250,7 @@ func (v versions[A, R]) load(a A, n *registry.Version, items []Item) (s state[R]
 func (v versions[A, R]) set(s *state[R], record R) {
 	s.record, s.changed = record, true
 	if s.indexErr == nil {
-		s.latest = s.index.show(record, v.kind.warning(record))
+		s.latest = s.index.show(record, v.kind.deprecation(record), v.kind.warns())
 	}
 }
 

@@ -183,12 +183,14 @@ type Summary struct {
 	Deprecated string `json:"deprecated,omitempty"`
 	// LatestDeprecated is the reason for deprecating a module's latest version.
 	LatestDeprecated string `json:"latest_deprecated,omitempty"`
-	// DeprecatedVersions are the deprecated versions of a provider, the newest
-	// first. Its listing has warnings for them.
+	// DeprecatedVersions are the deprecated versions, the newest first. The
+	// listing of a provider has warnings for them.
 	DeprecatedVersions []DeprecatedVersion `json:"deprecated_versions,omitempty"`
 	// Withdrawn are the withdrawn versions, the newest first. If there are more
 	// than 1,000, it has only the highest.
 	Withdrawn []Version `json:"withdrawn,omitempty"`
+	// Hidden are the hidden versions of a module, with the same limit.
+	Hidden []Version `json:"hidden,omitempty"`
 	// Unlisted means that no version is listed, because all are withdrawn or
 	// hidden. Latest is then empty.
 	Unlisted bool `json:"unlisted,omitempty"`
@@ -199,16 +201,16 @@ type Summary struct {
 func (s Summary) LatestDeprecation() string {
 	reason := s.LatestDeprecated
 	for _, d := range s.DeprecatedVersions {
-		if d.Version == s.Latest {
+		if d.Version == s.Latest && d.Message != "" {
 			reason = d.Message
 		}
 	}
 	return cmp.Or(reason, s.Deprecated)
 }
 
-// DeprecatedVersion is a deprecated version of a provider.
+// DeprecatedVersion is a deprecated version.
 type DeprecatedVersion struct {
 	Version Version `json:"version"`
-	// Message is the reason.
-	Message string `json:"message"`
+	// Message is the reason. It is empty for a module.
+	Message string `json:"message,omitempty"`
 }
