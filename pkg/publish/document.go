@@ -16,6 +16,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/objects"
+	"github.com/larder-registry/larder/pkg/publish/changes"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -107,6 +108,9 @@ func (d *Documenter) Rebuild(ctx context.Context, a registry.Address, n registry
 	if err != nil {
 		return nil, fmt.Errorf("cannot document %s %s: %w", a, n, err)
 	}
+	if stored.Changes, err = d.countChanges(ctx, a, n, made.Data); err != nil {
+		return nil, err
+	}
 	_, err = d.Catalog.SetDocs(ctx, a, n, stored, made.Contents, d.By)
 	if errors.Is(err, registry.ErrWithdrawn) {
 		err = registry.WithHint(err, "Withdraw it again to remove the documentation, which is stored.")
@@ -115,6 +119,26 @@ func (d *Documenter) Rebuild(ctx context.Context, a registry.Address, n registry
 		return nil, err
 	}
 	return made.Notes, nil
+}
+
+// countChanges counts the changes of an own module since the version before. made is
+// its documentation.
+func (d *Documenter) countChanges(
+	ctx context.Context, a registry.Address, n registry.Version, made []byte,
+) (*registry.Changes, error) {
+	m, isOwn := a.(registry.Module)
+	if !isOwn {
+		return nil, nil //nolint:nilnil // there is no comparison of mirrored ones
+	}
+	listed, err := d.Catalog.Modules.Listing(ctx, m)
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return nil, err
+	}
+	is, err := docs.Decode(bytes.NewReader(made))
+	if err != nil {
+		return nil, err
+	}
+	return changes.Counter{Records: d.Catalog.Modules, Objects: d.Objects}.Count(ctx, m, n, listed, is)
 }
 
 func (d *Documenter) extract(ctx context.Context, v archived) (extract.Document, error) {

@@ -24,9 +24,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/changes"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -73,9 +75,16 @@ func (p *Publisher) Module(ctx context.Context, m rules.Module) (rules.ModuleRes
 		}
 		return err
 	}
-	prepare := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
+	prepare := func(ctx context.Context, listed protocol.Document) (registry.ModuleVersion, error) {
 		if err := p.upload(ctx, packed, packed.Record); err != nil {
 			return registry.ModuleVersion{}, err
+		}
+		if packed.Docs != nil {
+			var err error
+			packed.Record.Changes, err = p.countChanges(ctx, m, listed, *packed.Docs)
+			if err != nil {
+				return registry.ModuleVersion{}, err
+			}
 		}
 		p.step(fmt.Sprintf("publishing %s %s", m.Address, m.Version))
 		packed.Record.PublishedAt, packed.Record.PublishedBy = p.PublishedAt(), p.By
@@ -205,6 +214,23 @@ func (p *Publisher) upload(ctx context.Context, m *rules.PreparedModule, to regi
 		}
 	}
 	return group.Wait()
+}
+
+// countChanges counts the changes since the version before. made is the
+// documentation of the module.
+func (p *Publisher) countChanges(
+	ctx context.Context, m rules.Module, listed protocol.Document, made rules.File,
+) (*registry.Changes, error) {
+	body, err := made.Open()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the documentation: %w", err)
+	}
+	defer body.Close()
+	is, err := docs.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	return changes.Counter{Records: p.Catalog.Modules, Objects: p.Objects}.Count(ctx, m.Address, m.Version, listed, is)
 }
 
 func (p *Publisher) uploadArchive(ctx context.Context, m *rules.PreparedModule, to registry.ModuleVersion) error {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -64,6 +65,37 @@ type Documents struct {
 	Docs *StoredFile `json:"docs,omitempty"`
 	// FilesZip is the stored file with the files that people may want to read.
 	FilesZip *StoredFile `json:"files,omitempty"`
+	// Changes are counted when the documentation is made. They are missing if
+	// there was no version before, or if one of both had no documentation.
+	Changes *Changes `json:"changes,omitempty"`
+}
+
+// Changes counts what changed in a module since another version.
+type Changes struct {
+	Since Version `json:"since"`
+	// Breaking counts the changes that can break a configuration. The others are
+	// counted as added, removed or changed.
+	Breaking int `json:"breaking,omitempty"`
+	Added    int `json:"added,omitempty"`
+	Removed  int `json:"removed,omitempty"`
+	Changed  int `json:"changed,omitempty"`
+}
+
+// String returns the counts, such as "2 breaking, 3 added".
+func (c Changes) String() string {
+	var counts []string
+	for _, one := range []struct {
+		n    int
+		what string
+	}{{c.Breaking, "breaking"}, {c.Added, "added"}, {c.Removed, "removed"}, {c.Changed, "changed"}} {
+		if one.n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", one.n, one.what))
+		}
+	}
+	if len(counts) == 0 {
+		return "no changes"
+	}
+	return strings.Join(counts, ", ")
 }
 
 // Stored returns the files that are not missing.

@@ -95,6 +95,17 @@ func CompareVersions(a, b Version) int {
 	return strings.Compare(string(a.Metadata), string(b.Metadata))
 }
 
+// Before returns the version with which people compare n: the highest one below it.
+// Releases are compared only with releases. versions has the newest first.
+func Before(n Version, versions []Version) (before Version, found bool) {
+	for _, v := range versions {
+		if v.LessThan(n) && (v.Prerelease == "" || n.Prerelease != "") {
+			return v, true
+		}
+	}
+	return Version{}, false
+}
+
 // ParseConstraint parses a constraint in the syntax of required_providers. An
 // empty one matches all versions that are not pre-releases. Errors are
 // [ErrInvalid].

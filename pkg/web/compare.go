@@ -131,11 +131,8 @@ func (h *handler) completePair(
 	if numbers[0] == none {
 		// If there is none before, the version is compared with itself.
 		numbers[0] = numbers[1]
-		for _, n := range c.Listed {
-			if n.LessThan(numbers[1]) && (n.Prerelease == "" || numbers[1].Prerelease != "") {
-				numbers[0] = n
-				break
-			}
+		if before, found := registry.Before(numbers[1], c.Listed); found {
+			numbers[0] = before
 		}
 	}
 	records, err := h.Catalog.Modules.Records(v.Context(), m, numbers[:]...)

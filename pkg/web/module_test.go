@@ -202,7 +202,7 @@ func TestStates(t *testing.T) {
 }
 
 // The menu has the newest versions, the withdrawn ones among them without a link,
-// and the shown one. Hidden ones are only on their own page.
+// and the shown one.
 func TestPicker(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -225,8 +225,8 @@ func TestPicker(t *testing.T) {
 		}
 		return versions
 	}
-	newest := []string{"3.0.0 latest 2 Nov 2026", "2.1.0 withdrawn 7 Nov 2026"}
-	for _, minor := range "98765432" {
+	newest := []string{"3.0.0 latest 2 Nov 2026", "2.1.0 withdrawn 7 Nov 2026", "2.0.0 hidden 2 Nov 2026"}
+	for _, minor := range "9876543" {
 		newest = append(newest, "1."+string(minor)+".0 2 Nov 2026")
 	}
 	if diff := cmp.Diff(newest, menu("/modules/acme/vpc/aws")); diff != "" {

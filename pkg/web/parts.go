@@ -67,8 +67,23 @@ type listed struct {
 	// Withdrawn means that the version is struck through.
 	Withdrawn bool
 	// By is who published the version, in short, such as v1.4.0 d92e6b7 or token
-	// build-server.
-	By link
+	// build-server. Claimed is the tag and the commit that they state, or empty.
+	By      link
+	Claimed string
+	// Changes leads to the comparison with the version before. It can be empty.
+	Changes changesLink
+	// IsFrom and IsTo mean that the form first has the version.
+	IsFrom, IsTo bool
+}
+
+// changesLink is the link to what changed in a version.
+type changesLink struct {
+	link
+
+	// Breaking is such as "2 breaking", or empty. The text then has the rest.
+	Breaking string
+	// Since is the earlier version, if that is not the one before.
+	Since string
 }
 
 // banner is a notice below the facts. A page has at most one.

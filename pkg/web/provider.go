@@ -20,8 +20,8 @@ type providerPage struct {
 	Platforms platforms
 	Packages  []packageFile
 	Key       signingKey
-	// Versions are the newest ones. All is the path of the list of all.
-	Versions []listed
+	// versionTable has the newest versions. All is the path of the list of all.
+	versionTable
 	// Mirrored are the newest versions of a mirrored provider.
 	Mirrored []mirroredRow
 	// Pull is nil for a provider of which clients cannot make the mirror fetch

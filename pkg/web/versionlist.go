@@ -15,17 +15,23 @@ const versionsPerPage = 100
 
 // versionList is the model of the list of all versions of an address.
 type versionList struct {
-	Head     head
-	Versions []listed
+	Head head
+	versionTable
 	// Mirrored are the versions of a mirrored provider, instead of Versions.
 	Mirrored []mirroredRow
 	// Pull is that of [providerPage].
 	Pull *onRequest
 	// Note is a sentence below the title. It can be empty.
 	Note string
-	// Compare is the path of the comparison, or empty.
-	Compare string
 	pagination
+}
+
+// versionTable is a table of versions.
+type versionTable struct {
+	Versions []listed
+	// Compare is the path of the comparison of two versions. If empty, the table has
+	// no columns about changes.
+	Compare string
 }
 
 func (h *handler) moduleVersions(v *visit) (page, error) {
@@ -68,11 +74,14 @@ func versionsPage[A registry.Address, R registry.Record](
 		return page{}, fmt.Errorf("%s: %w", a, err)
 	}
 	m := versionList{Head: top.below(e.Path), pagination: rows}
-	for _, n := range shown {
-		m.Versions = append(m.Versions, e.line(n))
-	}
 	if e.comparable() && len(e.Listed) > 1 {
 		m.Compare = e.Path + "/compare"
+	}
+	before, _ := registry.Before(e.Entry.Latest, e.Listed)
+	for _, n := range shown {
+		l := e.line(n)
+		l.IsFrom, l.IsTo = n == before, n == e.Entry.Latest
+		m.Versions = append(m.Versions, l)
 	}
 	return page{template: "versions", title: "Versions of " + top.address(), model: m}, nil
 }

@@ -74,16 +74,17 @@ func (e *edition[R]) choose(numbers []registry.Version) error {
 		e.Number = e.Entry.Latest
 	case len(e.Entry.Withdrawn) > 0:
 		e.Number = e.Entry.Withdrawn[0]
-	default: // all versions are hidden, or none is mirrored
+	case len(e.Entry.Hidden) > 0:
+		e.Number = e.Entry.Hidden[0]
+	default: // none is mirrored
 		return fmt.Errorf("%s: no version is listed: %w", e.Entry.Address, registry.ErrNotFound)
 	}
 	return nil
 }
 
-// all returns the listed and the withdrawn versions, and the shown one, the
-// newest first.
+// all returns all versions, the newest first.
 func (e *edition[R]) all() []registry.Version {
-	all := slices.Concat(e.Listed, e.Entry.Withdrawn, []registry.Version{e.Number})
+	all := slices.Concat(e.Listed, e.Entry.Hidden, e.Entry.Withdrawn, []registry.Version{e.Number})
 	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
 	return slices.Compact(all)
 }
@@ -128,7 +129,7 @@ func (e *edition[R]) pathOf(n registry.Version) string { return e.Path + "/" + n
 
 func (e *edition[R]) picker() picker {
 	p := picker{Current: e.Number.String(), All: e.Path + "/versions"}
-	p.Total = len(e.Listed) + len(e.Entry.Withdrawn)
+	p.Total = len(e.all())
 	if e.isLatest() && e.Number.Prerelease == "" {
 		p.Badges = []badge{{"latest", "ok"}}
 	}
@@ -153,6 +154,12 @@ func (e *edition[R]) line(n registry.Version) listed {
 		s := stateOf(r)
 		l.Published, l.Note, l.By, l.Withdrawn = s.published, s.reason, newBy(s.by), s.state == withdrawn
 		l.Badges = s.badges()
+		if c := s.claimed; c != nil {
+			l.Claimed = strings.TrimSpace(c.Tag + " " + shortCommit(c.Commit))
+		}
+		if !l.Withdrawn && e.comparable() {
+			l.Changes = e.changesOf(n, s.changes)
+		}
 	}
 	switch {
 	case l.Withdrawn:
@@ -163,6 +170,31 @@ func (e *edition[R]) line(n registry.Version) listed {
 		l.Badges = append([]badge{{"latest", "ok"}}, l.Badges...)
 	}
 	return l
+}
+
+// changesOf returns the link to what changed from the version before to n. counts
+// are those of its record, or nil.
+func (e *edition[R]) changesOf(n registry.Version, counts *registry.Changes) changesLink {
+	before, found := registry.Before(n, e.Listed)
+	if counts == nil || slices.Contains(e.Entry.Withdrawn, counts.Since) {
+		if !found {
+			return changesLink{}
+		}
+		return changesLink{link: link{"compare with " + before.String(), comparePath(e.Path, before, n)}}
+	}
+	rest := *counts
+	rest.Breaking = 0
+	c := changesLink{link: link{rest.String(), comparePath(e.Path, counts.Since, n)}}
+	if counts.Breaking > 0 {
+		c.Breaking = count(counts.Breaking) + " breaking"
+		if rest == (registry.Changes{Since: rest.Since}) {
+			c.Text = ""
+		}
+	}
+	if counts.Since != before {
+		c.Since = counts.Since.String()
+	}
+	return c
 }
 
 // comparable reports whether versions of the kind have a comparison.
@@ -230,6 +262,10 @@ type versionState struct {
 	reason    string
 	published time.Time
 	by        registry.Publisher
+	// claimed is the Git source that the publisher claims, or nil. changes are those
+	// of the record.
+	claimed *registry.ClaimedSource
+	changes *registry.Changes
 }
 
 func stateOf[R registry.Record](r R) (s versionState) {
@@ -238,7 +274,9 @@ func stateOf[R registry.Record](r R) (s versionState) {
 	}
 	switch r := any(r).(type) {
 	case registry.ModuleVersion:
-		s = versionState{reason: r.Deprecated, published: r.PublishedAt, by: r.PublishedBy}
+		s = versionState{
+			reason: r.Deprecated, published: r.PublishedAt, by: r.PublishedBy, claimed: r.Claimed, changes: r.Changes,
+		}
 		if r.Hidden {
 			s.state = hidden
 		}

@@ -113,6 +113,58 @@ func large() *spec {
 	return s
 }
 
+// renamed returns two versions of a module. The later one has another name for 39 of
+// its inputs, adds one, removes one, and needs newer clients and providers.
+func renamed() []*spec {
+	var both []*spec
+	for i, v := range []version{
+		{"20.37.2", time.Date(2026, 8, 5, 9, 30, 0, 0, time.UTC), "token"},
+		{"21.0.0", time.Date(2026, 10, 30, 15, 10, 0, 0, time.UTC), "ci"},
+	} {
+		s := newSpec("platform/cluster/aws")
+		s.description = "A Kubernetes cluster with its roles, keys, logs and node groups."
+		s.versions = []version{v}
+		prefix := []string{"cluster_", ""}[i]
+		s.addOptions("variables.tf", prefix+"endpoint", 0, 13)
+		s.addOptions("variables.tf", prefix+"security_group", 0, 13)
+		s.addOptions("variables.tf", prefix+"encryption_key", 0, 13)
+		s.addOptions("variables.tf", "node_group", 0, len(options))
+		_ = s.add("out", "cluster_arn | ARN of the cluster.")
+		_ = s.add("resource", "aws_eks_cluster.this")
+		fmt.Fprintf(s.file("variables-removed.tf"), "variable %q {\n  default = null\n}\n",
+			[]string{"create_aws_auth_configmap", "control_plane_scaling"}[i])
+		fmt.Fprintf(s.file("versions.tf"), "terraform {\n  required_version = %q\n  required_providers {\n    aws = {\n"+
+			"      source  = \"hashicorp/aws\"\n      version = %q\n    }\n  }\n}\n",
+			[]string{">= 1.3.2", ">= 1.5.7"}[i], []string{">= 5.95, < 6.0", ">= 6.0"}[i])
+		if i == 1 {
+			s.file("CHANGELOG.md").WriteString(changelogOf21)
+		}
+		both = append(both, s)
+	}
+	return both
+}
+
+const changelogOf21 = `# Changelog
+
+## [21.0.0] - 2026-10-30
+
+### Breaking
+
+- Inputs that began with ` + "`cluster_`" + ` have names without it.
+- The module needs version 6 of the provider, and OpenTofu or Terraform 1.5.7.
+- ` + "`create_aws_auth_configmap`" + ` is gone. Use access entries.
+
+### Added
+
+- ` + "`control_plane_scaling`" + ` chooses the capacity of the control plane.
+
+## [20.37.2] - 2026-08-05
+
+### Fixed
+
+- Node groups wait for the network.
+`
+
 // many returns a module with 4,012 inputs in itself and in 59 submodules.
 func many() *spec {
 	s := newSpec("platform/accounts/aws")

@@ -83,7 +83,7 @@ func (f *filler) specs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range append(all, large(), many(), rootless()) {
+	for _, s := range append(all, append(renamed(), large(), many(), rootless())...) {
 		dir := filepath.Join(f.sources, filepath.FromSlash(s.address))
 		if err := s.write(dir); err != nil {
 			return err
@@ -118,11 +118,23 @@ func (f *filler) module(ctx context.Context, dir string, a registry.Module, v ve
 		By: publisher(v.publisher, a.Namespace, "terraform-"+a.System+"-"+a.Name, n),
 	}
 	m := rules.Module{Dir: dir, Address: a, Version: n, Description: description}
+	if v.publisher == "token" {
+		repository := a.Namespace + "/terraform-" + a.System + "-" + a.Name
+		m.Claimed = &registry.ClaimedSource{
+			Remote: "https://github.com/" + repository, Commit: commitOf(repository, n), Tag: "v" + n.String(),
+		}
+	}
 	result, err := p.Module(ctx, m)
 	if err == nil && len(result.Notes) > 0 {
 		err = fmt.Errorf("the documentation of %s %s has notes: %s", a, n, strings.Join(result.Notes, " "))
 	}
 	return err
+}
+
+// commitOf returns the commit of a version in a repository.
+func commitOf(repository string, v registry.Version) string {
+	commit := sha1.Sum([]byte(repository + v.String()))
+	return hex.EncodeToString(commit[:])
 }
 
 func publisher(kind, namespace, name string, v registry.Version) registry.Publisher {
@@ -137,12 +149,12 @@ func publisher(kind, namespace, name string, v registry.Version) registry.Publis
 	}
 	repository := namespace + "/" + name
 	ref := "refs/tags/v" + v.String()
-	commit := sha1.Sum([]byte(repository + ref))
-	run := crc32.ChecksumIEEE(commit[:])%9000 + 1000
+	commit := commitOf(repository, v)
+	run := crc32.ChecksumIEEE([]byte(commit))%9000 + 1000
 	return registry.Publisher{
 		Kind: registry.PublisherOIDC, Issuer: "https://token.actions.githubusercontent.com",
 		Subject: "repo:" + repository + ":ref:" + ref, Repository: repository, Ref: ref,
-		Commit: hex.EncodeToString(commit[:]),
+		Commit: commit,
 		RunURL: fmt.Sprintf("https://github.com/%s/actions/runs/%d", repository, run),
 	}
 }

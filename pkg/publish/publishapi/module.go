@@ -14,6 +14,7 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/extract"
 	"github.com/larder-registry/larder/pkg/objects"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/publish/changes"
 	"github.com/larder-registry/larder/pkg/publish/inspection"
 	"github.com/larder-registry/larder/pkg/publish/rules"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -110,9 +111,12 @@ func (h *handler) stage(ctx context.Context, f registry.StoredFile, data []byte)
 	return err
 }
 
-// addContents adds the contents of the stored documentation to a record. It
-// returns the notes of the documentation.
-func (m module) addContents(ctx context.Context, record *registry.ModuleVersion) (notes []string, err error) {
+// describe adds to a record the contents of the stored documentation, and the counts
+// of the changes since the version before. It returns the notes of the
+// documentation.
+func (m module) describe(
+	ctx context.Context, record *registry.ModuleVersion, listed protocol.Document,
+) (notes []string, err error) {
 	stored, err := m.h.objects.Open(ctx, record.Docs.Object, 0, -1)
 	if errors.Is(err, registry.ErrNotFound) {
 		return nil, errLostDocs
@@ -126,7 +130,9 @@ func (m module) addContents(ctx context.Context, record *registry.ModuleVersion)
 		return nil, err
 	}
 	record.Contents = extract.ContentsOf(d).Encode()
-	return extract.Notes(d), nil
+	counter := changes.Counter{Records: m.h.catalog.Modules, Objects: m.h.objects}
+	record.Changes, err = counter.Count(ctx, m.address, record.Version, listed, d)
+	return extract.Notes(d), err
 }
 
 func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time) (publication, error) {
@@ -141,10 +147,10 @@ func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time
 		keep:    record.Files(),
 		content: protocol.Announcement{Files: []protocol.File{{SHA256: record.SHA256}}, ContentSHA256: record.ContentSHA256},
 		commit: func(ctx context.Context, prepare func(context.Context) error) (protocol.Published, error) {
-			makeRecord := func(ctx context.Context, _ protocol.Document) (registry.ModuleVersion, error) {
+			makeRecord := func(ctx context.Context, listed protocol.Document) (registry.ModuleVersion, error) {
 				err := prepare(ctx)
 				if err == nil && record.Docs != nil {
-					notes, err = m.addContents(ctx, &record)
+					notes, err = m.describe(ctx, &record, listed)
 				}
 				return record, err
 			}

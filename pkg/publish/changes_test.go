@@ -1,0 +1,103 @@
+package publish_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// A version has the counts of its changes since the version before, which is the
+// highest lower release.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	b := embedded(t)
+	publishes := func(version, text string) {
+		t.Helper()
+		m := module(t, version, "")
+		if err := os.WriteFile(filepath.Join(m.Dir, "main.tf"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.publisher().Module(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const (
+		cidr   = "variable \"cidr\" {\n  type = string\n}\n"
+		zones  = "variable \"zones\" {\n  default = 3\n}\n"
+		output = "output \"id\" {\n  value = 1\n}\n"
+	)
+	publishes("1.0.0", cidr)
+	publishes("1.2.0", cidr+output)
+	publishes("2.0.0", "variable \"cidr\" {\n  type = number\n}\n"+zones+output)
+	publishes("1.1.0", cidr+zones)
+	publishes("2.1.0-rc.1", zones)
+	publishes("3.0.0", zones+output)
+	c := catalog.New(b.table)
+	counts := func(version string) string {
+		t.Helper()
+		m := module(t, version, "")
+		record, err := c.Modules.Get(t.Context(), m.Address, m.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.Changes == nil {
+			return "none"
+		}
+		return fmt.Sprintf("%s since %s", *record.Changes, record.Changes.Since)
+	}
+	for version, want := range map[string]string{
+		"1.0.0":      "none",
+		"1.1.0":      "1 added since 1.0.0",
+		"1.2.0":      "1 added since 1.0.0",
+		"2.0.0":      "1 breaking, 1 added since 1.2.0",
+		"2.1.0-rc.1": "2 breaking since 2.0.0",
+		"3.0.0":      "1 breaking since 2.0.0",
+	} {
+		if got := counts(version); got != want {
+			t.Errorf("the changes of %s are %s, want %s", version, got, want)
+		}
+	}
+	// Documentation that is made again has the counts of now.
+	m := module(t, "1.2.0", "")
+	if _, err := b.documenter().Rebuild(t.Context(), m.Address, m.Version); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := counts("1.2.0"), "1 breaking, 1 added since 1.1.0"; got != want {
+		t.Errorf("the changes of 1.2.0 are now %s, want %s", got, want)
+	}
+}
+
+// A version before that cannot be read prevents no publish.
+func TestChangesSinceDamaged(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func([]byte) []byte{"missing": nil, "damaged": damage} {
+		b := embedded(t)
+		before := b.published(t)
+		b.change(t, before.Docs.Object, change)
+		m := module(t, "2.0.0", "")
+		result, err := b.publisher().Module(t.Context(), m)
+		if err != nil {
+			t.Fatalf("%s documentation: %v", name, err)
+		}
+		if result.Record.Changes != nil {
+			t.Errorf("%s documentation: the changes are %v, want none", name, result.Record.Changes)
+		}
+	}
+}
+
+func TestChangesInWords(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]registry.Changes{
+		"no changes": {},
+		"3 added":    {Added: 3},
+		"1 breaking, 2 added, 3 removed, 4 changed": {Breaking: 1, Added: 2, Removed: 3, Changed: 4},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("%+v is %q, want %q", c, got, want)
+		}
+	}
+}
