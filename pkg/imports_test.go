@@ -321,7 +321,7 @@ var silent = []string{
 	"pkg/docs/render", "pkg/docs/stored", "pkg/examine/verify",
 	"pkg/files/jsonfile", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/mirror/admission",
 	"pkg/mirror/policyfile", "pkg/network/ipclass", "pkg/objects", "pkg/progress", "pkg/protocol", "pkg/publish",
-	"pkg/publish/inspection", "pkg/publish/rules",
+	"pkg/publish/changes", "pkg/publish/inspection", "pkg/publish/rules",
 	"pkg/registry", "pkg/registry/errs", "pkg/settings", "pkg/client/git", "pkg/client/location", "pkg/sources/monorepo",
 	"pkg/text/printable", "pkg/text/suggest", "pkg/text/terminal", "pkg/text/terms", "pkg/ttlcache",
 }
@@ -353,9 +353,10 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		"pkg/docs/stored", "pkg/mirror/admission", "pkg/network/ipclass", "pkg/search", "pkg/text/terms",
 	})
 	inspecting := slices.Concat(reading, []string{
-		"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/extract",
+		"pkg/content/archive", "pkg/content/configuration", "pkg/content/safehcl", "pkg/content/secrets", "pkg/content/signing", "pkg/docs/compare",
+		"pkg/docs/extract", "pkg/docs/stored",
 		"pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/docs/render", "pkg/files/regularfile", "pkg/files/temporary", "pkg/files/textfile", "pkg/objects/s3",
-		"pkg/progress", "pkg/publish/inspection", "pkg/publish/rules", "pkg/text/terms",
+		"pkg/progress", "pkg/publish/changes", "pkg/publish/inspection", "pkg/publish/rules", "pkg/text/terms",
 	})
 	want := map[string][]string{
 		"functions/discovery": {
@@ -374,7 +375,6 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
 		"functions/pull": slices.Concat(inspecting, []string{
-			"pkg/docs/stored",
 			"pkg/client", "pkg/mirror/admission", "pkg/mirror/filling", "pkg/mirror/pull", "pkg/modules",
 			"pkg/network/ipclass", "pkg/providers", "pkg/publish", "pkg/client/fetch", "pkg/client/forge",
 			"pkg/client/git", "pkg/client/location",

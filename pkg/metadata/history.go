@@ -31,7 +31,7 @@ func (h *handler) moduleHistory(w http.ResponseWriter, r *http.Request) error {
 		v := past.record
 		d.Versions = append(d.Versions, protocol.PastModule{
 			VersionState: past.VersionState, Description: v.Description,
-			PublishedAt: v.PublishedAt, PublishedBy: v.PublishedBy,
+			PublishedAt: v.PublishedAt, PublishedBy: v.PublishedBy, Claimed: v.Claimed, Changes: v.Changes,
 			SHA256: v.SHA256, ContentSHA256: v.ContentSHA256, Size: v.Size,
 			Copies: protocol.Copies{CopiedFrom: v.CopiedFrom, CopiedTo: v.CopiedTo},
 		})

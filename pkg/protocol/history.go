@@ -56,11 +56,16 @@ type VersionState struct {
 // PastModule is one version in a [ModuleHistory].
 type PastModule struct {
 	VersionState
-	Description   string             `json:"description,omitempty"`
-	PublishedAt   time.Time          `json:"published_at,omitzero"`
-	PublishedBy   registry.Publisher `json:"published_by,omitzero"`
-	SHA256        string             `json:"sha256,omitempty"`
-	ContentSHA256 string             `json:"content_sha256,omitempty"`
+	Description string             `json:"description,omitempty"`
+	PublishedAt time.Time          `json:"published_at,omitzero"`
+	PublishedBy registry.Publisher `json:"published_by,omitzero"`
+	// Claimed is that of a [ModuleDetail].
+	Claimed *registry.ClaimedSource `json:"claimed,omitempty"`
+	// Changes counts what changed since the version before. It is missing if there
+	// was none at the publish, or if one of both has no documentation.
+	Changes       *registry.Changes `json:"changes,omitempty"`
+	SHA256        string            `json:"sha256,omitempty"`
+	ContentSHA256 string            `json:"content_sha256,omitempty"`
 	// Size is the size of the archive in bytes.
 	Size int64 `json:"size,omitempty"`
 	Copies
