@@ -86,9 +86,11 @@ const (
 	// it.
 	policyItem = "policy"
 	// usageItems are the partitions of downloads and of last uses of tokens,
-	// and totalItems is the one of the downloads of all addresses.
-	usageItems = "usage/*"
-	totalItems = "usage/totals"
+	// totalItems is the one of the downloads of all addresses, and countingItem
+	// has the time since when downloads are counted.
+	usageItems   = "usage/*"
+	totalItems   = "usage/totals"
+	countingItem = "usage/counting"
 	// usageName is the name of the function that counts downloads.
 	usageName = "usage"
 	// pullName is the name of the function that fetches what the mirror lacks.
@@ -97,6 +99,11 @@ const (
 
 // mirrored are the patterns of the partitions and of the objects of the mirror.
 var mirrored = []string{registry.MirrorPrefix + "*", registry.MirrorModulePrefix + "*"}
+
+// downloadItems are the partitions of the downloads of each address.
+var downloadItems = []string{
+	"usage/modules/*", "usage/providers/*", "usage/" + registry.MirrorPrefix + "*", "usage/" + registry.MirrorModulePrefix + "*",
+}
 
 // documents, files and archives are patterns of keys, of the documentation, the
 // files and the archives of modules.
@@ -141,8 +148,8 @@ func functions() []function {
 			objects: []string{
 				documents, files, archives, "mirror-" + documents, "mirror-" + files, "mirror-" + archives,
 			},
-			partitions: slices.Concat(items, []string{"keys/*", sessionItems, "tokens", policyItem}),
-			queried:    []string{"catalog/*", "namespaces", totalItems},
+			partitions: slices.Concat(items, []string{"keys/*", sessionItems, "tokens", policyItem, countingItem}),
+			queried:    slices.Concat([]string{"catalog/*", "namespaces", totalItems}, downloadItems),
 		},
 		{name: "publish", trees: []string{protocol.PublishPath}, parts: throttle{2, 12}, publishes: true},
 		{name: usageName, counts: true, partitions: []string{usageItems}},

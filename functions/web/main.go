@@ -6,6 +6,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/deployed"
 	"github.com/larder-registry/larder/pkg/objects/presign"
+	"github.com/larder-registry/larder/pkg/usage/logged"
 	"github.com/larder-registry/larder/pkg/web"
 	"github.com/larder-registry/larder/pkg/web/session"
 )
@@ -15,7 +16,7 @@ func main() {
 		return web.New(web.Options{
 			Catalog: r.Catalog, Objects: presign.NewReader(r.Archives, r.Bucket.Config.HTTPClient),
 			Archives:  r.Archives,
-			Downloads: r.Catalog,
+			Downloads: logged.NewReader(r.Catalog),
 			Accounts: session.New(session.Options{
 				Control: r.Access, Store: r.Catalog, Login: r.Login, Secret: r.WebSecret(),
 			}),

@@ -333,6 +333,10 @@ func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 	if e.isEmpty() {
 		return h.mirroredList(v, p, e)
 	}
+	var counted func() *downloads
+	if !p.IsModule() { // the page of a module reads them itself
+		counted = h.startDownloads(v.Context(), p)
+	}
 	records, err := h.Catalog.Mirror.Records(v.Context(), p, e.others()...)
 	if err := e.add(v.Context(), records, err); err != nil {
 		return page{}, fmt.Errorf("mirrored %s %s: %w", p.Kind(), p, err)
@@ -359,6 +363,7 @@ func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 	if p.IsModule() {
 		return show(v, h.mirroredModule(v, p, e, part, m, title), part)
 	}
+	m.Head.setUses(p, counted())
 	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
 	m.Hint = fmt.Sprintf("`larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together. "+
 		"They replace all services of the host. Your configurations keep `%s` as the source.", p.Source())

@@ -21,7 +21,7 @@ func (h *handler) mirroredModule(
 			},
 			Number: e.Number, Path: e.Path, Rest: e.Rest,
 		},
-		module: p.Module(), source: p.Source(), top: base.Head, title: title,
+		module: p.Module(), address: p, source: p.Source(), top: base.Head, title: title,
 		copied: &copied{h.guide(v).hostBlocks(registry.Host(p.Hostname)), base.Provenance, stored.Notes},
 	}
 	m.copied.provenance.Fields = append(m.copied.provenance.Fields, pinFields(stored.Pin)...)

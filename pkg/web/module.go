@@ -75,6 +75,8 @@ type folderLink struct{ Name, Path, Summary string }
 type moduleVersion struct {
 	*edition[registry.ModuleVersion]
 	module registry.Module
+	// address is the module, or the mirrored module.
+	address registry.Address
 	// source is the address in the configuration of clients.
 	source string
 	docs   docs.Documentation
@@ -128,6 +130,10 @@ func partOf(v *visit, kind string) string {
 // folderPage returns the page of a folder of a module version. The folder is
 // empty for the module itself.
 func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, error) {
+	var counted func() *downloads
+	if folder == "" {
+		counted = h.startDownloads(v.Context(), m.address)
+	}
 	if err := h.readDocs(v.Context(), m); err != nil {
 		return page{}, err
 	}
@@ -148,6 +154,9 @@ func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, e
 	if folder == "" && h.Archives != nil && !m.record().Hidden {
 		download := link{"tar.gz", m.Path + "/" + m.Number.String() + "/download"}
 		model.Archive = append(model.Archive, field{Label: "Download", Value: download})
+	}
+	if counted != nil {
+		m.top.setUses(m.address, counted())
 	}
 	model.Head = m.top
 	model.Head.Sections = model.sections(m)
@@ -202,7 +211,7 @@ func (h *handler) openModule(v *visit, part string) (*moduleVersion, error) {
 		return nil, err
 	}
 	all := &moduleVersion{
-		edition: e, module: m, source: v.host + "/" + m.String(), title: m.String() + " " + e.Number.String(),
+		edition: e, module: m, address: m, source: v.host + "/" + m.String(), title: m.String() + " " + e.Number.String(),
 	}
 	all.top = all.head(part)
 	return all, nil

@@ -21,8 +21,11 @@ type head struct {
 	// version. They are empty unless an identity proves them.
 	From, At link
 	// Facts are more facts in the same line, such as the signing key.
-	Facts  []field
-	Banner *banner
+	Facts []field
+	// Downloads are the downloads of the address in short, or empty. UsedBy is
+	// the path of the page with its uses, or empty.
+	Downloads, UsedBy string
+	Banner            *banner
 	// Sections are the links to the sections of the page that have content.
 	Sections []section
 }

@@ -75,6 +75,7 @@ func (h *handler) provider(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	counted := h.startDownloads(v.Context(), p)
 	id := e.Entry.SigningKey
 	if r, found := e.Records[e.Number]; found {
 		id = r.SigningKey
@@ -90,6 +91,7 @@ func (h *handler) provider(v *visit) (page, error) {
 	if r.Withdrawn != nil {
 		return withdrawnPage(m.Head, e.Number, title), nil
 	}
+	m.Head.setUses(p, counted())
 	m.Head.Published = r.PublishedAt
 	m.Head.From, m.Head.At = sourceOf(r.PublishedBy, "#provenance")
 	if r.SigningKey != "" {

@@ -34,8 +34,8 @@ type Options struct {
 	Objects stored.Objects
 	// Archives locates the archives of modules. If nil, pages do not offer them.
 	Archives Archives
-	// Downloads has the numbers of downloads. If nil, they are 0.
-	Downloads search.Downloads
+	// Downloads has the numbers of downloads. If nil, pages do not show them.
+	Downloads Downloads
 	// Accounts identifies callers and logs them in.
 	Accounts Accounts
 	// Host is the registry's host in addresses. If empty, it is the host of the
@@ -152,15 +152,19 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		{"/setup", h.setup},
 		{module + "/compare", h.compare},
 		{module + "/versions", h.moduleVersions},
+		{module + "/used-by", usedByPage(h, moduleOf, headOfModule)},
 		{provider, h.provider},
 		{provider + "/versions", h.providerVersions},
+		{provider + "/used-by", usedByPage(h, providerOf, headOfProvider)},
 		{provider + "/{version}", h.provider},
 		{mirrored, h.mirroredView("", h.folderPage)},
 		{mirrored + "/versions", h.mirrorVersions},
+		{mirrored + "/used-by", usedByPage(h, mirrorOf, headOfMirror)},
 		{mirrored + "/{version}", h.mirroredView("", h.folderPage)},
 		{"/mirror-modules", h.mirroredModules},
 		{mirroredModule, h.mirroredView("", h.folderPage)},
 		{mirroredModule + "/versions", h.mirrorVersions},
+		{mirroredModule + "/used-by", usedByPage(h, mirrorOf, headOfMirror)},
 		{mirroredModule + "/{version}", h.mirroredView("", h.folderPage)},
 		{mirroredModule + "/{version}/modules/{folder}", h.mirroredView("modules", h.folderPage)},
 		{mirroredModule + "/{version}/examples/{folder}", h.mirroredView("examples", h.folderPage)},

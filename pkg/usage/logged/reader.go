@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,10 +24,15 @@ type Counts interface {
 }
 
 // Reader reads the counts of a deployed registry.
-type Reader struct{ Counts }
+type Reader struct {
+	Counts
+
+	// begun caches the time since when the registry counts, which never changes.
+	begun *atomic.Pointer[time.Time]
+}
 
 // NewReader returns a reader of stored counts.
-func NewReader(stored Counts) Reader { return Reader{stored} }
+func NewReader(stored Counts) Reader { return Reader{stored, new(atomic.Pointer[time.Time])} }
 
 // parallel is how many addresses Count reads at once.
 const parallel = 16
@@ -39,10 +45,7 @@ func (r Reader) Count(ctx context.Context, q usage.Query) (usage.Report, error) 
 		from = first
 	}
 	report := usage.Report{From: from, To: q.To, Retention: registry.DownloadTime, Downloads: []usage.Download{}}
-	begun, err := r.CountingSince(ctx)
-	if errors.Is(err, registry.ErrNotFound) {
-		begun, err = q.To, nil
-	}
+	begun, err := r.countingSince(ctx, q.To)
 	if err != nil {
 		return usage.Report{}, fmt.Errorf("cannot count downloads: %w", err)
 	}
@@ -75,6 +78,22 @@ func (r Reader) Count(ctx context.Context, q usage.Query) (usage.Report, error) 
 		report.Downloads = report.Downloads[:usage.MaxRows]
 	}
 	return report, nil
+}
+
+// countingSince returns the time since when the registry counts downloads, or
+// another time if it has not counted one yet.
+func (r Reader) countingSince(ctx context.Context, otherwise time.Time) (time.Time, error) {
+	if begun := r.begun.Load(); begun != nil {
+		return *begun, nil
+	}
+	begun, err := r.CountingSince(ctx)
+	if errors.Is(err, registry.ErrNotFound) {
+		return otherwise, nil
+	}
+	if err == nil {
+		r.begun.Store(&begun)
+	}
+	return begun, err
 }
 
 // downloaded returns the addresses with downloads since a time.
