@@ -632,8 +632,8 @@ func TestRoles(t *testing.T) {
 			"/modules/*/docs.json.gz,/modules/*/files.zip,/mirror-modules/*/files.zip",
 		},
 		"web": {
-			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy",
-			"catalog/*,namespaces,usage/totals",
+			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy,usage/counting",
+			"catalog/*,namespaces,usage/totals,usage/modules/*,usage/providers/*,usage/mirror/*,usage/mirror-modules/*",
 			"/modules/*/docs.json.gz,/modules/*/files.zip,/modules/*.tar.gz," +
 				"/mirror-modules/*/docs.json.gz,/mirror-modules/*/files.zip,/mirror-modules/*.tar.gz",
 		},

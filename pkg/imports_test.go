@@ -371,7 +371,7 @@ func TestFunctionsLinkTheirOwn(t *testing.T) {
 		"functions/metadata": slices.Concat(pages, []string{"pkg/metadata"}),
 		"functions/web": slices.Concat(pages, []string{
 			"pkg/docs/changelog", "pkg/docs/compare", "pkg/docs/highlight", "pkg/docs/moduleblock", "pkg/files/regularfile",
-			"pkg/files/textfile", "pkg/mirror/hostblock", "pkg/web", "pkg/web/session",
+			"pkg/files/textfile", "pkg/mirror/hostblock", "pkg/usage", "pkg/usage/logged", "pkg/web", "pkg/web/session",
 		}),
 		"functions/publish": slices.Concat(inspecting, []string{"pkg/publish/publishapi"}),
 		"functions/pull": slices.Concat(inspecting, []string{

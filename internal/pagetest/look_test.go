@@ -46,6 +46,8 @@ var pages = []struct {
 	{name: "files", path: vpc + "/4.2.0/files", again: true},
 	{name: "file", path: vpc + "/4.2.0/files/main.tf", again: true},
 	{name: "versions", path: vpc + "/versions", again: true},
+	{name: "uses", path: vpc + "/used-by"},
+	{name: "uses of a mirrored provider", path: "/mirror/registry.example.net/hashicorp/aws/used-by", again: true},
 	{name: "difference", path: vpc + "/compare?from=3.19.0&to=4.2.0"},
 	{name: "providers", path: "/providers", again: true},
 	{name: "provider", path: "/providers/acme/inventory", menus: true},

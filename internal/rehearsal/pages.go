@@ -146,12 +146,15 @@ func (b *browser) readPages(ctx context.Context) error {
 		module:                      "Outputs",
 		module + "/1.2.0":           "Outputs",
 		module + "/versions":        "1.2.0",
+		module + "/used-by":         "Downloads",
 		provider:                    "rehearsed",
 		provider + "/1.0.0":         "rehearsed",
 		provider + "/versions":      "1.0.0",
+		provider + "/used-by":       "Downloads",
 		mirrored:                    "one.example.com",
 		mirrored + "/1.0.0":         "one.example.com",
 		mirrored + "/versions":      "1.0.0",
+		mirrored + "/used-by":       "Downloads",
 	}
 	// Versions without submodules and examples, by a file that they have.
 	absent := map[string]string{module + "/1.2.0": "main.tf"}
@@ -159,6 +162,7 @@ func (b *browser) readPages(ctx context.Context) error {
 		mirrored := "/mirror-modules/" + b.Origin.mirroredModule(publicHosts["tofu"], "outer")
 		pages["/mirror-modules"], pages[mirrored] = b.Origin.namespace, "inner"
 		pages[mirrored+"/1.0.0"], pages[mirrored+"/versions"] = "inner", "1.0.0"
+		pages[mirrored+"/used-by"] = "Downloads"
 		absent[mirrored+"/1.0.0"] = "README.md"
 	}
 	for path, text := range pages {

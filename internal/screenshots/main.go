@@ -66,6 +66,8 @@ var pages = []page{
 	{name: "files", path: vpc + "/4.2.0/files"},
 	{name: "file", path: vpc + "/4.2.0/files/main.tf#L12"},
 	{name: "versions", path: vpc + "/versions"},
+	{name: "used-by", path: vpc + "/used-by"},
+	{name: "used-by-none", path: "/mirror/registry.example.net/hashicorp/aws/used-by"},
 	{name: "difference", path: vpc + "/compare?from=3.19.0&to=4.2.0"},
 	{name: "difference-none", path: vpc + "/compare?from=4.1.0&to=4.1.0"},
 	{name: "modules", path: "/modules"},

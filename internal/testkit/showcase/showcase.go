@@ -59,7 +59,7 @@ func Create(ctx context.Context, dir string) (_ *local.Data, err error) {
 	}
 	defer func() { _ = os.RemoveAll(sources) }()
 	f := &filler{data: data, sources: sources}
-	for _, fill := range []func(context.Context) error{f.vpc, f.specs, f.providers, f.mirror} {
+	for _, fill := range []func(context.Context) error{f.vpc, f.specs, f.providers, f.mirror, f.downloads} {
 		if err := fill(ctx); err != nil {
 			return nil, err
 		}

@@ -47,8 +47,9 @@ type Counter struct {
 	file   *File
 	tokens Tokens
 	log    *slog.Logger
-	now    func() time.Time
 	most   int
+	// Now is the clock.
+	Now func() time.Time
 
 	mu      sync.Mutex
 	pending map[row]total
@@ -64,7 +65,7 @@ type Counter struct {
 // NewCounter returns a counter for the registry in a folder.
 func NewCounter(dir string, tokens Tokens, log *slog.Logger) *Counter {
 	return &Counter{
-		file: Open(dir), tokens: tokens, log: log, now: time.Now, most: maxPending,
+		file: Open(dir), tokens: tokens, log: log, Now: time.Now, most: maxPending,
 		pending: make(map[row]total), used: make(map[string]time.Time),
 	}
 }
@@ -73,7 +74,7 @@ func NewCounter(dir string, tokens Tokens, log *slog.Logger) *Counter {
 // in an hour. It does not read or write files.
 func (c *Counter) Observe(e *requestlog.Entry) {
 	if e.Token != "" {
-		c.use(e.Token, c.now())
+		c.use(e.Token, c.Now())
 	}
 	if e.Download == "" {
 		return
@@ -86,7 +87,7 @@ func (c *Counter) Observe(e *requestlog.Entry) {
 	if err != nil {
 		return
 	}
-	now := c.now()
+	now := c.Now()
 	caller := e.LoggedCaller()
 	key := row{
 		now.Unix() / secondsPerDay, string(e.Download), address.String(), version.String(),
@@ -161,7 +162,7 @@ func (c *Counter) flush(ctx context.Context) {
 	c.mu.Unlock()
 	c.store(ctx, used)
 
-	err := c.file.add(ctx, counts, c.now())
+	err := c.file.add(ctx, counts, c.Now())
 	if err != nil {
 		c.mu.Lock()
 		for key, sum := range counts {

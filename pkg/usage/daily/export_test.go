@@ -14,7 +14,7 @@ func (noTokens) UseToken(context.Context, string, time.Time) error { return nil 
 // number of rows in memory.
 func NewTestCounter(dir string, log *slog.Logger, most int, now func() time.Time) *Counter {
 	c := NewCounter(dir, noTokens{}, log)
-	c.most, c.now = most, now
+	c.most, c.Now = most, now
 	return c
 }
 
