@@ -44,6 +44,8 @@ type store struct {
 	catalog *catalog.Catalog // without counting
 	objects *memory
 	now     func() time.Time // of the pages; nil for that of the system
+
+	downloads web.Downloads // nil for none
 }
 
 func newStore(t testing.TB) *store {
@@ -326,7 +328,7 @@ func (s *store) protect(settings string) server {
 func (s *store) serveTo(accounts session.Options) server {
 	o := web.Options{
 		Catalog: catalog.New(s.table), Objects: s.objects, Archives: s.objects, Accounts: session.New(accounts), Host: host, Release: "1.2.3",
-		Now: s.now,
+		Now: s.now, Downloads: s.downloads,
 	}
 	var log bytes.Buffer
 	return server{httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), web.New(o)), &log}

@@ -83,15 +83,20 @@ func TestHostileTexts(t *testing.T) {
 				r.Claimed = &registry.ClaimedSource{Remote: "https://github.com/" + evil, Commit: evil, Tag: evil, Dirty: true}
 				r.CopiedFrom = &registry.CopiedFrom{Source: evil, Claimed: &registry.ClaimedSource{Remote: evil, Commit: evil}}
 			})
+			s.module("acme/used/aws", "1.0.0", nil)
+			s.module("acme/user/aws", "1.0.0", nil, func(r *registry.ModuleVersion) {
+				r.Contents = registry.Contents{Calls: []registry.Use{{Source: host + "/acme/used/aws", Constraint: evil}}}.Encode()
+			})
 			pages := s.serve()
-			const path = "/modules/acme/evil/aws"
-			for _, path := range []string{"/", "/modules", "/search?q=evil", path, path + "/versions"} {
+			const path, usedBy = "/modules/acme/evil/aws", "/modules/acme/used/aws/used-by"
+			contains(t, pages.text(t, http.StatusOK, usedBy), "acme/user/aws")
+			for _, path := range []string{"/", "/modules", "/search?q=evil", path, path + "/versions", usedBy} {
 				page := pages.text(t, http.StatusOK, path)
 				for _, problem := range check(page) {
 					t.Errorf("%s has %s", path, problem)
 				}
 			}
-			for _, path := range []string{"/index", "/modules", path, path + "/versions"} {
+			for _, path := range []string{"/index", "/modules", path, path + "/versions", usedBy} {
 				markdown, _, _ := strings.Cut(pages.text(t, http.StatusOK, path+".md"), "\n## README\n")
 				for _, problem := range live(markdown) {
 					t.Errorf("%s.md has %s", path, problem)
