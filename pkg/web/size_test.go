@@ -57,9 +57,6 @@ func withPages(t testing.TB) (pages server, paths map[string]string) {
 	for i := range 200 {
 		s.module(fmt.Sprintf("acme/network-%d/aws", i), "1.0.0", large(1))
 	}
-	for i := range 1000 {
-		s.module(fmt.Sprintf("acme/a-module-that-uses-another-%d/aws", i), "1.0.0", nil, calls("acme/vpc/aws", "~> 1.0", "1.0.0", ">= 0.5, < 2"))
-	}
 	withExample := large(25)
 	withExample["examples/all/main.tf"] = withExample["main.tf"]
 	s.module("acme/vpc/aws", "1.0.0", withExample)
@@ -70,7 +67,7 @@ func withPages(t testing.TB) (pages server, paths map[string]string) {
 		"file":  "/modules/acme/vpc/aws/1.0.0/files/main.tf", "example": "/modules/acme/vpc/aws/1.0.0/examples/all",
 		"groups": "/modules/acme/groups/aws", "by name": "/modules/acme/groups/aws?inputs=a-z",
 		"Markdown": "/modules/acme/large/aws.md", "versions": "/modules/acme/vpc/aws/versions",
-		"used by": "/modules/acme/vpc/aws/used-by", "compare": comparePath + "?from=1.0.0&to=1.1.0", "provider": inventory, "mirrored": random,
+		"compare": comparePath + "?from=1.0.0&to=1.1.0", "provider": inventory, "mirrored": random,
 	}
 }
 

@@ -186,16 +186,21 @@ func TestUsedByReads(t *testing.T) {
 	}
 }
 
-// A long list has pages.
+// A long list has pages, which are small.
 func TestManyUses(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	s.module("acme/vpc/aws", "1.0.0", nil)
-	for i := range 103 {
-		s.module(fmt.Sprintf("acme/app-%03d/aws", i), "1.0.0", nil, calls("acme/vpc/aws", "1.0.0"))
+	for i := range 999 {
+		constraints := []string{"~> 1.0", "1.0.0", ">= 0.5, < 2.0"}
+		s.module(fmt.Sprintf("acme/a-module-that-calls-another-%03d/aws", i), "1.0.0", nil, calls("acme/vpc/aws", constraints...))
 	}
 	s.module("acme/zoo/aws", "1.0.0", nil, calls("acme/vpc/aws", strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12")...))
 	pages := s.serve()
-	contains(t, pages.text(t, http.StatusOK, usedByVPC), "1–100 of 104", usedByVPC+"?after=100", "Next 4 modules", "!app-100")
-	contains(t, pages.text(t, http.StatusOK, usedByVPC+"?after=100"), "101–104 of 104", "app-100", " and 2 more", "!app-099")
+	first := pages.text(t, http.StatusOK, usedByVPC)
+	contains(t, first, "1–100 of 1,000", usedByVPC+"?after=100", "Next 100 modules", "another-099", "!another-100")
+	if compressed := pages.get(t, usedByVPC, "Accept-Encoding", "gzip").Body.Len(); len(first) > 150<<10 || compressed > 25<<10 {
+		t.Errorf("the page has %d bytes, %d compressed", len(first), compressed)
+	}
+	contains(t, pages.text(t, http.StatusOK, usedByVPC+"?after=900"), "901–1000 of 1,000", "another-900", " and 2 more", "!another-899")
 }
