@@ -85,9 +85,9 @@ const (
 	// policyItem is the partition of the mirror's policy. Only operators write
 	// it.
 	policyItem = "policy"
-	// usageItems are the partitions of downloads and of last uses of tokens,
+	// usageItems are the partitions of downloads and of last uses of tokens.
 	// totalItems is the one of the downloads of all addresses, and countingItem
-	// has the time since when downloads are counted.
+	// the one of the time since when downloads are counted.
 	usageItems   = "usage/*"
 	totalItems   = "usage/totals"
 	countingItem = "usage/counting"

@@ -233,7 +233,7 @@ func (a *attacked) publishTexts() {
 	}
 	path := "/" + module("texts").Path()
 	a.inBrowser = append(a.inBrowser, path+"/1.0.0", path+"/1.1.0", path+"/compare?from=1.0.0&to=1.1.0")
-	a.others = append(a.others, path, path+"/versions", path+"/compare", path+"/compare?from=1.1.0&to=1.0.0")
+	a.others = append(a.others, path, path+"/versions", path+"/used-by", path+"/compare", path+"/compare?from=1.1.0&to=1.0.0")
 }
 
 // publishExpressions publishes two versions of modules with each type and

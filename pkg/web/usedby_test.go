@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,16 +13,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/usage"
+	"github.com/larder-registry/larder/pkg/usage/logged"
 )
 
-// calls makes a version of a module call another one with some constraints.
-func calls(called string, constraints ...string) func(*registry.ModuleVersion) {
+// callsVPC makes a version of a module call acme/vpc/aws with some constraints.
+func callsVPC(constraints ...string) func(*registry.ModuleVersion) {
 	return func(r *registry.ModuleVersion) {
 		c := registry.DecodeContents(r.Contents)
 		for _, constraint := range constraints {
-			c.Calls = append(c.Calls, registry.Use{Source: host + "/" + called, Constraint: constraint})
+			c.Calls = append(c.Calls, registry.Use{Source: host + "/acme/vpc/aws", Constraint: constraint})
 		}
 		r.Contents = c.Encode()
 	}
@@ -59,11 +62,11 @@ func withUses(t *testing.T) *store {
 	s := withProviders(t)
 	s.now = func() time.Time { return published.AddDate(0, 0, 18) }
 	s.module("acme/vpc/aws", "1.0.0", network)
-	s.module("acme/app/aws", "1.0.0", nil, calls("acme/vpc/aws", "~> 0.9"))
-	s.module("acme/app/aws", "2.0.0", nil, calls("acme/vpc/aws", ">= 1.0, < 2", "", "1.0.0"), requires("hashicorp/random", "~> 3.0"))
-	s.module("acme/old/aws", "1.0.0", nil, calls("acme/vpc/aws", "1.0.0"), requires(host+"/acme/inventory", ""))
+	s.module("acme/app/aws", "1.0.0", nil, callsVPC("~> 0.9"))
+	s.module("acme/app/aws", "2.0.0", nil, callsVPC(">= 1.0, < 2", "", "1.0.0"), requires("hashicorp/random", "~> 3.0"))
+	s.module("acme/old/aws", "1.0.0", nil, callsVPC("1.0.0"), requires(host+"/acme/inventory", ""))
 	s.module("acme/old/aws", "2.0.0", nil)
-	s.module("secret/app/aws", "7.7.7", nil, calls("acme/vpc/aws", "= 0.0.7"))
+	s.module("secret/app/aws", "7.7.7", nil, callsVPC("= 0.0.7"))
 	return s
 }
 
@@ -152,6 +155,7 @@ func TestDownloads(t *testing.T) {
 				head, _, _ := strings.Cut(pages.text(t, http.StatusOK, path), `<nav class="sections"`)
 				_, head, _ = strings.Cut(head, "<main")
 				contains(t, head, test.head, `href="`+path+`/used-by"`)
+				contains(t, pages.text(t, http.StatusOK, path+".md"), test.head, "[Used by…]("+path+"/used-by.md)")
 			}
 			contains(t, pages.text(t, http.StatusOK, usedByVPC+".md"), test.page...)
 			if logged := strings.Contains(pages.log.String(), "no counts today"); logged != test.wantLogged {
@@ -186,6 +190,35 @@ func TestUsedByReads(t *testing.T) {
 	}
 }
 
+// The page of a version reads the downloads with one query. The time since when
+// they are counted never changes, so it is read once.
+func TestDownloadReads(t *testing.T) {
+	t.Parallel()
+	s := withUses(t)
+	since := registry.Downloads{Count: 1, Last: time.Now()}
+	if err := s.catalog.AddTotal(t.Context(), "1", address(t, "acme/vpc/aws"), since); err != nil {
+		t.Fatal(err)
+	}
+	s.now, s.downloads = nil, logged.NewReader(catalog.New(s.table))
+	pages := s.serve()
+	for _, path := range []string{usedByVPC, random} { // what is then cached
+		pages.text(t, http.StatusOK, path)
+	}
+	for path, want := range map[string]string{
+		"/modules/acme/vpc/aws": "Query Snapshot Snapshot", inventory: "Query Snapshot Snapshot", random: "Query Snapshot Snapshot",
+		usedByVPC: "Query Snapshot", "/modules/acme/vpc/aws/1.0.0/modules/endpoints": "Snapshot",
+		"/modules/acme/vpc/aws/versions": "Snapshot Snapshot",
+	} {
+		s.table.Take()
+		pages.text(t, http.StatusOK, path)
+		got := strings.Fields(s.table.Take()) // some are at the same time
+		slices.Sort(got)
+		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
 // A long list has pages, which are small.
 func TestManyUses(t *testing.T) {
 	t.Parallel()
@@ -193,9 +226,9 @@ func TestManyUses(t *testing.T) {
 	s.module("acme/vpc/aws", "1.0.0", nil)
 	for i := range 999 {
 		constraints := []string{"~> 1.0", "1.0.0", ">= 0.5, < 2.0"}
-		s.module(fmt.Sprintf("acme/a-module-that-calls-another-%03d/aws", i), "1.0.0", nil, calls("acme/vpc/aws", constraints...))
+		s.module(fmt.Sprintf("acme/a-module-that-calls-another-%03d/aws", i), "1.0.0", nil, callsVPC(constraints...))
 	}
-	s.module("acme/zoo/aws", "1.0.0", nil, calls("acme/vpc/aws", strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12")...))
+	s.module("acme/zoo/aws", "1.0.0", nil, callsVPC(strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12")...))
 	pages := s.serve()
 	first := pages.text(t, http.StatusOK, usedByVPC)
 	contains(t, first, "1–100 of 1,000", usedByVPC+"?after=100", "Next 100 modules", "another-099", "!another-100")
