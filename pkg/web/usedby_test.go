@@ -201,7 +201,7 @@ func TestDownloadReads(t *testing.T) {
 	}
 	s.now, s.downloads = nil, logged.NewReader(catalog.New(s.table))
 	pages := s.serve()
-	for _, path := range []string{usedByVPC, random} { // what is then cached
+	for _, path := range []string{usedByVPC, random} { // the policy and the catalog are then cached
 		pages.text(t, http.StatusOK, path)
 	}
 	for path, want := range map[string]string{
