@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -71,7 +73,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A version before that cannot be read prevents no publish.
+// A version before that cannot be read prevents no publish. What was counted before
+// remains.
 func TestChangesSinceDamaged(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func([]byte) []byte{"missing": nil, "damaged": damage} {
@@ -85,6 +88,23 @@ func TestChangesSinceDamaged(t *testing.T) {
 		}
 		if result.Record.Changes != nil {
 			t.Errorf("%s documentation: the changes are %v, want none", name, result.Record.Changes)
+		}
+		b = embedded(t)
+		before = b.published(t)
+		result, err = b.publisher().Module(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.change(t, before.Docs.Object, change)
+		if _, err := b.documenter().Rebuild(t.Context(), m.Address, m.Version); err != nil {
+			t.Fatal(err)
+		}
+		record, err := catalog.New(b.table).Modules.Get(t.Context(), m.Address, m.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(result.Record.Changes, record.Changes); diff != "" || record.Changes == nil {
+			t.Errorf("%s documentation: the changes after a rebuild (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -111,6 +111,9 @@ func (d *Documenter) Rebuild(ctx context.Context, a registry.Address, n registry
 	if stored.Changes, err = d.countChanges(ctx, a, n, made.Data); err != nil {
 		return nil, err
 	}
+	if stored.Changes == nil {
+		stored.Changes = v.Changes // the version before cannot be read any more
+	}
 	_, err = d.Catalog.SetDocs(ctx, a, n, stored, made.Contents, d.By)
 	if errors.Is(err, registry.ErrWithdrawn) {
 		err = registry.WithHint(err, "Withdraw it again to remove the documentation, which is stored.")

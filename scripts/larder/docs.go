@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -178,7 +179,7 @@ func find[A registry.Address, R registry.Record](
 		return []storedDocuments{{record.Number(), documents(record)}}, nil
 	}
 	records, err := versions.All(ctx, a)
-	for _, one := range records {
+	for _, one := range slices.Backward(records) { // each is compared with the one before
 		if one.Withdrawal() == nil {
 			found = append(found, storedDocuments{one.Number(), documents(one)})
 		}
