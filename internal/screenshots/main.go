@@ -69,6 +69,7 @@ var pages = []page{
 	{name: "used-by", path: vpc + "/used-by"},
 	{name: "used-by-none", path: "/mirror/registry.example.net/hashicorp/aws/used-by"},
 	{name: "difference", path: vpc + "/compare?from=3.19.0&to=4.2.0"},
+	{name: "difference-renamed", path: "/modules/platform/cluster/aws/compare?from=20.37.2&to=21.0.0"},
 	{name: "difference-none", path: vpc + "/compare?from=4.1.0&to=4.1.0"},
 	{name: "modules", path: "/modules"},
 	{name: "namespace", path: "/modules/acme"},

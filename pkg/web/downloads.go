@@ -59,6 +59,18 @@ func (d *downloads) Text() string {
 func (d *downloads) Shown() []downloaded { return d.Versions[:min(maxDownloaded, len(d.Versions))] }
 func (d *downloads) More() int           { return len(d.Versions) - len(d.Shown()) }
 
+// of returns the downloads of a version. d may be nil.
+func (d *downloads) of(n registry.Version) int {
+	if d == nil {
+		return 0
+	}
+	i := slices.IndexFunc(d.Versions, func(v downloaded) bool { return v.Version == n })
+	if i < 0 {
+		return 0
+	}
+	return d.Versions[i].Count
+}
+
 // startDownloads begins to read the downloads of an address, and returns a
 // function that waits for the result. If they cannot be read, that logs the cause
 // and returns nil.

@@ -75,6 +75,8 @@ type listed struct {
 	Claimed string
 	// Changes leads to the comparison with the version before. It can be empty.
 	Changes changesLink
+	// Downloads is the number of the last days. It is 0 if that is not shown.
+	Downloads int
 	// IsFrom and IsTo mean that the form first has the version.
 	IsFrom, IsTo bool
 }

@@ -91,7 +91,8 @@ func (h *handler) provider(v *visit) (page, error) {
 	if r.Withdrawn != nil {
 		return withdrawnPage(m.Head, e.Number, title), nil
 	}
-	m.Head.setUses(p, counted())
+	m.Downloads = counted()
+	m.Head.setUses(p, m.Downloads)
 	m.Head.Published = r.PublishedAt
 	m.Head.From, m.Head.At = sourceOf(r.PublishedBy, "#provenance")
 	if r.SigningKey != "" {
@@ -101,7 +102,9 @@ func (h *handler) provider(v *visit) (page, error) {
 	m.setPackages(r.Packages)
 	m.Key = newSigningKey(r.SigningKey, p.Namespace, key, id == r.SigningKey && err == nil)
 	for _, n := range e.picked() {
-		m.Versions = append(m.Versions, e.line(n))
+		l := e.line(n)
+		l.Downloads = m.Downloads.of(n)
+		m.Versions = append(m.Versions, l)
 	}
 	m.Provenance = newProvenance(r.PublishedBy, r.PublishedAt)
 	m.Provenance.addCopies(r.CopiedFrom, r.CopiedTo)

@@ -70,7 +70,7 @@ func usedByPage[A registry.Address](h *handler, addressOf func(*visit) (A, error
 			}
 		}
 		m.Downloads = counted()
-		return page{template: "usedby", title: "Uses of " + top.address(), model: m}, nil
+		return page{template: "usedby", title: "Who uses " + top.address(), model: m}, nil
 	}
 }
 

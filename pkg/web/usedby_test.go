@@ -155,7 +155,7 @@ func TestDownloads(t *testing.T) {
 				head, _, _ := strings.Cut(pages.text(t, http.StatusOK, path), `<nav class="sections"`)
 				_, head, _ = strings.Cut(head, "<main")
 				contains(t, head, test.head, `href="`+path+`/used-by"`)
-				contains(t, pages.text(t, http.StatusOK, path+".md"), test.head, "[Used by…]("+path+"/used-by.md)")
+				contains(t, pages.text(t, http.StatusOK, path+".md"), test.head, "[Who uses it]("+path+"/used-by.md)")
 			}
 			contains(t, pages.text(t, http.StatusOK, usedByVPC+".md"), test.page...)
 			if logged := strings.Contains(pages.log.String(), "no counts today"); logged != test.wantLogged {
@@ -207,7 +207,7 @@ func TestDownloadReads(t *testing.T) {
 	for path, want := range map[string]string{
 		"/modules/acme/vpc/aws": "Query Snapshot Snapshot", inventory: "Query Snapshot Snapshot", random: "Query Snapshot Snapshot",
 		usedByVPC: "Query Snapshot", "/modules/acme/vpc/aws/1.0.0/modules/endpoints": "Snapshot",
-		"/modules/acme/vpc/aws/versions": "Snapshot Snapshot",
+		"/modules/acme/vpc/aws/versions": "Query Snapshot Snapshot",
 	} {
 		s.table.Take()
 		pages.text(t, http.StatusOK, path)
@@ -235,5 +235,5 @@ func TestManyUses(t *testing.T) {
 	if compressed := pages.get(t, usedByVPC, "Accept-Encoding", "gzip").Body.Len(); len(first) > 150<<10 || compressed > 25<<10 {
 		t.Errorf("the page has %d bytes, %d compressed", len(first), compressed)
 	}
-	contains(t, pages.text(t, http.StatusOK, usedByVPC+"?after=900"), "901–1000 of 1,000", "another-900", " and 2 more", "!another-899")
+	contains(t, pages.text(t, http.StatusOK, usedByVPC+"?after=900"), "901–1,000 of 1,000", "another-900", " and 2 more", "!another-899")
 }

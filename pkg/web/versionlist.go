@@ -32,6 +32,8 @@ type versionTable struct {
 	// Compare is the path of the comparison of two versions. If empty, the table has
 	// no columns about changes.
 	Compare string
+	// Downloads are those of the address, or nil.
+	Downloads *downloads
 }
 
 func (h *handler) moduleVersions(v *visit) (page, error) {
@@ -39,7 +41,7 @@ func (h *handler) moduleVersions(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	return versionsPage(v, h.Catalog.Modules, m, headOfModule(m))
+	return versionsPage(h, v, h.Catalog.Modules, m, headOfModule(m))
 }
 
 func (h *handler) providerVersions(v *visit) (page, error) {
@@ -47,18 +49,19 @@ func (h *handler) providerVersions(v *visit) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	return versionsPage(v, h.Catalog.Providers, p, headOfProvider(p))
+	return versionsPage(h, v, h.Catalog.Providers, p, headOfProvider(p))
 }
 
 // versionsPage returns the list of the versions of an address. It makes two
-// requests to the table.
+// requests to the table, and one for the downloads.
 func versionsPage[A registry.Address, R registry.Record](
-	v *visit, versions catalog.Versions[A, R], a A, top head,
+	h *handler, v *visit, versions catalog.Versions[A, R], a A, top head,
 ) (page, error) {
 	e, err := openEdition(v.Context(), versions, a, "")
 	if err != nil {
 		return page{}, err
 	}
+	counted := h.startDownloads(v.Context(), a)
 	all := e.all()
 	rows, err := paginate(v.URL, len(all), versionsPerPage, "versions")
 	if err != nil {
@@ -77,10 +80,11 @@ func versionsPage[A registry.Address, R registry.Record](
 	if e.comparable() && len(e.Listed) > 1 {
 		m.Compare = e.Path + "/compare"
 	}
+	m.Downloads = counted()
 	before, _ := registry.Before(e.Entry.Latest, e.Listed)
 	for _, n := range shown {
 		l := e.line(n)
-		l.IsFrom, l.IsTo = n == before, n == e.Entry.Latest
+		l.IsFrom, l.IsTo, l.Downloads = n == before, n == e.Entry.Latest, m.Downloads.of(n)
 		m.Versions = append(m.Versions, l)
 	}
 	return page{template: "versions", title: "Versions of " + top.address(), model: m}, nil
