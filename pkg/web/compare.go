@@ -65,7 +65,8 @@ type comparedVersion struct {
 	Version, Path string
 	Published     time.Time
 	// Commit is the short commit, or who published the version.
-	Commit link
+	Commit   link
+	IsCommit bool
 }
 
 // compare serves the comparison. It makes at most two requests to the table, and
@@ -183,7 +184,7 @@ func newComparedVersion(path string, r registry.ModuleVersion) comparedVersion {
 		Commit: newBy(r.PublishedBy),
 	}
 	if r.PublishedBy.Commit != "" {
-		c.Commit.Text = shortCommit(r.PublishedBy.Commit)
+		c.Commit.Text, c.IsCommit = shortCommit(r.PublishedBy.Commit), true
 	}
 	return c
 }

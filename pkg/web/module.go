@@ -265,7 +265,7 @@ func (m *moduleVersion) head(part string) head {
 	h.Picker = m.picker()
 	h.Published = r.PublishedAt
 	if part == "" {
-		h.Description = r.Description
+		h.Description, h.Changes = r.Description, m.changesOf(m.Number, r.Changes)
 	}
 	h.From, h.At = sourceOf(r.PublishedBy, root+"#provenance")
 	return h

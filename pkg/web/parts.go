@@ -25,7 +25,9 @@ type head struct {
 	// Downloads are the downloads of the address in short, or empty. UsedBy is
 	// the path of the page with its uses, or empty.
 	Downloads, UsedBy string
-	Banner            *banner
+	// Changes leads to what changed in the version. It can be empty.
+	Changes changesLink
+	Banner  *banner
 	// Sections are the links to the sections of the page that have content.
 	Sections []section
 }
@@ -87,8 +89,10 @@ type changesLink struct {
 
 	// Breaking is such as "2 breaking", or empty. The text then has the rest.
 	Breaking string
-	// Since is the earlier version, if that is not the one before.
-	Since string
+	// Since is the earlier version, if the text lacks it. IsBefore means that it is
+	// the version before.
+	Since    string
+	IsBefore bool
 }
 
 // banner is a notice below the facts. A page has at most one.

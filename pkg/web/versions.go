@@ -184,15 +184,15 @@ func (e *edition[R]) changesOf(n registry.Version, counts *registry.Changes) cha
 	}
 	rest := *counts
 	rest.Breaking = 0
-	c := changesLink{link: link{rest.String(), comparePath(e.Path, counts.Since, n)}}
+	c := changesLink{
+		link:  link{rest.String(), comparePath(e.Path, counts.Since, n)},
+		Since: counts.Since.String(), IsBefore: counts.Since == before,
+	}
 	if counts.Breaking > 0 {
 		c.Breaking = count(counts.Breaking) + " breaking"
 		if rest == (registry.Changes{Since: rest.Since}) {
 			c.Text = ""
 		}
-	}
-	if counts.Since != before {
-		c.Since = counts.Since.String()
 	}
 	return c
 }

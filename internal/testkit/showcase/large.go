@@ -59,7 +59,7 @@ func (s *spec) addOptions(file, service string, from, to int) {
 		if o.fallback != "-" {
 			fmt.Fprintf(out, "  default = %s\n", o.fallback)
 		}
-		fmt.Fprintf(out, "  description = %q\n}\n\n", fmt.Sprintf(o.text, service))
+		fmt.Fprintf(out, "  description = %q\n}\n\n", fmt.Sprintf(o.text, strings.TrimPrefix(service, "cluster_")))
 	}
 }
 
