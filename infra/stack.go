@@ -149,7 +149,10 @@ func functions() []function {
 				documents, files, archives, "mirror-" + documents, "mirror-" + files, "mirror-" + archives,
 			},
 			partitions: slices.Concat(items, []string{"keys/*", sessionItems, "tokens", policyItem, countingItem}),
-			queried:    slices.Concat([]string{"catalog/*", "namespaces", totalItems}, downloadItems),
+			// The page of the status reads all tokens, keys, downloads, origins and changes.
+			queried: slices.Concat(downloadItems, []string{
+				"catalog/*", "namespaces", totalItems, "audit/*", "keys/*", "tokens", registry.MirrorPrefix + "providers",
+			}),
 		},
 		{name: "publish", trees: []string{protocol.PublishPath}, parts: throttle{2, 12}, publishes: true},
 		{name: usageName, counts: true, partitions: []string{usageItems}},

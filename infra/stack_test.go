@@ -633,7 +633,8 @@ func TestRoles(t *testing.T) {
 		},
 		"web": {
 			"modules/*,providers/*,mirror/*,mirror-modules/*,catalog/*,keys/*,sessions,tokens,policy,usage/counting",
-			"catalog/*,namespaces,usage/totals,usage/modules/*,usage/providers/*,usage/mirror/*,usage/mirror-modules/*",
+			"usage/modules/*,usage/providers/*,usage/mirror/*,usage/mirror-modules/*," +
+				"catalog/*,namespaces,usage/totals,audit/*,keys/*,tokens,mirror/providers",
 			"/modules/*/docs.json.gz,/modules/*/files.zip,/modules/*.tar.gz," +
 				"/mirror-modules/*/docs.json.gz,/mirror-modules/*/files.zip,/mirror-modules/*.tar.gz",
 		},

@@ -339,7 +339,7 @@ func (a *attacked) publishDescriptions() {
 			a.must(err)
 		}
 	}
-	a.inBrowser = append(a.inBrowser, "/", "/modules", "/search?q=script", "/providers", "/mirror", "/setup")
+	a.inBrowser = append(a.inBrowser, "/", "/modules", "/search?q=script", "/providers", "/mirror", "/setup", "/status")
 	a.others = append(a.others, "/modules/evil", "/providers/evil")
 }
 

@@ -279,7 +279,7 @@ func (a *attacked) checkHosts(t *testing.T) {
 	t.Helper()
 	h := web.New(web.Options{Catalog: a.data.Catalog, Objects: a.data.Objects, Accounts: everyone{}})
 	for _, host := range hostile.Hosts() {
-		for _, path := range []string{"/", "/setup", "/modules/evil/texts/aws", "/mirror", "/modules/evil/none/aws"} {
+		for _, path := range []string{"/", "/setup", "/modules/evil/texts/aws", "/mirror", "/status", "/modules/evil/none/aws"} {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 			r.Host = host.Content
 			w := httptest.NewRecorder()

@@ -61,6 +61,7 @@ var pages = []struct {
 	{name: "waiting provider", path: "/mirror/registry.example.net/example/status", again: true},
 	{name: "fetched provider", path: "/mirror/registry.example.net/example/weather", again: true},
 	{name: "guide", path: "/setup"},
+	{name: "status", path: "/status", again: true},
 	{name: "not found", path: "/modules/acme/vcp/aws", status: http.StatusNotFound, again: true},
 	{name: "unknown path", path: "/no/such/page", status: http.StatusNotFound, again: true},
 	{name: "login", path: "/login", anonymous: true},

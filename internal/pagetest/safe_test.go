@@ -56,7 +56,7 @@ var properties = []string{"", "og:description", "og:site_name", "og:title"}
 var assets = regexp.MustCompile(`^/static/(copy\.[0-9a-f]{16}\.js|style\.[0-9a-f]{16}\.css|icon\.[0-9a-f]{16}\.svg)$`)
 
 // paths are the paths that a page may link to. Those of files can be relative.
-var paths = regexp.MustCompile(`^(/($|index\.md|search|modules|providers|mirror|setup|login|v1/|static/)|` +
+var paths = regexp.MustCompile(`^(/($|index\.md|search|modules|providers|mirror|setup|status|login|v1/|static/)|` +
 	`([0-9a-z-]+/)?[0-9][0-9A-Za-z.+-]*/files[/?])`)
 
 // images are the paths of images: files of a version of a module.

@@ -107,6 +107,11 @@ func pagesScenario(ctx context.Context, r *Registry) error {
 	if err := b.logIn(ctx, token); err != nil {
 		return err
 	}
+	if r.Deliver != nil { // the page of the status counts downloads
+		if err := r.Deliver(ctx); err != nil {
+			return err
+		}
+	}
 	for name, value := range b.cookies {
 		if strings.Contains(value, token) {
 			return fmt.Errorf("the cookie %s has the token", name)
@@ -143,6 +148,7 @@ func (b *browser) readPages(ctx context.Context) error {
 		"/providers/" + b.Namespace: "note",
 		"/mirror":                   "one.example.com",
 		"/setup":                    b.Host,
+		"/status":                   "Last changes",
 		module:                      "Outputs",
 		module + "/1.2.0":           "Outputs",
 		module + "/versions":        "1.2.0",

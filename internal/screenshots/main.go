@@ -85,6 +85,7 @@ var pages = []page{
 	{name: "mirrored-module-versions", path: "/mirror-modules/registry.example.net/example-modules/vpc/aws/versions"},
 	{name: "mirrored-modules", path: "/mirror-modules"},
 	{name: "setup", path: "/setup"},
+	{name: "status", path: "/status"},
 	{name: "notfound", path: "/modules/acme/vcp/aws"},
 	{name: "withdrawn", path: vpc + "/4.0.2"},
 	{name: "login", path: "/login", anonymous: true},

@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -205,6 +206,107 @@ func TestContentsAndOriginDamaged(t *testing.T) {
 			}
 			if test.sort != "listing" && got.Origin.Address != random.String() {
 				t.Errorf("the origin is that of %q", got.Origin.Address)
+			}
+		})
+	}
+}
+
+// putRaw replaces the data of an item.
+func putRaw(t testing.TB, table catalog.Table, k catalog.Key, data string) {
+	t.Helper()
+	item, err := table.Get(t.Context(), k)
+	if err == nil || errors.Is(err, registry.ErrNotFound) {
+		err = table.Write(t.Context(), catalog.Change{Key: k, Revision: item.Revision, Data: []byte(data)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A request reads 20 addresses, or fewer if that fails. An item that cannot be read
+// hides no other address.
+func TestAllContents(t *testing.T) {
+	t.Parallel()
+	for kind, open := range tables() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			table := &tabletest.Faulty{Table: open(t)}
+			c := catalog.New(table)
+			want := make(map[registry.MirrorAddress]catalog.MirrorContents)
+			addresses := []registry.MirrorAddress{{Hostname: random.Hostname, Namespace: "acme", Name: "absent"}}
+			for i := range 40 {
+				p := registry.MirrorAddress{Hostname: random.Hostname, Namespace: "acme", Name: fmt.Sprint("p", i)}
+				if _, _, err := c.Mirror.Add(t.Context(), p, mirrorRecord(t, "1.0.0", "linux_amd64 a"), "ada"); err != nil {
+					t.Fatal(err)
+				}
+				one, err := c.Mirror.ContentsAndOrigin(t.Context(), p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				one.Records = nil
+				addresses, want[p] = append(addresses, p), one
+			}
+			read := func(name string, requests int64) error {
+				t.Helper()
+				before := table.Calls.Load()
+				got, err := c.Mirror.AllContents(t.Context(), addresses...)
+				if calls := table.Calls.Load() - before; calls != requests {
+					t.Errorf("%s: it makes %d requests, want %d", name, calls, requests)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+				return err
+			}
+			if err := read("all", 3); err != nil {
+				t.Error(err)
+			}
+			table.FailAt = table.Calls.Load() + 1
+			if err := read("too much at once", 5); err != nil {
+				t.Error(err)
+			}
+			bad := addresses[7]
+			putRaw(t, table, catalog.Key{Partition: "mirror/providers", Sort: bad.String()}, "{")
+			delete(want, bad)
+			if err := read("damaged", 3); !errors.Is(err, registry.ErrCorrupt) {
+				t.Errorf("%v, want %v", err, registry.ErrCorrupt)
+			}
+			want = nil
+			table.Down.Store(true)
+			if err := read("down", 1); !errors.Is(err, registry.ErrUnavailable) {
+				t.Errorf("%v, want %v", err, registry.ErrUnavailable)
+			}
+		})
+	}
+}
+
+// All origins are read by partition. One that cannot be read hides no other.
+func TestAllOrigins(t *testing.T) {
+	t.Parallel()
+	for kind, open := range tables() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			table := open(t)
+			c := catalog.New(table)
+			origin := seeAt(t, c, "1.1.0", time.Date(2026, 11, 22, 6, 0, 0, 0, time.UTC))
+			putRaw(t, table, catalog.Key{Partition: "mirror/providers", Sort: "a.example.com/acme/bad"}, "{")
+			var got []registry.MirrorOrigin
+			damaged := 0
+			for one, err := range c.Mirror.AllOrigins(t.Context()) {
+				if errors.Is(err, registry.ErrCorrupt) {
+					damaged++
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, one.Origin)
+			}
+			if damaged != 1 {
+				t.Errorf("%d are damaged, want 1", damaged)
+			}
+			if diff := cmp.Diff([]registry.MirrorOrigin{origin}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -1,10 +1,13 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
@@ -74,31 +77,127 @@ type MirrorContents struct {
 func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorAddress, numbers ...registry.Version) (
 	c MirrorContents, err error,
 ) {
-	path := p.Path()
-	keys := []Key{mirrorKey(p), listingKey(path), entryKey(mirrorCatalog, path)}
-	items, err := snapshot(ctx, m.table, append(keys, recordKeys(path, numbers)...)...)
+	items, err := snapshot(ctx, m.table, append(contentsKeys(p), recordKeys(p.Path(), numbers)...)...)
 	if err != nil {
 		return c, err
 	}
+	c, damaged := m.contentsAndOrigin(p, items)
+	if damaged != nil && c.Entry.Address == "" {
+		return c, damaged
+	}
+	c.Records, err = decodeRecords[registry.MirrorVersion](p.Path(), items[mirrorItems:], numbers)
+	return c, errors.Join(damaged, err)
+}
+
+// mirrorItems is the number of items with what the mirror has of an address, apart from
+// records. contentsKeys returns their keys.
+const mirrorItems = 3
+
+func contentsKeys(p registry.MirrorAddress) []Key {
+	return []Key{mirrorKey(p), listingKey(p.Path()), entryKey(mirrorCatalog, p.Path())}
+}
+
+// contentsAndOrigin is [Mirror.ContentsAndOrigin] for items that were read.
+func (m Mirror) contentsAndOrigin(p registry.MirrorAddress, items []Item) (c MirrorContents, err error) {
 	if items[0].Revision+items[1].Revision+items[2].Revision == 0 {
 		return c, fmt.Errorf("%s: %w", p, registry.ErrNotFound)
 	}
 	if c.Contents, err = mirrored(m.table).contentsOf(p, items[1], items[2]); err != nil {
 		return c, err
 	}
-	found, damaged := decodeMirror(p, items[0])
-	if damaged == nil {
-		c.Pulled = found.PulledAddress
-		c.Origin, damaged = found.origin(p)
-	}
-	if damaged != nil {
-		c.Origin = registry.MirrorOrigin{Address: p.String()}
-	}
-	if items[1].Revision+items[2].Revision == 0 && damaged == nil && c.Origin.IsEmpty() && !c.Pulled.HasFindings() {
+	err = c.setOrigin(p, items[0])
+	if items[1].Revision+items[2].Revision == 0 && err == nil && c.Origin.IsEmpty() && !c.Pulled.HasFindings() {
 		return MirrorContents{}, fmt.Errorf("%s: %w", p, registry.ErrNotFound)
 	}
-	c.Records, err = decodeRecords[registry.MirrorVersion](path, items[3:], numbers)
-	return c, errors.Join(damaged, err)
+	return c, err
+}
+
+// setOrigin decodes the item of an address. Errors are [registry.ErrCorrupt].
+func (c *MirrorContents) setOrigin(p registry.MirrorAddress, item Item) error {
+	found, err := decodeMirror(p, item)
+	if err == nil {
+		c.Pulled = found.PulledAddress
+		c.Origin, err = found.origin(p)
+	}
+	if err != nil {
+		c.Origin = registry.MirrorOrigin{Address: p.String()}
+	}
+	return err
+}
+
+// contentsAtOnce is how many addresses [Mirror.AllContents] reads at once. Their items
+// usually have far less than the 4 MiB that one request can return.
+const contentsAtOnce = 20
+
+// AllContents returns what [Mirror.ContentsAndOrigin] does without versions, for many
+// addresses. It makes one request for 20 of them.
+//
+// The result lacks addresses that have nothing. It also lacks those that cannot be read,
+// and the error is that of the first one. If the table cannot answer, the result is nil
+// and the error is [registry.ErrUnavailable].
+func (m Mirror) AllContents(ctx context.Context, addresses ...registry.MirrorAddress) (
+	map[registry.MirrorAddress]MirrorContents, error,
+) {
+	all := make(map[registry.MirrorAddress]MirrorContents, len(addresses))
+	var damaged error
+	for some := range slices.Chunk(addresses, contentsAtOnce) {
+		err := m.addContents(ctx, all, some)
+		if errors.Is(err, registry.ErrUnavailable) {
+			return nil, err
+		}
+		damaged = cmp.Or(damaged, err)
+	}
+	return all, damaged
+}
+
+func (m Mirror) addContents(
+	ctx context.Context, all map[registry.MirrorAddress]MirrorContents, some []registry.MirrorAddress,
+) error {
+	var keys []Key
+	for _, p := range some {
+		keys = append(keys, contentsKeys(p)...)
+	}
+	items, err := snapshot(ctx, m.table, keys...)
+	if err != nil && len(some) > 1 && !errors.Is(err, registry.ErrUnavailable) && ctx.Err() == nil {
+		// They can be too large together. An item that the table cannot decode must not hide the others.
+		half := len(some) / 2
+		return cmp.Or(m.addContents(ctx, all, some[:half]), m.addContents(ctx, all, some[half:]))
+	}
+	if err != nil {
+		return err
+	}
+	for i, p := range some {
+		c, bad := m.contentsAndOrigin(p, items[i*mirrorItems:])
+		switch {
+		case bad == nil:
+			all[p] = c
+		case !errors.Is(bad, registry.ErrNotFound):
+			err = cmp.Or(err, bad)
+		}
+	}
+	return err
+}
+
+// AllOrigins returns what the mirror has seen and found of all addresses, sorted by
+// address. The contents have no versions. What cannot be read is [registry.ErrCorrupt],
+// and others can follow.
+func (m Mirror) AllOrigins(ctx context.Context) iter.Seq2[MirrorContents, error] {
+	return func(yield func(MirrorContents, error) bool) {
+		for item, err := range query(ctx, m.table, Query{Partition: providersPartition}) {
+			var c MirrorContents
+			if err == nil {
+				c.Entry = registry.Summary{Address: item.Sort, Unlisted: true}
+				if p, bad := registry.ParseMirrorAddress(item.Sort); bad != nil {
+					err = corrupt(item.Key, bad.Error())
+				} else {
+					err = c.setOrigin(p, item)
+				}
+			}
+			if !yield(c, err) {
+				return
+			}
+		}
+	}
 }
 
 // PulledVersions returns what the mirror found out about up to 100 versions that

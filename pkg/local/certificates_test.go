@@ -14,6 +14,8 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -353,6 +355,48 @@ func TestOwnAuthorityErrors(t *testing.T) {
 			texts.Error(t, err, dir, "DIR")
 			if err != nil && !strings.Contains(err.Error(), test.file) {
 				t.Errorf("%v, want an error with %s", err, test.file)
+			}
+		})
+	}
+}
+
+// The page of the status shows a certificate that expires soon, and not one that does
+// not.
+func TestStatusOfCertificate(t *testing.T) {
+	t.Parallel()
+	const host = "registry.example.com"
+	for name, test := range map[string]struct {
+		valid time.Duration
+		want  bool
+	}{"soon": {10 * day, true}, "later": {60 * day, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			o := Options{
+				Address: "127.0.0.1:0", Host: host, AccessFile: filepath.Join(dir, "access.json"),
+				CertificateFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem"),
+			}
+			pair := certify(t, 1, host, time.Now().Add(test.valid))
+			writeFile(t, o.AccessFile, []byte(`{"public": ["**"]}`))
+			writeFile(t, o.CertificateFile, pair.cert)
+			writeFile(t, o.KeyFile, pair.key)
+			data, _, err := Create(t.Context(), filepath.Join(dir, "data"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer data.Close()
+			s, err := data.Listen(t.Context(), o, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.listener.Close()
+			w := httptest.NewRecorder()
+			s.server.Handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/status", nil))
+			if w.Code != http.StatusOK {
+				t.Fatalf("status %d: %s", w.Code, w.Body)
+			}
+			if got := strings.Contains(w.Body.String(), "Certificate of "+host); got != test.want {
+				t.Errorf("the page shows the certificate: %t, want %t", got, test.want)
 			}
 		})
 	}

@@ -124,14 +124,14 @@ func (d *Data) Close() error {
 // Otherwise reading requires a credential that rules or the registry's tokens
 // allow. Publishing always requires a credential.
 func (d *Data) Handler(baseURL string, open bool, rules access.Settings, log *slog.Logger) http.Handler {
-	h, _ := d.handler(baseURL, "", open, rules, access.New(rules, d.Catalog), log)
+	h, _ := d.handler(baseURL, web.Local{Open: open}, rules, access.New(rules, d.Catalog), log)
 	return h
 }
 
 // handler returns the handler of the registry, and a function that makes it use
-// another login.
+// another login. Pages show what shown has of the registry, in the folder of d.
 func (d *Data) handler(
-	baseURL, caFile string, open bool, rules access.Settings, control *access.Control, log *slog.Logger,
+	baseURL string, shown web.Local, rules access.Settings, control *access.Control, log *slog.Logger,
 ) (h http.Handler, setLogin func(*openid.Login)) {
 	store := *d.Objects
 	store.BaseURL = baseURL
@@ -140,12 +140,13 @@ func (d *Data) handler(
 		inspector = inspection.InThisProcess{}
 	}
 	protect, identify := control.RequireRead, control.Identify
-	if open {
+	if shown.Open {
 		protect, identify = func(h http.Handler) http.Handler { return h }, access.Everyone
 	}
 	limits := settings.DefaultPublishLimits
 	limits.AllInspections = 0 // a process bounds its own without the table
 	publishing := publishapi.New(d.Catalog, &store, publishapi.AllObjects, inspector, limits)
+	shown.Dir = d.Dir
 	var discovered, pages replaceable
 	setLogin = func(login *openid.Login) {
 		discovered.replace(discovery.New(discovery.Larder(), login.Service()))
@@ -154,10 +155,10 @@ func (d *Data) handler(
 			Host: strings.TrimPrefix(baseURL, "https://"),
 			Accounts: session.New(session.Options{
 				Control: control, Store: d.Catalog, Login: login, Secret: session.FileSecret(login),
-				BaseURL: baseURL, Open: open,
+				BaseURL: baseURL, Open: shown.Open,
 			}),
 			ClientLogin: login != nil, Now: d.Now,
-			Local: &web.Local{Dir: d.Dir, CAFile: caFile, Open: open},
+			Local: &shown,
 		}))
 	}
 	setLogin(rules.Login)
@@ -345,7 +346,9 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		log.LogAttrs(ctx, slog.LevelWarn, "cannot store the host, which other commands print", slog.Any("error", err))
 	}
 	s.control = access.New(rules, d.Catalog)
-	handler, setLogin := d.handler(s.URL, s.CAFile, s.Open, rules, s.control, log)
+	handler, setLogin := d.handler(s.URL, web.Local{
+		CAFile: s.CAFile, Open: s.Open, CertificateExpires: s.certificateExpires,
+	}, rules, s.control, log)
 	s.access.apply = func(ctx context.Context, next access.Settings) {
 		s.control.Apply(next)
 		if !reflect.DeepEqual(next.Login, s.access.settings.Login) {

@@ -41,7 +41,7 @@ type Status struct {
 func (s *Server) Status(ctx context.Context) Status {
 	status := Status{
 		Ready:               s.Ready(ctx) == nil,
-		CertificateExpires:  s.certificates.current.Load().expires,
+		CertificateExpires:  s.certificateExpires(),
 		CertificateRenewals: s.certificates.renewals.Load(),
 		CertificateFailures: s.certificates.failures.Load(),
 		AccessFileValid:     s.access.isValid.Load(),
@@ -61,3 +61,5 @@ func (s *Server) Status(ctx context.Context) Status {
 	}
 	return status
 }
+
+func (s *Server) certificateExpires() time.Time { return s.certificates.current.Load().expires }

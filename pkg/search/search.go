@@ -44,7 +44,7 @@ func NewEntry(k Kind, s registry.Summary) (Entry, error) {
 		return Entry{}, err
 	}
 	e := Entry{Summary: s, Kind: k, Reason: s.LatestDeprecation(), name: strings.ToLower(name)}
-	e.DeprecatedVersions, e.Withdrawn, e.Hidden = nil, nil, nil // a search needs none of them
+	e.Withdrawn, e.Hidden = nil, nil // no reader of entries needs them
 	return e, nil
 }
 

@@ -24,6 +24,8 @@ const maxDownloaded = 20
 // Downloads has the numbers of downloads.
 type Downloads interface {
 	search.Downloads
+	// Count returns the downloads of a period. It returns registry.ErrNotFound if
+	// nothing was ever counted.
 	Count(ctx context.Context, q usage.Query) (usage.Report, error)
 }
 

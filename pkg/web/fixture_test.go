@@ -44,8 +44,9 @@ type store struct {
 	catalog *catalog.Catalog // without counting
 	objects *memory
 	now     func() time.Time // of the pages; nil for that of the system
-
-	downloads web.Downloads // nil for none
+	// downloads and local are those of the pages.
+	downloads web.Downloads
+	local     *web.Local
 }
 
 func newStore(t testing.TB) *store {
@@ -328,7 +329,7 @@ func (s *store) protect(settings string) server {
 func (s *store) serveTo(accounts session.Options) server {
 	o := web.Options{
 		Catalog: catalog.New(s.table), Objects: s.objects, Archives: s.objects, Accounts: session.New(accounts), Host: host, Release: "1.2.3",
-		Now: s.now, Downloads: s.downloads,
+		Now: s.now, Downloads: s.downloads, Local: s.local,
 	}
 	var log bytes.Buffer
 	return server{httpapi.Wrap(slog.New(slog.NewTextHandler(&log, nil)), web.New(o)), &log}

@@ -52,6 +52,11 @@ func (h *handler) list(v *visit, kind int) (page, error) {
 		r.Kind = "" // the title has it
 		m.Rows = append(m.Rows, r)
 	}
+	if k.IsMirrored() {
+		if err := h.addStates(v.Context(), m.Rows, listed[m.before():m.To]); err != nil {
+			return page{}, err
+		}
+	}
 	if m.Namespace == "" && !k.IsMirrored() { // there are no pages of their namespaces
 		m.Namespaces = countBy(all, namespaceOf)
 		for i, n := range m.Namespaces {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
@@ -31,8 +32,12 @@ type mirroredEdition struct {
 	// first. They include versions that are not mirrored, except for those on
 	// request.
 	statuses []admission.Status
-	// pull is nil if clients cannot make the mirror fetch versions.
-	pull *onRequest
+	// pull is nil if clients cannot make the mirror fetch versions. pending are
+	// those on request that clients requested. policy and slow explain them.
+	pull    *onRequest
+	pending []admission.Status
+	policy  *registry.MirrorPolicy
+	slow    registry.BackOff
 }
 
 // openMirrored is like [openEdition]. If the text is empty, and no version is
@@ -53,14 +58,40 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}
+	policy, err := h.mirrorPolicy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := newMirroredEdition(p, c, policy, h.now())
+	failed, err := h.failures(ctx, e, p)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range failed {
+		e.pull.Fields = append(e.pull.Fields, textField("Failed", r.Version+": "+r.Note))
+	}
+	err = e.choose(numbers)
+	if text == "" && err != nil && (len(e.statuses) > 0 || e.pull != nil) {
+		return e, nil
+	}
+	return e, err
+}
+
+// mirrorPolicy returns the policy of the mirror, or nil if there is none. One that
+// cannot be read is logged.
+func (h *handler) mirrorPolicy(ctx context.Context) (*registry.MirrorPolicy, error) {
 	policy, err := h.policies.Get(ctx)
 	if errors.Is(err, registry.ErrCorrupt) {
 		requestlog.From(ctx).Err, err = err, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	e := &mirroredEdition{origin: c.Origin, now: h.now()}
+	return policy, err
+}
+
+// newMirroredEdition returns an edition that shows no version yet.
+func newMirroredEdition(
+	p registry.MirrorAddress, c catalog.MirrorContents, policy *registry.MirrorPolicy, now time.Time,
+) *mirroredEdition {
+	e := &mirroredEdition{origin: c.Origin, now: now, policy: policy, slow: c.Pulled.Forgotten(now).Slow}
 	e.Contents, e.Path = c.Contents, "/"+p.Path()
 	rule, err := admission.RuleOf(policy, p)
 	if err == nil {
@@ -71,11 +102,7 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 	stored := admission.Stored{Listed: e.Listed, Excluded: e.Entry.Withdrawn, Origin: e.origin, Pulled: c.Pulled.Forgotten(e.now)}
 	e.statuses = admission.StatusesOf(policy, p, stored, e.now)
 	e.setPull(p, admission.PullOf(policy, p, stored, e.statuses))
-	err = e.choose(numbers)
-	if text == "" && err != nil && (len(e.statuses) > 0 || e.pull != nil) {
-		return e, nil
-	}
-	return e, err
+	return e
 }
 
 func (e *mirroredEdition) isModule() bool {
@@ -225,11 +252,15 @@ func newDecision(d *registry.Decision) *decision {
 	if d == nil {
 		return nil
 	}
-	by := d.By
+	return &decision{At: d.At, By: shortName(d.By), Reason: d.Reason}
+}
+
+// shortName returns a name of the audit trail in short.
+func shortName(by string) string {
 	if _, name, found := strings.Cut(by, "/"); found && strings.HasPrefix(by, "arn:") {
-		by = name // the rest of an ARN is the same for all
+		return name // the rest of an ARN is the same for all
 	}
-	return &decision{At: d.At, By: by, Reason: d.Reason}
+	return by
 }
 
 // rows returns versions for a table. The records of those that are mirrored must
@@ -314,8 +345,8 @@ func contentOf(r registry.MirrorVersion) string {
 }
 
 // mirroredView returns the page of a version of a mirrored provider, or of a kind of
-// part of a version of a mirrored module. It makes two requests to the table, and one
-// for the policy about every minute. If no version is mirrored, it serves the list of
+// part of a version of a mirrored module. It makes two requests to the table, one
+// more if versions wait to be copied, and one for the policy about every minute. If no version is mirrored, it serves the list of
 // those that wait, are refused or can be fetched.
 func (h *handler) mirroredView(kind string, show partPage) pageFunc {
 	return func(v *visit) (page, error) { return h.mirrored(v, partOf(v, kind), show) }

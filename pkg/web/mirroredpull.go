@@ -1,6 +1,8 @@
 package web
 
 import (
+	"slices"
+
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/protocol"
@@ -15,6 +17,9 @@ type onRequest struct {
 	Fields  []field
 	// Count is the number of versions on request.
 	Count int
+
+	// problem is why the last check of the origin failed, or empty.
+	problem string
 }
 
 // setPull takes the versions on request out of the states, and describes them.
@@ -30,7 +35,11 @@ func (e *mirroredEdition) setPull(p registry.MirrorAddress, pull *protocol.Mirro
 		switch {
 		case !s.State.IsOnRequest():
 			kept = append(kept, s)
-		case len(newest) < admission.MaxShown:
+			continue
+		case slices.ContainsFunc(pull.Pending, s.Version.Same):
+			e.pending = append(e.pending, s)
+		}
+		if len(newest) < admission.MaxShown {
 			newest = append(newest, s.Version)
 		}
 	}
@@ -52,7 +61,8 @@ func (e *mirroredEdition) setPull(p registry.MirrorAddress, pull *protocol.Mirro
 	}
 	checked := field{Label: "Last check", Time: pull.CheckedAt}
 	if pull.Problem != "" {
-		o.Fields = append(o.Fields, textField("Last check", "failed: "+ipclass.Hide(pull.Problem)))
+		o.problem = ipclass.Hide(pull.Problem)
+		o.Fields = append(o.Fields, textField("Last check", "failed: "+o.problem))
 		checked.Label = "Last success"
 	}
 	for _, f := range []field{checked, {Label: "Last request", Time: pull.RequestedAt}} {

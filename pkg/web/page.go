@@ -75,6 +75,8 @@ type view struct {
 	CanLogIn bool
 	// CanSetUp means that the page of the setup needs no login first.
 	CanSetUp bool
+	// CanSeeStatus means that the page of the status exists for the caller.
+	CanSeeStatus bool
 	// Path is the path of the page, and Markdown that of its Markdown form.
 	Path, Markdown, Canonical string
 	// OwnSearch means that the top bar has no search field.
@@ -100,32 +102,45 @@ func (h *handler) visit(r *http.Request) *visit {
 // page returns the handler of a page. It identifies the caller first.
 func (h *handler) page(load pageFunc) httpapi.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		v := h.visit(r)
-		var p page
-		ctx, account, err := h.Accounts.Identify(r)
-		v.account = account
-		if err == nil {
-			v.Request = r.WithContext(ctx)
-			p, err = load(v)
-		}
-		switch {
-		case errors.Is(err, session.ErrEnded):
-			session.Forget(w)
-			return toLogin(w, r, "&ended=1")
-		case errors.Is(err, registry.ErrBadCredential), errors.Is(err, registry.ErrUnauthenticated) && isMarkdown(r):
-			return err // a program sends its credential in a header
-		case errors.Is(err, registry.ErrUnauthenticated):
-			return toLogin(w, r, "")
-		case err == nil && p.respond != nil:
-			p.respond(w)
-			return nil
-		}
-		if err != nil {
-			requestlog.From(r.Context()).Err = err
-			p = h.failure(v, err)
-		}
-		return h.write(w, v, p)
+		v, err := h.identify(r)
+		return h.serve(w, v, err, load)
 	}
+}
+
+// identify returns the visit of a request, with its caller unless there is an error.
+func (h *handler) identify(r *http.Request) (*visit, error) {
+	v := h.visit(r)
+	ctx, account, err := h.Accounts.Identify(r)
+	v.account = account
+	if err == nil {
+		v.Request = r.WithContext(ctx)
+	}
+	return v, err
+}
+
+// serve loads and writes a page. err is that of identify.
+func (h *handler) serve(w http.ResponseWriter, v *visit, err error, load pageFunc) error {
+	var p page
+	if err == nil {
+		p, err = load(v)
+	}
+	switch {
+	case errors.Is(err, session.ErrEnded):
+		session.Forget(w)
+		return toLogin(w, v.Request, "&ended=1")
+	case errors.Is(err, registry.ErrBadCredential), errors.Is(err, registry.ErrUnauthenticated) && isMarkdown(v.Request):
+		return err // a program sends its credential in a header
+	case errors.Is(err, registry.ErrUnauthenticated):
+		return toLogin(w, v.Request, "")
+	case err == nil && p.respond != nil:
+		p.respond(w)
+		return nil
+	}
+	if err != nil {
+		requestlog.From(v.Context()).Err = err
+		p = h.failure(v, err)
+	}
+	return h.write(w, v, p)
 }
 
 // toLogin redirects to the login, which leads back to the page. more are further
@@ -223,8 +238,8 @@ func (h *handler) view(v *visit, p page) view {
 		Title: p.title, Description: description, Host: v.host, Account: v.account, Release: h.Release, Query: p.query, Path: path,
 		Markdown: markdown, Canonical: p.canonical, Next: v.URL.RequestURI(), OwnSearch: p.ownSearch,
 		CanSetUp: !isLogin || h.isPublic(v.Request),
-		CanLogIn: !isLogin && (h.Local == nil || !h.Local.Open),
-		Page:     p.model,
+		CanLogIn: !isLogin && (h.Local == nil || !h.Local.Open), CanSeeStatus: access.CanReadAll(v.Context()),
+		Page: p.model,
 	}
 }
 

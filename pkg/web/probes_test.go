@@ -83,6 +83,8 @@ var probes = []struct {
 	{"/mirror/registry.example.net/hashicorp/waits.md", true},
 	{"/setup", true},
 	{"/setup.md", true},
+	{"/status", true},
+	{"/status.md", true},
 	{"/login", false},
 	{"/nothing", false},
 	{"/other", true},

@@ -59,6 +59,9 @@ type Local struct {
 	CAFile string
 	// Open means that anyone who can reach the registry may read everything.
 	Open bool
+	// CertificateExpires returns when the server's certificate expires. It can be
+	// nil.
+	CertificateExpires func() time.Time
 }
 
 // Archives creates presigned URLs.
@@ -130,6 +133,7 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		h.get("/login", h.login), h.post("/login", h.logInWithToken),
 		h.get("/login/issuer", h.logInWithIssuer), h.get(session.CallbackPath, h.callback),
 		h.post("/logout", h.logOut),
+		h.get("/status", h.status), h.get("/status.md", h.status),
 	}
 	for _, p := range []struct {
 		path string

@@ -23,7 +23,9 @@ func (f *filler) downloads(context.Context) error {
 		{requestlog.ModuleDownload, vpc.String(), "4.0.3", 96},
 		{requestlog.ModuleDownload, vpc.String(), "3.21.0", 41},
 		{requestlog.ModuleDownload, vpc.String(), "3.18.0", 6},
-		{requestlog.ProviderDownload, "acme/inventory", "1.2.0", 58},
+		{requestlog.ModuleDownload, "acme/network/aws", "7.4.2", 17},
+		{requestlog.ProviderDownload, "acme/inventory", "1.2.0", 58}, {requestlog.ProviderDownload, "acme/inventory", "1.0.0", 9},
+		{requestlog.MirrorDownload, mirroredModule.String(), "5.19.0", 96},
 		{requestlog.MirrorDownload, aws, "6.19.0", 730},
 	} {
 		for i := range d.count {

@@ -150,6 +150,9 @@ func (f *filler) addKey(ctx context.Context, namespace string) (registry.Signing
 		return key, err
 	}
 	key.AddedAt, key.AddedBy = made, operator
+	if namespace == "data" {
+		key.ExpiresAt = day(12, 4, 8, 0)
+	}
 	_, err = f.data.Catalog.AddSigningKey(ctx, namespace, key)
 	return key, err
 }

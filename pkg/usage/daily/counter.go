@@ -44,12 +44,13 @@ type Tokens interface {
 // never fails a request: what it cannot write is logged and written later, or
 // dropped if there is too much of it.
 type Counter struct {
+	// Now is the clock.
+	Now func() time.Time
+
 	file   *File
 	tokens Tokens
 	log    *slog.Logger
 	most   int
-	// Now is the clock.
-	Now func() time.Time
 
 	mu      sync.Mutex
 	pending map[row]total
