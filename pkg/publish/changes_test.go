@@ -73,8 +73,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A version before that cannot be read prevents no publish. What was counted before
-// remains.
+// A version before that cannot be read prevents no publish. Earlier counts remain.
 func TestChangesSinceDamaged(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func([]byte) []byte{"missing": nil, "damaged": damage} {

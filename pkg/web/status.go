@@ -75,10 +75,9 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) error {
 // caller with an account, or on an open registry of one machine.
 //
 // The lists are cached. It makes one request to the table for each MiB of origins, and
-// one for 20 addresses with something to show. It makes one for each namespace with a
-// provider, one for tokens, 2 to 20 for changes, and one for each deprecated version of a
-// module that it shows. On AWS, each address with downloads in the period is one request
-// too.
+// one for 20 addresses with something to show. It makes one for tokens, one for each
+// namespace with a provider, and 2 to 20 for changes. Each deprecated version of a module
+// that it shows is one more. So is, on AWS, each address with downloads in the period.
 func (h *handler) statusPage(v *visit) (page, error) {
 	ctx := v.Context()
 	entries, err := h.readable(ctx, everything()...)
