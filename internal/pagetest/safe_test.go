@@ -23,7 +23,7 @@ var everywhere = []string{"class", "id", "dir", "lang", "role", "tabindex"}
 // allowed are the elements of pages, with further attributes.
 var allowed = elementsOf(map[string]string{
 	"a": "href rel data-folder download", "button": "type", "details": "open", "form": "action method role",
-	"html": "lang", "input": "autocapitalize autocomplete autofocus hidden maxlength name placeholder required spellcheck type value",
+	"html": "lang", "input": "autocapitalize autocomplete autofocus hidden maxlength checked name placeholder required spellcheck type value",
 	"img": "alt height loading src width", "label": "for", "link": "href rel type", "meta": "charset content name property", "ol": "start", "option": "selected value",
 	"script": "defer src", "select": "name", "td": "align colspan headers rowspan", "th": "align colspan rowspan scope",
 	"time": "datetime", "col": "span", "colgroup": "span",
