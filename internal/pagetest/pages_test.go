@@ -9,6 +9,7 @@ func TestPages(t *testing.T) {
 	s := start(t)
 	t.Run("walk", s.testWalk)
 	t.Run("steps", s.testSteps)
+	t.Run("clicks", s.testClicks)
 	t.Run("issuer", s.testIssuer)
 	t.Run("other sites", s.testOtherSites)
 	t.Run("cookies", s.testCookies)

@@ -144,6 +144,53 @@ func (s *site) testSteps(t *testing.T) {
 	}
 }
 
+// Each of these questions takes few clicks from home.
+func (s *site) testClicks(t *testing.T) {
+	t.Parallel()
+	p := s.account(t, browser.View{})
+	link := func(path string) string { return `a[href="` + path + `"]` }
+	for _, test := range []struct {
+		question string
+		clicks   []string // links, but for radio buttons
+		in, want string
+		max      int
+	}{
+		{
+			"what changed in this version", []string{link(vpc), `.facts a[href*="/compare"]`},
+			"h1", "acme/vpc/aws 4.1.0 → 4.2.0", 4,
+		},
+		{
+			"what changed between two versions",
+			[]string{link(vpc), ".sections " + link(vpc+"/versions"), "input[name=from][value='3.21.0']", "main button"},
+			"h1", "acme/vpc/aws 3.21.0 → 4.2.0", 4,
+		},
+		{"who published it", []string{link(vpc)}, "#provenance", "acme/terraform-aws-vpc", 3},
+		{"who published an old version", []string{link(vpc), ".sections " + link(vpc+"/versions")}, "main table", "claims v3.18.0", 3},
+		{"who uses a module", []string{link(vpc), link(vpc + "/used-by")}, "#modules", "platform/eks-cluster/aws", 3},
+		{
+			"who uses a provider", []string{link("/mirror"), `a[href$="/hashicorp/aws"]`, `a[href$="/used-by"]`},
+			"h1", "Who uses hashicorp/aws", 3,
+		},
+		{"what is wrong with the mirror", []string{link("/status")}, "#mirror", "signed by another key", 2},
+		{"what is wrong with mirrored providers", []string{link("/mirror")}, "main", "1 refused", 2},
+	} {
+		p.opens("/", http.StatusOK)
+		for _, selector := range test.clicks {
+			if strings.HasPrefix(selector, "input") {
+				p.click(selector)
+			} else {
+				p.follow(selector)
+			}
+		}
+		if text := p.text(test.in); !strings.Contains(text, test.want) {
+			t.Errorf("%s: %s is %q, want %q", test.question, test.in, text, test.want)
+		}
+		if n := len(test.clicks); n > test.max {
+			t.Errorf("%s: %d clicks, want at most %d", test.question, n, test.max)
+		}
+	}
+}
+
 // A browser that opens a source gets to its page, and any other path is a page
 // too.
 func (s *site) testSources(t *testing.T) {
