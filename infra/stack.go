@@ -811,9 +811,8 @@ func (st *stack) useKey(actions []string, services ...string) []awsiam.PolicySta
 // publishing returns the permissions of the publish function, for publishers
 // without AWS credentials. It cannot delete anything, and cannot create tokens
 // or keys. It writes the audit trail, but cannot read it. It reaches only the
-// archives that were uploaded through it, and reads the documentation of all
-// modules. It can neither replace archives nor, once they are published, make them
-// expire.
+// archives that were uploaded through it. It can neither replace them nor, once
+// they are published, make them expire.
 //
 // For both actions of a PUT, S3 checks the tag in the request. For tagging, it
 // checks the object's tag:
@@ -837,7 +836,6 @@ func (st *stack) publishing() []awsiam.PolicyStatement {
 			onPartitions("modules/*", "providers/*", "catalog/*", "namespaces", "uploads/*", "audit/*")),
 		allow("CheckKeys", jsii.Strings("dynamodb:ConditionCheckItem"), table, onPartitions("keys/*")),
 		allow("ReadUploads", jsii.Strings("s3:GetObject", "s3:GetObjectTagging"), archives, nil),
-		allow("ReadDocumentation", jsii.Strings("s3:GetObject"), st.objectARNs([]string{documents}), nil),
 		allow("StageOnce", jsii.Strings("s3:PutObject"), archives, map[string]any{
 			"StringEquals": equals(requested, objects.TagStaged),
 			// The stack's own bucket requires this of everyone; an adopted one
@@ -851,7 +849,7 @@ func (st *stack) publishing() []awsiam.PolicyStatement {
 		// Without s3:ListBucket, S3 answers a request for a missing object with
 		// 403 instead of 404. It checks the object's key as the prefix.
 		allow("ListUploads", jsii.Strings("s3:ListBucket"), []*string{st.bucket.BucketArn()},
-			map[string]any{"StringLike": map[string]any{"s3:prefix": append(uploads, documents)}}),
+			map[string]any{"StringLike": map[string]any{"s3:prefix": uploads}}),
 	}
 }
 

@@ -889,8 +889,6 @@ func TestPublisher(t *testing.T) {
 		{true, "s3:GetObjectTagging", "arn:bucket/" + provider, keys{has: "kept"}},
 		{true, "s3:GetObject", "arn:bucket/" + provider, nil},
 		{false, "s3:GetObject", "arn:bucket/providers/acme/dns/1.0.0/0/SHA256SUMS", nil},
-		{true, "s3:GetObject", "arn:bucket/modules/acme/vpc/aws/1.0.0/0/docs.json.gz", nil},
-		{false, "s3:GetObject", "arn:bucket/modules/acme/vpc/aws/1.0.0/0.tar.gz", nil},
 		{false, "s3:DeleteObject", "arn:bucket/" + module, nil},
 		{false, "s3:DeleteObjectTagging", "arn:bucket/" + module, nil},
 		{false, "s3:PutObjectVersionTagging", "arn:bucket/" + module, keys{brings: "staged"}},

@@ -141,7 +141,7 @@ func (d *Documenter) countChanges(
 	if err != nil {
 		return nil, err
 	}
-	return changes.Counter{Records: d.Catalog.Modules, Objects: d.Objects}.Count(ctx, m, n, listed, is)
+	return changes.Counter{Records: d.Catalog.Modules, Objects: d.Objects}.Count(ctx, m, n, listed, is), nil
 }
 
 func (d *Documenter) extract(ctx context.Context, v archived) (extract.Document, error) {

@@ -230,7 +230,7 @@ func (p *Publisher) countChanges(
 	if err != nil {
 		return nil, err
 	}
-	return changes.Counter{Records: p.Catalog.Modules, Objects: p.Objects}.Count(ctx, m.Address, m.Version, listed, is)
+	return changes.Counter{Records: p.Catalog.Modules, Objects: p.Objects}.Count(ctx, m.Address, m.Version, listed, is), nil
 }
 
 func (p *Publisher) uploadArchive(ctx context.Context, m *rules.PreparedModule, to registry.ModuleVersion) error {

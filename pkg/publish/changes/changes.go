@@ -3,8 +3,6 @@ package changes
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/compare"
@@ -25,41 +23,31 @@ type Counter struct {
 	Objects stored.Objects
 }
 
-// Count counts the changes in a version's documentation since the version before.
-// It returns nil if listed, the listing of the module, has none, or if that one has
-// no readable documentation. The counts only inform people, so they fail nothing
-// that could not fail otherwise: an error means that the registry is unavailable.
+// Count counts the changes in a version's documentation since the version before. It
+// returns nil if listed, the listing of the module, has none, or if that one has no
+// documentation that can be read. The counts inform people, and never fail a publish.
 func (c Counter) Count(
 	ctx context.Context, m registry.Module, n registry.Version, listed protocol.Document, is docs.Documentation,
-) (*registry.Changes, error) {
-	if len(listed) == 0 {
-		return nil, nil //nolint:nilnil // documented above
-	}
+) *registry.Changes {
 	listing, err := protocol.Decode[protocol.ModuleListing](listed)
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // the publish reports it
+		return nil
 	}
 	before, found := registry.Before(n, listing.All())
 	if !found {
-		return nil, nil //nolint:nilnil // documented above
+		return nil
 	}
 	record, err := c.Records.Get(ctx, m, before)
-	var was docs.Documentation
-	switch {
-	case err == nil && record.Docs == nil:
-		err = registry.ErrNotFound
-	case err == nil:
-		was, err = stored.Read(ctx, c.Objects, *record.Docs)
+	if err != nil || record.Docs == nil {
+		return nil
 	}
-	switch {
-	case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrCorrupt), errors.Is(err, stored.ErrDamaged):
-		return nil, nil //nolint:nilnil // documented above
-	case err != nil:
-		return nil, fmt.Errorf("cannot compare %s %s with %s: %w", m, n, before, err)
+	was, err := stored.Read(ctx, c.Objects, *record.Docs)
+	if err != nil {
+		return nil
 	}
 	changes := countsOf(compare.Modules(was, is))
 	changes.Since = before
-	return &changes, nil
+	return &changes
 }
 
 func countsOf(d compare.Difference) (c registry.Changes) {

@@ -131,8 +131,8 @@ func (m module) describe(
 	}
 	record.Contents = extract.ContentsOf(d).Encode()
 	counter := changes.Counter{Records: m.h.catalog.Modules, Objects: m.h.objects}
-	record.Changes, err = counter.Count(ctx, m.address, record.Version, listed, d)
-	return extract.Notes(d), err
+	record.Changes = counter.Count(ctx, m.address, record.Version, listed, d)
+	return extract.Notes(d), nil
 }
 
 func (m module) assemble(u registry.Upload, by registry.Publisher, now time.Time) (publication, error) {
