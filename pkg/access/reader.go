@@ -132,11 +132,20 @@ func CanReadAll(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	if who.everything {
-		return true
-	}
-	patterns := slices.Clone(who.public)
-	for _, s := range slices.Concat(who.scopes...) {
+	return who.everything || who.readsAll(who.public)
+}
+
+// CredentialReadsAll is like [CanReadAll] without what everyone may read. So it returns
+// false for a caller without a credential.
+func CredentialReadsAll(ctx context.Context) bool {
+	who, ok := ctx.Value(readerKey{}).(*reader)
+	return ok && who.readsAll(nil)
+}
+
+// readsAll reports whether the scopes and some patterns permit to read everything.
+func (r *reader) readsAll(patterns []Pattern) bool {
+	patterns = slices.Clone(patterns)
+	for _, s := range slices.Concat(r.scopes...) {
 		if s.Verb == Read {
 			patterns = append(patterns, s.Pattern)
 		}

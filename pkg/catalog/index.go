@@ -61,6 +61,9 @@ func (x *index[R]) show(r R, deprecated string, warns bool) (latest bool) {
 			})
 		}
 	}
+	if !warns { // else the messages are limited
+		all = all[:min(len(all), maxUnlisted)]
+	}
 	x.summary.DeprecatedVersions = all
 	x.summary.Withdrawn = slices.DeleteFunc(x.summary.Withdrawn, n.Same)
 	x.summary.Hidden = slices.DeleteFunc(x.summary.Hidden, n.Same)
@@ -109,8 +112,9 @@ func isStored(stored, contents []byte) bool {
 		len(contents) > 0 && slices.Equal(registry.DecodeContents(stored).Encode(), contents)
 }
 
-// maxUnlisted is the maximum number of withdrawn and of hidden versions in an
-// entry. It limits the size of the entry, which must never prevent a withdrawal.
+// maxUnlisted is the maximum number of withdrawn, of hidden, and of deprecated versions
+// in the entry of a module. It limits the size of the entry, which must never prevent a
+// withdrawal.
 const maxUnlisted = 1000
 
 // withdraw adds a version to those that the entry has as withdrawn.

@@ -200,27 +200,48 @@ func (m Mirror) AllOrigins(ctx context.Context) iter.Seq2[MirrorContents, error]
 	}
 }
 
-// PulledVersions returns what the mirror found out about up to 100 versions that
-// it lacks. The result lacks versions about which nothing is stored, and items
-// that cannot be read, because they are only a cache.
+// PulledVersions returns what the mirror found out about versions that it lacks. It
+// makes one request for 100 of them. The result lacks versions about which nothing is
+// stored, and items that cannot be read, because they are only a cache.
 func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorAddress, numbers ...registry.Version) (
 	map[registry.Version]registry.PulledVersion, error,
 ) {
-	all := make(map[registry.Version]registry.PulledVersion, len(numbers))
-	if len(numbers) == 0 {
-		return all, nil
+	all, err := m.AllPulledVersions(ctx, map[registry.MirrorAddress][]registry.Version{p: numbers})
+	return all[p], err
+}
+
+// pulledAtOnce is how many findings about versions are read at once.
+const pulledAtOnce = 100
+
+// AllPulledVersions is [Mirror.PulledVersions] for the versions of many addresses.
+func (m Mirror) AllPulledVersions(ctx context.Context, of map[registry.MirrorAddress][]registry.Version) (
+	map[registry.MirrorAddress]map[registry.Version]registry.PulledVersion, error,
+) {
+	type pulled struct {
+		address registry.MirrorAddress
+		number  registry.Version
 	}
-	keys := make([]Key, len(numbers))
-	for i, n := range numbers {
-		keys[i] = pulledVersionKey(p, n)
+	var wanted []pulled
+	all := make(map[registry.MirrorAddress]map[registry.Version]registry.PulledVersion, len(of))
+	for p, numbers := range of {
+		all[p] = make(map[registry.Version]registry.PulledVersion)
+		for _, n := range numbers {
+			wanted = append(wanted, pulled{p, n})
+		}
 	}
-	items, err := snapshot(ctx, m.table, keys...)
-	if err != nil {
-		return nil, err
-	}
-	for i, item := range items {
-		if found, ok := findings(numbers[i], item); ok {
-			all[numbers[i]] = found
+	for some := range slices.Chunk(wanted, pulledAtOnce) {
+		keys := make([]Key, len(some))
+		for i, w := range some {
+			keys[i] = pulledVersionKey(w.address, w.number)
+		}
+		items, err := snapshot(ctx, m.table, keys...)
+		if err != nil {
+			return nil, err
+		}
+		for i, w := range some {
+			if found, ok := findings(w.number, items[i]); ok {
+				all[w.address][w.number] = found
+			}
 		}
 	}
 	return all, nil

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
 	"github.com/larder-registry/larder/pkg/usage"
@@ -50,11 +50,15 @@ type downloaded struct {
 
 // Text returns the total with its period.
 func (d *downloads) Text() string {
-	text := plural(d.Total, "download")
-	if d.cut {
-		text = "more than " + text
+	return strings.TrimSpace(atLeast(plural(d.Total, "download"), d.cut) + " " + d.Period)
+}
+
+// atLeast returns a count of which a part is missing if it is cut.
+func atLeast(count string, cut bool) string {
+	if cut {
+		return "more than " + count
 	}
-	return strings.TrimSpace(text + " " + d.Period)
+	return count
 }
 
 // Shown returns the most downloaded versions, and More the number of others.
@@ -73,58 +77,70 @@ func (d *downloads) of(n registry.Version) int {
 	return d.Versions[i].Count
 }
 
+// The pages of an address share the downloads for some time. A page does not wait for
+// them longer than for what it is about.
+const (
+	downloadsLifetime = 5 * time.Minute
+	downloadsTimeout  = 2 * time.Second
+	cachedDownloads   = 1000
+)
+
 // startDownloads begins to read the downloads of an address, and returns a
 // function that waits for the result. If they cannot be read, that logs the cause
 // and returns nil.
 func (h *handler) startDownloads(ctx context.Context, a registry.Address) (wait func() *downloads) {
-	var d *downloads
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d, err = h.countDownloads(ctx, a)
-	}()
-	return func() *downloads {
-		<-done
-		if err != nil {
-			requestlog.From(ctx).Err = err
+	d, found := h.downloads.Get(a.Path(), h.now())
+	if found || h.Downloads == nil {
+		return func() *downloads { return d }
+	}
+	counted := inBackground(func() error {
+		ctx, cancel := context.WithTimeout(ctx, downloadsTimeout)
+		defer cancel()
+		report, period, err := h.countDownloads(ctx, a)
+		if err == nil {
+			d = newDownloads(report, period)
+			h.downloads.Add(a.Path(), d, h.now(), time.Time{})
 		}
+		return err
+	})
+	return func() *downloads {
+		logDamage(ctx, counted())
 		return d
 	}
 }
 
-// setUses sets the facts about the uses of an address. d may be nil.
-func (h *head) setUses(a registry.Address, d *downloads) {
+// setUses sets the facts about the uses of an address, and of the version that the page
+// shows. d may be nil.
+func (h *head) setUses(a registry.Address, n registry.Version, d *downloads) {
 	h.UsedBy = "/" + a.Path() + "/used-by"
-	if d != nil {
+	switch {
+	case d == nil:
+	case d.of(n) == d.Total:
 		h.Downloads = d.Text()
+	default:
+		h.Downloads = fmt.Sprintf("%s %s, %s of all versions", plural(d.of(n), "download"), d.Period, atLeast(count(d.Total), d.cut))
 	}
 }
 
-// countDownloads returns the downloads of an address. Without options for that,
-// it returns nil.
-func (h *handler) countDownloads(ctx context.Context, a registry.Address) (*downloads, error) {
-	if h.Downloads == nil {
-		return nil, nil //nolint:nilnil // there is nothing to show
-	}
+// countDownloads counts the downloads of an address, or of all if it is nil. It also
+// returns the counted time in words.
+func (h *handler) countDownloads(ctx context.Context, a registry.Address) (r usage.Report, period string, err error) {
 	now := h.now()
 	q := usage.Query{Address: a, From: now.AddDate(0, 0, -countedDays), To: now}
-	report, err := h.Downloads.Count(ctx, q)
-	if errors.Is(err, registry.ErrNotFound) { // nothing was ever counted
-		report, err = usage.Report{From: now}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	d := &downloads{Period: "in " + plural(countedDays, "day"), cut: report.Cut}
+	r, err = h.Downloads.Count(ctx, q)
 	switch {
-	case !report.From.Before(now):
-		d.Period = "yet"
-	case report.From.After(q.From):
-		d.Period = "since " + dayOf(report.From, now)
+	case errors.Is(err, registry.ErrNotFound) || err == nil && !r.From.Before(now): // nothing was ever counted
+		return r, "yet", nil
+	case r.From.After(q.From):
+		return r, "since " + dayOf(r.From, now), err
 	}
+	return r, "in " + plural(countedDays, "day"), err
+}
+
+func newDownloads(r usage.Report, period string) *downloads {
+	d := &downloads{Period: period, cut: r.Cut}
 	of := make(map[registry.Version]downloaded)
-	for _, r := range report.Downloads { // one for each version and caller
+	for _, r := range r.Downloads { // one for each version and caller
 		sum := of[r.Version]
 		sum.Version, sum.Count = r.Version, sum.Count+int(r.Count)
 		if r.Last.After(sum.Last) {
@@ -136,5 +152,5 @@ func (h *handler) countDownloads(ctx context.Context, a registry.Address) (*down
 	d.Versions = slices.SortedFunc(maps.Values(of), func(a, b downloaded) int {
 		return cmp.Or(b.Count-a.Count, registry.CompareVersions(b.Version, a.Version))
 	})
-	return d, nil
+	return d
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/highlight"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
@@ -93,7 +92,7 @@ func (h *handler) readFiles(ctx context.Context, m *moduleVersion) (*docs.Files,
 	}
 	files, err := h.files.Read(ctx, *file)
 	if errors.Is(err, stored.ErrDamaged) {
-		requestlog.From(ctx).Err = fmt.Errorf("files of %s: %w", m.title, err)
+		logDamage(ctx, fmt.Errorf("files of %s: %w", m.title, err))
 		return nil, nil //nolint:nilnil // documented above
 	}
 	return files, err

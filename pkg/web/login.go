@@ -57,7 +57,8 @@ func (h *handler) writeLogin(w http.ResponseWriter, r *http.Request, next string
 		var known *session.Error
 		switch {
 		case errors.As(cause, &known):
-			m.Failure, m.IsToken, p.status = known.Text, r.URL.Path == "/login", http.StatusForbidden
+			m.Failure, p.status = known.Text, http.StatusForbidden
+			m.IsToken = r.URL.Path == "/login" && errors.Is(cause, registry.ErrBadCredential)
 			if errors.Is(cause, registry.ErrUnavailable) || errors.Is(cause, registry.ErrIssuer) {
 				p.status = http.StatusServiceUnavailable
 			}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -53,7 +52,8 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 	}
 	c, err := h.Catalog.Mirror.ContentsAndOrigin(ctx, p, numbers...)
 	if errors.Is(err, registry.ErrCorrupt) && c.Entry.Address != "" && len(c.Records) == len(numbers) {
-		requestlog.From(ctx).Err, err = err, nil
+		logDamage(ctx, err)
+		err = nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
@@ -63,12 +63,16 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 		return nil, err
 	}
 	e := newMirroredEdition(p, c, policy, h.now())
-	failed, err := h.failures(ctx, e, p)
+	var pending []registry.Version
+	for _, s := range e.pending {
+		pending = append(pending, s.Version)
+	}
+	copies, err := h.Catalog.Mirror.PulledVersions(ctx, p, pending...)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range failed {
-		e.pull.Fields = append(e.pull.Fields, textField("Failed", r.Version+": "+r.Note))
+	for _, s := range e.failures(p, copies) {
+		e.pull.Fields = append(e.pull.Fields, textField("Failed", s.Version.String()+": "+ipclass.Hide(s.Reason)))
 	}
 	err = e.choose(numbers)
 	if text == "" && err != nil && (len(e.statuses) > 0 || e.pull != nil) {
@@ -82,7 +86,8 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 func (h *handler) mirrorPolicy(ctx context.Context) (*registry.MirrorPolicy, error) {
 	policy, err := h.policies.Get(ctx)
 	if errors.Is(err, registry.ErrCorrupt) {
-		requestlog.From(ctx).Err, err = err, nil
+		logDamage(ctx, err)
+		err = nil
 	}
 	return policy, err
 }
@@ -394,7 +399,7 @@ func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 	if p.IsModule() {
 		return show(v, h.mirroredModule(v, p, e, part, m, title), part)
 	}
-	m.Head.setUses(p, counted())
+	m.Head.setUses(p, e.Number, counted())
 	m.Use = h.guide(v).hostBlocks(registry.Host(p.Hostname))
 	m.Hint = fmt.Sprintf("`larder mirror setup` writes this to `~/.terraform.d/larder-mirror.tfrc`. Keep the blocks together. "+
 		"They replace all services of the host. Your configurations keep `%s` as the source.", p.Source())
@@ -450,7 +455,8 @@ func (h *handler) mirroredList(v *visit, p registry.MirrorAddress, e *mirroredEd
 	e.Records, err = h.Catalog.Mirror.Records(v.Context(), p, mirrored...)
 	if errors.Is(err, registry.ErrCorrupt) {
 		// The others are still worth a page.
-		requestlog.From(v.Context()).Err, err = err, nil
+		logDamage(v.Context(), err)
+		err = nil
 	}
 	if err != nil {
 		return page{}, fmt.Errorf("%s: %w", p, err)

@@ -1,23 +1,21 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
 )
 
-// attention are the rows of an address that an operator should see, by what they are.
-// They are in the order of [concerns].
-type attention [len(concerns)][]mirroredRow
+// findings are the rows of an address that an operator should see, by what they are.
+// They are in the order of [mirrorStates].
+type findings [len(mirrorStates)][]mirroredRow
 
-// The places in an [attention].
+// The places in [findings].
 const (
 	refusedVersions = iota
 	failed
@@ -25,66 +23,65 @@ const (
 	waitingVersions
 )
 
-// concerns are the badges that count the rows of an [attention].
-var concerns = [...]badge{{"refused", "bad"}, {"failed", "bad"}, {"changed", "warn"}, {"waiting", "note"}}
+// mirrorStates are the badges that count the rows of [findings].
+var mirrorStates = [...]badge{{"refused", "bad"}, {"failed", "bad"}, {"changed", "warn"}, {"waiting", "note"}}
 
-// attention returns what an operator should see: all that is refused, failing or
+// findings returns what an operator should see: all that is refused, failing or
 // changed at the origin. Versions that wait are newer than all mirrored ones. It needs
-// no records.
-func (e *mirroredEdition) attention() (a attention) {
+// no records. copies is what the mirror found out about the pending versions.
+func (e *mirroredEdition) findings(p registry.MirrorAddress, copies map[registry.Version]registry.PulledVersion) (f findings) {
 	for _, s := range e.statuses {
+		row := e.row(s)
 		switch {
 		case s.State == admission.Refused:
-			a[refusedVersions] = append(a[refusedVersions], e.row(s))
+			f[refusedVersions] = append(f[refusedVersions], row)
 		case s.ChangedTo != (registry.ModulePin{}):
-			a[changedVersions] = append(a[changedVersions], e.row(s))
+			row.Badges = []badge{mirrorStates[changedVersions]}
+			f[changedVersions] = append(f[changedVersions], row)
 		case s.State == admission.TooNew && (e.Entry.Unlisted || registry.CompareVersions(s.Version, e.Entry.Latest) > 0):
-			a[waitingVersions] = append(a[waitingVersions], e.row(s))
+			f[waitingVersions] = append(f[waitingVersions], row)
 		}
 	}
 	if e.pull != nil && e.pull.problem != "" {
-		a[failed] = []mirroredRow{failedRow("", "The last check of the origin failed: "+e.pull.problem)}
+		f[failed] = append(f[failed], failedRow("", "The last check of the origin failed: "+e.pull.problem))
 	}
-	return a
-}
-
-func failedRow(version, why string) mirroredRow {
-	return mirroredRow{listed: listed{Version: version, Badges: []badge{{"failed", "bad"}}, Note: why}}
+	for _, s := range e.failures(p, copies) {
+		f[failed] = append(f[failed], failedRow(s.Version.String(), ipclass.Hide(s.Reason)))
+	}
+	return f
 }
 
 // failures returns the versions that clients requested and the mirror failed to copy.
-// That is one request to the table if there are versions to be copied.
-func (h *handler) failures(ctx context.Context, e *mirroredEdition, p registry.MirrorAddress) (rows []mirroredRow, err error) {
-	var numbers []registry.Version
+func (e *mirroredEdition) failures(
+	p registry.MirrorAddress, copies map[registry.Version]registry.PulledVersion,
+) (failures []admission.Status) {
 	for _, s := range e.pending {
-		numbers = append(numbers, s.Version)
-	}
-	found, err := h.Catalog.Mirror.PulledVersions(ctx, p, numbers...)
-	for _, s := range e.pending {
-		if s.Explain(e.policy, p, found[s.Version], e.slow, e.now); s.State == admission.Failed {
-			rows = append(rows, failedRow(s.Version.String(), ipclass.Hide(s.Reason)))
+		if s.Explain(e.policy, p, copies[s.Version], e.slow, e.now); s.State == admission.Failed {
+			failures = append(failures, s)
 		}
 	}
-	return rows, err
+	return failures
 }
 
-func (a attention) isEmpty() bool { return len(a.badges()) == 0 }
+func failedRow(version, why string) mirroredRow {
+	return mirroredRow{listed: listed{Version: version, Badges: []badge{mirrorStates[failed]}, Note: why}}
+}
 
 // badges counts the rows, such as 2 refused.
-func (a attention) badges() (badges []badge) {
-	for i, rows := range a {
+func (f findings) badges() (badges []badge) {
+	for i, rows := range f {
 		if len(rows) > 0 {
-			badges = append(badges, badge{fmt.Sprintf("%s %s", count(len(rows)), concerns[i].Text), concerns[i].Tone})
+			badges = append(badges, badge{fmt.Sprintf("%s %s", count(len(rows)), mirrorStates[i].Text), mirrorStates[i].Tone})
 		}
 	}
 	return badges
 }
 
-// attentions returns what an operator should see of some addresses. It makes one request
-// to the table for 20 addresses, and one for each address with versions to be copied. It
-// logs those that cannot be read.
-func (h *handler) attentions(ctx context.Context, addresses ...registry.MirrorAddress) (
-	map[registry.MirrorAddress]attention, error,
+// findings returns what an operator should see of some addresses. It makes one request
+// to the table for 20 addresses, and one for 100 versions to be copied. It logs those
+// that cannot be read.
+func (h *handler) findings(ctx context.Context, addresses ...registry.MirrorAddress) (
+	map[registry.MirrorAddress]findings, error,
 ) {
 	policy, err := h.mirrorPolicy(ctx)
 	if err != nil {
@@ -95,16 +92,22 @@ func (h *handler) attentions(ctx context.Context, addresses ...registry.MirrorAd
 		return nil, err
 	}
 	logDamage(ctx, err)
-	all := make(map[registry.MirrorAddress]attention, len(contents))
+	editions := make(map[registry.MirrorAddress]*mirroredEdition, len(contents))
+	pending := make(map[registry.MirrorAddress][]registry.Version)
 	for p, c := range contents {
 		e := newMirroredEdition(p, c, policy, h.now())
-		rows, err := h.failures(ctx, e, p)
-		if err != nil {
-			return nil, err
+		for _, s := range e.pending {
+			pending[p] = append(pending[p], s.Version)
 		}
-		a := e.attention()
-		a[failed] = append(a[failed], rows...)
-		all[p] = a
+		editions[p] = e
+	}
+	copies, err := h.Catalog.Mirror.AllPulledVersions(ctx, pending)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[registry.MirrorAddress]findings, len(contents))
+	for p, e := range editions {
+		all[p] = e.findings(p, copies[p])
 	}
 	return all, nil
 }
@@ -118,16 +121,16 @@ func (h *handler) addStates(ctx context.Context, rows []row, entries []*search.E
 			addresses, rowOf[p] = append(addresses, p), &rows[i]
 		}
 	}
-	all, err := h.attentions(ctx, addresses...)
-	for p, a := range all {
-		rowOf[p].Badges = append(rowOf[p].Badges, a.badges()...)
+	all, err := h.findings(ctx, addresses...)
+	for p, f := range all {
+		rowOf[p].Badges = append(rowOf[p].Badges, f.badges()...)
 	}
 	return err
 }
 
-// attentive returns all addresses of which an operator may have to see something. It
-// reads what the mirror has seen, but not what it has.
-func (h *handler) attentive(ctx context.Context) (addresses []registry.MirrorAddress, err error) {
+// addressesToCheck returns all addresses of which an operator may have to see
+// something. It reads what the mirror has seen, but not what it has.
+func (h *handler) addressesToCheck(ctx context.Context) (addresses []registry.MirrorAddress, err error) {
 	policy, err := h.mirrorPolicy(ctx)
 	if err != nil {
 		return nil, err
@@ -141,16 +144,10 @@ func (h *handler) attentive(ctx context.Context) (addresses []registry.MirrorAdd
 			return nil, err
 		case bad == nil:
 			e := newMirroredEdition(p, c, policy, h.now())
-			if len(e.pending) > 0 || !e.attention().isEmpty() {
+			if len(e.pending) > 0 || len(e.findings(p, nil).badges()) > 0 {
 				addresses = append(addresses, p)
 			}
 		}
 	}
 	return addresses, nil
-}
-
-// logDamage logs the first cause of something that a page lacks. The error can be nil.
-func logDamage(ctx context.Context, err error) {
-	entry := requestlog.From(ctx)
-	entry.Err = cmp.Or(entry.Err, err)
 }

@@ -156,7 +156,7 @@ func (h *handler) folderPage(v *visit, m *moduleVersion, folder string) (page, e
 		model.Archive = append(model.Archive, field{Label: "Download", Value: download})
 	}
 	if counted != nil {
-		m.top.setUses(m.address, counted())
+		m.top.setUses(m.address, m.Number, counted())
 	}
 	model.Head = m.top
 	model.Head.Sections = model.sections(m)
@@ -226,7 +226,7 @@ func (h *handler) readDocs(ctx context.Context, m *moduleVersion) error {
 	}
 	d, err := stored.Read(ctx, h.Objects, *file)
 	if errors.Is(err, stored.ErrDamaged) {
-		requestlog.From(ctx).Err = fmt.Errorf("documentation of module %s %s: %w", m.module, m.Number, err)
+		logDamage(ctx, fmt.Errorf("documentation of module %s %s: %w", m.module, m.Number, err))
 		return nil
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -141,6 +142,27 @@ func (h *handler) serve(w http.ResponseWriter, v *visit, err error, load pageFun
 		p = h.failure(v, err)
 	}
 	return h.write(w, v, p)
+}
+
+// logDamage logs the first cause of something that a page lacks. The error can be nil.
+func logDamage(ctx context.Context, err error) {
+	entry := requestlog.From(ctx)
+	entry.Err = cmp.Or(entry.Err, err)
+}
+
+// inBackground runs a function at the same time as its caller, and returns a function
+// that waits for its error. A panic is an error too, which ends no other request.
+func inBackground(run func() error) (wait func() error) {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if cause := recover(); cause != nil {
+				done <- fmt.Errorf("panic: %v", cause)
+			}
+		}()
+		done <- run()
+	}()
+	return sync.OnceValue(func() error { return <-done })
 }
 
 // toLogin redirects to the login, which leads back to the page. more are further

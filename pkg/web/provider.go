@@ -92,7 +92,7 @@ func (h *handler) provider(v *visit) (page, error) {
 		return withdrawnPage(m.Head, e.Number, title), nil
 	}
 	m.Downloads = counted()
-	m.Head.setUses(p, m.Downloads)
+	m.Head.setUses(p, e.Number, m.Downloads)
 	m.Head.Published = r.PublishedAt
 	m.Head.From, m.Head.At = sourceOf(r.PublishedBy, "#provenance")
 	if r.SigningKey != "" {

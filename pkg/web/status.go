@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/access"
+	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
 	"github.com/larder-registry/larder/pkg/usage"
 )
 
 const (
-	// statusDays is the period of downloads, and the time before an expiry, in days.
-	statusDays = 30
-	// statusRows is the maximum number of rows of a section, and rowsOfAddress that of
-	// an address for each concern of the mirror.
+	// soon is the time before an expiry at which it is shown, in days.
+	soon = 30
+	// statusRows is the maximum number of rows of a section, and rowsOfAddress that
+	// of an address for each state of the mirror.
 	statusRows, rowsOfAddress = 100, 3
 	// mostDownloaded and lastChanges are the numbers of rows of shorter sections.
 	mostDownloaded, lastChanges = 10, 20
@@ -27,37 +28,37 @@ const (
 
 // status is the model of the page for operators.
 type status struct {
-	// IsCalm means that nothing needs attention.
-	IsCalm   bool
-	Sections []statusSection
+	// NothingToDo means that nothing needs attention. Damaged means that some data
+	// cannot be read.
+	NothingToDo, Damaged bool
+	Sections             []statusSection
 }
 
-// statusSection is a table of the status.
+// statusSection is a table of the status. Columns are the titles of its columns.
 type statusSection struct {
 	ID, Title string
 	// Count is a text beside the title. It can be empty.
-	Count string
-	// Columns are the titles of the columns. The templates choose by them what a cell shows.
+	Count   string
 	Columns []string
 	Rows    []statusRow
 	// More is the number of rows that are left out.
 	More int
 }
 
-// statusRow is a row of the status. Each section uses some of the fields.
+// statusRow is a row of the status. Its heading is the subject with a text before it
+// and a version behind it. Each of the three can be empty.
 type statusRow struct {
-	mirroredRow
+	Before           string
+	Subject, Version link
+	Cells            []statusCell
+}
 
-	// Subject is what the row is about, with the version if it has one. Before is a
-	// text before it.
-	Before  string
-	Subject link
-	Text    string
-	At      time.Time
-	// Others is the number of versions of the same address that are left out.
-	Others int
-	count  int64
-	of     usage.Download // of a deprecated version
+// statusCell is the cell of a row. Its parts are shown one after another.
+type statusCell struct {
+	State *mirroredRow
+	Text  string
+	More  link
+	At    time.Time
 }
 
 // status serves the page for operators to callers who may read everything. For all
@@ -72,77 +73,99 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) error {
 }
 
 // statusPage returns the page for operators. It names people and tokens only to a
-// caller with an account, or on an open registry of one machine.
+// caller whose credential permits to read everything, or on an open registry of one
+// machine.
 //
-// The lists are cached. It makes one request to the table for each MiB of origins, and
-// one for 20 addresses with something to show. It makes one for tokens, one for each
-// namespace with a provider, and 2 to 20 for changes. Each deprecated version of a module
-// that it shows is one more. So is, on AWS, each address with downloads in the period.
+// The lists are cached. It makes one request to the table for each MiB of origins,
+// one for 20 addresses with something to show, and one for 100 versions to be copied.
+// It makes one for tokens, one for each namespace with a provider, and 2 to 3 for
+// changes. Each deprecated version of a module that it shows is one more. So is, on
+// AWS, each address with downloads in the period.
 func (h *handler) statusPage(v *visit) (page, error) {
 	ctx := v.Context()
 	entries, err := h.readable(ctx, everything()...)
 	if err != nil {
 		return page{}, err
 	}
-	isTrusted := v.account.Name != "" || h.Local != nil && h.Local.Open
-	mirror, err1 := h.mirrorStatus(ctx)
-	expiring, err2 := h.expiring(ctx, entries, isTrusted)
-	deprecated, downloads, err3 := h.downloaded(ctx, entries)
-	m := status{IsCalm: len(mirror.Rows)+len(expiring.Rows)+len(deprecated.Rows) == 0}
-	m.Sections = []statusSection{mirror, expiring, deprecated, downloads}
-	if isTrusted {
+	namesPeople := access.CredentialReadsAll(ctx) || h.Local != nil && h.Local.Open
+	toDo, waiting, err := h.mirrorStatus(ctx)
+	if err != nil {
+		return page{}, err
+	}
+	expiring, err := h.expiring(ctx, entries, namesPeople)
+	if err != nil {
+		return page{}, err
+	}
+	deprecated, most, err := h.downloaded(ctx, entries)
+	if err != nil {
+		return page{}, err
+	}
+	all := []statusSection{toDo, expiring, deprecated, waiting, most}
+	if namesPeople {
 		changes, err := h.changes(ctx)
-		err1, m.Sections = cmp.Or(err1, err), append(m.Sections, changes)
+		if err != nil {
+			return page{}, err
+		}
+		all = append(all, changes)
 	}
-	m.Sections = slices.DeleteFunc(m.Sections, func(s statusSection) bool { return len(s.Rows) == 0 })
-	for i := range m.Sections {
-		s := &m.Sections[i]
-		s.More = max(0, len(s.Rows)-statusRows)
-		s.Rows = s.Rows[:len(s.Rows)-s.More]
+	m := status{Damaged: requestlog.From(ctx).Err != nil}
+	m.NothingToDo = !m.Damaged && len(toDo.Rows)+len(expiring.Rows)+len(deprecated.Rows) == 0
+	for _, s := range all {
+		if len(s.Rows) > 0 {
+			s.More = max(0, len(s.Rows)-statusRows)
+			s.Rows = s.Rows[:len(s.Rows)-s.More]
+			m.Sections = append(m.Sections, s)
+		}
 	}
-	return page{template: "status", title: "Status", model: m}, cmp.Or(err1, err2, err3)
+	return page{template: "status", title: "Status", model: m}, nil
 }
 
-// mirrorStatus returns what is wrong in the mirror, and then what waits. It reads the
-// items of all origins, and the contents of addresses that have something to show.
-func (h *handler) mirrorStatus(ctx context.Context) (s statusSection, err error) {
-	s = statusSection{ID: "mirror", Title: "Mirror", Columns: []string{"Version", "State"}}
-	addresses, err := h.attentive(ctx)
+// mirrorStatus returns what is wrong in the mirror, and what waits. It reads the items
+// of all origins, and the contents of addresses that have something to show.
+func (h *handler) mirrorStatus(ctx context.Context) (toDo, waiting statusSection, err error) {
+	toDo = statusSection{ID: "mirror", Title: "Mirror", Columns: []string{"Version", "State"}}
+	waiting = statusSection{ID: "waiting", Title: "Waiting in the mirror", Columns: toDo.Columns}
+	addresses, err := h.addressesToCheck(ctx)
 	if err != nil {
-		return s, err
+		return toDo, waiting, err
 	}
-	all, err := h.attentions(ctx, addresses...)
-	for concern := range concerns {
+	all, err := h.findings(ctx, addresses...)
+	for state := range mirrorStates {
+		to := &toDo
+		if state == waitingVersions {
+			to = &waiting
+		}
 		for _, p := range addresses {
-			rows := all[p][concern]
-			for _, r := range rows[:min(rowsOfAddress, len(rows))] {
-				s.Rows = append(s.Rows, statusRow{mirroredRow: r, Subject: link{p.Display(), "/" + p.Path() + "/versions"}})
-			}
-			if others := len(rows) - rowsOfAddress; others > 0 {
-				s.Rows[len(s.Rows)-1].Others = others
+			rows := all[p][state]
+			versions := link{p.Display(), "/" + p.Path() + "/versions"}
+			for i, r := range rows[:min(rowsOfAddress, len(rows))] {
+				row := statusRow{Subject: versions, Version: link{r.Version, r.Path}, Cells: []statusCell{{State: &r}}}
+				if others := len(rows) - rowsOfAddress; i == rowsOfAddress-1 && others > 0 {
+					row.Cells[0].More = link{"and " + count(others) + " more", versions.URL}
+				}
+				to.Rows = append(to.Rows, row)
 			}
 		}
 	}
-	return s, err
+	return toDo, waiting, err
 }
 
-// expiring returns what expires soon. It reads all tokens, and the signing keys of each
-// namespace with a provider.
-func (h *handler) expiring(ctx context.Context, entries []*search.Entry, isTrusted bool) (s statusSection, err error) {
-	s = statusSection{ID: "expires-soon", Title: "Expires soon", Columns: []string{"Name", "State", "Expires"}}
+// expiring returns what expires soon. It reads all tokens if they may be named, and the
+// signing keys of each namespace with a provider.
+func (h *handler) expiring(ctx context.Context, entries []*search.Entry, namesTokens bool) (s statusSection, err error) {
+	s = statusSection{ID: "expires-soon", Title: "Expires soon", Columns: []string{"Name", "Expires"}}
 	now := h.now()
 	add := func(what, name string, at time.Time) {
-		if at.IsZero() || at.After(now.AddDate(0, 0, statusDays)) {
+		if at.IsZero() || at.After(now.AddDate(0, 0, soon)) {
 			return
 		}
-		row := statusRow{Before: what, Subject: link{Text: name}, At: at}
-		row.Badges = []badge{{"expires soon", "warn"}}
+		row := statusRow{Before: what, Subject: link{Text: name}, Cells: []statusCell{{At: at}}}
 		if !at.After(now) {
-			row.Badges = []badge{{"expired", "bad"}}
+			row.Cells[0].State = &mirroredRow{listed: listed{Badges: []badge{{"expired", "bad"}}}}
 		}
 		s.Rows = append(s.Rows, row)
 	}
-	if isTrusted {
+	if namesTokens {
 		tokens, _, err := h.Catalog.Tokens(ctx)
 		if err != nil {
 			return s, err
@@ -172,7 +195,7 @@ func (h *handler) expiring(ctx context.Context, entries []*search.Entry, isTrust
 	if h.Local != nil && h.Local.CertificateExpires != nil {
 		add("Certificate of", h.Host, h.Local.CertificateExpires())
 	}
-	slices.SortStableFunc(s.Rows, func(a, b statusRow) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(s.Rows, func(a, b statusRow) int { return a.Cells[0].At.Compare(b.Cells[0].At) })
 	return s, nil
 }
 
@@ -182,50 +205,48 @@ func (h *handler) downloaded(ctx context.Context, entries []*search.Entry) (depr
 	if h.Downloads == nil {
 		return deprecated, most, nil
 	}
-	now := h.now()
-	report, err := h.Downloads.Count(ctx, usage.Query{From: now.AddDate(0, 0, -statusDays), To: now})
-	switch {
-	case errors.Is(err, registry.ErrUnavailable):
+	report, period, err := h.countDownloads(ctx, nil)
+	if errors.Is(err, registry.ErrUnavailable) {
 		return deprecated, most, err
-	case err != nil && !errors.Is(err, registry.ErrNotFound): // no server has counted yet
-		logDamage(ctx, err)
 	}
+	logDamage(ctx, err)
 	byPath := make(map[string]*search.Entry, len(entries))
 	for _, e := range entries {
 		byPath[e.Path()] = e
 	}
-	total, counts := int64(0), make(map[string]int64)
-	for _, d := range report.Downloads {
+	counts := make(map[string]int64)
+	for _, d := range report.Downloads { // the most frequent first
 		path := d.Address.Path()
 		counts[path] += d.Count
-		total += d.Count
-		if reason, is := deprecation(byPath[path], d.Version); is {
-			row := statusRow{Subject: link{d.Address.String(), "/" + path}, count: d.Count, of: d}
-			row.Version, row.Path, row.Note = d.Version.String(), "/"+path+"/"+d.Version.String(), reason
-			deprecated.Rows = append(deprecated.Rows, row)
+		reason, isDeprecated := deprecation(byPath[path], d.Version)
+		if !isDeprecated {
+			continue
 		}
-	}
-	for path, n := range counts {
-		_, address, _ := strings.Cut(path, "/")
-		most.Rows = append(most.Rows, statusRow{Subject: link{address, "/" + path}, count: n})
-	}
-	for _, rows := range [][]statusRow{deprecated.Rows, most.Rows} {
-		slices.SortFunc(rows, func(a, b statusRow) int {
-			return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.Subject.URL+a.Path, b.Subject.URL+b.Path))
+		if reason == "" && len(deprecated.Rows) < statusRows {
+			if reason, err = h.reasonOf(ctx, d); err != nil {
+				return deprecated, most, err
+			}
+		}
+		version := link{d.Version.String(), "/" + path + "/" + d.Version.String()}
+		deprecated.Rows = append(deprecated.Rows, statusRow{
+			Subject: link{d.Address.String(), "/" + path}, Version: version,
+			Cells: []statusCell{{Text: plural(int(d.Count), "download")}, {Text: reason}},
 		})
-		for i := range rows {
-			rows[i].Text = plural(int(rows[i].count), "download")
-		}
 	}
-	for i := range min(statusRows, len(deprecated.Rows)) {
-		if err := h.addReason(ctx, &deprecated.Rows[i]); err != nil {
-			return deprecated, most, err
-		}
+	total := int64(0)
+	for path, n := range counts {
+		total += n
+		_, address, _ := strings.Cut(path, "/")
+		most.Rows = append(most.Rows, statusRow{
+			Subject: link{address, "/" + path}, Cells: []statusCell{{Text: plural(int(n), "download")}},
+		})
 	}
-	const period = "in the last 30 days"
+	slices.SortFunc(most.Rows, func(a, b statusRow) int {
+		return cmp.Or(cmp.Compare(counts[b.Subject.URL[1:]], counts[a.Subject.URL[1:]]), cmp.Compare(a.Subject.URL, b.Subject.URL))
+	})
 	deprecated.ID, deprecated.Title, deprecated.Count = "deprecated", "Deprecated and still downloaded", period
 	deprecated.Columns = []string{"Version", "Downloads", "Reason"}
-	most.ID, most.Title, most.Count = "downloads", "Downloads", count(int(total))+" "+period
+	most.ID, most.Title, most.Count = "downloads", "Downloads", atLeast(count(int(total)), report.Cut)+" "+period
 	most.Columns, most.Rows = []string{"Address", "Downloads"}, most.Rows[:min(mostDownloaded, len(most.Rows))]
 	return deprecated, most, nil
 }
@@ -244,28 +265,27 @@ func deprecation(e *search.Entry, n registry.Version) (reason string, is bool) {
 	return e.Deprecated, e.Deprecated != ""
 }
 
-// addReason adds the reason for deprecating a version of a module, which only its
+// reasonOf returns the reason for deprecating a version of a module, which only its
 // record has.
-func (h *handler) addReason(ctx context.Context, row *statusRow) error {
-	m, isModule := row.of.Address.(registry.Module)
-	if !isModule || row.Note != "" {
-		return nil
+func (h *handler) reasonOf(ctx context.Context, d usage.Download) (string, error) {
+	m, isModule := d.Address.(registry.Module)
+	if !isModule {
+		return "", nil
 	}
-	record, err := h.Catalog.Modules.Get(ctx, m, row.of.Version)
+	record, err := h.Catalog.Modules.Get(ctx, m, d.Version)
 	if errors.Is(err, registry.ErrUnavailable) {
-		return err
+		return "", err
 	}
 	logDamage(ctx, err)
-	row.Note = record.Deprecated
-	return nil
+	return record.Deprecated, nil
 }
 
-// changes returns the last entries of the audit trail. The trail is read by months, so
-// this first looks for them in the last day.
+// changes returns the last entries of the audit trail. One day often has enough of
+// them, and the trail of a month can be long.
 func (h *handler) changes(ctx context.Context) (s statusSection, err error) {
 	s = statusSection{ID: "changes", Title: "Last changes", Columns: []string{"Change", "By", "Date"}}
 	now := time.Now() // the trail has the time of the system
-	for _, days := range []int{1, statusDays, 365} {
+	for _, days := range []int{1, countedDays} {
 		s.Rows = nil
 		for e, err := range h.Catalog.Audit(ctx, now.AddDate(0, 0, -days)) {
 			if err != nil {
@@ -280,17 +300,16 @@ func (h *handler) changes(ctx context.Context) (s statusSection, err error) {
 }
 
 func changeRow(e registry.AuditEntry) statusRow {
-	row := statusRow{Before: strings.ReplaceAll(string(e.Action), "-", " "), Text: shortName(e.By), At: e.At}
 	first, name, _ := strings.Cut(e.Subject, "/")
-	row.Subject = link{Text: name}
+	row := statusRow{
+		Before: strings.ReplaceAll(string(e.Action), "-", " "), Subject: link{Text: name},
+		Cells: []statusCell{{Text: shortName(e.By)}, {At: e.At}},
+	}
 	if slices.ContainsFunc(kinds, func(k kind) bool { return k.Path == "/"+first }) {
 		row.Subject.URL = "/" + e.Subject
 	}
 	if e.Version != nil {
-		row.Version = e.Version.String()
-	}
-	if e.Problem != "" {
-		row.Before = strings.TrimSpace("damaged entry: " + row.Before)
+		row.Version.Text = e.Version.String()
 	}
 	return row
 }

@@ -121,7 +121,8 @@ func TestStatus(t *testing.T) {
 }
 
 // Callers who may not read everything get what an unknown path gives, and no link.
-// Without an account, the page has no tokens and no changes.
+// Without a credential that permits to read everything, the page has no tokens and no
+// changes.
 func TestStatusAccess(t *testing.T) {
 	t.Parallel()
 	s := withStatus(t)
@@ -139,7 +140,8 @@ func TestStatusAccess(t *testing.T) {
 		"a wrong token":                       {pages: private, token: "larder_mistyped"},
 		"everything":                          {pages: private, token: all, visible: true, names: true},
 		"public, without an account":          {pages: public, visible: true},
-		"public, with any account":            {pages: public, token: some, visible: true, names: true},
+		"public, with any account":            {pages: public, token: some, visible: true},
+		"public, with everything":             {pages: public, token: all, visible: true, names: true},
 		"one public namespace, no account":    {pages: s.protect(`{"public": ["modules/acme/*"]}`)},
 		"one public namespace, and the other": {pages: s.protect(`{"public": ["modules/acme/*"]}`), token: some},
 	} {
@@ -282,7 +284,8 @@ func TestDamagedStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages := s.serve()
-	contains(t, pages.text(t, http.StatusOK, "/status"), "!0.9.1", "acme/offline", "Expires soon", "!Downloads")
+	contains(t, pages.text(t, http.StatusOK, "/status"),
+		"Some data cannot be read.", "!0.9.1", "acme/offline", "Expires soon", "!Downloads")
 	contains(t, pages.text(t, http.StatusOK, "/mirror"), "random", "!refused")
 	s.table.Fail(registry.ErrUnavailable)
 	pages.text(t, http.StatusServiceUnavailable, "/status")

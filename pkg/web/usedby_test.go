@@ -130,21 +130,22 @@ func TestDownloads(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		counted    counted
-		head       string
+		head       string // of vpc 1.0.0
+		others     string // of versions that nobody downloads
 		page       []string
 		wantLogged bool
 	}{
-		"some": {counted{report: usage.Report{Downloads: rows}}, "4,100 downloads in 30 days", []string{
+		"some": {counted{report: usage.Report{Downloads: rows}}, "2,100 downloads in 30 days, 4,100 of all versions", "0 downloads in 30 days, 4,100 of all versions", []string{
 			"4,100 downloads in 30 days\n", "| 1.0.0 | 2,100 | 20 Nov 2026 |\n| 1.1.0 | 2,000 | 2 Nov 2026 |", "!ada",
 		}, false},
-		"a short time": {counted{report: usage.Report{From: published, Downloads: rows[:1]}}, "1,200 downloads since 2 Nov",
-			[]string{"1,200 downloads since 2 Nov\n"}, false},
-		"one":        {counted{report: usage.Report{Downloads: many[:1]}}, "1 download in 30 days", nil, false},
-		"none":       {counted{}, "0 downloads in 30 days", []string{"0 downloads in 30 days", "!| Version |"}, false},
-		"no counts":  {counted{err: registry.ErrNotFound}, "0 downloads yet", []string{"0 downloads yet"}, false},
-		"many":       {counted{report: usage.Report{Downloads: many}}, "23 downloads", []string{"| 1.3.0 |", "!| 1.2.0 |", "And 3 more versions."}, false},
-		"too many":   {counted{report: usage.Report{Downloads: rows, Cut: true}}, "more than 4,100 downloads", nil, false},
-		"unreadable": {counted{err: errors.New("no counts today")}, "!download", []string{"acme/old/aws", "!ownload"}, true},
+		"a short time": {counted{report: usage.Report{From: published, Downloads: rows[:1]}}, "1,200 downloads since 2 Nov<",
+			"0 downloads since 2 Nov, 1,200 of all versions", []string{"1,200 downloads since 2 Nov\n"}, false},
+		"one":        {counted{report: usage.Report{Downloads: many[:1]}}, "1 download in 30 days<", "0 downloads in 30 days, 1 of all versions", nil, false},
+		"none":       {counted{}, "0 downloads in 30 days<", "0 downloads in 30 days<", []string{"0 downloads in 30 days", "!| Version |"}, false},
+		"no counts":  {counted{err: registry.ErrNotFound}, "0 downloads yet<", "0 downloads yet<", []string{"0 downloads yet"}, false},
+		"many":       {counted{report: usage.Report{Downloads: many}}, "1 download in 30 days, 23 of all", "1 download in 30 days, 23 of all", []string{"| 1.3.0 |", "!| 1.2.0 |", "And 3 more versions."}, false},
+		"too many":   {counted{report: usage.Report{Downloads: rows, Cut: true}}, ", more than 4,100 of all versions", ", more than 4,100 of all", nil, false},
+		"unreadable": {counted{err: errors.New("no counts today")}, "!download", "!download", []string{"acme/old/aws", "!ownload"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -154,8 +155,12 @@ func TestDownloads(t *testing.T) {
 			for _, path := range []string{"/modules/acme/vpc/aws", inventory, random} {
 				head, _, _ := strings.Cut(pages.text(t, http.StatusOK, path), `<nav class="sections"`)
 				_, head, _ = strings.Cut(head, "<main")
-				contains(t, head, test.head, `href="`+path+`/used-by"`)
-				contains(t, pages.text(t, http.StatusOK, path+".md"), test.head, "[Who uses it]("+path+"/used-by.md)")
+				want := test.others
+				if path == "/modules/acme/vpc/aws" {
+					want = test.head
+				}
+				contains(t, head, want, `href="`+path+`/used-by"`)
+				contains(t, pages.text(t, http.StatusOK, path+".md"), strings.TrimSuffix(want, "<"), "[Who uses it]("+path+"/used-by.md)")
 			}
 			contains(t, pages.text(t, http.StatusOK, usedByVPC+".md"), test.page...)
 			if logged := strings.Contains(pages.log.String(), "no counts today"); logged != test.wantLogged {
@@ -190,8 +195,8 @@ func TestUsedByReads(t *testing.T) {
 	}
 }
 
-// The page of a version reads the downloads with one query. The time since when
-// they are counted never changes, so it is read once.
+// Pages read the downloads of an address with one query, and then share them. The time
+// since when they are counted never changes, so it is read once.
 func TestDownloadReads(t *testing.T) {
 	t.Parallel()
 	s := withUses(t)
@@ -201,20 +206,22 @@ func TestDownloadReads(t *testing.T) {
 	}
 	s.now, s.downloads = nil, logged.NewReader(catalog.New(s.table))
 	pages := s.serve()
-	for _, path := range []string{usedByVPC, random} { // the policy and the catalog are then cached
+	for _, path := range []string{inventory + "/used-by", random} { // the policy and the catalog are then cached
 		pages.text(t, http.StatusOK, path)
 	}
-	for path, want := range map[string]string{
-		"/modules/acme/vpc/aws": "Query Snapshot Snapshot", inventory: "Query Snapshot Snapshot", random: "Query Snapshot Snapshot",
-		usedByVPC: "Query Snapshot", "/modules/acme/vpc/aws/1.0.0/modules/endpoints": "Snapshot",
-		"/modules/acme/vpc/aws/versions": "Query Snapshot Snapshot",
+	for _, test := range []struct{ path, want string }{
+		{"/modules/acme/vpc/aws", "Query Snapshot Snapshot"}, {"/modules/acme/vpc/aws", "Snapshot Snapshot"},
+		{usedByVPC, "Snapshot"}, {"/modules/acme/vpc/aws/versions", "Snapshot Snapshot"},
+		{"/modules/acme/app/aws/1.0.0", "Query Snapshot Snapshot"}, {inventory, "Snapshot Snapshot"},
+		{"/modules/acme/old/aws/versions", "Query Snapshot Snapshot"}, {random + "/versions", "Snapshot Snapshot"},
+		{"/modules/acme/vpc/aws/1.0.0/modules/endpoints", "Snapshot"},
 	} {
 		s.table.Take()
-		pages.text(t, http.StatusOK, path)
+		pages.text(t, http.StatusOK, test.path)
 		got := strings.Fields(s.table.Take()) // some are at the same time
 		slices.Sort(got)
-		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
-			t.Errorf("%s: requests (-want +got):\n%s", path, diff)
+		if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", test.path, diff)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -71,13 +70,14 @@ func versionsPage[A registry.Address, R registry.Record](
 	e.Records, err = versions.Records(v.Context(), a, shown...)
 	if errors.Is(err, registry.ErrCorrupt) {
 		// The others are still worth a page.
-		requestlog.From(v.Context()).Err, err = err, nil
+		logDamage(v.Context(), err)
+		err = nil
 	}
 	if err != nil {
 		return page{}, fmt.Errorf("%s: %w", a, err)
 	}
 	m := versionList{Head: top.below(e.Path), pagination: rows}
-	if e.comparable() && len(e.Listed) > 1 {
+	if e.comparable() && len(all)-len(e.Entry.Withdrawn) > 1 {
 		m.Compare = e.Path + "/compare"
 	}
 	m.Downloads = counted()

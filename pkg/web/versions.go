@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -114,7 +113,8 @@ func (e *edition[R]) add(ctx context.Context, records map[registry.Version]R, er
 	if _, found := e.Records[e.Number]; !found && err == nil {
 		err = fmt.Errorf("version %s of %s: %w", e.Number, e.Path, registry.ErrNotFound)
 	} else if found && errors.Is(err, registry.ErrCorrupt) {
-		requestlog.From(ctx).Err, err = err, nil
+		logDamage(ctx, err)
+		err = nil
 	}
 	return err
 }

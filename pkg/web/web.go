@@ -24,6 +24,7 @@ import (
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
+	"github.com/larder-registry/larder/pkg/ttlcache"
 	"github.com/larder-registry/larder/pkg/web/session"
 )
 
@@ -98,6 +99,7 @@ func New(o Options) http.Handler {
 		h.now = time.Now
 	}
 	h.files = stored.NewFiles(o.Objects, h.now)
+	h.downloads = ttlcache.New[string, *downloads](cachedDownloads, downloadsLifetime)
 	mux := httpapi.MuxOr(h.elsewhere, h.endpoints()...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSafetyHeaders(w.Header())
@@ -114,7 +116,9 @@ type handler struct {
 	index    *search.Index
 	policies *admission.Policies
 	files    *stored.Files
-	now      func() time.Time
+	// downloads are those of addresses, by path.
+	downloads *ttlcache.Cache[string, *downloads]
+	now       func() time.Time
 }
 
 // endpoints returns the endpoints of all pages. Each page but those of the login
