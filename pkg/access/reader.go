@@ -135,8 +135,8 @@ func CanReadAll(ctx context.Context) bool {
 	return who.everything || who.readsAll(who.public)
 }
 
-// CredentialReadsAll is like [CanReadAll] without what everyone may read. So it returns
-// false for a caller without a credential.
+// CredentialReadsAll is like [CanReadAll] without what everyone may read. So it
+// returns false for a caller without a credential.
 func CredentialReadsAll(ctx context.Context) bool {
 	who, ok := ctx.Value(readerKey{}).(*reader)
 	return ok && who.readsAll(nil)

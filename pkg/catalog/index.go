@@ -112,9 +112,9 @@ func isStored(stored, contents []byte) bool {
 		len(contents) > 0 && slices.Equal(registry.DecodeContents(stored).Encode(), contents)
 }
 
-// maxUnlisted is the maximum number of withdrawn, of hidden, and of deprecated versions
-// in the entry of a module. It limits the size of the entry, which must never prevent a
-// withdrawal.
+// maxUnlisted is the maximum number of withdrawn, of hidden, and of deprecated
+// versions in the entry of a module. It limits the size of the entry, which
+// must never prevent a withdrawal.
 const maxUnlisted = 1000
 
 // withdraw adds a version to those that the entry has as withdrawn.

@@ -26,9 +26,9 @@ func (c *Catalog) MirrorPolicy(ctx context.Context) (*registry.MirrorPolicy, err
 	return &p, nil
 }
 
-// SetMirrorPolicy replaces the policy of the mirror, and reports whether the text or
-// the rules differ from those before. If they do not, the time still makes the mirror
-// try again what failed. The audit entry has the detail.
+// SetMirrorPolicy replaces the policy of the mirror, and reports whether the
+// text or the rules differ from those before. If they do not, the time still
+// makes the mirror try again what failed. The audit entry has the detail.
 func (c *Catalog) SetMirrorPolicy(ctx context.Context, p registry.MirrorPolicy, detail string) (
 	changed bool, err error,
 ) {
@@ -89,8 +89,8 @@ func (m Mirror) ContentsAndOrigin(ctx context.Context, p registry.MirrorAddress,
 	return c, errors.Join(damaged, err)
 }
 
-// mirrorItems is the number of items with what the mirror has of an address, apart from
-// records. contentsKeys returns their keys.
+// mirrorItems is the number of items with what the mirror has of an address,
+// apart from records. contentsKeys returns their keys.
 const mirrorItems = 3
 
 func contentsKeys(p registry.MirrorAddress) []Key {
@@ -125,16 +125,16 @@ func (c *MirrorContents) setOrigin(p registry.MirrorAddress, item Item) error {
 	return err
 }
 
-// contentsAtOnce is how many addresses [Mirror.AllContents] reads at once. Their items
-// usually have far less than the 4 MiB that one request can return.
+// contentsAtOnce is how many addresses [Mirror.AllContents] reads at once.
+// Their items usually have far less than the 4 MiB that one request can return.
 const contentsAtOnce = 20
 
-// AllContents returns what [Mirror.ContentsAndOrigin] does without versions, for many
-// addresses. It makes one request for 20 of them.
+// AllContents returns what [Mirror.ContentsAndOrigin] does without versions,
+// for many addresses. It makes one request for 20 of them.
 //
-// The result lacks addresses that have nothing. It also lacks those that cannot be read,
-// and the error is that of the first one. If the table cannot answer, the result is nil
-// and the error is [registry.ErrUnavailable].
+// The result lacks addresses that have nothing. It also lacks those that cannot
+// be read, and the error is that of the first one. If the table cannot answer,
+// the result is nil and the error is [registry.ErrUnavailable].
 func (m Mirror) AllContents(ctx context.Context, addresses ...registry.MirrorAddress) (
 	map[registry.MirrorAddress]MirrorContents, error,
 ) {
@@ -159,7 +159,8 @@ func (m Mirror) addContents(
 	}
 	items, err := snapshot(ctx, m.table, keys...)
 	if err != nil && len(some) > 1 && !errors.Is(err, registry.ErrUnavailable) && ctx.Err() == nil {
-		// They can be too large together. An item that the table cannot decode must not hide the others.
+		// They can be too large together. An item that the table cannot decode
+		// must not hide the others.
 		half := len(some) / 2
 		return cmp.Or(m.addContents(ctx, all, some[:half]), m.addContents(ctx, all, some[half:]))
 	}
@@ -178,9 +179,9 @@ func (m Mirror) addContents(
 	return err
 }
 
-// AllOrigins returns what the mirror has seen and found of all addresses, sorted by
-// address. The contents have no versions. What cannot be read is [registry.ErrCorrupt],
-// and others can follow.
+// AllOrigins returns what the mirror has seen and found of all addresses,
+// sorted by address. The contents have no versions. What cannot be read is
+// [registry.ErrCorrupt], and others can follow.
 func (m Mirror) AllOrigins(ctx context.Context) iter.Seq2[MirrorContents, error] {
 	return func(yield func(MirrorContents, error) bool) {
 		for item, err := range query(ctx, m.table, Query{Partition: providersPartition}) {
@@ -200,9 +201,10 @@ func (m Mirror) AllOrigins(ctx context.Context) iter.Seq2[MirrorContents, error]
 	}
 }
 
-// PulledVersions returns what the mirror found out about versions that it lacks. It
-// makes one request for 100 of them. The result lacks versions about which nothing is
-// stored, and items that cannot be read, because they are only a cache.
+// PulledVersions returns what the mirror found out about versions that it
+// lacks. It makes one request for 100 of them. The result lacks versions about
+// which nothing is stored, and items that cannot be read, because they are only
+// a cache.
 func (m Mirror) PulledVersions(ctx context.Context, p registry.MirrorAddress, numbers ...registry.Version) (
 	map[registry.Version]registry.PulledVersion, error,
 ) {

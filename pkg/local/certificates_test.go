@@ -360,8 +360,8 @@ func TestOwnAuthorityErrors(t *testing.T) {
 	}
 }
 
-// The page of the status shows a certificate that expires soon, and not one that does
-// not.
+// The page of the status shows a certificate that expires soon, and not one
+// that does not.
 func TestStatusOfCertificate(t *testing.T) {
 	t.Parallel()
 	const host = "registry.example.com"

@@ -124,8 +124,8 @@ func (d *Documenter) Rebuild(ctx context.Context, a registry.Address, n registry
 	return made.Notes, nil
 }
 
-// countChanges counts the changes of an own module since the version before. made is
-// its documentation.
+// countChanges counts the changes of an own module since the version before.
+// made is its documentation.
 func (d *Documenter) countChanges(
 	ctx context.Context, a registry.Address, n registry.Version, made []byte,
 ) (*registry.Changes, error) {

@@ -77,8 +77,8 @@ func (d *downloads) of(n registry.Version) int {
 	return d.Versions[i].Count
 }
 
-// The pages of an address share the downloads for some time. A page does not wait for
-// them longer than for what it is about.
+// The pages of an address share the downloads for some time. A page does not
+// wait for them longer than for what it is about.
 const (
 	downloadsLifetime = 5 * time.Minute
 	downloadsTimeout  = 2 * time.Second
@@ -109,8 +109,8 @@ func (h *handler) startDownloads(ctx context.Context, a registry.Address) (wait 
 	}
 }
 
-// setUses sets the facts about the uses of an address, and of the version that the page
-// shows. d may be nil.
+// setUses sets the facts about the uses of an address, and of the version that
+// the page shows. d may be nil.
 func (h *head) setUses(a registry.Address, n registry.Version, d *downloads) {
 	h.UsedBy = "/" + a.Path() + "/used-by"
 	switch {
@@ -122,8 +122,8 @@ func (h *head) setUses(a registry.Address, n registry.Version, d *downloads) {
 	}
 }
 
-// countDownloads counts the downloads of an address, or of all if it is nil. It also
-// returns the counted time in words.
+// countDownloads counts the downloads of an address, or of all if it is nil. It
+// also returns the counted time in words.
 func (h *handler) countDownloads(ctx context.Context, a registry.Address) (r usage.Report, period string, err error) {
 	now := h.now()
 	q := usage.Query{Address: a, From: now.AddDate(0, 0, -countedDays), To: now}

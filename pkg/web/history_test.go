@@ -33,6 +33,7 @@ func TestHistory(t *testing.T) {
 	s.module(vpc, "2.0.0", nil, counts("1.2.0", registry.Changes{Breaking: 1004, Added: 3}))
 	s.module(vpc, "2.0.1", nil, counts("2.0.0", registry.Changes{Breaking: 1}))
 	s.module(vpc, "2.1.0", nil, counts("2.0.1", registry.Changes{Added: 2, Removed: 1, Changed: 4}))
+	s.module(vpc, "2.2.0", nil, counts("2.1.0", registry.Changes{Breaking: 2, Added: 3}))
 	s.module(vpc, "3.0.0-rc.1", nil)
 	s.deprecate(vpc, "2.0.1", "<script>It deletes the gateway.", true)
 	s.deprecate(vpc, "1.0.0", "Use 2.1.0.", false)

@@ -15,8 +15,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// mirroredEdition is a version of a mirrored provider or module, with what the mirror has
-// seen at the origin.
+// mirroredEdition is a version of a mirrored provider or module, with what the
+// mirror has seen at the origin.
 type mirroredEdition struct {
 	edition[registry.MirrorVersion]
 
@@ -239,7 +239,8 @@ type mirroredRow struct {
 	Key                string
 	// Change is how the origin has changed the version of a module.
 	Change string
-	// Content is the mirrored content in short: the platforms, or the commit of a module.
+	// Content is the mirrored content in short: the platforms, or the commit of
+	// a module.
 	Content string
 	// IsModule means that it is a version of a module.
 	IsModule bool
@@ -349,10 +350,11 @@ func contentOf(r registry.MirrorVersion) string {
 	return strings.Join(names, ", ")
 }
 
-// mirroredView returns the page of a version of a mirrored provider, or of a kind of
-// part of a version of a mirrored module. It makes two requests to the table, one
-// more if versions wait to be copied, and one for the policy about every minute. If no version is mirrored, it serves the list of
-// those that wait, are refused or can be fetched.
+// mirroredView returns the page of a version of a mirrored provider, or of a
+// kind of part of a version of a mirrored module. It makes two requests to the
+// table, one more if versions wait to be copied, and one for the policy about
+// every minute. If no version is mirrored, it serves the list of those that
+// wait, are refused or can be fetched.
 func (h *handler) mirroredView(kind string, show partPage) pageFunc {
 	return func(v *visit) (page, error) { return h.mirrored(v, partOf(v, kind), show) }
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/larder-registry/larder/pkg/search"
 )
 
-// findings are the rows of an address that an operator should see, by what they are.
-// They are in the order of [mirrorStates].
+// findings are the rows of an address that an operator should see, by what they
+// are. They are in the order of [mirrorStates].
 type findings [len(mirrorStates)][]mirroredRow
 
 // The places in [findings].
@@ -27,8 +27,9 @@ const (
 var mirrorStates = [...]badge{{"refused", "bad"}, {"failed", "bad"}, {"changed", "warn"}, {"waiting", "note"}}
 
 // findings returns what an operator should see: all that is refused, failing or
-// changed at the origin. Versions that wait are newer than all mirrored ones. It needs
-// no records. copies is what the mirror found out about the pending versions.
+// changed at the origin. Versions that wait are newer than all mirrored ones.
+// It needs no records. copies is what the mirror found out about the pending
+// versions.
 func (e *mirroredEdition) findings(p registry.MirrorAddress, copies map[registry.Version]registry.PulledVersion) (f findings) {
 	for _, s := range e.statuses {
 		row := e.row(s)
@@ -51,7 +52,8 @@ func (e *mirroredEdition) findings(p registry.MirrorAddress, copies map[registry
 	return f
 }
 
-// failures returns the versions that clients requested and the mirror failed to copy.
+// failures returns the versions that clients requested and the mirror failed to
+// copy.
 func (e *mirroredEdition) failures(
 	p registry.MirrorAddress, copies map[registry.Version]registry.PulledVersion,
 ) (failures []admission.Status) {
@@ -77,9 +79,9 @@ func (f findings) badges() (badges []badge) {
 	return badges
 }
 
-// findings returns what an operator should see of some addresses. It makes one request
-// to the table for 20 addresses, and one for 100 versions to be copied. It logs those
-// that cannot be read.
+// findings returns what an operator should see of some addresses. It makes one
+// request to the table for 20 addresses, and one for 100 versions to be copied.
+// It logs those that cannot be read.
 func (h *handler) findings(ctx context.Context, addresses ...registry.MirrorAddress) (
 	map[registry.MirrorAddress]findings, error,
 ) {

@@ -108,7 +108,8 @@ func (h *handler) page(load pageFunc) httpapi.HandlerFunc {
 	}
 }
 
-// identify returns the visit of a request, with its caller unless there is an error.
+// identify returns the visit of a request, with its caller unless there is an
+// error.
 func (h *handler) identify(r *http.Request) (*visit, error) {
 	v := h.visit(r)
 	ctx, account, err := h.Accounts.Identify(r)
@@ -144,14 +145,16 @@ func (h *handler) serve(w http.ResponseWriter, v *visit, err error, load pageFun
 	return h.write(w, v, p)
 }
 
-// logDamage logs the first cause of something that a page lacks. The error can be nil.
+// logDamage logs the first cause of something that a page lacks. The error can
+// be nil.
 func logDamage(ctx context.Context, err error) {
 	entry := requestlog.From(ctx)
 	entry.Err = cmp.Or(entry.Err, err)
 }
 
-// inBackground runs a function at the same time as its caller, and returns a function
-// that waits for its error. A panic is an error too, which ends no other request.
+// inBackground runs a function at the same time as its caller, and returns a
+// function that waits for its error. A panic is an error too, which ends no
+// other request.
 func inBackground(run func() error) (wait func() error) {
 	done := make(chan error, 1)
 	go func() {

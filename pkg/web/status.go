@@ -45,8 +45,8 @@ type statusSection struct {
 	More int
 }
 
-// statusRow is a row of the status. Its heading is the subject with a text before it
-// and a version behind it. Each of the three can be empty.
+// statusRow is a row of the status. Its heading is the subject with a text
+// before it and a version behind it. Each of the three can be empty.
 type statusRow struct {
 	Before           string
 	Subject, Version link
@@ -76,11 +76,11 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) error {
 // caller whose credential permits to read everything, or on an open registry of one
 // machine.
 //
-// The lists are cached. It makes one request to the table for each MiB of origins,
-// one for 20 addresses with something to show, and one for 100 versions to be copied.
-// It makes one for tokens, one for each namespace with a provider, and 2 to 3 for
-// changes. Each deprecated version of a module that it shows is one more. So is, on
-// AWS, each address with downloads in the period.
+// The lists are cached. It makes one request to the table for each MiB of
+// origins, one for 20 addresses with something to show, and one for 100
+// versions to be copied. It makes one for tokens, one for each namespace with a
+// provider, and 2 to 3 for changes. Each deprecated version of a module that it
+// shows is one more. So is, on AWS, each address with downloads in the period.
 func (h *handler) statusPage(v *visit) (page, error) {
 	ctx := v.Context()
 	entries, err := h.readable(ctx, everything()...)
@@ -120,8 +120,9 @@ func (h *handler) statusPage(v *visit) (page, error) {
 	return page{template: "status", title: "Status", model: m}, nil
 }
 
-// mirrorStatus returns what is wrong in the mirror, and what waits. It reads the items
-// of all origins, and the contents of addresses that have something to show.
+// mirrorStatus returns what is wrong in the mirror, and what waits. It reads
+// the items of all origins, and the contents of addresses that have something
+// to show.
 func (h *handler) mirrorStatus(ctx context.Context) (toDo, waiting statusSection, err error) {
 	toDo = statusSection{ID: "mirror", Title: "Mirror", Columns: []string{"Version", "State"}}
 	waiting = statusSection{ID: "waiting", Title: "Waiting in the mirror", Columns: toDo.Columns}
@@ -150,8 +151,8 @@ func (h *handler) mirrorStatus(ctx context.Context) (toDo, waiting statusSection
 	return toDo, waiting, err
 }
 
-// expiring returns what expires soon. It reads all tokens if they may be named, and the
-// signing keys of each namespace with a provider.
+// expiring returns what expires soon. It reads all tokens if they may be named,
+// and the signing keys of each namespace with a provider.
 func (h *handler) expiring(ctx context.Context, entries []*search.Entry, namesTokens bool) (s statusSection, err error) {
 	s = statusSection{ID: "expires-soon", Title: "Expires soon", Columns: []string{"Name", "Expires"}}
 	now := h.now()
@@ -251,8 +252,9 @@ func (h *handler) downloaded(ctx context.Context, entries []*search.Entry) (depr
 	return deprecated, most, nil
 }
 
-// deprecation reports whether a version of an entry is deprecated, or all its versions.
-// The reason is empty if only the record has it. The entry can be nil.
+// deprecation reports whether a version of an entry is deprecated, or all its
+// versions. The reason is empty if only the record has it. The entry can be
+// nil.
 func deprecation(e *search.Entry, n registry.Version) (reason string, is bool) {
 	if e == nil {
 		return "", false

@@ -21,12 +21,13 @@ import (
 	"github.com/larder-registry/larder/pkg/web"
 )
 
-// withStatus returns the store of withOrigins with something in each section of the
-// status.
+// withStatus returns a store with something in each section of the status, and with
+// a version that waits but is older than the mirrored ones.
 func withStatus(t testing.TB) *store {
 	t.Helper()
-	s := withOrigins(t)
+	s := withMirroredModules(t)
 	now := s.now()
+	s.origin(random[len("/mirror/"):], func(o *registry.MirrorOrigin) { s.sees(o, "0.5.7", now, now) })
 	s.policy(registry.MirrorRule{MinAge: int64(week / time.Second), Pull: registry.PullOpen})
 	s.pulled("registry.opentofu.org/acme/offline", registry.PulledAddress{
 		RequestedAt: now.Add(-time.Minute), Problem: "cannot reach 10.1.2.3: connection refused",
@@ -90,8 +91,8 @@ func (s *store) failedCopy(address, version, problem string) {
 	}
 }
 
-// storedToken stores a token without the expiry of the item, which has the time of the
-// system.
+// storedToken stores a token without the expiry of the item, which has the time
+// of the system.
 func (s *store) storedToken(name string, expires time.Time) {
 	s.t.Helper()
 	sum := digest([]byte(name))
@@ -120,9 +121,9 @@ func TestStatus(t *testing.T) {
 	golden.Equal(t, "testdata/status.md", []byte(withoutDates(pages.text(t, http.StatusOK, "/status.md"))))
 }
 
-// Callers who may not read everything get what an unknown path gives, and no link.
-// Without a credential that permits to read everything, the page has no tokens and no
-// changes.
+// Callers who may not read everything get what an unknown path gives, and no
+// link. Without a credential that permits to read everything, the page has no
+// tokens and no changes.
 func TestStatusAccess(t *testing.T) {
 	t.Parallel()
 	s := withStatus(t)
@@ -220,8 +221,8 @@ func TestHostileStatus(t *testing.T) {
 	}
 }
 
-// A large mirror has a page of bounded size and few reads. Data that cannot be read are
-// logged, and the page lacks only these.
+// A large mirror has a page of bounded size and few reads. Data that cannot be
+// read are logged, and the page lacks only these.
 func TestLargeStatus(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -252,7 +253,8 @@ func TestLargeStatus(t *testing.T) {
 	if len(reads)-len(queries) != 5 {
 		t.Errorf("%d snapshots, want 5: %s", len(reads)-len(queries), reads)
 	}
-	// They are those of origins, tokens, keys of one namespace, and up to three months.
+	// They are those of origins, tokens, keys of one namespace, and up to three
+	// months.
 	if len(queries) > 6 {
 		t.Errorf("%d queries, want at most 6: %s", len(queries), reads)
 	}
@@ -270,7 +272,8 @@ func TestLargeStatus(t *testing.T) {
 	}
 }
 
-// A list and the status work if the data of an address or the downloads cannot be read.
+// A list and the status work if the data of an address or the downloads cannot
+// be read.
 func TestDamagedStatus(t *testing.T) {
 	t.Parallel()
 	s := withStatus(t)

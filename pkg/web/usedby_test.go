@@ -195,8 +195,8 @@ func TestUsedByReads(t *testing.T) {
 	}
 }
 
-// Pages read the downloads of an address with one query, and then share them. The time
-// since when they are counted never changes, so it is read once.
+// Pages read the downloads of an address with one query, and then share them.
+// The time since when they are counted never changes, so it is read once.
 func TestDownloadReads(t *testing.T) {
 	t.Parallel()
 	s := withUses(t)

@@ -28,8 +28,8 @@ type versionList struct {
 // versionTable is a table of versions.
 type versionTable struct {
 	Versions []listed
-	// Compare is the path of the comparison of two versions. If empty, the table has
-	// no columns about changes.
+	// Compare is the path of the comparison of two versions. If empty, the
+	// table has no columns about changes.
 	Compare string
 	// Downloads are those of the address, or nil.
 	Downloads *downloads

@@ -262,8 +262,8 @@ type versionState struct {
 	reason    string
 	published time.Time
 	by        registry.Publisher
-	// claimed is the Git source that the publisher claims, or nil. changes are those
-	// of the record.
+	// claimed is the Git source that the publisher claims, or nil. changes are
+	// those of the record.
 	claimed *registry.ClaimedSource
 	changes *registry.Changes
 }

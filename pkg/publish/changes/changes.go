@@ -23,9 +23,10 @@ type Counter struct {
 	Objects stored.Objects
 }
 
-// Count counts the changes in a version's documentation since the version before. It
-// returns nil if listed, the listing of the module, has none, or if that one has no
-// documentation that can be read. The counts inform people, and never fail a publish.
+// Count counts the changes in a version's documentation since the version
+// before. It returns nil if listed, the listing of the module, has none, or if
+// that one has no documentation that can be read. The counts inform people, and
+// never fail a publish.
 func (c Counter) Count(
 	ctx context.Context, m registry.Module, n registry.Version, listed protocol.Document, is docs.Documentation,
 ) *registry.Changes {

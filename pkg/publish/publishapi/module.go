@@ -57,7 +57,8 @@ func (m module) checkSame(_ context.Context, p protocol.Published, a protocol.An
 func (m module) accept(context.Context, protocol.Announcement) error { return nil }
 
 func (m module) read(ctx context.Context, u registry.Upload, _ int) (registry.Inspection, error) {
-	// A copy is what exists: refusing it would not take secrets back, nor repair it.
+	// A copy is what exists: refusing it would not take secrets back, nor
+	// repair it.
 	found, err := m.h.readArchive(ctx, u.Files[0], inspection.Request{
 		Kind: inspection.Module, Name: m.address.Name, New: u.CopiedFrom == nil, AllowSecrets: u.AllowSecrets,
 	})
@@ -111,8 +112,8 @@ func (h *handler) stage(ctx context.Context, f registry.StoredFile, data []byte)
 	return err
 }
 
-// describe adds to a record the contents of the stored documentation, and the counts
-// of the changes since the version before. It returns the notes of the
+// describe adds to a record the contents of the stored documentation, and the
+// counts of the changes since the version before. It returns the notes of the
 // documentation.
 func (m module) describe(
 	ctx context.Context, record *registry.ModuleVersion, listed protocol.Document,
