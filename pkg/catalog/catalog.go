@@ -217,6 +217,18 @@ func (c *Catalog) Of(a registry.Address) AnyVersions {
 	panic(fmt.Sprintf("catalog: unexpected address type %T", a))
 }
 
+// CheckKnown returns [registry.ErrNotFound] if nothing was ever published or
+// mirrored at an address, and the mirror has not seen it at its origin either.
+func (c *Catalog) CheckKnown(ctx context.Context, a registry.Address) error {
+	err := c.Of(a).Check(ctx)
+	if p, ok := a.(registry.MirrorAddress); ok && errors.Is(err, registry.ErrNotFound) {
+		if _, err = c.Mirror.ContentsAndOrigin(ctx, p); errors.Is(err, registry.ErrCorrupt) {
+			err = nil
+		}
+	}
+	return err
+}
+
 type versionsOf[A registry.Address, R registry.Record] struct {
 	versions[A, R]
 	address A

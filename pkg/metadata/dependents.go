@@ -1,8 +1,6 @@
 package metadata
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -29,7 +27,7 @@ func dependents[A registry.Address](h *handler, addressOf func(*http.Request) (A
 			return httpapi.Explain(err, err.Error())
 		}
 		ctx := r.Context()
-		if err := h.checkExists(ctx, a); err != nil {
+		if err := h.catalog.CheckKnown(ctx, a); err != nil {
 			return fmt.Errorf("dependents of %s: %w", a, err)
 		}
 		found, err := h.index.Dependents(ctx, a, r.Host, access.Readable[*search.Entry](ctx))
@@ -47,16 +45,4 @@ func dependents[A registry.Address](h *handler, addressOf func(*http.Request) (A
 		}
 		return respond(w, r, list)
 	}
-}
-
-// checkExists returns [registry.ErrNotFound] if nothing was ever published or
-// mirrored at an address, and the mirror has not seen it at its origin either.
-func (h *handler) checkExists(ctx context.Context, a registry.Address) error {
-	err := h.catalog.Of(a).Check(ctx)
-	if p, ok := a.(registry.MirrorAddress); ok && errors.Is(err, registry.ErrNotFound) {
-		if _, err = h.catalog.Mirror.ContentsAndOrigin(ctx, p); errors.Is(err, registry.ErrCorrupt) {
-			err = nil
-		}
-	}
-	return err
 }

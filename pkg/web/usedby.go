@@ -1,9 +1,6 @@
 package web
 
 import (
-	"context"
-	"errors"
-
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
@@ -43,7 +40,8 @@ type dependent struct {
 // usedByPage returns the page with the modules that use the address of a request.
 // addressOf returns the address after checking that the caller may read it. It
 // needs no listed version. Beside what lists and searches need, the page makes one
-// request to the table for the address, and one for its downloads.
+// request to the table for the address, and one for its downloads. In a large catalog,
+// it also makes one for each row.
 func usedByPage[A registry.Address](h *handler, addressOf func(*visit) (A, error), headOf func(A) head) pageFunc {
 	return func(v *visit) (page, error) {
 		a, err := addressOf(v)
@@ -51,7 +49,7 @@ func usedByPage[A registry.Address](h *handler, addressOf func(*visit) (A, error
 			return page{}, err
 		}
 		ctx := v.Context()
-		if err := h.checkExists(ctx, a); err != nil {
+		if err := h.Catalog.CheckKnown(ctx, a); err != nil {
 			return page{}, err
 		}
 		counted := h.startDownloads(ctx, a)
@@ -81,14 +79,4 @@ func newDependent(e *search.Entry, d search.Dependent) dependent {
 		Old:         registry.CompareVersions(d.Version, e.Latest) < 0,
 		Constraints: shown, MoreConstraints: len(d.Constraints) - len(shown),
 	}
-}
-
-// checkExists returns registry.ErrNotFound if nothing was ever published or
-// mirrored at an address, and the mirror has not seen it at its origin either.
-func (h *handler) checkExists(ctx context.Context, a registry.Address) error {
-	err := h.Catalog.Of(a).Check(ctx)
-	if p, ok := a.(registry.MirrorAddress); ok && errors.Is(err, registry.ErrNotFound) {
-		_, err = h.Catalog.Mirror.ContentsAndOrigin(ctx, p)
-	}
-	return err
 }
