@@ -152,7 +152,8 @@ func (e *mirroredEdition) banner() *banner {
 	case change != "":
 		return &banner{
 			Tone: "warn", Strong: "This is not what the origin has now.",
-			Text: sentence(change) + " To accept that, an operator runs `larder mirror admit`.", Links: e.waysOut(current),
+			Text:  sentence(change) + " To accept that, an operator runs " + e.command("admit", e.Number.String()),
+			Links: e.waysOut(current),
 		}
 	case e.denial != "":
 		return &banner{Tone: "note", Strong: noneFollow, Text: e.denial, Links: e.waysOut(current)}
@@ -418,7 +419,7 @@ func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 	}
 	m.setPackages(packages)
 	m.Key, m.Verification = e.keys(p.Hostname)
-	m.Mirrored, m.Pull = e.rows(e.shown()), e.pull
+	m.Mirrored, m.Hints, m.Pull = e.rows(e.shown()), e.hints(), e.pull
 	m.addSections()
 	return page{
 		template: "provider", title: title, description: m.Head.Description, canonical: e.pathOf(e.Number), model: m,
@@ -465,6 +466,7 @@ func (h *handler) mirroredList(v *visit, p registry.MirrorAddress, e *mirroredEd
 	}
 	top := headOfMirror(p)
 	m := versionList{Head: top.below(e.Path), Mirrored: e.rows(shown), Pull: e.pull, pagination: rows}
+	m.Hints = e.hints()
 	if e.isEmpty() {
 		m.Note = "No version of this " + p.Kind() + " is mirrored yet."
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/network/ipclass"
@@ -50,6 +51,38 @@ func (e *mirroredEdition) findings(p registry.MirrorAddress, copies map[registry
 		f[failed] = append(f[failed], failedRow(s.Version.String(), ipclass.Hide(s.Reason)))
 	}
 	return f
+}
+
+// hints returns what an operator can do about refused and waiting versions, once for
+// each reason.
+func (e *mirroredEdition) hints() (hints []string) {
+	known := make(map[string]bool)
+	for _, s := range e.statuses {
+		when, command, object := "", "trust", s.Key.ID
+		switch {
+		case e.denial != "":
+		case s.ChangedTo != (registry.ModulePin{}):
+			when, command, object = "If the origin has announced what changed", "admit", s.Version.String()
+		case s.State == admission.TooNew:
+			when, command, object = "To mirror a version early", "admit", s.Version.String()
+		case s.State != admission.Refused || s.KeyDenied:
+		case s.Key.ID == "":
+			when, object = "If the origin has announced that it does not sign any more", "unsigned"
+		default:
+			when = "If the origin has announced its new key"
+		}
+		if when != "" && !known[when] {
+			known[when] = true
+			hints = append(hints, when+", an operator runs "+e.command(command, object))
+		}
+	}
+	return hints
+}
+
+// command returns a sentence's end with a command of the mirror for the address.
+func (e *mirroredEdition) command(name, object string) string {
+	_, address, _ := strings.Cut(e.Path[1:], "/")
+	return fmt.Sprintf("`larder mirror %s %s %s --reason WHY`.", name, address, object)
 }
 
 // failures returns the versions that clients requested and the mirror failed to

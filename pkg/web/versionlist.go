@@ -31,6 +31,8 @@ type versionTable struct {
 	// Compare is the path of the comparison of two versions. If empty, the
 	// table has no columns about changes.
 	Compare string
+	// Hints are what an operator can do about versions of the mirror.
+	Hints []string
 	// Downloads are those of the address, or nil.
 	Downloads *downloads
 }
