@@ -77,10 +77,10 @@ func (h *handler) status(w http.ResponseWriter, r *http.Request) error {
 // machine.
 //
 // The lists are cached. It makes one request to the table for each MiB of
-// origins, one for 20 addresses with something to show, and one for 100 versions
-// to be copied. It makes one for tokens, one for each namespace with a provider,
-// and 2 to 3 for changes. Each deprecated version of a module that it shows is
-// one more. On AWS, each address with downloads in the period is one more too.
+// origins. It makes one for 20 addresses with something to show, and one for 100
+// versions to be copied. It makes one for tokens, one for each namespace with a
+// provider, and 2 to 3 for changes. Each deprecated version of a module that it
+// shows is one more. On AWS, each address with downloads in the period is too.
 func (h *handler) statusPage(v *visit) (page, error) {
 	ctx := v.Context()
 	entries, err := h.readable(ctx, everything()...)
