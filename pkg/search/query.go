@@ -20,6 +20,7 @@ const (
 // Query is a parsed search. The zero value matches everything.
 type Query struct {
 	words []string // in lower case
+	host  string   // that of a source that is the first word, or empty
 }
 
 // IsEmpty reports whether the query has no words.
@@ -30,9 +31,10 @@ func (q Query) String() string { return strings.Join(q.words, " ") }
 
 // ParseQuery parses the words of a search. Everything but letters and digits
 // separates them. A word can be a source as in a module block. It loses its
-// folder, its query, its host, and the prefix terraform- of a repository. host
-// is that of this registry, which can be a single word. It may be empty. Errors
-// are registry.ErrInvalid.
+// folder, its query, its version, its host, and the prefix terraform- of a
+// repository. Words after it that are versions are ignored, as in the errors of
+// clients. host is that of this registry, which can be a single word. It may be
+// empty. Errors are registry.ErrInvalid.
 func ParseQuery(text, host string) (Query, error) {
 	if len(text) > MaxQuery {
 		return Query{}, fmt.Errorf("%w search: it has %d bytes, more than %d", registry.ErrInvalid, len(text), MaxQuery)
@@ -42,8 +44,18 @@ func ParseQuery(text, host string) (Query, error) {
 		return Query{}, fmt.Errorf("%w search: it has %d words, more than %d", registry.ErrInvalid, len(fields), maxWords)
 	}
 	var words, rare []string
-	for _, field := range fields {
-		of := slices.Collect(terms.Of(address(field, strings.ToLower(host))))
+	var hostname string
+	hasAddress := false
+	for i, field := range fields {
+		if hasAddress && isVersion(strings.Trim(field, "~!"+marks)) {
+			continue
+		}
+		origin, name := address(field, strings.ToLower(host))
+		if i == 0 {
+			hostname = origin
+		}
+		hasAddress = hasAddress || strings.Contains(name, "/")
+		of := slices.Collect(terms.Of(name))
 		words = append(words, of...)
 		if len(of) != 1 || !terms.IsCommon(of[0]) {
 			rare = append(rare, of...)
@@ -55,15 +67,26 @@ func ParseQuery(text, host string) (Query, error) {
 	if len(words) > maxParts {
 		return Query{}, fmt.Errorf("%w search: its words have %d parts, more than %d", registry.ErrInvalid, len(words), maxParts)
 	}
-	return Query{words}, nil
+	return Query{words, hostname}, nil
 }
 
 // maxParts bounds the words of a query after addresses are split.
 const maxParts = 24
 
-// address returns the part of a pasted source that names a module.
-func address(field, host string) string {
-	field = strings.Trim(field, "\"'`,;:()[]{}<>=")
+// marks are what can be around a pasted word.
+const marks = "\"'`,;:()[]{}<>="
+
+// isVersion reports whether a word is a version with a dot. Otherwise every
+// number would be one.
+func isVersion(word string) bool {
+	_, err := registry.ParseVersion(strings.TrimPrefix(word, "v"))
+	return err == nil && strings.Contains(word, ".")
+}
+
+// address returns the part of a pasted source that names a module or a provider, and
+// its host, which can be empty.
+func address(field, host string) (origin, name string) {
+	field = strings.Trim(field, marks)
 	if at := strings.LastIndex(field, "::"); at >= 0 {
 		field = field[at+2:]
 	}
@@ -80,11 +103,14 @@ func address(field, host string) string {
 	}
 	if first, rest, found := strings.Cut(field, "/"); found && rest != "" &&
 		(first == host || strings.ContainsAny(first, ".:@")) {
-		field = rest
+		origin, field = first, rest
+	}
+	if at := strings.LastIndexAny(field, "/@"); at > 0 && isVersion(field[at+1:]) {
+		field = field[:at]
 	}
 	at := strings.LastIndexByte(field, '/') + 1
 	if name, found := strings.CutPrefix(field[at:], "terraform-"); found && strings.Contains(name, "-") {
 		field = field[:at] + name
 	}
-	return field
+	return origin, field
 }

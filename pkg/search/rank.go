@@ -18,12 +18,16 @@ const ofOthers = 0.15
 // ofDeprecated is how much of its score something deprecated has.
 const ofDeprecated = 0.8
 
-// The bonus of a whole query that is a name in the documentation, or the name
-// of the module. In the documentation, a single word is often a name by chance.
+// The bonus of a whole query that is a name in the documentation, or parts of
+// the address. In the documentation, a single word is often a name by chance.
+// What no other match can exceed is for parts of the address: at least the
+// name, or also the namespace, which makes it one address.
 const (
-	isExact = 20
-	isWord  = 5
-	isName  = 30
+	isExact   = 20
+	isWord    = 5
+	isName    = 1_000
+	isAddress = 10_000
+	isOfHost  = 1_000
 )
 
 // search finds the documents that match all words, the best first.
@@ -96,7 +100,8 @@ func (h hit) score(size float32) float32 {
 
 // run returns the documents that match all words, the best first. unknown has
 // the words that match none.
-func (s *search) run(wanted []string) (found []*Entry, unknown []string) {
+func (s *search) run(q Query) (found []*Entry, unknown []string) {
+	wanted := q.words
 	scores := make([]float32, len(s.documents))
 	all := 0 // that may be seen
 	for d := range s.documents {
@@ -124,7 +129,7 @@ func (s *search) run(wanted []string) (found []*Entry, unknown []string) {
 		return nil, unknown
 	}
 	for _, d := range matching {
-		scores[d] = s.exactly(d, wanted, scores[d])
+		scores[d] = s.exactly(d, q, scores[d])
 	}
 	slices.SortFunc(matching, func(a, b int32) int { return s.compare(a, b, scores) })
 	for _, d := range matching {
@@ -166,18 +171,14 @@ func (s *search) compare(a, b int32, scores []float32) int {
 
 // exactly returns the score of a document that matches, with what the whole
 // query and the deprecation make of it.
-func (s *search) exactly(document int32, words []string, score float32) float32 {
+func (s *search) exactly(document int32, q Query, score float32) float32 {
 	d := s.documents[document]
-	for _, text := range []string{d.entry.name, d.entry.Address} {
-		if slices.Equal(slices.Collect(terms.Of(text)), words) {
-			score += isName
-		}
-	}
+	score += d.entry.nameBonus(q)
 	query := noWords
-	for _, w := range words {
+	for _, w := range q.words {
 		query = query.with(w)
 	}
-	if _, found := slices.BinarySearch(d.exact, query.short()); found && len(words) > 1 {
+	if _, found := slices.BinarySearch(d.exact, query.short()); found && len(q.words) > 1 {
 		score += isExact
 	} else if found {
 		score += isWord
@@ -186,6 +187,31 @@ func (s *search) exactly(document int32, words []string, score float32) float32 
 		score *= ofDeprecated
 	}
 	return score
+}
+
+// nameBonus returns the bonus of a query that is the address, or only the name.
+// The host and the system can be missing.
+func (e *Entry) nameBonus(q Query) float32 {
+	address := strings.ToLower(e.Address)
+	if !strings.Contains(address, q.words[0]) {
+		return 0 // most documents match elsewhere
+	}
+	parts := strings.Split(address, "/")
+	_, name := e.Kind.Shape()
+	for from := range name + 1 {
+		for to := name + 1; to <= len(parts); to++ {
+			switch {
+			case !slices.Equal(slices.Collect(terms.Of(strings.Join(parts[from:to], "/"))), q.words):
+			case from == name:
+				return isName
+			case e.Kind.IsMirrored() && parts[0] == q.host:
+				return isAddress + isOfHost
+			default:
+				return isAddress
+			}
+		}
+	}
+	return 0
 }
 
 // corrected returns words with unknown ones replaced. It reports whether all of

@@ -112,10 +112,11 @@ func (x *Index) Search(ctx context.Context, q Query, include func(*Entry) bool, 
 	}}
 	found.words, found.names, found.index = q.words, n, x
 	var unknown []string
-	found.Entries, unknown = s.run(q.words)
+	found.Entries, unknown = s.run(q)
 	if corrected, all := s.corrected(q.words, unknown); len(unknown) > 0 && all {
-		if found.Entries, _ = s.run(corrected); len(found.Entries) > 0 {
-			found.words, found.Corrected = corrected, Query{corrected}.String()
+		q.words = corrected
+		if found.Entries, _ = s.run(q); len(found.Entries) > 0 {
+			found.words, found.Corrected = corrected, q.String()
 		}
 	}
 	for i, d := range n.documents {

@@ -149,6 +149,13 @@ func TestSearch(t *testing.T) {
 		{"an address", "acme/vpc/aws", []string{"acme/vpc/aws", "acme/vpc-peering/aws", "acme/dns/aws", "acme/net/aws"}},
 		{"a source of this registry", "larder.example.com/acme/alb/aws", []string{"acme/alb/aws"}},
 		{"a folder of a source", "larder.example.com/acme/s3-bucket/aws//modules/x", bucket},
+		{"with a version", "acme/alb/aws 4.1.0", []string{"acme/alb/aws"}},
+		{"with a tag", "acme/alb/aws v4.1.0,", []string{"acme/alb/aws"}},
+		{"with a constraint", "acme/alb/aws: ~> 4.1", []string{"acme/alb/aws"}},
+		{"with a version after @", "acme/alb/aws@4.1.0", []string{"acme/alb/aws"}},
+		{"with a version as a folder", "larder.example.com/acme/alb/aws/4.1.0-rc.1", []string{"acme/alb/aws"}},
+		{"a version without an address", "alb 4.1.0", nil},
+		{"a number is no version", "acme/alb/aws 4", nil},
 		{"a URL", "https://larder.example.com/acme/alb/aws?version=1.0.0", []string{"acme/alb/aws"}},
 		{"a source with a port", "larder.example.com:8443/acme/alb/aws", []string{"acme/alb/aws"}},
 		{"a source of another registry", "app.example.net/acme/alb/aws", []string{"acme/alb/aws"}},
@@ -175,6 +182,57 @@ func TestSearch(t *testing.T) {
 				t.Errorf("it is corrected to %q", found.Corrected)
 			}
 		})
+	}
+}
+
+// An address is before everything else, and then its name. Something deprecated is
+// last among those that are the query as much as it is.
+func TestAddressesFirst(t *testing.T) {
+	t.Parallel()
+	of := func(address, deprecated string) module {
+		c := registry.Contents{Requires: []registry.Use{{Source: "hashicorp/aws"}, {Source: "acme/vpc"}}}
+		c.Inputs = strings.Repeat("acme_vpc hashicorp_aws vpc ", 3)
+		s := registry.Summary{Address: address, Deprecated: deprecated, Description: "hashicorp/aws acme/vpc"}
+		s.Latest = registry.Version{Major: 1}
+		return module{s, c}
+	}
+	const first, second = "registry.example.net/hashicorp/aws", "registry.example.org/hashicorp/aws"
+	s := newShelf(
+		t, of("acme/vpc/aws", ""), of("acme/vpc/google", "old"), of("acme/vpc-peering/aws", ""), of("beta/acme-vpc/aws", ""),
+		of("beta/vpc/aws", "old"), of("acme/hashicorp-aws-tools/aws", ""),
+	)
+	s.write(t, "usage/totals", "modules/acme/vpc-peering/aws", []byte(`{"callers": {"": {"count": 300}}}`))
+	for _, address := range []string{first, second} {
+		s.write(t, "catalog/mirror", "mirror/"+address, fmt.Appendf(nil, `{"address": %q, "latest": "6.20.2"}`, address))
+	}
+	for text, want := range map[string][]string{
+		"hashicorp/aws":          {first, second},
+		"hashicorp/aws 6.20.2":   {first, second},
+		first:                    {first, second},
+		second:                   {second, first},
+		second + " v6.20.2":      {second, first},
+		"acme/vpc":               {"acme/vpc/aws", "acme/vpc/google", "beta/acme-vpc/aws", "acme/vpc-peering/aws"},
+		"acme/vpc/aws":           {"acme/vpc/aws"},
+		"acme/vpc/google@1.0.0":  {"acme/vpc/google"},
+		"vpc/aws":                {"acme/vpc/aws", "beta/vpc/aws"},
+		"vpc":                    {"acme/vpc/aws", "acme/vpc/google", "beta/vpc/aws", "acme/vpc-peering/aws"},
+		"example.com/Acme/VPC//": {"acme/vpc/aws", "acme/vpc/google"},
+	} {
+		q, err := search.ParseQuery(text, "larder.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := s.index.Search(t.Context(), q, everything, search.Modules, search.Mirrored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, e := range found.Entries[:min(len(want), len(found.Entries))] {
+			got = append(got, e.Address)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
 	}
 }
 
