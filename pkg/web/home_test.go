@@ -134,6 +134,9 @@ func TestPagination(t *testing.T) {
 		pages.text(t, http.StatusNotFound, "/search?after="+after)
 	}
 	pages.text(t, http.StatusOK, "/search?after=1000")
+	for _, path := range []string{"/search?ns=other", "/search.md?ns=other"} {
+		contains(t, pages.text(t, http.StatusOK, path), "1 result in other")
+	}
 	for i := range 60 {
 		s.module("long/m"+strconv.Itoa(i)+"/aws", "1.0.0", nil)
 	}

@@ -18,9 +18,10 @@ const maxSearchURL = 2 << 10
 
 // results is the model of the search page.
 type results struct {
-	// Text is the text that was searched for.
-	Text string
-	Rows []row
+	// Text is the text that was searched for. Namespace is the only one with results,
+	// or empty.
+	Text, Namespace string
+	Rows            []row
 	pagination
 	Kinds, Namespaces, Systems []facet
 	// Corrected, NotIndexed and NotYetIndexed are those of [protocol.ListMeta].
@@ -33,7 +34,7 @@ type results struct {
 func (h *handler) search(v *visit) (page, error) {
 	values := v.URL.Query()
 	text := values.Get("q")
-	m := results{Text: text}
+	m := results{Text: text, Namespace: values.Get("ns")}
 	p := page{template: "search", title: "Search", query: text}
 	if text != "" {
 		p.title = "Search for " + text
