@@ -191,7 +191,8 @@ func TestCompareDefaults(t *testing.T) {
 }
 
 // A page without a comparison has the reason: there is only one version, or one of the
-// two does not exist. A caller who may read neither gets the same text.
+// two does not exist. A caller who may read neither gets the same text as for an
+// unknown module.
 func TestCompareNothing(t *testing.T) {
 	t.Parallel()
 	s := vpc(t)
@@ -204,10 +205,11 @@ func TestCompareNothing(t *testing.T) {
 		contains(t, page, only, "!→", "!No differences", "!choose")
 		page = pages.text(t, http.StatusOK, comparePath+form+"?from=1.0.0&to=1.0.0", bearer(token)...)
 		contains(t, page, "No differences", "!"+only)
+		for _, query := range []string{"?from=1.0.0&to=9.9.9", "?from=9.9.9&to=1.0.0", "?from=9.9.9"} {
+			page := pages.text(t, http.StatusNotFound, comparePath+form+query, bearer(token)...)
+			contains(t, page, "has no version", "9.9.9", "/modules/acme/vpc/aws/versions"+form, "!does not exist")
+		}
 		for path, want := range map[string]string{
-			comparePath + form + "?from=1.0.0&to=9.9.9":              "acme/vpc/aws 9.9.9",
-			comparePath + form + "?from=9.9.9&to=1.0.0":              "acme/vpc/aws 9.9.9",
-			comparePath + form + "?from=9.9.9":                       "acme/vpc/aws 9.9.9",
 			comparePath + form + "?from=1.0.0&to=x":                  "acme/vpc/aws x",
 			"/modules/acme/none/aws/compare" + form:                  "acme/none/aws",
 			"/modules/other/vpc/aws/compare" + form + "?to=1.0.0":    "other/vpc/aws 1.0.0",
@@ -259,10 +261,14 @@ func TestCompareStates(t *testing.T) {
 			"from=2.0.0&to=3.0.0", 200, []string{"No documentation was extracted for 3.0.0.", "!found", "!breaking"},
 		},
 		"the commits are of no known host": {"from=5.0.0&to=6.0.0", 200, []string{"!Compare the commits"}},
-		"a withdrawn version":              {"from=2.0.0&to=7.0.0", 404, []string{"Not found", "!it has a key"}},
-		"an unknown version":               {"from=2.0.0&to=9.0.0", 404, []string{"Not found"}},
-		"no version":                       {"from=x&to=2.0.0", 404, []string{"Not found"}},
-		"a version with markup":            {"from=%3Cb%3E&to=2.0.0", 404, []string{"!<b>"}},
+		"a withdrawn version": {"from=2.0.0&to=7.0.0", 404, []string{
+			"7.0.0 was withdrawn on 7 Nov 2026.", "It has a key.", `<a href="/modules/acme/vpc/aws/versions">All 7 versions</a>`,
+			`<a href="/modules/acme/vpc/aws/used-by">`, "!does not exist",
+		}},
+		"an unknown version":             {"from=2.0.0&to=9.0.0", 404, []string{"Not found"}},
+		"no version":                     {"from=x&to=2.0.0", 404, []string{"Not found"}},
+		"a withdrawn version by default": {"from=7.0.0", 404, []string{"7.0.0 was withdrawn on"}},
+		"a version with markup":          {"from=%3Cb%3E&to=2.0.0", 404, []string{"!<b>"}},
 	} {
 		t.Run(name, func(t *testing.T) { contains(t, web.text(t, test.status, comparePath+"?"+test.query), test.parts...) })
 	}

@@ -366,6 +366,9 @@ func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 		return page{}, err
 	}
 	e, err := h.openMirrored(v.Context(), p, v.PathValue("version"))
+	if e != nil && err != nil {
+		return e.notMirrored(p, err)
+	}
 	if err != nil {
 		return page{}, err
 	}
@@ -424,6 +427,29 @@ func (h *handler) mirrored(v *visit, part string, show partPage) (page, error) {
 	return page{
 		template: "provider", title: title, description: m.Head.Description, canonical: e.pathOf(e.Number), model: m,
 	}, nil
+}
+
+// notMirrored returns the page of a version that waits or is refused. Of any other, it
+// returns err.
+func (e *mirroredEdition) notMirrored(p registry.MirrorAddress, err error) (page, error) {
+	all := slices.Concat(e.statuses, e.pending)
+	i := slices.IndexFunc(all, func(s admission.Status) bool { return s.Version == e.Number })
+	if i < 0 {
+		return page{}, err
+	}
+	s, top := all[i], headOfMirror(p)
+	top.Picker = e.picker()
+	top.Banner = &banner{Tone: "note", Strong: s.Version.String() + " is not mirrored.", Links: e.waysOut(current)}
+	switch s.State {
+	case admission.TooNew:
+		top.Banner.Strong = s.Version.String() + " can be mirrored from " + moment(roundUp(s.AvailableAt)) + "."
+	case admission.Refused:
+		top.Banner.Tone, top.Banner.Strong = "bad", s.Version.String()+" is refused."
+		fallthrough
+	default:
+		top.Banner.Text = sentence(changeOf(s))
+	}
+	return withdrawnPage(top, s.Version, fmt.Sprintf("%s %s of %s", p.AtOrigin(), s.Version, p.Hostname)), nil
 }
 
 // mirrorVersions serves the list of the versions of a mirrored provider or module,

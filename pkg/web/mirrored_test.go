@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -140,7 +142,23 @@ func TestMirroredStates(t *testing.T) {
 			}
 		}
 	}
-	t.Run("no page for a version that waits", func(t *testing.T) { web.text(t, http.StatusNotFound, random+"/1.4.0") })
+	t.Run("the page of a version that is not mirrored has the reason", func(t *testing.T) {
+		const ways = " Go to 1.2.0, the latest version All 8 versions Who uses it"
+		for version, want := range map[string]string{
+			"1.4.0": "note: 1.4.0 can be mirrored from 17 Nov 2026, 09:12 UTC." + ways,
+			"0.9.1": "bad: 0.9.1 is refused. It has no signature, but earlier versions have." + ways,
+			"0.9.0": "bad: 0.9.0 is refused. Signed by key 5F0E3C1B9A7D2468, which is not trusted." + ways,
+			"9.9.9": "",
+		} {
+			page := web.text(t, http.StatusNotFound, random+"/"+version)
+			if diff := cmp.Diff(want, bannerOf(t, page)); diff != "" {
+				t.Errorf("%s: banner (-want +got):\n%s", version, diff)
+			}
+			contains(t, page, `href="`+random+`/versions"`, "!does not exist")
+			contains(t, web.text(t, http.StatusNotFound, random+"/"+version+".md"), "]("+random+"/versions.md)")
+		}
+		contains(t, unescaped(web.text(t, http.StatusNotFound, random+"/9.9.9")), "9.9.9 of "+random[len("/mirror/"):]+" is not mirrored.")
+	})
 	t.Run("lists have no provider that waits", func(t *testing.T) {
 		contains(t, web.text(t, http.StatusOK, "/mirror"), "!acme")
 	})

@@ -257,12 +257,11 @@ func (m *moduleVersion) head(part string) head {
 		root = m.root()
 		h = h.below(root).of(part, root)
 	}
-	h.Banner = m.banner()
+	h.Banner, h.Picker = m.banner(), m.picker()
 	r := m.record()
 	if r.Withdrawn != nil {
 		return h
 	}
-	h.Picker = m.picker()
 	h.Published = r.PublishedAt
 	if part == "" {
 		h.Description, h.Changes = r.Description, m.changesOf(m.Number, r.Changes)

@@ -294,7 +294,7 @@ func compress(text []byte) []byte {
 func (h *handler) failure(v *visit, err error) page {
 	switch {
 	case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrInvalid), errors.Is(err, registry.ErrForbidden):
-		return h.notFound(v)
+		return h.notFound(v, err)
 	case errors.Is(err, registry.ErrUnavailable):
 		return page{
 			template: "failure", title: "Unavailable", status: http.StatusServiceUnavailable,
@@ -323,12 +323,15 @@ type missing struct {
 	Address string
 	// Word is the name in the address, for a search.
 	Word string
-	// Near is the nearest page that the caller may read, or nil.
-	Near *link
+	// Near are the nearest pages that the caller may read.
+	Near []link
+	// NoVersion is set if only the version does not exist.
+	NoVersion *noVersion
 }
 
-func (h *handler) notFound(v *visit) page {
+func (h *handler) notFound(v *visit, err error) page {
 	m := missing{Address: strings.Trim(v.URL.Path, "/")}
+	errors.As(err, &m.NoVersion)
 	// A source has no kind, and its second part is a name.
 	kinds, name := []search.Kind{search.Modules}, 1
 	if strings.Count(m.Address, "/") == 1 {
@@ -341,9 +344,10 @@ func (h *handler) notFound(v *visit) page {
 			break
 		}
 	}
+	parts := strings.Split(m.Address, "/")
 	for _, k := range kinds {
-		if m.Near == nil {
-			m.Near = h.near(v, k, strings.Split(m.Address, "/"))
+		if near := h.near(v, k, parts); near != nil && m.Near == nil {
+			m.Near = []link{*near}
 		}
 	}
 	m.Address = cmp.Or(v.wanted, m.Address)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func (e *edition[R]) choose(numbers []registry.Version) error {
 	case len(numbers) > 0:
 		e.Number = numbers[0]
 		if _, found := e.Records[e.Number]; !found {
-			return fmt.Errorf("%s %s: %w", e.Entry.Address, e.Number, registry.ErrNotFound)
+			return &noVersion{e.Entry.Address, e.Path, e.Number.String()}
 		}
 	case !e.Entry.Unlisted:
 		e.Number = e.Entry.Latest
@@ -80,6 +81,17 @@ func (e *edition[R]) choose(numbers []registry.Version) error {
 	}
 	return nil
 }
+
+// noVersion is the error for an unknown version of an address that exists and that
+// the caller may read.
+type noVersion struct{ Address, Path, Version string }
+
+func (e *noVersion) Error() string { return fmt.Sprintf("%s %s: %v", e.Address, e.Version, e.Unwrap()) }
+
+func (*noVersion) Unwrap() error { return registry.ErrNotFound }
+
+// IsMirrored reports whether the version can exist at the origin of the address.
+func (e *noVersion) IsMirrored() bool { return strings.HasPrefix(e.Path, "/mirror") }
 
 // all returns all versions, the newest first.
 func (e *edition[R]) all() []registry.Version {
@@ -311,9 +323,29 @@ func (s versionState) badges() []badge {
 	return nil
 }
 
+// compareOrWithdrawn is [handler.compare], but for a withdrawn version it serves the
+// page of that version.
+func (h *handler) compareOrWithdrawn(v *visit) (page, error) {
+	p, err := h.compare(v)
+	_, version, _ := strings.Cut(v.wanted, " ")
+	if version == "" || !errors.Is(err, registry.ErrNotFound) {
+		return p, err
+	}
+	v.SetPathValue("version", version)
+	if p, why := h.moduleView("", h.folderPage)(v); why != nil || p.template == "withdrawn" {
+		return p, why
+	}
+	return p, err
+}
+
 // withdrawnPage is the page of a withdrawn version: that it was withdrawn, when
-// and why, and nothing else.
+// and why, and where to continue.
 func withdrawnPage(h head, n registry.Version, title string) page {
+	all := link{"List of versions", h.Picker.All}
+	if h.Picker.Total > 1 {
+		all.Text = "All " + plural(h.Picker.Total, "version")
+	}
+	h.Banner.Links = append(h.Banner.Links, all, link{"Who uses it", path.Dir(all.URL) + "/used-by"})
 	h.Picker = picker{}
 	h.After += " " + n.String()
 	return page{template: "withdrawn", title: title, status: http.StatusNotFound, model: h}
