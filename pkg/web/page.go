@@ -345,6 +345,9 @@ func (h *handler) notFound(v *visit, err error) page {
 		}
 	}
 	parts := strings.Split(m.Address, "/")
+	if m.Address == strings.Trim(v.URL.Path, "/") {
+		m.Near = h.mirroredSources(v, parts)
+	}
 	for _, k := range kinds {
 		if near := h.near(v, k, parts); near != nil && m.Near == nil {
 			m.Near = []link{*near}

@@ -46,7 +46,7 @@ var probes = []struct {
 	{"/modules/other/db/aws", true},
 	{"/modules/other/db/aws/3.0.0", true},
 	{"/modules/other/db/aws/3.0.0.md", true},
-	{"/modules/other/db/aws/9.0.0", false},
+	{"/modules/other/db/aws/9.0.0", true},
 	{"/modules/other/db/aws/3.0.0/modules/endpoints", true},
 	{"/modules/other/db/aws/3.0.0/modules/none", false},
 	{"/modules/other/db/aws/3.0.0/files", true},
@@ -87,6 +87,14 @@ var probes = []struct {
 	{"/status.md", true},
 	{"/login", false},
 	{"/nothing", false},
+	{"/hashicorp/random", true},
+	{"/hashicorp/random?version=3.6.0", true},
+	{"/hashicorp/random.md", true},
+	{"/registry.example.net/hashicorp/random", false},
+	{"/mirror/registry.example.net/hashicorp/random/9.0.0", true},
+	{"/mirror/registry.example.net/hashicorp/waits/1.0.0", true},
+	{"/modules/other/gone/aws/compare?from=1.0.0", true},
+	{"/other.md", true},
 	{"/other", true},
 	{"/other/db", true},
 	{"/other/db/aws", true},
@@ -172,7 +180,10 @@ func TestNotFoundIsForbidden(t *testing.T) {
 	s.module("other/vpc/aws", "1.0.0", nil)
 	token := s.token("read:modules/acme/*")
 	pages := s.protect("{}")
-	for _, path := range []string{"/modules/%s/vpc/aws", "/%s/vpc/aws"} {
+	for _, path := range []string{
+		"/modules/%s/vpc/aws", "/%s/vpc/aws", "/%s", "/%s/vpc", "/modules/%s/vpc/aws/1.0.0", "/modules/%s/vpc/aws/9.0.0",
+		"/modules/%s/vpc/aws/compare?from=9.0.0", "/mirror/example.com/%s/vpc/1.0.0",
+	} {
 		unknown := pages.probe(t, fmt.Sprintf(path, "third"), token)
 		forbidden := pages.probe(t, fmt.Sprintf(path, "other"), token)
 		for _, r := range []*response{&unknown, &forbidden} {

@@ -19,8 +19,16 @@ func TestSources(t *testing.T) {
 	s.module("modules/vpc/aws", "1.0.0", nil)
 	s.module("other/db/aws", "1.0.0", nil)
 	s.provider("acme/inventory", "1.4.0")
+	for _, copied := range []string{
+		"registry.example.net/acme/inventory", "registry.example.net/hashicorp/aws", "registry.example.net/hashicorp/dns",
+		"registry.example.org/hashicorp/dns", "registry.example.org/secret/aws",
+	} {
+		s.mirrored(copied, "1.0.0")
+	}
 	pages := s.protect(`{}`)
-	header := append(bearer(s.token("read:modules/acme/*", "read:modules/modules/*", "read:providers/acme/*")), browsers...)
+	header := append(bearer(s.token(
+		"read:modules/acme/*", "read:modules/modules/*", "read:providers/acme/*", "read:mirror/*/hashicorp/*", "read:mirror/*/acme/*",
+	)), browsers...)
 	for path, want := range map[string]string{
 		"/acme/vpc/aws":                                  "/modules/acme/vpc/aws",
 		"/acme/vpc/aws.md":                               "/modules/acme/vpc/aws.md",
@@ -38,6 +46,16 @@ func TestSources(t *testing.T) {
 		"/modules/acme/vpc/aws/":                         "/modules/acme/vpc/aws",
 		"/providers//acme":                               "/providers/acme",
 		"//registry.example.net/acme":                    "/registry.example.net/acme",
+		"/acme":                                          "/search?ns=acme",
+		"/acme.md":                                       "/search.md?ns=acme",
+		"/hashicorp/aws":                                 "/mirror/registry.example.net/hashicorp/aws",
+		"/hashicorp/aws.md":                              "/mirror/registry.example.net/hashicorp/aws.md",
+		"/hashicorp/aws?version=6.20.2":                  "/mirror/registry.example.net/hashicorp/aws/6.20.2",
+		"/registry.example.net/hashicorp/aws":            "/mirror/registry.example.net/hashicorp/aws",
+		"/registry.example.net/hashicorp/aws/6.20.2":     "/mirror/registry.example.net/hashicorp/aws/6.20.2",
+		"/registry.example.net/acme/vpc/aws":             "/mirror-modules/registry.example.net/acme/vpc/aws",
+		"/registry.example.net/acme/vpc/aws/6.0.1":       "/mirror-modules/registry.example.net/acme/vpc/aws/6.0.1",
+		"/registry.example.net/none/none?version=1.0.0":  "/mirror/registry.example.net/none/none/1.0.0",
 	} {
 		w := pages.get(t, path, header...)
 		if w.Code != http.StatusSeeOther {
@@ -52,7 +70,14 @@ func TestSources(t *testing.T) {
 		"/acme/vpc":                   {`<a href="/modules/acme/vpc/aws">`},
 		"/acme/inventroy":             {`<a href="/providers/acme/inventory">`},
 		"/modules/acme/vpc":           {`<a href="/modules/acme/vpc/aws">`},
-		"/acme/vpc/aws/9.0.0":         {`<a href="/modules/acme/vpc/aws">`},
+		"/acme/vpc/aws/9.0.0":         {`<a href="/modules/acme/vpc/aws">`, "has no version <code>9.0.0</code>", "!does not exist"},
+		"/acme/inventory?version=9":   {`<a href="/providers/acme/inventory">`, "has no version <code>9.0.0</code>"},
+		"/modules/acme/vpc/aws/9.0.0": {`<a href="/modules/acme/vpc/aws/versions">`, "has no version <code>9.0.0</code>"},
+		"/hashicorp/dns": {
+			`Did you mean <a href="/mirror/registry.example.net/hashicorp/dns">`, ` or <a href="/mirror/registry.example.org/hashicorp/dns">`,
+		},
+		"/secret/aws":                 {"<code>secret/aws</code> does not exist", "!Did you mean"},
+		"/other":                      {"<code>other</code> does not exist", "!Did you mean"},
 		"/acme/vpc/aws/network":       {`<a href="/modules/acme/vpc/aws">`},
 		"/acme/vpc/aws/modules/a/b":   {`<a href="/modules/acme/vpc/aws">`},
 		"/acme/vpc/aws?version=~>1.0": {`<a href="/modules/acme/vpc/aws">`},
