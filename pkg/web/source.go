@@ -40,7 +40,7 @@ func (h *handler) sourcePage(v *visit) (page, error) {
 	default:
 		to, err = h.pathOfSource(v, parts)
 	}
-	if errors.Is(err, registry.ErrNotFound) {
+	if own := new(noVersion); errors.Is(err, registry.ErrNotFound) && !errors.As(err, &own) {
 		if copies := h.mirroredSources(v, parts); len(copies) == 1 {
 			rest := path.Join(parts[min(3, len(parts)):]...)
 			to, err = path.Join(copies[0].URL, v.URL.Query().Get("version"), rest), nil

@@ -338,8 +338,8 @@ func (h *handler) compareOrWithdrawn(v *visit) (page, error) {
 	return p, err
 }
 
-// withdrawnPage is the page of a withdrawn version: that it was withdrawn, when
-// and why, and where to continue.
+// withdrawnPage is the page of a version that was withdrawn or is not mirrored: the
+// banner with the reason, and where to continue.
 func withdrawnPage(h head, n registry.Version, title string) page {
 	all := link{"List of versions", h.Picker.All}
 	if h.Picker.Total > 1 {
