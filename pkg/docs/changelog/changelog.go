@@ -64,6 +64,8 @@ func Find(files []docs.SourceFile) (found string) {
 func Between(text string, from, to registry.Version) (p Part, found bool) {
 	var out strings.Builder
 	included := false
+	// level is that of the last heading of a version. A deeper heading with a
+	// version can be of a change, such as one for the release of a provider.
 	level, fence := 0, ""
 	lines := strings.Split(highlight.Visible(text), "\n")
 	for i, line := range lines {
@@ -77,11 +79,12 @@ func Between(text string, from, to registry.Version) (p Part, found bool) {
 			fence = marks
 		default:
 			if h, ok := headingAt(lines, i); ok {
-				switch version, named := versionOf(h.title); {
-				case named:
+				version, named := versionOf(h.title)
+				switch {
+				case named && (level == 0 || h.level <= level || h.level == level+1 && isAlone(h.title)):
 					included, level = isBetween(version, from, to), h.level
 				case h.level < level || unreleased.MatchString(h.title):
-					included, level = false, h.level
+					included, level = false, 0
 				}
 			}
 		}
@@ -152,6 +155,8 @@ var (
 	// words of tools.
 	versioned = regexp.MustCompile("(?i)^(?:version|release)?[\\s:*_`<\\[(]*v?" +
 		`(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?(?:-[0-9a-z][0-9a-z.-]*)?(?:\+[0-9a-z.-]+)?)(?:[\s:*_>\])/,(` + "`" + `—–-]|$)`)
+	// dated is what can follow the version in a heading that has nothing else.
+	dated = regexp.MustCompile(`(?i)^[^\pL]*(?:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[^\pL]*)?$`)
 	unreleased = regexp.MustCompile(`(?i)^\[?(?:unreleased|upcoming|next)\b`)
 	// links are the definitions of links at the end of a text.
 	links = regexp.MustCompile(`(?:\n\[[^\]\n]+\]: [^\n]*|\n[ \t]*)+\s*$`)
@@ -165,4 +170,11 @@ func versionOf(title string) (v registry.Version, ok bool) {
 	}
 	v, err := registry.ParseVersion(found[1])
 	return v, err == nil
+}
+
+// isAlone reports whether a title has only a version, which can have a link and a
+// date.
+func isAlone(title string) bool {
+	title = linked.ReplaceAllString(title, "$1")
+	return dated.MatchString(strings.TrimPrefix(title, versioned.FindString(title)))
 }
