@@ -312,7 +312,7 @@ func TestRequirements(t *testing.T) {
 		"new provider": {docs.Folder{}, uses(docs.ProviderDependency{}), consequence{compare.Added, "", "needs the provider aws, any version"}},
 		"new provider with a version": {
 			docs.Folder{}, uses(docs.ProviderDependency{Version: "~> 5.0"}),
-			consequence{compare.Added, compare.Breaking, "needs the provider aws 5.0 or later, before 6"},
+			consequence{compare.Added, compare.Breaking, "needs the provider aws 5.0 or later, older than 6"},
 		},
 		"source": {
 			uses(docs.ProviderDependency{Source: "hashicorp/aws"}), uses(docs.ProviderDependency{Source: "acme/aws"}),
@@ -480,10 +480,10 @@ func TestNeeds(t *testing.T) {
 	}{
 		{">= 5.0", ">= 6.28", true, []string{"needs aws 6.28 or later"}},
 		{">= 5.95, < 6.0.0", ">= 6.0", true, []string{"needs aws 6.0 or later"}},
-		{"~> 5.0", "~> 6.0", true, []string{"needs aws 6.0 or later, before 7"}},
+		{"~> 5.0", "~> 6.0", true, []string{"needs aws 6.0 or later, older than 7"}},
 		{"~> 5.0", "~> 5.31", true, []string{"needs aws 5.31 or later"}},
 		{"~> 5.0", "~> 5.31.2", true, []string{"needs aws 5.31.2 or later", "no longer accepts aws 5.32 or later"}},
-		{"~> 5", ">= 5.1, < 7", true, []string{"needs aws 5.1 or later, before 7"}},
+		{"~> 5", ">= 5.1, < 7", true, []string{"needs aws 5.1 or later, older than 7"}},
 		{">= 5.0, < 7.0", ">= 6.0, < 7.0", true, []string{"needs aws 6.0 or later"}},
 		{">= 5.0, < 8.0", ">= 5.0, < 7.0", true, []string{"no longer accepts aws 7"}},
 		{">= 5.0, < 9.0", ">= 5.0, < 7.0", true, []string{"no longer accepts aws 7 or later"}},
@@ -496,7 +496,7 @@ func TestNeeds(t *testing.T) {
 		{">= 5.0", ">= 6.0, < 7.0, != 6.2.0", true, []string{
 			"needs aws 6.0 or later", "no longer accepts aws 7 or later", "no longer accepts aws 6.2.0",
 		}},
-		{"~> 5.0", "~> 6.0, != 6.1.0", true, []string{"needs aws 6.0 or later, before 7, but not 6.1.0"}},
+		{"~> 5.0", "~> 6.0, != 6.1.0", true, []string{"needs aws 6.0 or later, older than 7, but not 6.1.0"}},
 		{">= 5.0", ">= 5.0, != 5.0.0", true, []string{"needs aws 5.0.1 or later"}},
 		{">= 5.0", "> 5.2", true, []string{"needs aws 5.2.1 or later"}},
 		{">= 5.0", "5.31.0", true, []string{"needs aws exactly 5.31.0"}},
@@ -541,9 +541,9 @@ func TestNewRequirements(t *testing.T) {
 		"":                "needs the provider hashicorp/random, any version",
 		">= 0":            "needs the provider hashicorp/random, any version",
 		">= 3.1":          "needs the provider hashicorp/random 3.1 or later",
-		"~> 3.1":          "needs the provider hashicorp/random 3.1 or later, before 4",
-		"< 4":             "needs the provider hashicorp/random before 4",
-		"!= 3.0.1":        "needs the provider hashicorp/random but not 3.0.1",
+		"~> 3.1":          "needs the provider hashicorp/random 3.1 or later, older than 4",
+		"< 4":             "needs the provider hashicorp/random older than 4",
+		"!= 3.0.1":        "needs the provider hashicorp/random, but not 3.0.1",
 		"3.1.0":           "needs the provider hashicorp/random exactly 3.1.0",
 		">= 3.1.0-beta.1": `needs the provider hashicorp/random: ">= 3.1.0-beta.1"`,
 	} {

@@ -28,11 +28,11 @@ func compareConstraints(name, before, after string, v *verdict) {
 		v.breaks("it accepts other versions")
 		return
 	}
-	reasons, whole := is.needs(name, was)
+	reasons, complete := is.needs(name, was)
 	for _, reason := range reasons {
 		v.breaks(reason)
 	}
-	if whole || covers(before, after) {
+	if complete || covers(before, after) {
 		v.stated()
 	}
 }

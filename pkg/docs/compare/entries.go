@@ -200,7 +200,7 @@ func newRequirement(p docs.ProviderDependency, v *verdict) {
 	case covers(p.Version, ""):
 		v.notes("needs " + name + ", any version")
 	default:
-		v.breaks("needs " + name + " " + accepted.String())
+		v.breaks("needs " + accepted.of(name))
 	}
 }
 

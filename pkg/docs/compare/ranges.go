@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// releases are those that a version constraint accepts: from low up to but without
-// high, and without some in between.
+// releases are those that a version constraint accepts: from low up to but
+// without high, and without some in between.
 type releases struct {
 	low release
 	// lowText is the lower bound as written, if that has fewer parts.
@@ -74,27 +74,29 @@ func (r releases) spans(one release) bool {
 	return one.compare(r.low) >= 0 && (r.endless || one.compare(r.high) < 0)
 }
 
-// String describes the releases, for example as "6.28 or later, before 7".
-func (r releases) String() string {
+// of describes the releases of something with a name, for example as "aws 6.28 or
+// later, older than 7".
+func (r releases) of(name string) string {
 	if !r.endless && r.high == r.low.next() {
-		return "exactly " + r.lowText
+		return name + " exactly " + r.lowText
 	}
-	var parts []string
+	var bounds []string
 	if r.low != (release{}) {
-		parts = append(parts, r.lowText+" or later")
+		bounds = append(bounds, r.lowText+" or later")
 	}
 	if !r.endless {
-		parts = append(parts, "before "+r.high.short())
+		bounds = append(bounds, "older than "+r.high.short())
 	}
+	text := strings.TrimSpace(name + " " + strings.Join(bounds, ", "))
 	for _, one := range r.without {
-		parts = append(parts, "but not "+one.String())
+		text += ", but not " + one.String()
 	}
-	return strings.Join(parts, ", ")
+	return text
 }
 
 // needs returns what something with a name needs, if it accepted other releases
-// before. whole means that the reasons describe all that it accepts.
-func (r releases) needs(name string, before releases) (reasons []string, whole bool) {
+// before. complete means that the reasons describe all that it accepts.
+func (r releases) needs(name string, before releases) (reasons []string, complete bool) {
 	raised := r.low.compare(before.low) > 0
 	// An upper bound that is not lower excludes nothing. It belongs to a lower
 	// bound that leaves few releases.
@@ -102,7 +104,7 @@ func (r releases) needs(name string, before releases) (reasons []string, whole b
 	exact := !r.endless && r.high == r.low.next()
 	switch {
 	case exact || raised && wider:
-		return []string{"needs " + name + " " + r.String()}, true
+		return []string{"needs " + r.of(name)}, true
 	case raised:
 		reasons = append(reasons, "needs "+name+" "+r.lowText+" or later")
 	}

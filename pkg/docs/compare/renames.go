@@ -106,8 +106,9 @@ const (
 
 // like compares two entries. Names are alike if one of them has further words, but
 // at most as many as both have, or if one word is spelled differently. With the
-// same description, a common word suffices. Otherwise further words of a new name
-// can be of something else, as in cluster_version and cluster_platform_version.
+// same description, a common word suffices unless two others are opposite. Otherwise
+// further words of a new name can be of something else, as in cluster_version and
+// cluster_platform_version.
 func (before candidate) like(after candidate) likeness {
 	if before.kind != after.kind || max(len(before.name), len(after.name)) > maxName {
 		return unlike
@@ -115,10 +116,18 @@ func (before candidate) like(after candidate) likeness {
 	was, is := before.words, after.words
 	common := 0
 	rest := slices.Clone(is)
+	var gone []string
 	for _, word := range was {
 		if at := slices.Index(rest, word); at >= 0 {
 			rest = slices.Delete(rest, at, at+1)
 			common++
+		} else {
+			gone = append(gone, word)
+		}
+	}
+	for _, word := range gone {
+		if slices.ContainsFunc(rest, func(other string) bool { return areOpposite(word, other) }) {
+			return unlike
 		}
 	}
 	differ := likeness(len(was) + len(is) - 2*common)
@@ -137,6 +146,17 @@ func (before candidate) like(after candidate) likeness {
 		return differ
 	}
 	return differ + another
+}
+
+// opposites are pairs of words for things that a module often has both of.
+const opposites = " min/max minimum/maximum least/most lower/upper low/high first/last start/end start/stop begin/end" +
+	" in/out ingress/egress inbound/outbound incoming/outgoing source/destination src/dst from/to before/after" +
+	" enable/disable enabled/disabled allow/deny create/delete create/destroy add/remove attach/detach include/exclude" +
+	" public/private internal/external read/write reader/writer client/server primary/secondary primary/replica" +
+	" requester/accepter ipv4/ipv6 http/https "
+
+func areOpposite(a, b string) bool {
+	return strings.Contains(opposites, " "+a+"/"+b+" ") || strings.Contains(opposites, " "+b+"/"+a+" ")
 }
 
 // isMisspelled reports whether the only word that differs lacks a letter, such as

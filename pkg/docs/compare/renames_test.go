@@ -61,6 +61,9 @@ func TestRenamedNames(t *testing.T) {
 		},
 		"only the description": {[]string{"a:The version."}, []string{"b:The version."}, nil},
 		"least and most":       {[]string{"min_size"}, []string{"max_size"}, nil},
+		"opposite words":       {[]string{"min_size:The size."}, []string{"max_size:The size."}, nil},
+		"opposite rules":       {[]string{"node_egress_rules:Rules."}, []string{"ingress_rules:Rules."}, nil},
+		"the same word twice":  {[]string{"max_size_min:It."}, []string{"size_min:It."}, []string{"max_size_min to size_min"}},
 		"numbers":              {[]string{"service_ipv4"}, []string{"service_ipv6"}, nil},
 		"short words":          {[]string{"allow_in"}, []string{"allow_on"}, nil},
 		"several": {
