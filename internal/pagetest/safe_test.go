@@ -178,7 +178,12 @@ func (d *document) element(n *html.Node) {
 	case "link":
 		href := attribute(n, "href")
 		if attribute(n, "rel") == "canonical" {
-			d.canonical = href
+			u, err := url.Parse(href)
+			if err != nil || u.Scheme != "https" || u.Host == "" {
+				d.problem("its canonical link is %.200q", href)
+				return
+			}
+			d.canonical = u.RequestURI()
 		} else if !assets.MatchString(href) {
 			d.problem("it loads %.100q", href)
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"slices"
@@ -29,6 +30,18 @@ type changedFolder struct {
 	Sections []changes
 }
 
+// key returns a text that is the same for submodules with the same changes.
+func (f changedFolder) key() string {
+	var rows strings.Builder
+	for _, s := range f.Sections {
+		for _, row := range s.Rows {
+			row.Path, row.New.URL = "", ""
+			fmt.Fprintf(&rows, "%s %#v %d\n", s.Title, row, s.More)
+		}
+	}
+	return rows.String()
+}
+
 // change is an added, removed or changed entry.
 type change struct {
 	Name string
@@ -41,7 +54,7 @@ type change struct {
 	// Marks is empty if the change has no consequences.
 	Marks []badge
 	// Reason explains the change in sentences. Note is the description of an
-	// added entry.
+	// added output or required input.
 	Reason, Note string
 	Lines        []codeLine
 	// Long means that the lines are too many to show at once.
@@ -50,8 +63,8 @@ type change struct {
 	Cut bool
 }
 
-// Did returns the word for the kind of a change.
-func (c change) Did() string {
+// Verb returns the word for the kind of a change.
+func (c change) Verb() string {
 	if c.Kind == compare.PerhapsRenamed {
 		return "renamed?"
 	}
@@ -80,18 +93,26 @@ func (c *comparison) compare(before, after docs.Documentation) {
 		if s.Title != "Submodules" {
 			continue
 		}
+		paths := make(map[string]string) // of submodules, by their changes
 		for k, row := range s.Rows {
-			if same := d.Folders[row.Name].SameAs; same != "" {
-				s.Rows[k].Path = "#" + folderID(same)
+			rest := b.budget
+			f, changed := b.folder(row, d.Folders[row.Name], before.Submodules, after.Submodules)
+			if !changed {
 				continue
 			}
-			if f, changed := b.folder(row, d.Folders[row.Name], before.Submodules, after.Submodules); changed {
-				s.Rows[k].Path = "#" + f.ID
+			path, found := paths[f.key()]
+			if found {
+				b.budget = rest
+				s.Rows[k].Reason += " The changes are the same as in " + path + "."
+			} else {
+				path, paths[f.key()] = f.Path, f.Path
 				c.Folders = append(c.Folders, f)
 			}
+			s.Rows[k].Path = "#" + folderID(path)
 		}
 	}
 	c.IsRenaming = b.isRenaming
+	c.summary = sentenceOf(d, c.From.Version, c.To.Version)
 	c.Head.Banner = verdictOf(d, c.From.Version, c.To.Version)
 	if len(before.Notes)+len(after.Notes) > 0 {
 		c.Head.Banner.Text += " Parts of the documentation are missing, and changes in them are not found."
@@ -99,20 +120,31 @@ func (c *comparison) compare(before, after docs.Documentation) {
 }
 
 func verdictOf(d compare.Difference, from, to string) *banner {
-	switch {
-	case d.Breaking > 0:
+	if d.Breaking > 0 {
 		text := fmt.Sprintf("A configuration that works with %s may fail with %s.", from, to)
 		if d.ChangedPlans > 0 {
-			text += " " + plural(d.ChangedPlans, "more change") + " may change plans."
+			text += " " + count(d.ChangedPlans) + " more may change plans."
 		}
 		return &banner{Tone: "bad", Strong: plural(d.Breaking, "breaking change") + ".", Text: text}
-	case d.ChangedPlans > 0:
-		return &banner{
-			Tone: "warn", Strong: "No breaking changes found.",
-			Text: plural(d.ChangedPlans, "change") + " may change plans. " + compared,
-		}
 	}
-	return &banner{Tone: "note", Strong: "No breaking changes found.", Text: compared}
+	text := compared
+	if d.ChangedPlans > 0 {
+		text = count(d.ChangedPlans) + " may change plans. " + compared
+	}
+	return &banner{Tone: "note", Strong: "No breaking changes found.", Text: text}
+}
+
+// sentenceOf describes a difference in one sentence.
+func sentenceOf(d compare.Difference, from, to string) string {
+	var all compare.Section
+	for _, s := range d.Sections() {
+		all.Changes = append(all.Changes, s.Changes...)
+	}
+	sums := strings.ReplaceAll(cmp.Or(sumsOf(all), "No changes"), " · ", ", ")
+	if d.Breaking > 0 {
+		sums = plural(d.Breaking, "breaking change") + ", " + sums
+	}
+	return fmt.Sprintf("%s, from %s to %s.", sums, from, to)
 }
 
 const compared = "The registry compares inputs, outputs and requirements, not what resources do."
@@ -205,8 +237,12 @@ func (b *changesBuilder) row(title string, c compare.Change, l liner) change {
 	case compare.ChangesPlans:
 		row.Marks = []badge{{"may change plans", "warn"}}
 	}
-	if title == "Outputs" && c.Kind == compare.Added {
+	switch {
+	case c.Kind != compare.Added:
+	case title == "Outputs":
 		row.Note = l.outputs[c.Name].Description
+	case title == "Inputs" && c.Mark == compare.Breaking:
+		row.Note = l.after[c.Name].Description
 	}
 	size := 0
 	for _, line := range l.lines(title, c) {

@@ -14,7 +14,6 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/changelog"
-	"github.com/larder-registry/larder/pkg/docs/highlight"
 	"github.com/larder-registry/larder/pkg/docs/stored"
 	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -25,7 +24,7 @@ type comparison struct {
 	Head     head
 	From, To comparedVersion
 	// Choices are the versions to compare, the newest first.
-	Choices []string
+	Choices []choice
 	// Path is the path of the form, and Swap that of the opposite comparison.
 	Path, Swap string
 	// Commits is the URL of a comparison of the commits, or empty.
@@ -44,15 +43,15 @@ type comparison struct {
 	// versions, and ChangelogFile the place of it. They can be empty.
 	Changelog     changelog.Part
 	ChangelogFile link
+	// summary describes the comparison. It is empty if nothing is compared.
+	summary string
 }
 
-// ChangelogLines returns the lines of the changelog, without the addresses of links.
-func (c comparison) ChangelogLines() []codeLine {
-	if c.Changelog.Text == "" {
-		return nil
-	}
-	return asLines("", splitLines(highlight.Plain(c.Changelog.Plain())))
-}
+// choice is a version to compare. State is empty, hidden or deprecated.
+type choice struct{ Version, State string }
+
+// HasShortChangelog reports whether the changelog fits on a page that it opens on.
+func (c comparison) HasShortChangelog() bool { return strings.Count(c.Changelog.Plain(), "\n") < 15 }
 
 // IsSame reports whether the two versions are one.
 func (c comparison) IsSame() bool { return c.From.Version == c.To.Version }
@@ -107,7 +106,7 @@ func (h *handler) compare(v *visit) (page, error) {
 		}
 		records[i] = r
 	}
-	return h.comparisonPage(v, m, contents.Listed, records)
+	return h.comparisonPage(v, m, contents, records)
 }
 
 // comparedAddress returns the address of a version for the page that reports that
@@ -145,7 +144,7 @@ func (h *handler) completePair(
 }
 
 func (h *handler) comparisonPage(
-	v *visit, m registry.Module, listed []registry.Version, records [2]registry.ModuleVersion,
+	v *visit, m registry.Module, contents catalog.Contents[registry.ModuleVersion], records [2]registry.ModuleVersion,
 ) (page, error) {
 	path := "/" + m.Path()
 	from, to := records[0], records[1]
@@ -154,7 +153,7 @@ func (h *handler) comparisonPage(
 		From: newComparedVersion(path, from), To: newComparedVersion(path, to),
 		Path: path + "/compare", Swap: comparePath(path, to.Version, from.Version),
 		Commits: commitsURL(from.PublishedBy, to.PublishedBy),
-		Choices: selectable(listed, from.Version, to.Version),
+		Choices: selectable(contents, from.Version, to.Version),
 	}
 	if !c.IsSame() {
 		var reading sync.WaitGroup
@@ -174,7 +173,8 @@ func (h *handler) comparisonPage(
 		title = fmt.Sprintf("%s %s", m, to.Version)
 	}
 	return page{
-		template: "compare", title: title, canonical: comparePath(path, from.Version, to.Version), model: c,
+		template: "compare", title: title, description: c.summary,
+		canonical: comparePath(path, from.Version, to.Version), model: c,
 	}, nil
 }
 
@@ -194,21 +194,28 @@ func comparePath(path string, from, to registry.Version) string {
 	return path + "/compare?" + url.Values{"from": {from.String()}, "to": {to.String()}}.Encode()
 }
 
-// selectable returns the listed versions and those that are compared, which can be
-// hidden.
-func selectable(listed []registry.Version, compared ...registry.Version) []string {
-	all := slices.Clone(listed)
+// selectable returns the listed and the hidden versions, and those that are
+// compared. The catalog lacks some hidden ones if there are very many.
+func selectable(c catalog.Contents[registry.ModuleVersion], compared ...registry.Version) []choice {
+	all := slices.Concat(c.Listed, c.Entry.Hidden)
 	for _, n := range compared {
 		if !slices.Contains(all, n) {
 			all = append(all, n)
 		}
 	}
 	slices.SortFunc(all, func(a, b registry.Version) int { return registry.CompareVersions(b, a) })
-	texts := make([]string, len(all))
-	for i, n := range all {
-		texts[i] = n.String()
+	states := make(map[registry.Version]string)
+	for _, d := range c.Entry.DeprecatedVersions {
+		states[d.Version] = "deprecated"
 	}
-	return texts
+	for _, n := range c.Entry.Hidden {
+		states[n] = "hidden"
+	}
+	choices := make([]choice, len(all))
+	for i, n := range all {
+		choices[i] = choice{n.String(), states[n]}
+	}
+	return choices
 }
 
 // commitsURL returns the URL at which the host of a repository compares the
@@ -281,20 +288,13 @@ func (h *handler) addChangelog(ctx context.Context, c *comparison, records [2]re
 	if err != nil {
 		return err
 	}
-	name := changelog.Find(files.Files)
-	if name == "" {
-		return nil
+	part, err := changelog.Read(files.Files, from, to.Version, func(path string) ([]byte, error) {
+		_, text, err := stored.File(files, path)
+		return text, err
+	})
+	c.Changelog, c.ChangelogFile = part, link{
+		fmt.Sprintf("%s:%d", part.File, part.Line),
+		fmt.Sprintf("%s%s#L%d", c.To.Path, restOf(filesKind+"/"+part.File), part.Line),
 	}
-	_, text, err := stored.File(files, name)
-	if err != nil {
-		return err
-	}
-	if part, found := changelog.Between(string(text), from, to.Version); found {
-		part.File, c.Changelog = name, part
-		c.ChangelogFile = link{
-			fmt.Sprintf("%s:%d", name, part.Line),
-			fmt.Sprintf("%s%s#L%d", c.To.Path, restOf(filesKind+"/"+name), part.Line),
-		}
-	}
-	return nil
+	return err
 }

@@ -97,6 +97,7 @@ variable "subnets" {
     type    = string
     newbits = optional(number, 4)
   }))
+  description = "The ` + "`subnets`" + ` by name."
 }
 variable "same" {}
 output "id" { value = "1" }
@@ -243,7 +244,10 @@ func TestCompareStates(t *testing.T) {
 	s.module("acme/vpc/aws", "5.0.0", after)
 	s.module("acme/vpc/aws", "6.0.0", after, func(r *registry.ModuleVersion) { r.PublishedBy.RunURL = "" })
 	s.module("acme/vpc/aws", "7.0.0", after)
+	s.module("acme/vpc/aws", "8.0.0", map[string]string{"main.tf": `variable "a" { default = 1 }`})
+	s.module("acme/vpc/aws", "8.1.0", map[string]string{"main.tf": `variable "a" { default = 2 }`})
 	s.deprecate("acme/vpc/aws", "4.0.0", "use 5.0.0", true)
+	s.deprecate("acme/vpc/aws", "5.0.0", "use 6.0.0", false)
 	s.withdraw("acme/vpc/aws", "7.0.0", "it has a key")
 	web := s.serve()
 	for name, test := range map[string]struct {
@@ -254,9 +258,13 @@ func TestCompareStates(t *testing.T) {
 		"one version": {"from=2.0.0&to=2.0.0", 200, []string{"No differences.", "!Swap", "!banner"}},
 		"a hidden version": {
 			"from=4.0.0&to=5.0.0", 200,
-			[]string{"No breaking changes found.", "<option selected>4.0.0</option>", "/compare/", "Swap"},
+			[]string{"No breaking changes found.", `<option value="4.0.0" selected>4.0.0 (hidden)</option>`, "/compare/", "Swap"},
 		},
-		"hidden versions are not offered": {"from=1.0.0&to=2.0.0", 200, []string{"!4.0.0", "!7.0.0", ">5.0.0<"}},
+		"versions with a state": {
+			"from=1.0.0&to=2.0.0", 200,
+			[]string{`<option value="4.0.0">4.0.0 (hidden)</option>`, ">5.0.0 (deprecated)<", "<option>6.0.0</option>", "!7.0.0"},
+		},
+		"only plans may change": {"from=8.0.0&to=8.1.0", 200, []string{"banner note", ">No breaking changes found.<", "> 1 may change plans."}},
 		"no documentation": {
 			"from=2.0.0&to=3.0.0", 200, []string{"No documentation was extracted for 3.0.0.", "!found", "!breaking"},
 		},
@@ -347,8 +355,13 @@ module "c" { source = "` + markup + `" }`,
 	contains(t, page, "!<script>alert", "!<img", "!\u202e", "!\u2066", "!<b>", "&lt;/pre&gt;",
 		"&lt;script&gt;alert(1)", `<span class=bidi>\u202e</span>`)
 	markdown := s.serve().text(t, http.StatusOK, comparePath+".md")
-	for line := range strings.Lines(markdown) {
-		if strings.HasPrefix(line, "<") && !strings.HasPrefix(line, "<b>") && !strings.HasPrefix(line, markup) || strings.HasPrefix(line, "  ```\n") && strings.Contains(line, "script") {
+	markdown, fenced, _ := strings.Cut(markdown, "\n`````md\n")
+	fenced, rest, closed := strings.Cut(fenced, "\n`````\n")
+	if !closed || !strings.Contains(fenced, markup) {
+		t.Fatalf("the changelog is not in a fence: %s", fenced)
+	}
+	for line := range strings.Lines(markdown + rest) {
+		if strings.HasPrefix(line, "<") {
 			t.Errorf("a line of the Markdown form: %s", line)
 		}
 	}
@@ -418,6 +431,36 @@ resource "aws_vpc" "vpc" {}`,
 	contains(t, web.text(t, http.StatusOK, "/modules/acme/vpc/aws/2.0.0/modules/a"), "id=input-name")
 	contains(t, web.text(t, http.StatusOK, "/modules/acme/vpc/aws/2.0.0/files/CHANGELOG.md"), "<span id=L3>")
 	contains(t, web.text(t, http.StatusOK, comparePath+"?from=2.0.0&to=1.0.0"), "!Changelog")
+}
+
+// A submodule with the same changes as another one only names it. The entries that
+// did not change do not matter.
+func TestCompareSubmodules(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	for version, text := range map[string]string{"1.0.0": "", "2.0.0": "variable \"a\" {}\n"} {
+		s.module("acme/vpc/aws", version, map[string]string{
+			"main.tf": "", "modules/a/main.tf": text, "modules/b/main.tf": text + `variable "b" {}`,
+			"modules/c/main.tf": strings.ReplaceAll(text, "{}", "{ type = string }"),
+			"modules/d/main.tf": text + `output "a" { value = 1 }`,
+		})
+	}
+	page := s.serve().text(t, http.StatusOK, comparePath)
+	contains(t, page, `<h2>Submodule <code>modules/a<`, "!<h2>Submodule <code>modules/b<", "<h2>Submodule <code>modules/c<")
+	if got := strings.Count(page, "The changes are the same as in modules/a."); got != 2 {
+		t.Errorf("%d submodules name modules/a, want 2", got)
+	}
+}
+
+// A long changelog is closed.
+func TestCompareLongChangelog(t *testing.T) {
+	t.Parallel()
+	for lines, want := range map[int]string{14: `<details class="more" open><summary>Changelog`, 15: `<details class="more"><summary>Changelog`} {
+		s := newStore(t)
+		s.module("acme/vpc/aws", "1.0.0", nil)
+		s.module("acme/vpc/aws", "2.0.0", map[string]string{"main.tf": "", "CHANGELOG.md": "## 2.0.0\n" + strings.Repeat("- a\n", lines)})
+		contains(t, s.serve().text(t, http.StatusOK, comparePath), want)
+	}
 }
 
 // A damaged changelog is left out, and the log has the reason.

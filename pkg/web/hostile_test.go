@@ -37,6 +37,9 @@ func check(page string) (problems []string) {
 			}
 			for _, a := range token.Attr {
 				local := strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "//")
+				if a.Key == "href" && strings.HasPrefix(a.Val, "https://"+host+"/") {
+					continue
+				}
 				loads := a.Key == "src" || token.Data == "link" && a.Key == "href"
 				scheme := strings.HasPrefix(strings.TrimSpace(strings.ToLower(a.Val)), "javascript:")
 				if strings.HasPrefix(a.Key, "on") || a.Key == "style" || loads && !local || a.Key == "href" && scheme {

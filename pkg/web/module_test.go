@@ -102,7 +102,7 @@ func TestModulePage(t *testing.T) {
 	}
 }
 
-// The newest version is served in place. Its page names the path of the version.
+// The newest version is served in place. Its page names the URL of the version.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
@@ -110,7 +110,7 @@ func TestCanonical(t *testing.T) {
 	s.module("acme/vpc/aws", "2.0.0-rc.1", nil)
 	pages := s.serve()
 	for _, path := range []string{"/modules/acme/vpc/aws", "/modules/acme/vpc/aws/1.0.0", "/modules/acme/vpc/aws/v1.0.0"} {
-		want := `<link rel="canonical" href="/modules/acme/vpc/aws/1.0.0">`
+		want := `<link rel="canonical" href="https://` + host + `/modules/acme/vpc/aws/1.0.0">`
 		if page := pages.text(t, http.StatusOK, path); !strings.Contains(page, want) {
 			t.Errorf("%s lacks %s", path, want)
 		}

@@ -79,7 +79,10 @@ type view struct {
 	// CanSeeStatus means that the page of the status exists for the caller.
 	CanSeeStatus bool
 	// Path is the path of the page, and Markdown that of its Markdown form.
+	// Canonical is a URL.
 	Path, Markdown, Canonical string
+	// Previewed means that programs that show a link get the title.
+	Previewed bool
 	// OwnSearch means that the top bar has no search field.
 	OwnSearch bool
 	// Next is the path and the query of the page, to which a login leads back.
@@ -259,12 +262,16 @@ func (h *handler) view(v *visit, p page) view {
 		markdown += "?" + v.URL.RawQuery
 	}
 	description, _ := cutDescription(strings.Join(strings.Fields(p.description), " "))
+	canonical := p.canonical
+	if canonical != "" {
+		canonical = v.own.URL() + canonical
+	}
 	return view{
 		Title: p.title, Description: description, Host: v.host, Account: v.account, Release: h.Release, Query: p.query, Path: path,
-		Markdown: markdown, Canonical: p.canonical, Next: v.URL.RequestURI(), OwnSearch: p.ownSearch,
+		Markdown: markdown, Canonical: canonical, Next: v.URL.RequestURI(), OwnSearch: p.ownSearch,
 		CanSetUp: !isLogin || h.isPublic(v.Request),
 		CanLogIn: !isLogin && (h.Local == nil || !h.Local.Open), CanSeeStatus: access.CanReadAll(v.Context()),
-		Page: p.model,
+		Previewed: p.status == 0 && !isLogin, Page: p.model,
 	}
 }
 

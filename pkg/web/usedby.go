@@ -1,6 +1,8 @@
 package web
 
 import (
+	"fmt"
+
 	"github.com/larder-registry/larder/pkg/access"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/search"
@@ -68,7 +70,10 @@ func usedByPage[A registry.Address](h *handler, addressOf func(*visit) (A, error
 			}
 		}
 		m.Downloads = counted()
-		return page{template: "usedby", title: "Who uses " + top.address(), model: m}, nil
+		return page{
+			template: "usedby", title: "Who uses " + top.address(), model: m,
+			description: fmt.Sprintf("Modules in %s that use %s.", v.host, top.address()),
+		}, nil
 	}
 }
 

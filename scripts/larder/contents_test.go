@@ -129,7 +129,7 @@ func TestContents(t *testing.T) {
 	}}
 	different := diffView{
 		Address: "acme/vpc/aws", From: shown.Versions[0], To: shown.Version, Difference: compare.Modules(before, network),
-		Changelog: &changelog.Part{File: "CHANGELOG.md", Line: 3, Text: "## [1.8.0](https://example.com/v1.8.0)\n\n* **Breaking:** cidr is one range of addresses " +
+		Changelog: changelog.Part{File: "CHANGELOG.md", Line: 3, Text: "## [1.8.0](https://example.com/v1.8.0)\n\n* **Breaking:** cidr is one range of addresses " +
 			"and no longer a list, because each of the subnets belongs to one of them.\n\n\t    code" + strings.Repeat("\n* more", 45)},
 		flags: " --context work",
 	}

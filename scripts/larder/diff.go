@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -61,6 +62,9 @@ The exit code is 7 if there are breaking changes, and 0 if there are none.` + pl
 			}
 			return c.OnReader(ctx, func(r *place.Reader) (output.View, error) {
 				v, err := compareVersions(ctx, r, m, from, to, path)
+				if err == nil && path == "" && (c.JSON || !c.Quiet) {
+					v.Changelog, err = changelogOf(ctx, r, m, v.From, v.To)
+				}
 				if err != nil {
 					return nil, err
 				}
@@ -90,7 +94,6 @@ func compareVersions(
 	v.From, v.To = before.Version, after.Version
 	if path == "" {
 		v.Difference = compare.Modules(before.Documentation, after.Documentation)
-		v.Changelog = changelogOf(ctx, r, m, v.From, v.To)
 		return v, nil
 	}
 	old, err := folderAt(before.Documentation, path)
@@ -105,28 +108,19 @@ func compareVersions(
 	return v, nil
 }
 
-// changelogOf returns the part of a changelog between two versions. It is nil if
-// there is none. The registry can be of a release without files, or fail to read
-// them. The comparison is complete without it.
-func changelogOf(ctx context.Context, r *place.Reader, m registry.Module, from, to registry.Version) *changelog.Part {
+// changelogOf returns the part of a changelog between two versions. Its text is
+// empty if there is none, or if the registry is of a release without files.
+func changelogOf(ctx context.Context, r *place.Reader, m registry.Module, from, to registry.Version) (
+	changelog.Part, error,
+) {
 	if registry.CompareVersions(from, to) >= 0 {
-		return nil
+		return changelog.Part{}, nil
 	}
 	stored, err := r.ModuleFiles(ctx, m, to)
-	name := changelog.Find(stored.Files)
-	if err != nil || name == "" {
-		return nil
+	if err != nil && !errors.Is(err, registry.ErrNotFound) {
+		return changelog.Part{}, err
 	}
-	text, err := r.ModuleFile(ctx, m, to, name)
-	if err != nil {
-		return nil
-	}
-	part, found := changelog.Between(string(text), from, to)
-	if !found {
-		return nil
-	}
-	part.File = name
-	return &part
+	return changelog.Read(stored.Files, from, to, func(path string) ([]byte, error) { return r.ModuleFile(ctx, m, to, path) })
 }
 
 func documented(
@@ -163,7 +157,7 @@ type diffView struct {
 	compare.Difference
 	// Changelog is the part of the changelog between the versions. It is missing
 	// if there is none.
-	Changelog *changelog.Part `json:"changelog,omitempty"`
+	Changelog changelog.Part `json:"changelog,omitzero"`
 
 	// flags are those of [place.Finder.RepeatedFlags].
 	flags string
@@ -212,7 +206,7 @@ func (v diffView) Text(p output.Page) {
 const maxChangelogLines = 40
 
 func (v diffView) printChangelog(p output.Page) {
-	if v.Changelog == nil {
+	if v.Changelog.Text == "" {
 		return
 	}
 	p.Printf("\nFrom line %d of %s:\n\n", v.Changelog.Line, v.Changelog.File)

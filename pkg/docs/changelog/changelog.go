@@ -59,6 +59,28 @@ func Find(files []docs.SourceFile) (found string) {
 	return found
 }
 
+// Read finds the changelog among the files of the later version, and returns its
+// part between two versions. The text is empty if there is none. read returns the
+// content of a file.
+func Read(
+	files []docs.SourceFile, from, to registry.Version, read func(path string) ([]byte, error),
+) (Part, error) {
+	name := Find(files)
+	if name == "" {
+		return Part{}, nil
+	}
+	text, err := read(name)
+	if err != nil {
+		return Part{}, err
+	}
+	p, found := Between(string(text), from, to)
+	if !found {
+		return Part{}, nil
+	}
+	p.File = name
+	return p, nil
+}
+
 // Between returns the sections of the versions after from, up to and with to, in
 // the order of the text. It returns false if there are none.
 func Between(text string, from, to registry.Version) (p Part, found bool) {
@@ -156,7 +178,7 @@ var (
 	versioned = regexp.MustCompile("(?i)^(?:version|release)?[\\s:*_`<\\[(]*v?" +
 		`(\d{1,9}\.\d{1,9}(?:\.\d{1,9})?(?:-[0-9a-z][0-9a-z.-]*)?(?:\+[0-9a-z.-]+)?)(?:[\s:*_>\])/,(` + "`" + `—–-]|$)`)
 	// dated is what can follow the version in a heading that has nothing else.
-	dated = regexp.MustCompile(`(?i)^[^\pL]*(?:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[^\pL]*)?$`)
+	dated      = regexp.MustCompile(`(?i)^[^\pL]*(?:(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[^\pL]*)?$`)
 	unreleased = regexp.MustCompile(`(?i)^\[?(?:unreleased|upcoming|next)\b`)
 	// links are the definitions of links at the end of a text.
 	links = regexp.MustCompile(`(?:\n\[[^\]\n]+\]: [^\n]*|\n[ \t]*)+\s*$`)

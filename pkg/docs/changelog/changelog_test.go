@@ -67,13 +67,13 @@ func TestBetween(t *testing.T) {
 			"## 2.0.0\nb\n### 1.2.0 / 2 Jan 2026\na",
 		},
 		"deeper after a higher heading": {"## 2.0.0\nb\n# Older\nold\n#### 1.2.0 (beta)\na\n", 1, "## 2.0.0\nb\n#### 1.2.0 (beta)\na"},
-		"Windows":                      {"## 2.0.0\r\nb\r\n## 1.1.0\r\nold\r\n", 1, "## 2.0.0\nb"},
-		"controls":                     {"## 2.0.0\nb\u202e\x1b[31m\x00c\n", 1, "## 2.0.0\nb[31mc"},
-		"only others":                  {"## 3.0.0\nc\n## 1.1.0\nold\n", 0, ""},
-		"no versions":                  {"# Changelog\n\nSee the releases.\n", 0, ""},
-		"empty":                        {"", 0, ""},
-		"a date":                       {"## 2020-01-02\nb\n## 2020.01.02\nc\n", 0, ""},
-		"too large a number":           {"## 99999999999999999999.0.0\nb\n", 0, ""},
+		"Windows":                       {"## 2.0.0\r\nb\r\n## 1.1.0\r\nold\r\n", 1, "## 2.0.0\nb"},
+		"controls":                      {"## 2.0.0\nb\u202e\x1b[31m\x00c\n", 1, "## 2.0.0\nb[31mc"},
+		"only others":                   {"## 3.0.0\nc\n## 1.1.0\nold\n", 0, ""},
+		"no versions":                   {"# Changelog\n\nSee the releases.\n", 0, ""},
+		"empty":                         {"", 0, ""},
+		"a date":                        {"## 2020-01-02\nb\n## 2020.01.02\nc\n", 0, ""},
+		"too large a number":            {"## 99999999999999999999.0.0\nb\n", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,8 +8,6 @@ package compare
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -39,9 +37,6 @@ type Difference struct {
 	// Folders are the differences of the submodules that both versions have, by
 	// path. They lack the requirements that changed like those of the root.
 	Folders map[string]Difference `json:"-"`
-	// SameAs is the path of another submodule with the same changes. It precedes
-	// this one.
-	SameAs string `json:"-"`
 }
 
 // Section lists the changes of one kind. Breaking changes are first, then those
@@ -352,17 +347,12 @@ func resources(f docs.Folder) (addresses []string) {
 // addSubmodules compares the submodules of two versions by path.
 func (d *Difference) addSubmodules(before, after []docs.Folder, pairs *int) {
 	d.Folders = make(map[string]Difference)
-	paths := make(map[string]string) // by changes
 	d.Submodules = entries[docs.Folder]{
 		name:    func(f docs.Folder) string { return f.Path },
 		removed: func(_ docs.Folder, v *verdict) { v.breaks("it was removed") },
 		changed: func(before, after docs.Folder, v *verdict) {
 			f := folders(before, after, pairs)
 			like := f.omit(d.Requirements)
-			if changes := f.key(before, after); f.changed() {
-				f.SameAs = paths[changes]
-				paths[changes] = cmp.Or(f.SameAs, after.Path)
-			}
 			d.Folders[after.Path] = f
 			if f.Breaking > 0 {
 				v.breaks(count(f.Breaking, "breaking change"))
@@ -372,9 +362,6 @@ func (d *Difference) addSubmodules(before, after []docs.Folder, pairs *int) {
 			}
 			if f.Breaking+f.ChangedPlans == 0 && f.changed() {
 				v.notes("it changed")
-			}
-			if f.SameAs != "" {
-				v.notes("the changes are the same as in " + f.SameAs)
 			}
 			if like {
 				v.notes("requirements changed like those of the root")
@@ -393,43 +380,6 @@ func (d *Difference) omit(listed Section) bool {
 	})
 	d.count()
 	return len(d.Requirements.Changes) < all
-}
-
-// key returns a text that is the same for differences with the same changes of the
-// same entries.
-func (d Difference) key(before, after docs.Folder) string {
-	hash := sha256.New()
-	encoder := json.NewEncoder(hash)
-	named := make(map[string]bool)
-	for _, s := range d.Sections() {
-		_ = encoder.Encode(s.Changes) // a hash accepts all that can be encoded
-		for _, c := range s.Changes {
-			named[s.Title+c.Name], named[s.Title+c.NewName] = true, true
-		}
-	}
-	for _, f := range []docs.Folder{before, after} {
-		for _, in := range f.Inputs {
-			if named["Inputs"+in.Name] {
-				_ = encoder.Encode([]string{in.Name, in.Type, in.Default})
-			}
-		}
-		for _, out := range f.Outputs {
-			if named["Outputs"+out.Name] {
-				_ = encoder.Encode([]string{out.Name, out.Description})
-			}
-		}
-		for _, p := range f.ProviderDependencies {
-			if named["Requirements"+p.Name] {
-				_ = encoder.Encode(p)
-			}
-		}
-		for _, m := range f.Dependencies {
-			if named["Modules"+m.Name] {
-				_ = encoder.Encode([]string{m.Name, m.Source, m.Version})
-			}
-		}
-	}
-	return string(hash.Sum(nil))
 }
 
 func (d Difference) changed() bool {

@@ -2,7 +2,6 @@ package compare_test
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
@@ -584,58 +583,6 @@ func TestSameRequirements(t *testing.T) {
 		if n := len(got.Folders[path].Requirements.Changes); n != want {
 			t.Errorf("%s has %d changed requirements, want %d", path, n, want)
 		}
-	}
-}
-
-// Submodules with the same changes name the first of them. Added and removed entries
-// have to be the same too.
-func TestSameSubmodules(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		before, after [2]docs.Folder
-		want          string
-	}{
-		"same": {
-			[2]docs.Folder{inputs("x", "y"), inputs("x")}, [2]docs.Folder{inputs("a", "y"), inputs("a")}, "modules/a",
-		},
-		"other changes": {[2]docs.Folder{inputs("x", "y"), inputs("x")}, [2]docs.Folder{inputs("a"), inputs("a")}, ""},
-		"other types": {
-			[2]docs.Folder{{}, {}}, [2]docs.Folder{inputs("a"), {Inputs: []docs.Input{{Name: "a", Type: "number", Default: "1"}}}}, "",
-		},
-		"other descriptions": {
-			[2]docs.Folder{{}, {}},
-			[2]docs.Folder{{Outputs: []docs.Output{{Name: "a"}}}, {Outputs: []docs.Output{{Name: "a", Description: "it"}}}}, "",
-		},
-		"other sources": {
-			[2]docs.Folder{{}, {}},
-			[2]docs.Folder{{Dependencies: []docs.Dependency{{Name: "a", Source: "./a"}}}, {Dependencies: []docs.Dependency{{Name: "a"}}}}, "",
-		},
-		"other constraints": {
-			[2]docs.Folder{
-				{ProviderDependencies: []docs.ProviderDependency{{Name: "a", Version: "1"}}},
-				{ProviderDependencies: []docs.ProviderDependency{{Name: "a"}}},
-			}, [2]docs.Folder{{}, {}}, "",
-		},
-		"no changes": {[2]docs.Folder{inputs("x"), inputs("x")}, [2]docs.Folder{inputs("x"), inputs("x")}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			module := func(folders [2]docs.Folder) docs.Documentation {
-				folders[0].Path, folders[1].Path = "modules/a", "modules/b"
-				return docs.Documentation{Submodules: folders[:]}
-			}
-			d := compare.Modules(module(test.before), module(test.after))
-			if got := d.Folders["modules/b"].SameAs; got != test.want {
-				t.Errorf("it is the same as %q, want %q", got, test.want)
-			}
-			stated := false
-			for _, c := range d.Submodules.Changes {
-				stated = stated || slices.Contains(c.Reasons, "the changes are the same as in modules/a")
-			}
-			if stated != (test.want != "") {
-				t.Errorf("the reasons state it: %t", stated)
-			}
-		})
 	}
 }
 
