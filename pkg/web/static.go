@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -45,9 +44,6 @@ var assets = sync.OnceValue(func() map[string]*asset {
 			style.Write(content)
 			continue
 		}
-		if path.Ext(file) == ".js" {
-			content = []byte(squeezeScript(string(content)))
-		}
 		add(all, path.Base(file), content)
 	}
 	add(all, "style.css", []byte(squeeze(style.String())))
@@ -64,19 +60,6 @@ func squeeze(style string) string {
 	return strings.NewReplacer(" > ", ">", "> ", ">", " { ", "{", "; } ", "}", "} ", "}", "; ", ";", ": ", ":", ", ", ",").Replace(style)
 }
 
-// squeezeScript returns a script without comments, which have lines of their own,
-// and without white space that means nothing. No string in ours has such a text.
-func squeezeScript(script string) string {
-	var out strings.Builder
-	for line := range strings.Lines(script) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
-			out.WriteString(line + "\n")
-		}
-	}
-	return strings.NewReplacer(" = ", "=", " => ", "=>", " == ", "==", " && ", "&&", ", ", ",", ") {\n", "){",
-		"{ ", "{", "; }", "}", ";\n}", "}", ";\n", ";", "{\n", "{").Replace(out.String())
-}
-
 func add(all map[string]*asset, name string, content []byte) {
 	sum := sha256.Sum256(content)
 	extension := path.Ext(name)
@@ -85,20 +68,8 @@ func add(all map[string]*asset, name string, content []byte) {
 	}
 	all[name] = &asset{
 		path:        "/static/" + strings.TrimSuffix(name, extension) + "." + hex.EncodeToString(sum[:8]) + extension,
-		contentType: types[extension], content: content, gzip: sync.OnceValue(func() []byte { return compressOnce(content) }),
+		contentType: types[extension], content: content, gzip: sync.OnceValue(func() []byte { return compress(content) }),
 	}
-}
-
-// compressOnce is like [compress], but slower and with a smaller result.
-func compressOnce(content []byte) []byte {
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		panic(err) // the level is valid
-	}
-	_, _ = w.Write(content) // a buffer returns no error
-	_ = w.Close()
-	return out.Bytes()
 }
 
 func staticPath(name string) (string, error) {

@@ -30,8 +30,9 @@ func TestAssets(t *testing.T) {
 		maxSize, maxCompress int
 	}{
 		"style": {"text/css; charset=utf-8", 24 << 10, 6 << 10},
-		"copy":  {"text/javascript; charset=utf-8", 1 << 10, 1 << 10},
-		"icon":  {"image/svg+xml", 1 << 10, 1 << 10},
+		// The script has its comments, which compression makes small.
+		"copy": {"text/javascript; charset=utf-8", 2 << 10, 1 << 10},
+		"icon": {"image/svg+xml", 1 << 10, 1 << 10},
 	} {
 		w := pages.get(t, assetPath(t, home, name), "Accept-Encoding", "gzip")
 		compressed := w.Body.Len()

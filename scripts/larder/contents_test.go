@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -177,6 +179,29 @@ func TestContents(t *testing.T) {
 			golden.Equal(t, filepath.Join("testdata", "output", name+".txtar"), txtar.Format(archive))
 		})
 	}
+}
+
+// diff fails if it cannot read the changelog, which it does not with --quiet.
+func TestDiffUnreadable(t *testing.T) {
+	t.Parallel()
+	data := newData(t)
+	for _, v := range []string{"1.0.0", "1.1.0"} {
+		publishModule(t, data, "acme/vpc/aws", v, map[string]string{"main.tf": "", "CHANGELOG.md": "## " + v + "\n"})
+	}
+	files, err := filepath.Glob(filepath.Join(data, "objects", "modules", "acme", "vpc", "aws", "1.1.0", "*", registry.FilesName))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files %q: %v", files, err)
+	}
+	if err := errors.Join(os.Remove(files[0]), os.Symlink(files[0], files[0])); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"diff", "acme/vpc/aws", "1.0.0", "1.1.0", "--store", "dir:" + data}
+	for _, more := range []string{"--wide", "--json"} {
+		if out := fails(t, failure.ExitFailed, append(args, more)...); !strings.Contains(out, "unavailable") {
+			t.Errorf("%s: %s", more, out)
+		}
+	}
+	larder(t, append(args, "--quiet")...)
 }
 
 // show and diff name the state of a version that clients do not find.
