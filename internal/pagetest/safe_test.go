@@ -68,7 +68,8 @@ type document struct {
 	problems []string
 	// links are the paths on the same host.
 	links []string
-	// canonical is the path of the page that is also at others. It can be empty.
+	// canonical is the path of the page that is also at others. It can be
+	// empty.
 	canonical string
 	// text is the text of the page.
 	text string

@@ -45,8 +45,8 @@ func (f changedFolder) key() string {
 // change is an added, removed or changed entry.
 type change struct {
 	Name string
-	// Path is where the entry is described, such as the changes of a submodule. It
-	// can be empty.
+	// Path is where the entry is described, such as the changes of a submodule.
+	// It can be empty.
 	Path string
 	Kind compare.Kind
 	// New is the entry that is perhaps the same. Its URL can be empty.
@@ -186,7 +186,8 @@ func (b *changesBuilder) sections(prefix string, d compare.Difference, before, a
 
 func folderID(path string) string { return "folder-" + path }
 
-// folder returns the changes of a submodule, and false if there are none to list.
+// folder returns the changes of a submodule, and false if there are none to
+// list.
 func (b *changesBuilder) folder(
 	row change, d compare.Difference, before, after []docs.Folder,
 ) (f changedFolder, changed bool) {
@@ -291,8 +292,8 @@ func reasonOf(title string, c compare.Change) string {
 	return strings.Join(sentences, " ")
 }
 
-// sentence returns a text that begins with a capital letter and ends with a full
-// stop.
+// sentence returns a text that begins with a capital letter and ends with a
+// full stop.
 func sentence(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	if size == 0 {

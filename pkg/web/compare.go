@@ -50,7 +50,8 @@ type comparison struct {
 // choice is a version to compare. State is empty, hidden or deprecated.
 type choice struct{ Version, State string }
 
-// HasShortChangelog reports whether the changelog fits on a page that it opens on.
+// HasShortChangelog reports whether the changelog fits on a page that it opens
+// on.
 func (c comparison) HasShortChangelog() bool { return strings.Count(c.Changelog.Plain(), "\n") < 15 }
 
 // IsSame reports whether the two versions are one.
@@ -68,8 +69,8 @@ type comparedVersion struct {
 	IsCommit bool
 }
 
-// compare serves the comparison. It makes at most two requests to the table, and
-// reads two objects, or three if the files of the later version are stored.
+// compare serves the comparison. It makes at most two requests to the table,
+// and reads two objects, or three if the files of the later version are stored.
 func (h *handler) compare(v *visit) (page, error) {
 	query := v.URL.Query()
 	v.wanted = comparedAddress(v, cmp.Or(query.Get("from"), query.Get("to")))
@@ -109,15 +110,15 @@ func (h *handler) compare(v *visit) (page, error) {
 	return h.comparisonPage(v, m, contents, records)
 }
 
-// comparedAddress returns the address of a version for the page that reports that
-// it does not exist. version can be empty.
+// comparedAddress returns the address of a version for the page that reports
+// that it does not exist. version can be empty.
 func comparedAddress(v *visit, version string) string {
 	address := v.PathValue("namespace") + "/" + v.PathValue("name") + "/" + v.PathValue("system")
 	return strings.TrimSpace(address + " " + version)
 }
 
-// completePair sets the versions that the request does not name, and reads their
-// records. These are the latest version and the one before.
+// completePair sets the versions that the request does not name, and reads
+// their records. These are the latest version and the one before.
 func (h *handler) completePair(
 	v *visit, m registry.Module, numbers *[2]registry.Version, c *catalog.Contents[registry.ModuleVersion],
 ) error {
@@ -274,9 +275,9 @@ func (h *handler) addChanges(v *visit, m registry.Module, c *comparison, records
 // changes.
 const changelogTimeout = 2 * time.Second
 
-// addChangelog adds the part of the changelog between two versions. There is none if
-// the second one is not later, or if its files are not stored. The comparison does
-// not need it, so that an error is only for the log.
+// addChangelog adds the part of the changelog between two versions. There is
+// none if the second one is not later, or if its files are not stored. The
+// comparison does not need it, so that an error is only for the log.
 func (h *handler) addChangelog(ctx context.Context, c *comparison, records [2]registry.ModuleVersion) error {
 	from, to := records[0].Version, records[1]
 	if to.FilesZip == nil || registry.CompareVersions(from, to.Version) >= 0 {

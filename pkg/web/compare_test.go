@@ -191,9 +191,9 @@ func TestCompareDefaults(t *testing.T) {
 	}
 }
 
-// A page without a comparison has the reason: there is only one version, or one of the
-// two does not exist. A caller who may read neither gets the same text as for an
-// unknown module.
+// A page without a comparison has the reason: there is only one version, or one
+// of the two does not exist. A caller who may read neither gets the same text
+// as for an unknown module.
 func TestCompareNothing(t *testing.T) {
 	t.Parallel()
 	s := vpc(t)

@@ -202,8 +202,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// The menu has the newest versions, the withdrawn ones among them without a link,
-// and the shown one.
+// The menu has the newest versions, the withdrawn ones among them without a
+// link, and the shown one.
 func TestPicker(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Programs that show a link get the title and the description of a page, if they
-// may read it.
+// Programs that show a link get the title and the description of a page, if
+// they may read it.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -57,7 +57,8 @@ var comments = regexp.MustCompile(`(?s)/\*.*?\*/`)
 // means nothing.
 func squeeze(style string) string {
 	style = strings.Join(strings.Fields(comments.ReplaceAllString(style, "")), " ")
-	return strings.NewReplacer(" > ", ">", "> ", ">", " { ", "{", "; } ", "}", "} ", "}", "; ", ";", ": ", ":", ", ", ",").Replace(style)
+	return strings.NewReplacer(" > ", ">", "> ", ">", " { ", "{", "; } ", "}", "} ", "}", "; ", ";", ": ", ":", ", ", ",").
+		Replace(style)
 }
 
 func add(all map[string]*asset, name string, content []byte) {

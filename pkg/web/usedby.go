@@ -39,11 +39,11 @@ type dependent struct {
 	MoreConstraints int
 }
 
-// usedByPage returns the page with the modules that use the address of a request.
-// addressOf returns the address after checking that the caller may read it. It
-// needs no listed version. Beside what lists and searches need, the page makes one
-// request to the table for the address, and one for its downloads. In a large catalog,
-// it also makes one for each row.
+// usedByPage returns the page with the modules that use the address of a
+// request. addressOf returns the address after checking that the caller may
+// read it. It needs no listed version. Beside what lists and searches need, the
+// page makes one request to the table for the address, and one for its
+// downloads. In a large catalog, it also makes one for each row.
 func usedByPage[A registry.Address](h *handler, addressOf func(*visit) (A, error), headOf func(A) head) pageFunc {
 	return func(v *visit) (page, error) {
 		a, err := addressOf(v)

@@ -77,8 +77,8 @@ The exit code is 7 if there are breaking changes, and 0 if there are none.` + pl
 	return cmd
 }
 
-// compareVersions compares two versions of a module. If path is not empty, it compares
-// this folder of them.
+// compareVersions compares two versions of a module. If path is not empty, it
+// compares this folder of them.
 func compareVersions(
 	ctx context.Context, r *place.Reader, m registry.Module, from, to *registry.Version, path string,
 ) (v diffView, err error) {
@@ -120,7 +120,9 @@ func changelogOf(ctx context.Context, r *place.Reader, m registry.Module, from, 
 	if err != nil && !errors.Is(err, registry.ErrNotFound) {
 		return changelog.Part{}, err
 	}
-	return changelog.Read(stored.Files, from, to, func(path string) ([]byte, error) { return r.ModuleFile(ctx, m, to, path) })
+	return changelog.Read(stored.Files, from, to, func(path string) ([]byte, error) {
+		return r.ModuleFile(ctx, m, to, path)
+	})
 }
 
 func documented(
@@ -151,12 +153,12 @@ type diffView struct {
 	Address string           `json:"address"`
 	From    registry.Version `json:"from"`
 	To      registry.Version `json:"to"`
-	// Path is the path of the compared folder. It is missing for the whole
-	// module.
+	// Path is the path of the compared folder. It is missing if all folders are
+	// compared.
 	Path string `json:"path,omitempty"`
 	compare.Difference
-	// Changelog is the part of the changelog between the versions. It is missing
-	// if there is none.
+	// Changelog is the part of the changelog between the versions. It is
+	// missing if there is none.
 	Changelog changelog.Part `json:"changelog,omitzero"`
 
 	// flags are those of [place.Finder.RepeatedFlags].

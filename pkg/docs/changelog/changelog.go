@@ -1,5 +1,5 @@
-// Package changelog finds the part of a module's changelog that lies between two
-// versions. It reads the headings of common tools, such as these:
+// Package changelog finds the part of a module's changelog that lies between
+// two versions. It reads the headings of common tools, such as these:
 //
 //	## [4.2.0](https://example.com/compare/v4.1.0...v4.2.0) (2026-01-02)
 //	# v4.2.0
@@ -25,15 +25,15 @@ type Part struct {
 	// where the part begins.
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// Text is Markdown as the author wrote it, without control characters. It is
-	// untrusted.
+	// Text is Markdown as the author wrote it, without control characters. It
+	// is untrusted.
 	Text string `json:"text"`
 	// Cut reports whether the text ends early, because it is too long.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// Plain returns the text without the addresses of links, which tools write behind
-// each change, and with single empty lines.
+// Plain returns the text without the addresses of links, which tools write
+// behind each change, and with single empty lines.
 func (p Part) Plain() string {
 	return empty.ReplaceAllString(linked.ReplaceAllString(p.Text, "$1"), "\n\n")
 }
@@ -46,8 +46,8 @@ var (
 // names are the names of changelogs in lower case, the best first.
 var names = []string{"changelog.md", "changelog", "changelog.txt", "changelog.markdown", "history.md", "changes.md"}
 
-// Find returns the path of the changelog among the files of a version. It is empty
-// if there is none.
+// Find returns the path of the changelog among the files of a version. It is
+// empty if there is none.
 func Find(files []docs.SourceFile) (found string) {
 	best := len(names)
 	for _, f := range files {
@@ -59,9 +59,9 @@ func Find(files []docs.SourceFile) (found string) {
 	return found
 }
 
-// Read finds the changelog among the files of the later version, and returns its
-// part between two versions. The text is empty if there is none. read returns the
-// content of a file.
+// Read finds the changelog among the files of the later version, and returns
+// its part between two versions. The text is empty if there is none. read
+// returns the content of a file.
 func Read(
 	files []docs.SourceFile, from, to registry.Version, read func(path string) ([]byte, error),
 ) (Part, error) {
@@ -81,8 +81,8 @@ func Read(
 	return p, nil
 }
 
-// Between returns the sections of the versions after from, up to and with to, in
-// the order of the text. It returns false if there are none.
+// Between returns the sections of the versions after from, up to and with to,
+// in the order of the text. It returns false if there are none.
 func Between(text string, from, to registry.Version) (p Part, found bool) {
 	var out strings.Builder
 	included := false
@@ -160,8 +160,8 @@ func headingAt(lines []string, i int) (heading, bool) {
 	return heading{}, false
 }
 
-// fenceOf returns the marks with which a line begins or ends a block of code. It is
-// empty if it does neither.
+// fenceOf returns the marks with which a line begins or ends a block of code.
+// It is empty if it does neither.
 func fenceOf(line string) string {
 	line = strings.TrimLeft(line, " \t")
 	for _, mark := range []string{"`", "~"} {
@@ -194,8 +194,8 @@ func versionOf(title string) (v registry.Version, ok bool) {
 	return v, err == nil
 }
 
-// isAlone reports whether a title has only a version, which can have a link and a
-// date.
+// isAlone reports whether a title has only a version, which can have a link and
+// a date.
 func isAlone(title string) bool {
 	title = linked.ReplaceAllString(title, "$1")
 	return dated.MatchString(strings.TrimPrefix(title, versioned.FindString(title)))

@@ -21,8 +21,8 @@ func version(t testing.TB, text string) registry.Version {
 	return v
 }
 
-// Each changelog has the versions 1.1.0 to 2.0.0, and the part from 1.1.0 to 2.0.0
-// is expected.
+// Each changelog has the versions 1.1.0 to 2.0.0, and the part from 1.1.0 to
+// 2.0.0 is expected.
 func TestBetween(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -91,7 +91,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// A part ends with a whole line, unless its first line is too long.
+// A part ends with a complete line, unless its first line is too long.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

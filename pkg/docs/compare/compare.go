@@ -1,6 +1,7 @@
 // Package compare finds the differences between two versions of a module's
 // folder: added, removed and changed inputs, outputs, requirements,
-// resources and module blocks. It marks the changes that can break a configuration.
+// resources and module blocks. It marks the changes that can break a
+// configuration.
 //
 // It compares documentation only. The behavior of resources can change without
 // any difference here.
@@ -52,8 +53,8 @@ type Section struct {
 type Change struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"change"`
-	// NewName is the name that the entry perhaps has in the later version. It is
-	// missing unless the change is perhaps_renamed.
+	// NewName is the name that the entry perhaps has in the later version. It
+	// is missing unless the change is perhaps_renamed.
 	NewName string `json:"new_name,omitempty"`
 	// Mark is the most severe consequence. It is empty if there is none.
 	Mark Mark `json:"mark,omitempty"`
@@ -76,8 +77,8 @@ const (
 	Added   Kind = "added"
 	Removed Kind = "removed"
 	Changed Kind = "changed"
-	// PerhapsRenamed means that one entry was removed and one like it was added.
-	// Nothing proves that they are the same.
+	// PerhapsRenamed means that one entry was removed and one like it was
+	// added. Nothing proves that they are the same.
 	PerhapsRenamed Kind = "perhaps_renamed"
 )
 
@@ -120,8 +121,8 @@ func Folders(before, after docs.Folder) Difference {
 	return folders(before, after, &pairs)
 }
 
-// folders is like [Folders] with the number of pairs of names that the comparison
-// may still try.
+// folders is like [Folders] with the number of pairs of names that the
+// comparison may still try.
 func folders(before, after docs.Folder, pairs *int) Difference {
 	d := Difference{
 		Inputs: entries[docs.Input]{
@@ -217,19 +218,20 @@ func (v *verdict) change(c Change) Change {
 	return c
 }
 
-// entries compares lists of entries of one kind. The functions explain a change.
-// They can be nil, except for name.
+// entries compares lists of entries of one kind. The functions explain a
+// change. They can be nil, except for name.
 type entries[E any] struct {
 	name           func(E) string
 	added, removed func(E, *verdict)
 	changed        func(before, after E, v *verdict)
-	// candidate returns an entry that can be renamed. pairs is that of [folders].
+	// candidate returns an entry that can be renamed. pairs is that of
+	// [folders].
 	candidate func(E) candidate
 	pairs     *int
 }
 
-// compare compares two lists by name. For a list with a name twice, the last entry
-// counts.
+// compare compares two lists by name. For a list with a name twice, the last
+// entry counts.
 func (e entries[E]) compare(before, after []E) Section {
 	s := Section{Changes: []Change{}}
 	old, current := byName(before, e.name), byName(after, e.name)
@@ -283,8 +285,8 @@ func (e entries[E]) renames(removed, added []E) map[string]string {
 	return renames(all(removed), all(added), e.pairs)
 }
 
-// unpaired returns the changes for entries that only one version has. Two that are
-// alike are one change.
+// unpaired returns the changes for entries that only one version has. Two that
+// are alike are one change.
 func (e entries[E]) unpaired(removed, added []E, old, current map[string]E) (changes []Change) {
 	newNames := e.renames(removed, added)
 	renamed := make(map[string]bool, len(newNames))
@@ -371,8 +373,8 @@ func (d *Difference) addSubmodules(before, after []docs.Folder, pairs *int) {
 }
 
 // omit removes the changes of requirements that others list too, and reports
-// whether there are any. The submodules of most modules repeat the requirements of
-// the root.
+// whether there are any. The submodules of most modules repeat the requirements
+// of the root.
 func (d *Difference) omit(listed Section) bool {
 	all := len(d.Requirements.Changes)
 	d.Requirements.Changes = slices.DeleteFunc(d.Requirements.Changes, func(c Change) bool {

@@ -468,8 +468,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// A requirement that accepts less states what it needs. If that is all, the field
-// need not be shown.
+// A requirement that accepts less states what it needs. If that is all, the
+// field need not be shown.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -555,8 +555,8 @@ func TestNewRequirements(t *testing.T) {
 	}
 }
 
-// A requirement that changed in a submodule like in the root is only a change of
-// the root.
+// A requirement that changed in a submodule like in the root is only a change
+// of the root.
 func TestSameRequirements(t *testing.T) {
 	t.Parallel()
 	module := func(version, other string, inputs ...docs.Input) docs.Documentation {
@@ -586,7 +586,8 @@ func TestSameRequirements(t *testing.T) {
 	}
 }
 
-// An attribute with another type has another default, which is not a second fact.
+// An attribute with another type has another default, which is not a second
+// fact.
 func TestStatedOnce(t *testing.T) {
 	t.Parallel()
 	input := func(text, constraint string) docs.Folder {

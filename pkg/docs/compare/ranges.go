@@ -17,8 +17,8 @@ type releases struct {
 	without []release // sorted
 }
 
-// parseRange returns the releases that a constraint accepts. It returns false if
-// there are none, or if they cannot be compared.
+// parseRange returns the releases that a constraint accepts. It returns false
+// if there are none, or if they cannot be compared.
 func parseRange(text string) (r releases, ok bool) {
 	r.endless = true
 	all, ok := parseConstraints(text)
@@ -74,8 +74,8 @@ func (r releases) spans(one release) bool {
 	return one.compare(r.low) >= 0 && (r.endless || one.compare(r.high) < 0)
 }
 
-// of describes the releases of something with a name, for example as "aws 6.28 or
-// later, older than 7".
+// of describes the releases of something with a name, for example as "aws 6.28
+// or later, older than 7".
 func (r releases) of(name string) string {
 	if !r.endless && r.high == r.low.next() {
 		return name + " exactly " + r.lowText

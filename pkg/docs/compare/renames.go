@@ -8,8 +8,8 @@ import (
 	"github.com/larder-registry/larder/pkg/docs"
 )
 
-// The limits of finding renamed entries, so that it ends soon. A module with 300
-// other inputs has more.
+// The limits of finding renamed entries, so that it ends soon. A module with
+// 300 other inputs has more.
 const (
 	maxPairs = 100_000 // of entries in one comparison
 	maxName  = 128     // bytes
@@ -56,8 +56,9 @@ func resourceCandidate(address string) candidate {
 	return c
 }
 
-// renames returns the new names of removed entries that were perhaps renamed. Two
-// entries are a pair if each is more like the other than any other entry is.
+// renames returns the new names of removed entries that were perhaps renamed.
+// Two entries are a pair if each is more like the other than any other entry
+// is.
 func renames(removed, added []candidate, pairs *int) map[string]string {
 	if len(removed)*len(added) > *pairs {
 		return nil
@@ -75,7 +76,8 @@ func renames(removed, added []candidate, pairs *int) map[string]string {
 			b.at = -1
 		}
 	}
-	ofRemoved, ofAdded := slices.Repeat([]best{{unlike, -1}}, len(removed)), slices.Repeat([]best{{unlike, -1}}, len(added))
+	ofRemoved := slices.Repeat([]best{{unlike, -1}}, len(removed))
+	ofAdded := slices.Repeat([]best{{unlike, -1}}, len(added))
 	for i, before := range removed {
 		for k, after := range added {
 			if l := before.like(after); l != unlike {
@@ -104,11 +106,11 @@ const (
 	another likeness = maxName
 )
 
-// like compares two entries. Names are alike if one of them has further words, but
-// at most as many as both have, or if one word is spelled differently. With the
-// same description, a common word suffices unless two others are opposite. Otherwise
-// further words of a new name can be of something else, as in cluster_version and
-// cluster_platform_version.
+// like compares two entries. Names are alike if one of them has further words,
+// but at most as many as both have, or if one word is spelled differently. With
+// the same description, a common word suffices unless two others are opposite.
+// Otherwise further words of a new name can be of something else, as in
+// cluster_version and cluster_platform_version.
 func (before candidate) like(after candidate) likeness {
 	if before.kind != after.kind || max(len(before.name), len(after.name)) > maxName {
 		return unlike
@@ -159,9 +161,9 @@ func areOpposite(a, b string) bool {
 	return strings.Contains(opposites, " "+a+"/"+b+" ") || strings.Contains(opposites, " "+b+"/"+a+" ")
 }
 
-// isMisspelled reports whether the only word that differs lacks a letter, such as
-// the plural s, or has two letters in another order. Numbers and short words differ
-// in meaning.
+// isMisspelled reports whether the only word that differs lacks a letter, such
+// as the plural s, or has two letters in another order. Numbers and short words
+// differ in meaning.
 func isMisspelled(was, is []string) bool {
 	for i := range was {
 		a, b := was[i], is[i]

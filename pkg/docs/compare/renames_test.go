@@ -12,8 +12,8 @@ import (
 	"github.com/larder-registry/larder/pkg/docs/compare"
 )
 
-// inputs returns a folder with inputs of one type and default. A name can have a
-// description after a colon.
+// inputs returns a folder with inputs of one type and default. A name can have
+// a description after a colon.
 func inputs(names ...string) (f docs.Folder) {
 	for _, name := range names {
 		name, description, _ := strings.Cut(name, ":")
