@@ -270,7 +270,7 @@ func TestCompareStates(t *testing.T) {
 		},
 		"the commits are of no known host": {"from=5.0.0&to=6.0.0", 200, []string{"!Compare the commits"}},
 		"a withdrawn version": {"from=2.0.0&to=7.0.0", 404, []string{
-			"7.0.0 was withdrawn on 7 Nov 2026.", "It has a key.", `<a href="/modules/acme/vpc/aws/versions">All 7 versions</a>`,
+			"7.0.0 was withdrawn on 7 Nov 2026.", "It has a key.", `<a href="/modules/acme/vpc/aws/versions">All 9 versions</a>`,
 			`<a href="/modules/acme/vpc/aws/used-by">`, "!does not exist",
 		}},
 		"an unknown version":             {"from=2.0.0&to=9.0.0", 404, []string{"Not found"}},

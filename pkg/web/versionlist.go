@@ -89,5 +89,8 @@ func versionsPage[A registry.Address, R registry.Record](
 		l.IsFrom, l.IsTo, l.Downloads = n == before, n == e.Entry.Latest, m.Downloads.of(n)
 		m.Versions = append(m.Versions, l)
 	}
-	return page{template: "versions", title: "Versions of " + top.address(), model: m}, nil
+	return page{
+		template: "versions", title: "Versions of " + top.address(), model: m,
+		description: plural(len(all), "version") + " of " + top.address() + " in " + v.host + ".",
+	}, nil
 }
