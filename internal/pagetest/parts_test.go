@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/larder-registry/larder/internal/testkit/browser"
@@ -67,6 +68,9 @@ func (s *site) testNotCopied(t *testing.T) {
 		p.wait(`shown.length === 2`)
 		if shown := evaluate[[]string](p, "shown"); !slices.Equal(shown, []string{"Not copied", "Copy"}) {
 			t.Errorf("%s: the button shows %q", name, shown)
+		}
+		if selected := evaluate[string](p, "getSelection().toString()"); !strings.Contains(selected, `module "vpc"`) {
+			t.Errorf("%s: the selected text is %q", name, selected)
 		}
 	}
 }
@@ -191,6 +195,9 @@ func (s *site) testFilter(t *testing.T) {
 			t.Errorf("%q shows %d lists, want %d", test.text, got, test.bodies)
 		}
 	}
+	p.fill(".filter", "no such input")
+	evaluate[any](p, `location.hash = "input-network_name"`)
+	p.wait(`document.querySelector(":target").checkVisibility() && document.querySelector(":target").getBoundingClientRect().top < innerHeight`)
 	without := s.account(t, browser.View{NoScripts: true})
 	without.open(path)
 	if evaluate[bool](without, `document.querySelector(".filter").checkVisibility()`) {

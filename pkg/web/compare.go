@@ -15,7 +15,6 @@ import (
 	"github.com/larder-registry/larder/pkg/docs"
 	"github.com/larder-registry/larder/pkg/docs/changelog"
 	"github.com/larder-registry/larder/pkg/docs/stored"
-	"github.com/larder-registry/larder/pkg/httpapi/requestlog"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -157,16 +156,13 @@ func (h *handler) comparisonPage(
 		Choices: selectable(contents, from.Version, to.Version),
 	}
 	if !c.IsSame() {
-		var reading sync.WaitGroup
-		var failed error
-		reading.Go(func() { failed = h.addChangelog(v.Context(), &c, records) })
+		read := inBackground(func() error { return h.addChangelog(v.Context(), &c, records) })
 		err := h.addChanges(v, m, &c, records)
-		reading.Wait()
+		if failed := read(); failed != nil {
+			logDamage(v.Context(), fmt.Errorf("changelog of module %s %s: %w", m, to.Version, failed))
+		}
 		if err != nil {
 			return page{}, err
-		}
-		if failed != nil {
-			requestlog.From(v.Context()).Err = fmt.Errorf("changelog of module %s %s: %w", m, to.Version, failed)
 		}
 	}
 	title := fmt.Sprintf("%s %s → %s", m, from.Version, to.Version)
@@ -262,7 +258,7 @@ func (h *handler) addChanges(v *visit, m registry.Module, c *comparison, records
 		if !errors.Is(err, stored.ErrDamaged) {
 			return err
 		}
-		requestlog.From(v.Context()).Err = err
+		logDamage(v.Context(), err)
 		c.Undocumented = append(c.Undocumented, records[i].Version.String())
 	}
 	if len(c.Undocumented) == 0 {

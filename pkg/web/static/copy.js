@@ -12,6 +12,7 @@ for (const pre of all("pre[role=group]")) {
       show("Copied");
     } catch {
       show("Not copied");
+      getSelection().selectAllChildren(pre);
     }
     setTimeout(show, 2000, "Copy");
   };
@@ -24,6 +25,12 @@ for (const filter of all(".filter")) {
     for (const row of all("[id^=input-]")) {
       row.hidden = !row.textContent.toLowerCase().includes(filter.value.toLowerCase());
     }
+  };
+  // A link can lead to an input that the filter hides.
+  onhashchange = () => {
+    filter.value = "";
+    filter.oninput();
+    document.getElementById(location.hash.slice(1))?.scrollIntoView();
   };
 }
 
