@@ -1,6 +1,7 @@
 package publish_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,6 +39,21 @@ func TestChanges(t *testing.T) {
 	publishes("1.1.0", cidr+zones)
 	publishes("2.1.0-rc.1", zones)
 	publishes("3.0.0", zones+output)
+	publishesNeeds := func(version, constraint string) {
+		t.Helper()
+		m, text := module(t, version, ""), fmt.Sprintf("terraform {\n  required_version = %q\n}\n", constraint)
+		folder := filepath.Join(m.Dir, "modules", "part")
+		err := errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(filepath.Join(m.Dir, "main.tf"), []byte(text+zones), 0o600),
+			os.WriteFile(filepath.Join(folder, "main.tf"), []byte(text), 0o600))
+		if err == nil {
+			_, err = b.publisher().Module(t.Context(), m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishesNeeds("4.0.0", ">= 1.5")
+	publishesNeeds("4.1.0", ">= 1.6")
 	c := catalog.New(b.table)
 	counts := func(version string) string {
 		t.Helper()
@@ -58,6 +74,7 @@ func TestChanges(t *testing.T) {
 		"2.0.0":      "1 breaking, 1 added since 1.2.0",
 		"2.1.0-rc.1": "2 breaking since 2.0.0",
 		"3.0.0":      "1 breaking since 2.0.0",
+		"4.1.0":      "1 breaking since 4.0.0", // and its submodule needs the same
 	} {
 		if got := counts(version); got != want {
 			t.Errorf("the changes of %s are %s, want %s", version, got, want)
@@ -111,7 +128,7 @@ func TestChangesSinceDamaged(t *testing.T) {
 func TestChangesInWords(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]registry.Changes{
-		"no changes": {},
+		"no changes found": {},
 		"3 added":    {Added: 3},
 		"1 breaking, 2 added, 3 removed, 4 changed": {Breaking: 1, Added: 2, Removed: 3, Changed: 4},
 	} {

@@ -93,7 +93,7 @@ func (c Changes) String() string {
 		}
 	}
 	if len(counts) == 0 {
-		return "no changes"
+		return "no changes found"
 	}
 	return strings.Join(counts, ", ")
 }

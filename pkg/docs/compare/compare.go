@@ -362,7 +362,7 @@ func (d *Difference) addSubmodules(before, after []docs.Folder, pairs *int) {
 			if f.ChangedPlans > 0 {
 				v.changes(count(f.ChangedPlans, "possible change") + " of plans")
 			}
-			if f.Breaking+f.ChangedPlans == 0 && f.changed() {
+			if f.Breaking+f.ChangedPlans == 0 && f.IsChanged() {
 				v.notes("it changed")
 			}
 			if like {
@@ -384,6 +384,7 @@ func (d *Difference) omit(listed Section) bool {
 	return len(d.Requirements.Changes) < all
 }
 
-func (d Difference) changed() bool {
+// IsChanged reports whether there is a change.
+func (d Difference) IsChanged() bool {
 	return slices.ContainsFunc(d.Sections(), func(s TitledSection) bool { return len(s.Changes) > 0 })
 }

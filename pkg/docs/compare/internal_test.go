@@ -60,7 +60,7 @@ func FuzzCompare(f *testing.F) {
 			},
 			RequiredVersion: version,
 		}
-		if d := Folders(folder, folder); d.changed() {
+		if d := Folders(folder, folder); d.IsChanged() {
 			t.Errorf("a folder differs from itself: %+v", d)
 		}
 		other := docs.Folder{

@@ -51,10 +51,14 @@ func (c Counter) Count(
 	return &changes
 }
 
+// countsOf counts each fact once. So a submodule does not count whose requirements
+// changed like those of the root.
 func countsOf(d compare.Difference) (c registry.Changes) {
 	for _, s := range d.Sections() {
 		for _, one := range s.Changes {
+			folder, isChanged := d.Folders[one.Name]
 			switch {
+			case s.Title == "Submodules" && isChanged && !folder.IsChanged():
 			case one.Mark == compare.Breaking:
 				c.Breaking++
 			case one.Kind == compare.Added:
