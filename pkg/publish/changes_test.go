@@ -129,7 +129,7 @@ func TestChangesInWords(t *testing.T) {
 	t.Parallel()
 	for want, c := range map[string]registry.Changes{
 		"no changes found": {},
-		"3 added":    {Added: 3},
+		"3 added":          {Added: 3},
 		"1 breaking, 2 added, 3 removed, 4 changed": {Breaking: 1, Added: 2, Removed: 3, Changed: 4},
 	} {
 		if got := c.String(); got != want {

@@ -263,8 +263,10 @@ func (h *handler) view(v *visit, p page) view {
 	}
 	description, _ := cutDescription(strings.Join(strings.Fields(p.description), " "))
 	canonical := p.canonical
-	if canonical != "" {
-		canonical = v.own.URL() + canonical
+	if own, err := registry.ParseHost(string(v.own)); err != nil {
+		canonical = "" // a request can have any host
+	} else if canonical != "" {
+		canonical = own.URL() + canonical
 	}
 	return view{
 		Title: p.title, Description: description, Host: v.host, Account: v.account, Release: h.Release, Query: p.query, Path: path,
