@@ -303,6 +303,9 @@ func (h *handler) changes(ctx context.Context) (s statusSection, err error) {
 
 func changeRow(e registry.AuditEntry) statusRow {
 	first, name, _ := strings.Cut(e.Subject, "/")
+	if first == "policy" {
+		name = "of the " + name
+	}
 	row := statusRow{
 		Before: strings.ReplaceAll(string(e.Action), "-", " "), Subject: link{Text: name},
 		Cells: []statusCell{{Text: shortName(e.By)}, {At: e.At}},
