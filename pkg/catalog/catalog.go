@@ -62,9 +62,9 @@ type Versions[A registry.Address, R registry.Record] interface {
 	// [registry.ErrCorrupt], and others can follow. No entry follows any other
 	// error.
 	Summaries(ctx context.Context, namespace string) iter.Seq2[registry.Summary, error]
-	// Details returns the record of a listed version with the listed versions of
-	// its address. It reads both at one moment. It returns [registry.ErrNotFound]
-	// if the version is not listed.
+	// Details returns the record of a version, which can be hidden, with the listed
+	// versions of its address. It reads both at one moment. It returns
+	// [registry.ErrNotFound] if the version is withdrawn, or no version is listed.
 	Details(ctx context.Context, a A, n registry.Version) (Details[R], error)
 	// Summary returns the entry of an address. It returns [registry.ErrNotFound] if
 	// no version is listed.

@@ -9,7 +9,8 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Details are a version of an address, and all its listed versions.
+// Details are a version of an address, which can be hidden, and all its listed
+// versions.
 type Details[R registry.Record] struct {
 	Record R
 	// Versions has the newest first.
@@ -28,8 +29,8 @@ func (v versions[A, R]) Details(ctx context.Context, a A, n registry.Version) (D
 	if d.Record, err = decodeRecord[R](a.Path(), items[1]); err != nil {
 		return d, err
 	}
-	if d.Record.Number() != n || !d.Record.Listed() {
-		return d, fmt.Errorf("%s %s is not listed: %w", a, n, registry.ErrNotFound)
+	if d.Record.Number() != n || d.Record.Withdrawal() != nil {
+		return d, fmt.Errorf("%s %s: %w", a, n, registry.ErrNotFound)
 	}
 	listing := v.kind.newListing(a)
 	if err := listing.decode(items[0].Data); err != nil {

@@ -25,7 +25,7 @@ func TestDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, want := range map[string]error{
-		"1.0.0": nil, "1.1.0": nil, "1.0.1": registry.ErrNotFound, "2.0.0-rc.1": registry.ErrNotFound,
+		"1.0.0": nil, "1.1.0": nil, "1.0.1": nil, "2.0.0-rc.1": registry.ErrNotFound,
 		"7.0.0": registry.ErrNotFound, "1.0.0+build": registry.ErrNotFound,
 	} {
 		number, err := registry.ParseVersion(n)

@@ -108,7 +108,7 @@ func (h *handler) module(w http.ResponseWriter, r *http.Request) error {
 		Providers: []string{}, Versions: oldestFirst(details.Versions), PublishedBy: record.PublishedBy,
 		Claimed: record.Claimed, SHA256: record.SHA256, ContentSHA256: record.ContentSHA256, Size: record.Size,
 		Copies:    protocol.Copies{CopiedFrom: record.CopiedFrom, CopiedTo: record.CopiedTo, CopyNotes: record.Notes},
-		Withdrawn: append([]registry.Version{}, systems[at].Withdrawn...),
+		Withdrawn: append([]registry.Version{}, systems[at].Withdrawn...), Hidden: record.Hidden,
 	}
 	for _, s := range systems {
 		if access.CanRead(r.Context(), string(search.Modules)+s.Address) {

@@ -66,7 +66,7 @@ func TestNoFile(t *testing.T) {
 		"1.1.0/files?path=" + strings.Repeat("a", 5000): 404, "1.1.0/files?path=..%2fmain.tf": 404,
 		"1.1.0/files?path=%2fmain.tf": 404, "1.1.0/files?path=main.tf%00": 404, "1.1.0/files?path=large.bin": 404,
 		"1.0.0/files/main.tf": 404,                             // without stored files
-		"1.0.1/files":         404, "1.0.1/files/main.tf": 404, // hidden
+		"1.0.1/files":         200, "1.0.1/files/main.tf": 404, // hidden, and without stored files
 		"0.9.0/files": 404, "0.9.0/files/main.tf": 404, // withdrawn
 		"7.0.0/files": 404, "x/files": 400, "files": 400, "latest/files/main.tf": 400,
 	} {

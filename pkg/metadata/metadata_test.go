@@ -171,8 +171,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// A version that is hidden or withdrawn is answered like one that never
-// existed. So is an address without a listed version, but for the suggestion.
+// A version that is withdrawn is answered like one that never existed. So is an
+// address without a listed version, but for the suggestion.
 func TestUnlisted(t *testing.T) {
 	t.Parallel()
 	h := sample(t).serve()
@@ -181,7 +181,7 @@ func TestUnlisted(t *testing.T) {
 		t.Fatalf("an unknown version: status %d, want 404", want.Code)
 	}
 	for _, path := range []string{
-		"/v1/modules/acme/vpc/aws/1.0.1", "/v1/modules/acme/vpc/aws/0.9.0", "/v1/modules/acme/gone/aws",
+		"/v1/modules/acme/vpc/aws/0.9.0", "/v1/modules/acme/gone/aws",
 		"/v1/modules/acme/gone/aws/1.0.0", "/v1/modules/acme/gone/aws/download", "/v1/modules/acme/none/aws",
 		"/v1/providers/acme/none", "/v1/providers/acme/inventory/2.0.0",
 	} {

@@ -129,6 +129,9 @@ type ModuleDetail struct {
 	Copies
 	// Withdrawn are the withdrawn versions of the module, the newest first.
 	Withdrawn []registry.Version `json:"withdrawn"`
+	// Hidden means that clients cannot install the version. Deprecation has the
+	// reason.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // ModuleFiles are the files of a version of a module. They are Larder's own.

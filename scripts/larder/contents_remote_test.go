@@ -93,7 +93,6 @@ func TestContentsThroughRegistry(t *testing.T) {
 			args []string
 		}{
 			{failure.ExitNotFound, []string{"show", "acme/vcp/aws"}},
-			{failure.ExitNotFound, []string{"show", "acme/vpc/aws", "1.1.0"}},
 			{failure.ExitNotFound, []string{"list", "acme/vcp/aws"}},
 			{failure.ExitNotFound, []string{"list", "nobody"}},
 			{failure.ExitNotFound, []string{"diff", "acme/vpc/aws", "1.0.0", "3.0.0"}},

@@ -204,7 +204,7 @@ func TestDiffUnreadable(t *testing.T) {
 	larder(t, append(args, "--quiet")...)
 }
 
-// show and diff name the state of a version that clients do not find.
+// show and diff explain a version that clients do not find, or why it is gone.
 func TestShowUnlisted(t *testing.T) {
 	t.Parallel()
 	data := newData(t)
@@ -214,7 +214,11 @@ func TestShowUnlisted(t *testing.T) {
 	store := []string{"--store", "dir:" + data}
 	larder(t, append([]string{"deprecate", "acme/vpc/aws", "1.1.0", "--message", "opens port 22", "--hide"}, store...)...)
 	larder(t, append([]string{"withdraw", "acme/vpc/aws", "1.2.0", "--reason", "it has a key", "--yes"}, store...)...)
-	for version, want := range map[string]string{"1.1.0": "it is hidden: opens port 22", "1.2.0": "it has a key", "9.0.0": "not found"} {
+	if out := larder(t, append([]string{"show", "acme/vpc/aws", "1.1.0"}, store...)...); !strings.Contains(out, "Hidden: opens port 22") {
+		t.Errorf("show does not name the state:\n%s", out)
+	}
+	larder(t, append([]string{"diff", "acme/vpc/aws", "1.0.0", "1.1.0"}, store...)...)
+	for version, want := range map[string]string{"1.2.0": "it has a key", "9.0.0": "not found"} {
 		for _, args := range [][]string{{"show", "acme/vpc/aws", version}, {"diff", "acme/vpc/aws", "1.0.0", version}} {
 			if out := fails(t, failure.ExitNotFound, append(args, store...)...); !strings.Contains(out, want) {
 				t.Errorf("%s: want %q:\n%s", strings.Join(args, " "), want, out)

@@ -168,7 +168,11 @@ func (v shownModuleView) Text(p output.Page) {
 	if v.folder.Path != "" {
 		source += "//" + v.folder.Path
 	}
-	p.Head(source+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
+	state := protocol.StateDeprecated
+	if v.Hidden {
+		state = protocol.StateHidden
+	}
+	p.Head(source+" "+v.Version.String(), v.Description, state, reasonOf(v.Deprecation))
 	p.Facts(slices.Concat(publication(p, v.PublishedAt, v.PublishedBy, v.Source), claimed(v.Claimed), copies(v.Copies), [][2]string{
 		{"Archive", p.Digest("sha256:"+v.SHA256) + ", " + humanize.IBytes(uint64(max(v.Size, 0)))},
 		{"Versions", output.VersionList(v.Versions)},
@@ -181,7 +185,7 @@ func (v shownModuleView) Text(p output.Page) {
 		p.Println("This version has no readable documentation. %s", v.rebuildHint)
 		return
 	}
-	if folders := v.callable(); len(folders) > 0 {
+	if folders := v.callable(); len(folders) > 0 && !v.Hidden {
 		place.PrintUse(p, place.ModuleBlocks(v.host.Host, v.address, v.Version, folders), v.host)
 	}
 	printFolder(p, v.folder)
@@ -227,7 +231,7 @@ type shownProviderView struct {
 
 func (v shownProviderView) Text(p output.Page) {
 	address := v.address.String()
-	p.Head(address+" "+v.Version.String(), v.Description, reasonOf(v.Deprecation))
+	p.Head(address+" "+v.Version.String(), v.Description, protocol.StateDeprecated, reasonOf(v.Deprecation))
 	p.Facts(slices.Concat(publication(p, v.PublishedAt, v.PublishedBy, v.Source), copies(v.Copies), [][2]string{
 		{"Signed by", v.SigningKey},
 		{"Protocols", strings.Join(v.Protocols, ", ")},

@@ -48,7 +48,7 @@ func showMirrored(ctx context.Context, r *place.Reader, a registry.MirrorAddress
 }
 
 func (v shownMirroredView) Text(p output.Page) {
-	p.Head(v.address.String()+" "+v.Version.String(), "", "")
+	p.Head(v.address.String()+" "+v.Version.String(), "", "", "")
 	reason := v.Reason
 	if w := v.Withdrawn; w != nil {
 		reason = fmt.Sprintf("%s (%s, %s)", w.Reason, cmp.Or(w.By, "unknown"), output.FormatTime(w.At))

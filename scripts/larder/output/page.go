@@ -8,15 +8,15 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
-// Head prints what a page is about: its title, its description and its
-// deprecation. The last two may be empty.
-func (p Page) Head(title, description, deprecated string) {
+// Head prints what a page is about: its title, its description, and the reason for
+// its state, such as deprecated. The last three may be empty.
+func (p Page) Head(title, description, state, reason string) {
 	p.Printf("%s\n", title)
 	if description != "" {
 		p.Println("%s", description)
 	}
-	if deprecated != "" {
-		p.Println("%s: %s", p.Paint("Deprecated", PaintState("deprecated")), deprecated)
+	if reason != "" {
+		p.Println("%s: %s", p.Paint(strings.ToUpper(state[:1])+state[1:], PaintState(state)), reason)
 	}
 	p.Printf("\n")
 }
