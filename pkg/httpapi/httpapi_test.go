@@ -385,9 +385,9 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// A browser is redirected to one slash in place of two, on the same host. Any
-// other request is rejected.
-func TestDoubleSlashes(t *testing.T) {
+// A browser is redirected to one slash in place of two, and to hyphens in place of
+// what no path has, on the same host. Any other request is rejected.
+func TestPlainURL(t *testing.T) {
 	t.Parallel()
 	h := httpapi.Wrap(slog.New(slog.DiscardHandler), httpapi.Mux())
 	for _, test := range []struct{ method, path, accept, want string }{
@@ -397,7 +397,10 @@ func TestDoubleSlashes(t *testing.T) {
 		{http.MethodGet, "///example.net", "text/html", ""},
 		{http.MethodGet, "//", "text/html", "/"},
 		{http.MethodGet, "/a//../b", "text/html", ""},
-		{http.MethodGet, `/a//\b`, "text/html", ""},
+		{http.MethodGet, `/a//\b`, "text/html", "/a/-b"},
+		{http.MethodGet, "/127.0.0.1:8443/a b/\x00\xff", "text/html", "/127.0.0.1-8443/a-b/--"},
+		{http.MethodGet, "/" + strings.Repeat(":", 5000), "text/html", ""},
+		{http.MethodGet, "/a:b", "application/json", ""},
 		{http.MethodPost, "/a//b", "text/html", ""},
 		{http.MethodGet, "/a//b", "*/*", ""},
 		{http.MethodGet, "/a//b", "", ""},

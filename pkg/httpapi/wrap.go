@@ -31,7 +31,7 @@ func Wrap(log *slog.Logger, next http.Handler, observers ...func(*requestlog.Ent
 		defer recoverPanic(response, r)
 		r = inDecodedForm(r)
 		if !plainPath(r.URL.Path) {
-			if to := singleSlashes(r); to != "" {
+			if to := plainURL(r); to != "" {
 				response.Header().Set("Location", to)
 				WriteEmpty(response, http.StatusSeeOther, NoStore)
 				return
@@ -87,11 +87,17 @@ func plainPath(p string) bool {
 	return p == clean || clean != "/" && p == clean+"/"
 }
 
-// singleSlashes returns the URL to which a browser is redirected from the source
-// of a submodule, such as /acme/vpc/aws//modules/endpoints. It is empty for
-// other requests.
-func singleSlashes(r *http.Request) string {
-	path := strings.ReplaceAll(r.URL.Path, "//", "/")
+// plainURL returns the URL to which a browser is redirected, because it shows a
+// page also for a path that no endpoint has. The source of a submodule, such as
+// /acme/vpc/aws//modules/endpoints, has a slash too many. Other characters become
+// hyphens. It is empty for other requests.
+func plainURL(r *http.Request) string {
+	path := strings.Map(func(c rune) rune {
+		if errs.IsPlain(string(c)) {
+			return c
+		}
+		return '-'
+	}, strings.ReplaceAll(r.URL.Path, "//", "/"))
 	if !IsFromBrowser(r) || !plainPath(path) {
 		return ""
 	}

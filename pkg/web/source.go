@@ -107,6 +107,9 @@ func (h *handler) pathOfSource(v *visit, parts []string) (string, error) {
 	if strings.Contains(parts[0], ".") {
 		return pathAtOrigin(parts, version)
 	}
+	if _, err := numbersOf(parts[len(parts)-1]); err == nil && len(parts) == 3 {
+		parts, version = parts[:2], parts[2] // a provider with its version
+	}
 	if len(parts) == 2 {
 		p, err := registry.ParseProvider(strings.Join(parts, "/"))
 		if err := checkReadable(v.Context(), p, err); err != nil {

@@ -43,6 +43,7 @@ func TestSources(t *testing.T) {
 		"/modules/vpc/aws":                               "/modules/modules/vpc/aws",
 		"/acme/inventory":                                "/providers/acme/inventory",
 		"/acme/inventory?version=1.4":                    "/providers/acme/inventory/1.4.0",
+		"/acme/inventory/1.4.0":                          "/providers/acme/inventory/1.4.0",
 		"/modules/acme/vpc/aws/":                         "/modules/acme/vpc/aws",
 		"/providers//acme":                               "/providers/acme",
 		"//registry.example.net/acme":                    "/registry.example.net/acme",

@@ -106,7 +106,7 @@ func (s *store) storedToken(name string, expires time.Time) {
 }
 
 // dates matches the dates of the audit trail, which are those of the system.
-var dates = regexp.MustCompile(`<time.*</time>|\d+ \w+ 20\d\d`)
+var dates = regexp.MustCompile(`<time.*</time>|\d+ \w+ 20\d\d(, \d\d:\d\d UTC)?`)
 
 // withoutDates removes the dates of the last changes from the page of the status.
 func withoutDates(page string) string {

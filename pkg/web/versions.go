@@ -168,6 +168,9 @@ func (e *edition[R]) line(n registry.Version) listed {
 		l.Badges = s.badges()
 		if c := s.claimed; c != nil {
 			l.Claimed = strings.TrimSpace(c.Tag + " " + shortCommit(c.Commit))
+			if c.Dirty {
+				l.Claimed += ", with changes"
+			}
 		}
 		if !l.Withdrawn && e.comparable() {
 			l.Changes = e.changesOf(n, s.changes)

@@ -390,13 +390,14 @@ func (w Wanted) matcher() (func(registry.Version) bool, error) {
 	return acceptable.Has, err
 }
 
-// run copies several versions at once.
+// run copies several versions at once, the oldest first, so that a publish finds a
+// version before to count the changes.
 func (c *Copier) run(ctx context.Context, jobs []*job) {
 	var done sync.Mutex
 	count := 0
 	var group errgroup.Group
 	group.SetLimit(parallel)
-	for _, j := range jobs {
+	for _, j := range slices.Backward(jobs) {
 		group.Go(func() error {
 			if ctx.Err() != nil || j.Status == Failed {
 				return nil // the caller returns it
