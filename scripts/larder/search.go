@@ -29,9 +29,10 @@ documentation. These names are those of inputs, outputs, providers, types of
 resources, submodules and examples. Everything but letters and digits separates
 words. A word can be a source from a module block. The best results are first.
 
-If a word is nowhere, a word that differs from it in one letter replaces it. The
-column FOUND has the names in the documentation that match. The exit code is 0
-even if there are no results. With --quiet the command prints only addresses.` + place.ReadThroughRegistry,
+If a word is nowhere, a word that differs from it in one letter, or in two that
+are swapped, replaces it. It needs at least four letters. The column FOUND has
+the names in the documentation that match. The exit code is 0 even if there are
+no results. With --quiet the command prints only addresses.` + place.ReadThroughRegistry,
 		Example: `  larder search vpc
   larder search flow logs --limit 50
   larder search registry.example.com/acme/vpc/aws//modules/endpoints

@@ -231,7 +231,7 @@ func compareModules(t *testing.T, from, to copying.Store, m registry.Module) {
 		}
 		copied := original
 		copied.CopiedTo, copied.PublishedAt, copied.PublishedBy = nil, got.PublishedAt, to.By
-		copied.Changes = got.Changes // since what was copied before
+		copied.Changes = got.Changes // since the versions that were copied before
 		copied.CopiedFrom = &registry.CopiedFrom{
 			Source: from.Host + "/" + m.String(), PublishedAt: original.PublishedAt, PublishedBy: original.PublishedBy,
 		}
