@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/pkg/catalog"
-	"github.com/larder-registry/larder/pkg/registry"
 )
 
 // A version has the counts of its changes since the version before, which is the
@@ -121,19 +120,6 @@ func TestChangesSinceDamaged(t *testing.T) {
 		}
 		if diff := cmp.Diff(result.Record.Changes, record.Changes); diff != "" || record.Changes == nil {
 			t.Errorf("%s documentation: the changes after a rebuild (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestChangesInWords(t *testing.T) {
-	t.Parallel()
-	for want, c := range map[string]registry.Changes{
-		"no changes found": {},
-		"3 added":          {Added: 3},
-		"1 breaking, 2 added, 3 removed, 4 changed": {Breaking: 1, Added: 2, Removed: 3, Changed: 4},
-	} {
-		if got := c.String(); got != want {
-			t.Errorf("%+v is %q, want %q", c, got, want)
 		}
 	}
 }

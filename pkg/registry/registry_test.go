@@ -199,3 +199,16 @@ func TestLongAddresses(t *testing.T) {
 		}
 	}
 }
+
+func TestChangesInWords(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]registry.Changes{
+		"no changes found": {},
+		"3 added":          {Added: 3},
+		"1 breaking, 2 added, 3 removed, 4 changed": {Breaking: 1, Added: 2, Removed: 3, Changed: 4},
+	} {
+		if got := c.String(); got != want {
+			t.Errorf("%+v is %q, want %q", c, got, want)
+		}
+	}
+}
