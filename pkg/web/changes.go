@@ -100,12 +100,13 @@ func (c *comparison) compare(before, after docs.Documentation) {
 			if !changed {
 				continue
 			}
-			path, found := paths[f.key()]
+			key := f.key()
+			path, found := paths[key]
 			if found {
 				b.budget = rest
 				s.Rows[k].Reason += " The changes are the same as in " + path + "."
 			} else {
-				path, paths[f.key()] = f.Path, f.Path
+				path, paths[key] = f.Path, f.Path
 				c.Folders = append(c.Folders, f)
 			}
 			s.Rows[k].Path = "#" + folderID(path)

@@ -92,21 +92,26 @@ func (h *handler) compare(v *visit) (page, error) {
 	if err != nil {
 		return page{}, fmt.Errorf("module %s: %w", m, err)
 	}
-	if len(given) < 2 {
+	isGone := func(n registry.Version) bool {
+		r, found := contents.Records[n]
+		return !found || r.Withdrawn != nil
+	}
+	at := slices.IndexFunc(given, isGone)
+	if at < 0 && len(given) < 2 {
 		if err := h.completePair(v, m, &numbers, &contents); err != nil {
 			return page{}, err
 		}
+		given = numbers[:]
+		at = slices.IndexFunc(given, isGone)
 	}
-	var records [2]registry.ModuleVersion
-	for i, n := range numbers {
-		r, found := contents.Records[n]
-		if !found || r.Withdrawn != nil {
-			v.wanted = comparedAddress(v, n.String())
-			return page{}, fmt.Errorf("module %s %s: %w", m, n, registry.ErrNotFound)
-		}
-		records[i] = r
+	if at >= 0 { // the page of the version explains it
+		v.wanted = comparedAddress(v, given[at].String())
+		v.SetPathValue("version", given[at].String())
+		return h.moduleView("", h.folderPage)(v)
 	}
-	return h.comparisonPage(v, m, contents, records)
+	return h.comparisonPage(v, m, contents, [2]registry.ModuleVersion{
+		contents.Records[numbers[0]], contents.Records[numbers[1]],
+	})
 }
 
 // comparedAddress returns the address of a version for the page that reports

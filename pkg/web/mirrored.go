@@ -63,11 +63,7 @@ func (h *handler) openMirrored(ctx context.Context, p registry.MirrorAddress, te
 		return nil, err
 	}
 	e := newMirroredEdition(p, c, policy, h.now())
-	var pending []registry.Version
-	for _, s := range e.pending {
-		pending = append(pending, s.Version)
-	}
-	copies, err := h.Catalog.Mirror.PulledVersions(ctx, p, pending...)
+	copies, err := h.Catalog.Mirror.PulledVersions(ctx, p, e.pendingVersions()...)
 	if err != nil {
 		return nil, err
 	}

@@ -33,15 +33,15 @@ var mirrorStates = [...]badge{{"refused", "bad"}, {"failed", "bad"}, {"changed",
 // versions.
 func (e *mirroredEdition) findings(p registry.MirrorAddress, copies map[registry.Version]registry.PulledVersion) (f findings) {
 	for _, s := range e.statuses {
-		row := e.row(s)
 		switch {
 		case s.State == admission.Refused:
-			f[refusedVersions] = append(f[refusedVersions], row)
+			f[refusedVersions] = append(f[refusedVersions], e.row(s))
 		case s.ChangedTo != (registry.ModulePin{}):
+			row := e.row(s)
 			row.Badges = []badge{mirrorStates[changedVersions]}
 			f[changedVersions] = append(f[changedVersions], row)
 		case s.State == admission.TooNew && (e.Entry.Unlisted || registry.CompareVersions(s.Version, e.Entry.Latest) > 0):
-			f[waitingVersions] = append(f[waitingVersions], row)
+			f[waitingVersions] = append(f[waitingVersions], e.row(s))
 		}
 	}
 	if e.pull != nil && e.pull.problem != "" {
@@ -83,6 +83,13 @@ func (e *mirroredEdition) hints() (hints []string) {
 func (e *mirroredEdition) command(name, object string) string {
 	_, address, _ := strings.Cut(e.Path[1:], "/")
 	return fmt.Sprintf("`larder mirror %s %s %s --reason WHY`.", name, address, object)
+}
+
+func (e *mirroredEdition) pendingVersions() (numbers []registry.Version) {
+	for _, s := range e.pending {
+		numbers = append(numbers, s.Version)
+	}
+	return numbers
 }
 
 // failures returns the versions that clients requested and the mirror failed to
@@ -131,10 +138,7 @@ func (h *handler) findings(ctx context.Context, addresses ...registry.MirrorAddr
 	pending := make(map[registry.MirrorAddress][]registry.Version)
 	for p, c := range contents {
 		e := newMirroredEdition(p, c, policy, h.now())
-		for _, s := range e.pending {
-			pending[p] = append(pending[p], s.Version)
-		}
-		editions[p] = e
+		editions[p], pending[p] = e, e.pendingVersions()
 	}
 	copies, err := h.Catalog.Mirror.AllPulledVersions(ctx, pending)
 	if err != nil {

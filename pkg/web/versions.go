@@ -326,21 +326,6 @@ func (s versionState) badges() []badge {
 	return nil
 }
 
-// compareOrWithdrawn is [handler.compare], but for a withdrawn version it serves the
-// page of that version.
-func (h *handler) compareOrWithdrawn(v *visit) (page, error) {
-	p, err := h.compare(v)
-	_, version, _ := strings.Cut(v.wanted, " ")
-	if version == "" || !errors.Is(err, registry.ErrNotFound) {
-		return p, err
-	}
-	v.SetPathValue("version", version)
-	if p, why := h.moduleView("", h.folderPage)(v); why != nil || p.template == "withdrawn" {
-		return p, why
-	}
-	return p, err
-}
-
 // withdrawnPage is the page of a version that was withdrawn or is not mirrored: the
 // banner with the reason, and where to continue.
 func withdrawnPage(h head, n registry.Version, title string) page {

@@ -158,7 +158,7 @@ func (h *handler) endpoints() []httpapi.Endpoint {
 		{"/providers/{namespace}", h.providers},
 		{"/mirror", h.mirroredProviders},
 		{"/setup", h.setup},
-		{module + "/compare", h.compareOrWithdrawn},
+		{module + "/compare", h.compare},
 		{module + "/versions", h.moduleVersions},
 		{module + "/used-by", usedByPage(h, moduleOf, headOfModule)},
 		{provider, h.provider},
