@@ -48,7 +48,7 @@ func TestModuleMirror(t *testing.T) {
 	}
 	all := pages(t)
 	page := all[slices.IndexFunc(all, func(p page) bool { return p.path == modulesPage })]
-	skip := slices.DeleteFunc(notRun(t), func(beginning string) bool { return strings.HasPrefix(beginning, "larder mirror ") })
+	skip := slices.DeleteFunc(notRun(t), isMirror)
 	script := "export SSL_CERT_DIR='" + authorities + "'\n" + page.script(t, address, skip, make(map[string]bool)) +
 		"larder list registry.opentofu.org/terraform-aws-modules/vpc/aws --quiet --store ./isolated | sort | xargs |\n" +
 		"  grep -qx '5.8.1 6.0.1'\n"

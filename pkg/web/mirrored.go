@@ -157,9 +157,9 @@ func (e *mirroredEdition) banner() *banner {
 		return e.edition.banner()
 	}
 	minAge := time.Duration(e.rule.MinAge) * time.Second
-	age := "a version " + ageText(minAge) + " after its release"
+	age := "a version " + admission.ShowAge(e.rule.MinAge) + " after its release"
 	if waits.AvailableAt.Add(-minAge).After(waits.PublishedAt) {
-		age = "this version " + ageText(minAge) + " after it first saw it"
+		age = "this version " + admission.ShowAge(e.rule.MinAge) + " after it first saw it"
 	}
 	when := "`larder mirror sync` or `add` next runs"
 	if e.pull != nil {
@@ -203,18 +203,6 @@ func (e *mirroredEdition) waiting() (next admission.Status, found bool) {
 		}
 	}
 	return next, found
-}
-
-// ageText returns a minimum age such as 7 days.
-func ageText(age time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case age%day == 0:
-		return plural(int(age/day), "day")
-	case age%time.Hour == 0:
-		return plural(int(age/time.Hour), "hour")
-	}
-	return age.String()
 }
 
 // mirroredRow is a version in the table of a mirrored provider or module.

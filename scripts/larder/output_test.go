@@ -181,7 +181,7 @@ allow "registry.opentofu.org/hashicorp/*" {
   max_size     = "600MiB"
   signing_keys = ["34365D9472D7468F", "C874011F0AB405110D02105534365D9472D7468F"]
 }
-allow "registry.example.com/*/*" { min_age = "36h" }
+allow "registry.example.com/*/*" { min_age = "90m" }
 `,
 		"vpc/.env": "AWS_PROFILE=production\n",
 		"config/larder/config.json": `{

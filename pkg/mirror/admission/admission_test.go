@@ -291,3 +291,15 @@ func TestCheckKey(t *testing.T) {
 		}
 	}
 }
+
+func TestShowAge(t *testing.T) {
+	t.Parallel()
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	for seconds, want := range map[int64]string{
+		minute: "1 minute", 90 * minute: "90 minutes", hour: "1 hour", 36 * hour: "36 hours", day: "1 day", 14 * day: "14 days",
+	} {
+		if got := admission.ShowAge(seconds); got != want {
+			t.Errorf("%d seconds are %q, want %q", seconds, got, want)
+		}
+	}
+}

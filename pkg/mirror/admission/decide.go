@@ -219,11 +219,15 @@ func ShowTime(at time.Time) string {
 	return at.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute).Format("2006-01-02 15:04 MST")
 }
 
-// ShowAge returns an age in days, or in hours if it has parts of a day.
+// ShowAge returns a minimum age in the largest of days, hours and minutes that
+// divides it.
 func ShowAge(seconds int64) string {
-	const hour, day = 60 * 60, 24 * 60 * 60
-	if seconds%day == 0 {
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	switch {
+	case seconds%day == 0:
 		return english.Plural(int(seconds/day), "day", "")
+	case seconds%hour == 0:
+		return english.Plural(int(seconds/hour), "hour", "")
 	}
-	return english.Plural(int(seconds/hour), "hour", "")
+	return english.Plural(int(seconds/minute), "minute", "")
 }

@@ -113,16 +113,16 @@ func (p *parser) reason(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 }
 
 // ages are the units of ages in seconds.
-var ages = map[string]int64{"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
+var ages = map[string]int64{"m": 60, "h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 
 // maxAge is the highest minimum age in seconds, ten years.
 const maxAge = 10 * 365 * 24 * 3600
 
 var (
-	age = regexp.MustCompile(`^([0-9]+)([hdw])$`)
+	age = regexp.MustCompile(`^([0-9]+)([mhdw])$`)
 	// nearAge matches what people write for an age. Its groups are the number,
-	// and the first letter of the unit.
-	nearAge = regexp.MustCompile(`^ *([0-9]+) *([hHdDwW])[a-zA-Z]* *$`)
+	// and the first letter of the unit. It does not match months.
+	nearAge = regexp.MustCompile(`^(?i) *([0-9]+) *([hdw][a-z]*|min[a-z]*) *$`)
 	number  = regexp.MustCompile(`^[0-9]+$`)
 )
 
@@ -136,11 +136,11 @@ func (p *parser) minAge(a *hclsyntax.Attribute, rule *registry.MirrorRule) {
 	if match == nil {
 		hint := ""
 		if near := nearAge.FindStringSubmatch(text); near != nil {
-			hint = fmt.Sprintf("Did you mean %q?", near[1]+strings.ToLower(near[2]))
+			hint = fmt.Sprintf("Did you mean %q?", near[1]+strings.ToLower(near[2][:1]))
 		} else if number.MatchString(text) {
 			hint = fmt.Sprintf("For days, write %q.", text+"d")
 		}
-		p.add(at, hint, "min_age %.40q must be a whole number with the unit h, d or w, such as \"7d\"", text)
+		p.add(at, hint, "min_age %.40q must be a whole number with the unit m, h, d or w, such as \"7d\"", text)
 		return
 	}
 	n, err := strconv.ParseInt(match[1], 10, 32)

@@ -40,7 +40,7 @@ allow "xn--mnchen-3ya.example.com/*/aws" {
   min_age     = "36h"
   unknown_age = "admit"
 }
-allow "*/acme/*" {}
+allow "*/acme/*" { min_age = "90m" }
 budget {
   packages_per_day = 20
   size_per_day     = "10240GiB"
@@ -82,7 +82,7 @@ func TestParse(t *testing.T) {
 			Pull:        registry.PullOpen,
 		},
 		{Pattern: "xn--mnchen-3ya.example.com/*/aws", Line: 15, MinAge: 36 * 3600},
-		{Pattern: "*/acme/*", Line: 19},
+		{Pattern: "*/acme/*", Line: 19, MinAge: 90 * 60},
 		{
 			Pattern: "providers.example.com/*/*", Line: 24, Pull: registry.PullClosed,
 			Upstream: "https://10.0.0.7:8443/v1/providers/", Networks: prefixes("10.0.0.7/32", "fd00::/8", "127.0.0.0/8"),
@@ -253,11 +253,14 @@ var attributes = map[string]string{
 	`min_age = null`:           `min_age must be a text in quotes, such as "7d"`,
 	`min_age = week`:           `min_age must be a text in quotes, such as "7d"`,
 	`min_age = ["7d"]`:         `min_age must be a text in quotes, such as "7d"`,
-	`min_age = ""`:             `min_age "" must be a whole number with the unit h, d or w, such as "7d"`,
-	`min_age = "7"`:            `min_age "7" must be a whole number with the unit h, d or w, such as "7d" (For days, write "7d".)`,
-	`min_age = "7 Days"`:       `min_age "7 Days" must be a whole number with the unit h, d or w, such as "7d" (Did you mean "7d"?)`,
-	`min_age = "30m"`:          `min_age "30m" must be a whole number with the unit h, d or w, such as "7d"`,
-	`min_age = "-7d"`:          `min_age "-7d" must be a whole number with the unit h, d or w, such as "7d"`,
+	`min_age = ""`:             `min_age "" must be a whole number with the unit m, h, d or w, such as "7d"`,
+	`min_age = "7"`:            `min_age "7" must be a whole number with the unit m, h, d or w, such as "7d" (For days, write "7d".)`,
+	`min_age = "7 Days"`:       `min_age "7 Days" must be a whole number with the unit m, h, d or w, such as "7d" (Did you mean "7d"?)`,
+	`min_age = "30 min"`:       `min_age "30 min" must be a whole number with the unit m, h, d or w, such as "7d" (Did you mean "30m"?)`,
+	`min_age = "5M"`:           `min_age "5M" must be a whole number with the unit m, h, d or w, such as "7d"`,
+	`min_age = "1 month"`:      `min_age "1 month" must be a whole number with the unit m, h, d or w, such as "7d"`,
+	`min_age = "0m"`:           `min_age "0m" is zero (Remove it to allow new versions at once.)`,
+	`min_age = "-7d"`:          `min_age "-7d" must be a whole number with the unit m, h, d or w, such as "7d"`,
 	`min_age = "0d"`:           `min_age "0d" is zero (Remove it to allow new versions at once.)`,
 	`min_age = "3651d"`:        `min_age "3651d" is more than ten years (To deny the versions altogether, use deny.)`,
 	`min_age = "99999999999h"`: `min_age "99999999999h" is more than ten years (To deny the versions altogether, use deny.)`,
@@ -650,7 +653,7 @@ func written(rule registry.MirrorRule) string {
 	fmt.Fprintf(&text, "allow %q {\n", rule.Pattern)
 	if rule.MinAge > 0 {
 		unknown := map[bool]string{false: "admit", true: "wait"}[rule.WaitUnknown]
-		fmt.Fprintf(&text, "  min_age = \"%dh\"\n  unknown_age = %q\n", rule.MinAge/3600, unknown)
+		fmt.Fprintf(&text, "  min_age = \"%dm\"\n  unknown_age = %q\n", rule.MinAge/60, unknown)
 	}
 	if len(rule.Platforms) > 0 {
 		fmt.Fprintf(&text, "  platforms = [")

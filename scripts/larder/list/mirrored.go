@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/dustin/go-humanize/english"
 
 	"github.com/larder-registry/larder/pkg/mirror/admission"
 	"github.com/larder-registry/larder/pkg/mirror/filling"
@@ -16,7 +15,6 @@ import (
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/pkg/text/terminal"
-	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/output"
 	"github.com/larder-registry/larder/scripts/larder/place"
 )
@@ -281,15 +279,7 @@ func (v MirroredView) whyTooNew(one protocol.MirroredVersion) string {
 		known = "publication time unknown, first seen"
 	}
 	return fmt.Sprintf("from %s (minimum age %s, %s %s)", output.FormatFrom(one.AvailableAt),
-		formatAge(minAge), known, output.FormatTime(since))
-}
-
-// formatAge formats an age in days, or in hours if it has parts of a day.
-func formatAge(age time.Duration) string {
-	if age%arguments.Day == 0 {
-		return english.Plural(int(age/arguments.Day), "day", "")
-	}
-	return english.Plural(int(age/time.Hour), "hour", "")
+		admission.ShowAge(v.MinAge), known, output.FormatTime(since))
 }
 
 // Quiet prints what a script needs.

@@ -477,13 +477,17 @@ func requirements(rule registry.MirrorRule) string {
 	return strings.Join(parts, "; ")
 }
 
-// shortAge returns a number of seconds as in a policy, in days or hours.
+// shortAge returns a number of seconds as in a policy, in the largest of days,
+// hours and minutes that divides it.
 func shortAge(seconds int64) string {
-	hours := seconds / 3600
-	if hours%24 == 0 {
-		return fmt.Sprintf("%dd", hours/24)
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	switch {
+	case seconds%day == 0:
+		return fmt.Sprintf("%dd", seconds/day)
+	case seconds%hour == 0:
+		return fmt.Sprintf("%dh", seconds/hour)
 	}
-	return fmt.Sprintf("%dh", hours)
+	return fmt.Sprintf("%dm", seconds/minute)
 }
 
 // shortSize returns a number of bytes as in a policy, in the largest unit that
