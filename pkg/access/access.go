@@ -212,7 +212,7 @@ func (c *Control) check(r *http.Request) error {
 	if public || allows(who.scopes, Read, what) {
 		return nil
 	}
-	return errNoScope
+	return c.refuse(credential, Read, what)
 }
 
 var (
@@ -244,9 +244,10 @@ func (c *Control) checkPublisher(r *http.Request) (*Caller, error) {
 		name = who.as.Publisher.String()
 	}
 	c.record(r.Context(), who, name)
+	what := published(r.URL.Path)
 	switch {
-	case !allows(who.scopes, Publish, published(r.URL.Path)):
-		return nil, errNoScope
+	case !allows(who.scopes, Publish, what):
+		return nil, c.refuse(credential, Publish, what)
 	case who.as == nil:
 		return nil, errNoSubject
 	}

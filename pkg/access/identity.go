@@ -52,7 +52,7 @@ func (c *Control) WithIdentity(ctx context.Context, id Identity) (context.Contex
 	if err != nil {
 		return nil, err
 	}
-	return c.with(ctx, who), nil
+	return c.with(ctx, who, func(what []string) error { return c.refuseIdentity(id, Read, what) }), nil
 }
 
 // current returns the holder of an identity. The decision about a token is

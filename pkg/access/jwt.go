@@ -249,14 +249,19 @@ func (i *issuer) scopes(all map[string]any) [][]Scope {
 
 func (r Rule) holds(all map[string]any) bool {
 	for name, want := range r.Claims {
-		pattern := strings.Split(want, "/")
-		if !slices.ContainsFunc(values(all, name), func(value string) bool {
-			return matches(pattern, strings.Split(value, "/"), false)
-		}) {
+		if !isMatch(all, name, want) {
 			return false
 		}
 	}
 	return true
+}
+
+// isMatch reports whether a value of a claim matches a pattern.
+func isMatch(all map[string]any, name, want string) bool {
+	pattern := strings.Split(want, "/")
+	return slices.ContainsFunc(values(all, name), func(value string) bool {
+		return matches(pattern, strings.Split(value, "/"), false)
+	})
 }
 
 // AcceptsAll reports whether a rule matches all tokens that another one
@@ -277,15 +282,7 @@ const exact = 1 << 53
 
 // values returns the values of a claim as texts: none, one, or those of a list.
 func values(all map[string]any, name string) []string {
-	var value any = all
-	if path, nested := strings.CutPrefix(name, "/"); nested {
-		for _, part := range strings.Split(path, "/") {
-			object, _ := value.(map[string]any)
-			value = object[part]
-		}
-	} else {
-		value = all[name]
-	}
+	value := registry.Claim(all, name)
 	list, ok := value.([]any)
 	if !ok {
 		list = []any{value}

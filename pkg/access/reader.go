@@ -14,7 +14,9 @@ type reader struct {
 	everything bool
 	public     []Pattern
 	scopes     [][]Scope
-	identified bool // by a valid credential
+	// refuse returns the error for a resource that the caller may not read. It
+	// is nil for a caller without a credential.
+	refuse func(what []string) error
 }
 
 type readerKey struct{}
@@ -50,7 +52,9 @@ func (c *Control) WithBearer(r *http.Request) (_ context.Context, name string, _
 	if err != nil {
 		return nil, "", err
 	}
-	return c.with(r.Context(), who), who.label, nil
+	return c.with(r.Context(), who, func(what []string) error {
+		return c.refuse(credential, Read, what)
+	}), who.label, nil
 }
 
 // WithoutIdentity returns the context of a caller without a credential, who may
@@ -65,10 +69,10 @@ func (c *Control) WithoutIdentity(ctx context.Context) (context.Context, error) 
 }
 
 // with returns the context of an authenticated caller, whom the log names.
-func (c *Control) with(ctx context.Context, who caller) context.Context {
+func (c *Control) with(ctx context.Context, who caller, refuse func(what []string) error) context.Context {
 	c.record(ctx, who, who.name)
 	everyone := c.rules.Load().public
-	return context.WithValue(ctx, readerKey{}, &reader{public: everyone, scopes: who.scopes, identified: true})
+	return context.WithValue(ctx, readerKey{}, &reader{public: everyone, scopes: who.scopes, refuse: refuse})
 }
 
 // Everyone is like [Control.Identify] for a registry that everyone may read
@@ -167,8 +171,8 @@ func CheckRead(ctx context.Context, path string) error {
 	if CanRead(ctx, path) {
 		return nil
 	}
-	if who, ok := ctx.Value(readerKey{}).(*reader); ok && who.identified {
-		return errNoScope
+	if who, ok := ctx.Value(readerKey{}).(*reader); ok && who.refuse != nil {
+		return who.refuse(resource(path))
 	}
 	return errNoCredential
 }

@@ -147,6 +147,9 @@ func (a requestInfo) statusError(status int, c complaint) error {
 		}
 	case http.StatusForbidden:
 		kind, verb, hint = registry.ErrForbidden, "denied it", a.scopeHint()
+		if a.from.job && c.text == "forbidden" {
+			c.hint = "" // IdentitySent has the claims too
+		}
 	case http.StatusNotFound, http.StatusGone:
 		kind, hint = registry.ErrNotFound, "Check the address and the version."
 	case http.StatusConflict, http.StatusPreconditionFailed:
@@ -310,13 +313,14 @@ func parseErrorBody(header http.Header, text []byte) errorBody {
 // complaint returns what a Larder registry reports in the body of a response.
 func (a *answer) complaint() complaint {
 	body := parseErrorBody(a.header, a.body)
-	shown := func(text string) string {
+	shown := func(text string, maxLen int) string {
 		if a.token != "" {
 			text = strings.ReplaceAll(text, a.token, "(token)")
 		}
-		return printable.Mark(text, 500)
+		return printable.Mark(text, maxLen)
 	}
-	return complaint{shown(strings.Join(body.Errors, "; ")), body.Code, shown(body.Hint)}
+	// The hint of a 403 can have the claims of a token.
+	return complaint{shown(strings.Join(body.Errors, "; "), 500), body.Code, shown(body.Hint, 3000)}
 }
 
 // decode decodes the response. Like the CLIs, it ignores anything after the

@@ -310,7 +310,7 @@ func checkAudience(token, audience string) error {
 	}
 	whom := "no audience"
 	if claims.Aud != nil {
-		whom = "the audience " + claimText(claims.Aud)
+		whom = "the audience " + registry.ClaimText(claims.Aud)
 	}
 	expected := printable.Mark(audience, 200)
 	err := registry.Errorf(registry.ErrInvalid,
@@ -324,27 +324,9 @@ func describeClaims(token string) string {
 	if !decodeClaims(token, &claims) {
 		return ""
 	}
-	var texts []string
-	for _, name := range []string{"iss", "aud", "sub", "repository", "project_path", "ref", "environment"} {
-		if value := claims[name]; value != nil {
-			texts = append(texts, name+" "+claimText(value))
-		}
-	}
-	if texts == nil {
+	texts := registry.DescribeClaims(claims)
+	if texts == "" {
 		return ""
 	}
-	return ", with the claims " + strings.Join(texts, ", ")
-}
-
-// claimText returns a claim's value in a printable form.
-func claimText(value any) string {
-	list, isList := value.([]any)
-	if !isList {
-		return printable.Mark(fmt.Sprint(value), 200)
-	}
-	var all []string
-	for _, one := range list {
-		all = append(all, fmt.Sprint(one))
-	}
-	return printable.Mark(strings.Join(all, " and "), 200)
+	return ", with the claims " + texts
 }

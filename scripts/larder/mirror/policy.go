@@ -37,7 +37,7 @@ may be mirrored, and when. It is a file such as
     reason = "We do not use it."
   }
   allow "registry.opentofu.org/hashicorp/*" {
-    min_age      = "7d"                  # h, d or w
+    min_age      = "7d"                  # m, h, d or w
     unknown_age  = "wait"                # or "admit", the default
     platforms    = ["linux_amd64", "darwin_arm64"]
     max_size     = "600MiB"              # of one package
