@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -54,7 +55,8 @@ func (c *Catalog) checkTokenName(ctx context.Context, name string) error {
 		return nil
 	}
 	return registry.WithHint(fmt.Errorf("cannot create the token: a valid token %q %w", name, registry.ErrExists),
-		"Choose another name, or revoke the existing token first: `larder token revoke %s`.", found[i].ID)
+		"Choose another name, or revoke the existing token first: `larder token revoke %s`. "+
+			"To replace it, run `larder token rotate %[1]s`.", found[i].ID)
 }
 
 func ofToken(t registry.Token, action registry.AuditAction, by string) registry.AuditEntry {
@@ -89,27 +91,11 @@ func checkToken(digest string, record registry.Token) error {
 func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registry.Token, error) {
 	var revoked registry.Token
 	err := retry(ctx, func() error {
-		var found Item
-		for item, err := range query(ctx, c.table, Query{Partition: tokens}) {
-			if err != nil {
-				return err
-			}
-			var record registry.Token
-			if decode(item, &record) != nil || checkToken(item.Sort, record) != nil {
-				record = registry.Token{ID: registry.TokenID(item.Sort)}
-			}
-			// If clocks differ, an expired token can still have the name of a valid one.
-			isNamed := nameOrID != "" && record.Name == nameOrID && !record.CreatedAt.Before(revoked.CreatedAt)
-			if isID := record.ID == nameOrID; isID || isNamed {
-				found, revoked = item, record
-				if isID {
-					break
-				}
-			}
+		found, record, err := c.findToken(ctx, nameOrID)
+		if err != nil {
+			return err
 		}
-		if found.Revision == 0 {
-			return fmt.Errorf("token %q: %w", nameOrID, registry.ErrNotFound)
-		}
+		revoked = record
 		changes, err := audited(ofToken(revoked, registry.AuditRevokeToken, by),
 			Change{Key: found.Key, Revision: found.Revision, Delete: true})
 		if err != nil {
@@ -118,4 +104,82 @@ func (c *Catalog) RevokeToken(ctx context.Context, nameOrID, by string) (registr
 		return c.table.Write(ctx, changes...)
 	})
 	return revoked, err
+}
+
+// findToken returns the token with a name or an ID, and its item. If the record
+// cannot be read, only its ID is set.
+func (c *Catalog) findToken(ctx context.Context, nameOrID string) (found Item, token registry.Token, err error) {
+	for item, err := range query(ctx, c.table, Query{Partition: tokens}) {
+		if err != nil {
+			return Item{}, token, err
+		}
+		var record registry.Token
+		if decode(item, &record) != nil || checkToken(item.Sort, record) != nil {
+			record = registry.Token{ID: registry.TokenID(item.Sort)}
+		}
+		// If clocks differ, an expired token can still have the name of a valid one.
+		isNamed := nameOrID != "" && record.Name == nameOrID && !record.CreatedAt.Before(token.CreatedAt)
+		if isID := record.ID == nameOrID; isID || isNamed {
+			found, token = item, record
+			if isID {
+				break
+			}
+		}
+	}
+	if found.Revision == 0 {
+		return Item{}, token, fmt.Errorf("token %q: %w", nameOrID, registry.ErrNotFound)
+	}
+	return found, token, nil
+}
+
+// RotateToken replaces the token with a name or an ID, in one transaction. The
+// new token is stored under a digest. It has the same name, scopes and lifetime.
+// The old one expires after the overlap, unless it expires earlier. Its name gets
+// "-old-" and its ID at the end, so that names stay unique. If there is no such
+// valid token, RotateToken returns [registry.ErrNotFound].
+func (c *Catalog) RotateToken(
+	ctx context.Context, nameOrID, digest string, overlap time.Duration, by string,
+) (created, replaced registry.Token, err error) {
+	// See AddToken for the item at tokensKey.
+	err = update(ctx, c.table, []Key{tokenKey(digest), tokensKey}, func(items []Item) ([]Change, error) {
+		item, old, err := c.findToken(ctx, nameOrID)
+		now := time.Now().UTC().Truncate(time.Second)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(old.Scopes) == 0:
+			return nil, registry.WithHint(corrupt(item.Key, "the scopes of the token are missing"),
+				"Revoke it, and create another token.")
+		case old.IsExpired(now):
+			return nil, fmt.Errorf("token %q has expired: %w", nameOrID, registry.ErrNotFound)
+		}
+		created, replaced = old, old
+		created.ID, created.CreatedAt, created.CreatedBy = registry.TokenID(digest), now, by
+		if !old.ExpiresAt.IsZero() {
+			created.ExpiresAt = now.Add(old.ExpiresAt.Sub(old.CreatedAt))
+		}
+		replaced.Name += "-old-" + old.ID
+		if end := now.Add(overlap); old.ExpiresAt.IsZero() || end.Before(old.ExpiresAt) {
+			replaced.ExpiresAt = end
+		}
+		items[0].Expires, item.Expires = created.ExpiresAt, replaced.ExpiresAt
+		added, err := encode(items[0], created)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := encode(item, replaced)
+		if err != nil {
+			return nil, err
+		}
+		items[1].Data = []byte("{}")
+		changes, err := audited(ofToken(created, registry.AuditCreateToken, by), added, changed, put(items[1]))
+		if err != nil {
+			return nil, err
+		}
+		entry := ofToken(old, registry.AuditRotateToken, by)
+		entry.Detail = fmt.Sprintf("%s: replaced by %s, valid until %s", old.Name, created.ID,
+			replaced.ExpiresAt.Format(time.RFC3339))
+		return audited(entry, changes...)
+	})
+	return created, replaced, err
 }

@@ -1,11 +1,15 @@
 package catalog_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/catalog"
@@ -93,5 +97,163 @@ func TestTokenNameBetween(t *testing.T) {
 	err := catalog.New(b).AddToken(t.Context(), "2", registry.Token{ID: "2", Name: "ci"})
 	if !errors.Is(err, registry.ErrExists) {
 		t.Errorf("%v, want registry.ErrExists", err)
+	}
+}
+
+// A rotation replaces a token. The old one has its permissions until the overlap
+// ends, and never longer than before.
+func TestRotateToken(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	begin := time.Now().UTC().Truncate(time.Second)
+	for name, test := range map[string]struct {
+		lifetime, overlap time.Duration
+		wantOld, wantNew  time.Duration // from the rotation, or 0 for never
+		byID              bool
+	}{
+		"overlap":       {90 * 24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 90 * 24 * time.Hour, false},
+		"by ID":         {90 * 24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 90 * 24 * time.Hour, true},
+		"never expires": {0, time.Hour, time.Hour, 0, false},
+		"expires first": {time.Hour, 24 * time.Hour, time.Hour, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := catalog.New(open(t))
+			old := registry.Token{
+				ID: "1", Name: "ci", Scopes: []string{"read:**", "publish:modules/acme/**"}, CreatedAt: begin, CreatedBy: "ada",
+			}
+			if test.lifetime > 0 {
+				old.ExpiresAt = begin.Add(test.lifetime)
+			}
+			if err := c.AddToken(ctx, "1", old); err != nil {
+				t.Fatal(err)
+			}
+			which := old.Name
+			if test.byID {
+				which = old.ID
+			}
+			created, replaced, err := c.RotateToken(ctx, which, "2", test.overlap, "rob")
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := created.CreatedAt
+			if age := at.Sub(begin); age < 0 || age > time.Hour {
+				t.Errorf("the new token was created %s after the old one", age)
+			}
+			expiry := func(after time.Duration) time.Time {
+				if after == 0 {
+					return time.Time{}
+				}
+				return at.Add(after)
+			}
+			wantNew := registry.Token{
+				ID: "2", Name: "ci", Scopes: old.Scopes, CreatedAt: at, CreatedBy: "rob", ExpiresAt: expiry(test.wantNew),
+			}
+			wantOld := old
+			wantOld.Name, wantOld.ExpiresAt = "ci-old-1", expiry(test.wantOld)
+			if test.overlap > test.lifetime && test.lifetime > 0 {
+				wantOld.ExpiresAt = old.ExpiresAt
+			}
+			if diff := cmp.Diff([]registry.Token{wantNew, wantOld}, []registry.Token{created, replaced}); diff != "" {
+				t.Errorf("the result (-want +got):\n%s", diff)
+			}
+			stored, _, err := c.Tokens(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.SortFunc(stored, func(a, b registry.Token) int { return strings.Compare(a.ID, b.ID) })
+			if diff := cmp.Diff([]registry.Token{wantOld, wantNew}, stored); diff != "" {
+				t.Errorf("the stored tokens (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A rotation without an overlap ends the old token. One that fails changes nothing.
+func TestRotateTokenFails(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	table := open(t)
+	c := catalog.New(table)
+	for _, name := range []string{"ci", "web"} {
+		if err := c.AddToken(ctx, name, registry.Token{ID: name, Name: name, Scopes: []string{"read:**"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := c.RotateToken(ctx, "ci", "2", 0, "rob"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Token(ctx, "ci"); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("the old token: %v, want registry.ErrNotFound", err)
+	}
+	if err := c.AddToken(ctx, "bad", registry.Token{ID: "bad", Name: "bad"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]error{
+		"none": registry.ErrNotFound, "": registry.ErrNotFound, "bad": registry.ErrCorrupt,
+	} {
+		if _, _, err := c.RotateToken(ctx, name, "3", time.Hour, "rob"); !errors.Is(err, want) {
+			t.Errorf("token %q: %v, want %v", name, err, want)
+		}
+	}
+	if _, _, err := catalog.New(unwritable{table}).RotateToken(ctx, "web", "4", time.Hour, "rob"); !errors.Is(err, errUnwritable) {
+		t.Errorf("%v, want the error of the table", err)
+	}
+	stored, _, err := c.Tokens(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, token := range stored {
+		names = append(names, token.ID+" "+token.Name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff([]string{"2 ci", "bad bad", "web web"}, names); diff != "" {
+		t.Errorf("the stored tokens (-want +got):\n%s", diff)
+	}
+}
+
+var errUnwritable = errors.New("unwritable")
+
+// unwritable is a table whose writes fail.
+type unwritable struct{ catalog.Table }
+
+func (unwritable) Write(context.Context, ...catalog.Change) error { return errUnwritable }
+
+// If several rotations of a token happen at the same time, one valid token has the
+// name.
+func TestRotateTokenAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := catalog.New(open(t))
+	if err := c.AddToken(ctx, "0", registry.Token{ID: "0", Name: "ci", Scopes: []string{"read:**"}}); err != nil {
+		t.Fatal(err)
+	}
+	const writers = 4
+	errs := make(chan error)
+	for i := range writers {
+		go func() {
+			_, _, err := c.RotateToken(ctx, "ci", fmt.Sprint(i+1), time.Hour, "rob")
+			errs <- err
+		}()
+	}
+	for range writers {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	stored, _, err := c.Tokens(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, token := range stored {
+		names[token.Name] = true
+	}
+	if len(stored) != writers+1 {
+		t.Errorf("%d tokens are stored, want %d", len(stored), writers+1)
+	}
+	if len(names) != writers+1 || !names["ci"] {
+		t.Errorf("the names are %v", names)
 	}
 }

@@ -55,11 +55,12 @@ const (
 	AuditRemoveKey   AuditAction = "remove-key"
 	AuditCreateToken AuditAction = "create-token"
 	AuditRevokeToken AuditAction = "revoke-token"
-	AuditSetPolicy   AuditAction = "set-policy" // of the mirror
-	AuditAdmit       AuditAction = "admit"      // a version that is too new
-	AuditOverrule    AuditAction = "overrule"   // the policy, for a version
-	AuditRefuseKey   AuditAction = "refuse-key" // of an origin
-	AuditTrustKey    AuditAction = "trust-key"  // of an origin
+	AuditRotateToken AuditAction = "rotate-token" // of the old one
+	AuditSetPolicy   AuditAction = "set-policy"   // of the mirror
+	AuditAdmit       AuditAction = "admit"        // a version that is too new
+	AuditOverrule    AuditAction = "overrule"     // the policy, for a version
+	AuditRefuseKey   AuditAction = "refuse-key"   // of an origin
+	AuditTrustKey    AuditAction = "trust-key"    // of an origin
 	// AuditRefuseContent means that the origin has changed a version of a module.
 	AuditRefuseContent AuditAction = "refuse-content"
 	// AuditAcceptLoss names missing entries of the audit trail in its detail.

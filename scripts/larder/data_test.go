@@ -72,6 +72,7 @@ var commandsOnData = []string{
 	"key remove acme 0123456789ABCDEF",
 	"token create --name ci --scope read:**",
 	"token list",
+	"token rotate ci",
 	"token revoke ci",
 	"mirror import {folder}",
 	"mirror import {folder} --dry-run",

@@ -149,8 +149,8 @@ type restoreView struct {
 // again is a change that must be made again.
 type again struct {
 	At time.Time `json:"at"`
-	// Action is the action in the audit trail: withdraw, revoke-token, remove-key
-	// or set-policy.
+	// Action is the action in the audit trail: withdraw, revoke-token, rotate-token,
+	// remove-key or set-policy.
 	Action registry.AuditAction `json:"action"`
 	// Subject is the path of a module or provider, a key, a token or the policy.
 	Subject string `json:"subject"`
@@ -184,7 +184,11 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 			v.OtherChanges++
 			continue
 		}
-		a := again{At: e.At, Action: e.Action, Subject: e.Subject, Version: e.Version, Command: command + " --store " + arguments.Quoted(v.Data)}
+		command += " --store " + arguments.Quoted(v.Data)
+		if slices.ContainsFunc(v.Again, func(a again) bool { return a.Command == command }) {
+			continue // such as a token that was replaced and then revoked
+		}
+		a := again{At: e.At, Action: e.Action, Subject: e.Subject, Version: e.Version, Command: command}
 		if e.Action == registry.AuditWithdraw {
 			a.Reason = e.Detail
 		}
@@ -202,13 +206,26 @@ func commandAgain(ctx context.Context, restored *catalog.Catalog, e registry.Aud
 	switch {
 	case e.Action == registry.AuditWithdraw && e.Version != nil:
 		return withdrawAgain(ctx, restored, rest, e)
-	case e.Action == registry.AuditRevokeToken && kind == "tokens":
-		return "larder token revoke " + arguments.Quoted(rest), nil
+	case (e.Action == registry.AuditRevokeToken || e.Action == registry.AuditRotateToken) && kind == "tokens":
+		return revokeAgain(ctx, restored, rest)
 	case e.Action == registry.AuditRemoveKey && kind == "keys":
 		namespace, id, _ := strings.Cut(rest, "/")
 		return "larder key remove " + arguments.Quoted(namespace) + " " + arguments.Quoted(id), nil
 	}
 	return "", nil
+}
+
+// revokeAgain returns the command that revokes a token again, or "" if the backup
+// does not have it. A token that was replaced is revoked too, because its overlap
+// may have ended.
+func revokeAgain(ctx context.Context, restored *catalog.Catalog, id string) (string, error) {
+	tokens, damaged, err := restored.Tokens(ctx)
+	isStored := slices.ContainsFunc(tokens, func(t registry.Token) bool { return t.ID == id }) ||
+		slices.ContainsFunc(damaged, func(u catalog.Unreadable) bool { return u.Name == id })
+	if err != nil || !isStored {
+		return "", err
+	}
+	return "larder token revoke " + arguments.Quoted(id), nil
 }
 
 // withdrawAgain returns the command that withdraws a version again. If the

@@ -100,6 +100,7 @@ var schemaRows = []schemaRow{
 	{args: "key remove acme {id} --force"},
 	{args: "token create --name new --scope read:**", fresh: true},
 	{args: "token list"},
+	{args: "token rotate ci", fresh: true},
 	{args: "token revoke ci"},
 	{args: "deprecate acme/vpc/aws --message old"},
 	{args: "deprecate acme/vpc/aws 1.0.0 --message old"},

@@ -25,17 +25,18 @@ import (
 func tokenCommand(c *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list and revoke tokens",
-		Long: `Create, list and revoke tokens. Clients use them to read from the registry, and
-publishers use them to publish through it.
+		Short: "Create, list, rotate and revoke tokens",
+		Long: `Create, list, rotate and revoke tokens. Clients use them to read from the
+registry, and publishers use them to publish through it.
 
 The command prints a token only when it creates it. The registry stores only its
 SHA-256 sum. It rejects a revoked token within a minute.`,
 		Example: `  larder token create --name ci --scope 'read:modules/acme/*'
   larder token list
+  larder token rotate ci
   larder token revoke ci`,
 	}
-	cmd.AddCommand(tokenCreateCommand(c), tokenListCommand(c), tokenRevokeCommand(c))
+	cmd.AddCommand(tokenCreateCommand(c), tokenListCommand(c), tokenRotateCommand(c), tokenRevokeCommand(c))
 	return cmd
 }
 
@@ -86,17 +87,12 @@ needs a pattern with the namespace's name, such as publish:modules/acme/**.`,
 			if err != nil {
 				return nil, arguments.Errorf("--expires: %w", err)
 			}
-			var written registry.Host
-			if host != "" {
-				if written, err = registry.ParseHost(host); err != nil {
-					return nil, arguments.Wrong(fmt.Errorf("--host: %w", err))
-				}
+			named, err := parseHostFlag(host)
+			if err != nil {
+				return nil, err
 			}
 			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
-				to := s.Addressing
-				if host != "" {
-					to = place.Addressing{Host: written.Display()}
-				}
+				to := cmp.Or(named, s.Addressing)
 				return output.As(createToken(ctx, s, registry.Token{Name: name, Scopes: scopes}, lifetime, to))
 			})
 		}),
@@ -105,10 +101,27 @@ needs a pattern with the namespace's name, such as publish:modules/acme/**.`,
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the token: its owner or its purpose")
 	cmd.Flags().StringArrayVar(&scopes, "scope", nil,
 		"`SCOPE` of the token, such as 'read:modules/acme/*'; can be repeated")
-	cmd.Flags().StringVar(&host, "host", "", "the registry's `HOST` in the printed configuration (default its own host)")
+	hostFlag(cmd, &host)
 	cmd.Flags().StringVar(&expires, "expires", "90d",
 		"expire after this `DURATION`: days such as 90d, hours such as 12h, or never")
 	return cmd
+}
+
+func hostFlag(cmd *cobra.Command, host *string) {
+	cmd.Flags().StringVar(host, "host", "", "the registry's `HOST` in the printed configuration (default its own host)")
+}
+
+// parseHostFlag returns how clients address the host of a flag. It is the zero
+// value for an empty host.
+func parseHostFlag(host string) (place.Addressing, error) {
+	if host == "" {
+		return place.Addressing{}, nil
+	}
+	h, err := registry.ParseHost(host)
+	if err != nil {
+		return place.Addressing{}, arguments.Wrong(fmt.Errorf("--host: %w", err))
+	}
+	return place.Addressing{Host: h.Display()}, nil
 }
 
 // createdTokenView is a new token.
@@ -140,11 +153,15 @@ func createToken(
 	if err := s.Catalog.AddToken(ctx, digest, record); err != nil {
 		return v, err
 	}
-	v = createdTokenView{Token: token, Record: record, to: to}
+	return newTokenView(token, record, to), nil
+}
+
+func newTokenView(token string, record registry.Token, to place.Addressing) createdTokenView {
+	v := createdTokenView{Token: token, Record: record, to: to}
 	if to.Guessed == "" {
 		v.Host = to.Host
 	}
-	return v, nil
+	return v
 }
 
 func (v createdTokenView) Text(p output.Page) {
@@ -273,6 +290,73 @@ means that no use is stored.`,
 	return cmd
 }
 
+// rotatedTokenView is a new token that replaces another one.
+type rotatedTokenView struct {
+	createdTokenView
+	// Replaced is the record of the old token, with its new name and expiry.
+	Replaced registry.Token `json:"replaced"`
+}
+
+func (v rotatedTokenView) Text(p output.Page) {
+	v.createdTokenView.Text(p)
+	old := "The registry rejects the old token within a minute."
+	if v.Replaced.ExpiresAt.After(v.Record.CreatedAt) {
+		old = fmt.Sprintf("The old token is now named %s, and is valid until %s. To end it at once, "+
+			"run `larder token revoke %s`.", v.Replaced.Name, output.FormatTime(v.Replaced.ExpiresAt), v.Replaced.ID)
+	}
+	p.Printf("\n%s\n", p.Wrap(old))
+}
+
+func tokenRotateCommand(c *cli.Program) *cobra.Command {
+	var overlap, host string
+	cmd := &cobra.Command{
+		Use:   "rotate NAME|ID",
+		Short: "Replace a token with a new one",
+		Long: `Replace a token with a new one, which has the same name, scopes and lifetime.
+The command prints it like larder token create.
+
+The old token stays valid for the overlap, so that you can give the new one to
+all clients. Its name gets -old- and its ID at the end. larder token list shows
+when it was last used. If it has leaked, use --overlap 0: the registry then
+rejects it within a minute.`,
+		Example: `  larder token rotate ci
+  larder token rotate ci --overlap 7d
+  larder token rotate 0a1b2c3d4e5f --overlap 0 --store stack:larder
+  larder token rotate ci --quiet | gh secret set LARDER_TOKEN`,
+		RunE: c.Run(func(ctx context.Context, args []string) (output.View, error) {
+			var stays time.Duration
+			if overlap != "0" {
+				var err error
+				if stays, err = arguments.ParseLifetime(overlap); err != nil || stays == 0 {
+					return nil, arguments.Errorf("--overlap %s: it must be hours such as 24h, days such as 7d, or 0", overlap)
+				}
+			}
+			named, err := parseHostFlag(host)
+			if err != nil {
+				return nil, err
+			}
+			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
+				by, err := s.By(ctx)
+				if err != nil {
+					return nil, err
+				}
+				token, digest := access.NewToken()
+				created, replaced, err := s.Catalog.RotateToken(ctx, args[0], digest, stays, by.String())
+				if errors.Is(err, registry.ErrNotFound) {
+					return nil, noToken(ctx, s, "rotate", args[0])
+				}
+				to := cmp.Or(named, s.Addressing)
+				return output.As(rotatedTokenView{newTokenView(token, created, to), replaced}, err)
+			})
+		}),
+	}
+	c.StoreFlags(cmd)
+	hostFlag(cmd, &host)
+	cmd.Flags().StringVar(&overlap, "overlap", "24h",
+		"keep the old token valid for this `DURATION`: hours such as 24h, days such as 7d, or 0")
+	return cmd
+}
+
 // revokedTokenView is the record of a token that was revoked. It has only the
 // ID if the record was damaged.
 type revokedTokenView struct {
@@ -302,7 +386,7 @@ minute.`,
 				}
 				revoked, err := s.Catalog.RevokeToken(ctx, args[0], by.String())
 				if errors.Is(err, registry.ErrNotFound) {
-					return nil, noToken(ctx, s, args[0])
+					return nil, noToken(ctx, s, "revoke", args[0])
 				}
 				return output.As(revokedTokenView{"revoked", revoked}, err)
 			})
@@ -312,9 +396,9 @@ minute.`,
 	return cmd
 }
 
-// noToken returns the error for revoking a token that does not exist.
-func noToken(ctx context.Context, s *place.Store, name string) error {
-	err := fmt.Errorf("cannot revoke token %s: %w", name, registry.ErrNotFound)
+// noToken returns the error for changing a token that does not exist.
+func noToken(ctx context.Context, s *place.Store, change, name string) error {
+	err := fmt.Errorf("cannot %s token %s: %w", change, name, registry.ErrNotFound)
 	var names []string
 	if tokens, _, err := s.Catalog.Tokens(ctx); err == nil {
 		for _, t := range tokens {
