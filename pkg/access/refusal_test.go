@@ -54,7 +54,8 @@ func TestRefusals(t *testing.T) {
 			"no rule has a scope for it, and rule 1 is the nearest: all its claims match",
 		},
 		"unprintable and long": {
-			`{"repository": "a\u001b[31m` + strings.Repeat("b", 5000) + `", "environment": "` + strings.Repeat("c", 300) + `"}`, path,
+			`{"repository": "a\u001b[31m` + strings.Repeat("b", 5000) + `", "environment": "` + strings.Repeat("c", 300) + `"}`,
+			path,
 			"repository a\uFFFD[31m" + strings.Repeat("b", 194) + "…, environment " + strings.Repeat("c", 200) + "…",
 			`rule 2 is the nearest: claim environment is "` + strings.Repeat("c", 100) + `", and must match "release"`,
 		},
@@ -125,7 +126,9 @@ func TestRefusalsOfReaders(t *testing.T) {
 	for credential, want := range map[string]string{token: hint, tokens.add("ci", "read:providers/**"): ""} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+credential)
-		for _, h := range []http.Handler{control.Identify(checked), control.RequireRead(checked), control.RequirePublish(checked)} {
+		for _, h := range []http.Handler{
+			control.Identify(checked), control.RequireRead(checked), control.RequirePublish(checked),
+		} {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			checkRefusal(t, w, want)

@@ -196,7 +196,8 @@ func TestRotateTokenFails(t *testing.T) {
 			t.Errorf("token %q: %v, want %v", name, err, want)
 		}
 	}
-	if _, _, err := catalog.New(unwritable{table}).RotateToken(ctx, "web", "4", time.Hour, "rob"); !errors.Is(err, errUnwritable) {
+	_, _, err := catalog.New(unwritable{table}).RotateToken(ctx, "web", "4", time.Hour, "rob")
+	if !errors.Is(err, errUnwritable) {
 		t.Errorf("%v, want the error of the table", err)
 	}
 	stored, _, err := c.Tokens(ctx)
