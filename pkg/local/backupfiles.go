@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/catalog/sqlite"
@@ -57,11 +59,30 @@ func (d *Data) Snapshot(ctx context.Context, path string) (s Snapshot, err error
 	return s, err
 }
 
-// HasContent reports whether a folder has any file.
-func HasContent(dir string) (bool, error) {
+// lostAndFound is the folder that the file systems of Linux make on a new disk.
+const lostAndFound = "lost+found"
+
+// Content returns the names in a folder, without the folder lost+found of a new
+// disk. A missing folder has no content.
+func Content(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(filepath.Clean(dir))
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
-	return len(entries) > 0, err
+	for _, e := range entries {
+		if e.Name() != lostAndFound || !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// Restoring begins the name of the folder in which a restore unpacks a backup,
+// below the registry's folder. The database leaves it last. So a folder with
+// such a folder and without a database has parts of a registry.
+const Restoring = "restore" + unfinishedFile
+
+func isRestoring(dir string) bool {
+	names, _ := Content(dir)
+	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, Restoring) })
 }

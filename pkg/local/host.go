@@ -127,7 +127,7 @@ func writeServers(dir string, servers []Running) error {
 		return err
 	}
 	path := filepath.Join(dir, hostFile)
-	temporary := path + unfinishedHost + rand.Text()
+	temporary := path + unfinishedFile + rand.Text()
 	defer func() { _ = os.Remove(temporary) }()
 	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
 		return err
@@ -135,8 +135,9 @@ func writeServers(dir string, servers []Running) error {
 	return os.Rename(temporary, path)
 }
 
-// unfinishedHost is the suffix of hostFile while it is written.
-const unfinishedHost = "-unfinished-"
+// unfinishedFile is the suffix of hostFile, or of another small file, while it is
+// written.
+const unfinishedFile = "-unfinished-"
 
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)

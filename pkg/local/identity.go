@@ -65,6 +65,8 @@ const (
 		"docs/verify-and-restore.md describes both."
 	restoreFolder = "Restore the whole folder from one backup, as docs/verify-and-restore.md describes. " +
 		"`larder init --adopt` takes the folder as it is; `larder verify --at-rest` then lists what is missing."
+	restoreAgain = "Wait for `larder restore`, if it still runs. Otherwise empty the folder, and restore again."
+
 	restoreMarker = "Restore " + marker + " from a backup. If there is no backup, remove the file. " +
 		"It is then created again if the database and the objects agree."
 )
@@ -235,6 +237,8 @@ func checkDatabase(dir, id string) error {
 	switch {
 	case err != nil:
 		return err
+	case isRestoring(dir):
+		return &MismatchError{dir, "a restore into it has not finished", restoreAgain}
 	case id != "":
 		return &MismatchError{
 			dir,
@@ -424,10 +428,11 @@ func foreign(dir string) (string, error) {
 	}
 	// Another server may have just created the registry.
 	own := append(disk.Names(), database, reserve, daily.Name, daily.Name+"-journal", marker, hostFile, "tls",
-		"lost+found", ".DS_Store")
+		string(LastBackup), string(LastVerify), lostAndFound, ".DS_Store")
 	// Killed processes may have left these files.
 	begins := []string{
-		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedHost, ".larder-room-",
+		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedFile, ".larder-room-",
+		string(LastBackup) + unfinishedFile, string(LastVerify) + unfinishedFile,
 	}
 	for _, e := range entries {
 		if !slices.Contains(own, e.Name()) &&

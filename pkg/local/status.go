@@ -35,6 +35,9 @@ type Status struct {
 	// ReserveBytes is the space that the registry reserves for withdrawing, and for
 	// revoking tokens, on a full disk.
 	ReserveBytes int64
+	// LastBackup and LastVerify are the times of the files of these names. They
+	// are zero if there was no backup or check.
+	LastBackup, LastVerify time.Time
 }
 
 // Status returns the state of the server. It returns within about 2 seconds.
@@ -47,6 +50,8 @@ func (s *Server) Status(ctx context.Context) Status {
 		AccessFileValid:     s.access.isValid.Load(),
 		DiskFree:            make(map[string]uint64),
 		ReserveBytes:        reserveBytes(s.dir),
+		LastBackup:          LastBackup.In(s.dir),
+		LastVerify:          LastVerify.In(s.dir),
 	}
 	status.Connections, status.MaxConnections, status.RejectedConnections = s.connections.counts()
 	for _, name := range []string{database, database + "-wal"} {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/VictoriaMetrics/metrics"
 
@@ -60,6 +61,8 @@ var help = func() *strings.Replacer {
 		"larder_database_bytes":                       "Size of the database and of its log.",
 		"larder_disk_free_bytes":                      "Free space for the database and for the objects.",
 		"larder_disk_reserve_bytes":                   "Space that is reserved for withdrawals on a full disk.",
+		"larder_last_backup_timestamp_seconds":        "Time of the last complete backup, or 0.",
+		"larder_last_verify_timestamp_seconds":        "Time of the last complete check without a fault, or 0.",
 		"larder_mirror_copies":                        "Mirrored versions that are being copied or wait for it.",
 		"larder_mirror_bounds_total":                  "How often a bound of the mirror had an effect.",
 	} {
@@ -143,6 +146,8 @@ func (m *Metrics) Watch(status func(context.Context) local.Status, copies func()
 			gauge(fmt.Sprintf("larder_disk_free_bytes{of=%q}", of), float64(free))
 		}
 		gauge("larder_disk_reserve_bytes", float64(now.ReserveBytes))
+		gauge("larder_last_backup_timestamp_seconds", seconds(now.LastBackup))
+		gauge("larder_last_verify_timestamp_seconds", seconds(now.LastVerify))
 		gauge("larder_mirror_copies", float64(copies()))
 		return state
 	}
@@ -170,6 +175,14 @@ func (m *Metrics) write(ctx context.Context, w io.Writer) {
 	metrics.WriteProcessMetrics(&page)
 	metrics.WriteFDMetrics(&page)
 	_, _ = help.WriteString(w, page.String())
+}
+
+// seconds returns the time for Prometheus, or 0 if an event never happened.
+func seconds(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return float64(at.Unix())
 }
 
 // number returns 1 for true, and 0 for false.
