@@ -271,6 +271,10 @@ func mismatch(dir string, err error) error {
 
 var idPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
+// MarkerID returns the ID in a folder's marker, or "" if there is no marker. It
+// returns a [MismatchError] for a damaged one.
+func MarkerID(dir string) (string, error) { return readMarker(dir) }
+
 // readMarker returns the ID in a folder's marker, or "" if there is no marker.
 func readMarker(dir string) (string, error) {
 	refuse := func(reason string) (string, error) {

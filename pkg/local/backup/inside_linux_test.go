@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/internal/testkit/smalldisk"
+	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/local/backup"
 	"github.com/larder-registry/larder/pkg/registry"
 )
@@ -42,17 +43,48 @@ func newVolume(t *testing.T) string {
 func TestRestoreInside(t *testing.T) {
 	t.Parallel()
 	path, dir := written(t, filled(t, 1)), newVolume(t)
-	left := filepath.Join(dir, "data-unfinished-"+strings.Repeat("A", 26))
+	left := filepath.Join(dir, local.Restoring+strings.Repeat("A", 26))
 	old := time.Now().Add(-25 * time.Hour)
 	if err := errors.Join(os.Mkdir(left, 0o700), os.Chtimes(left, old, old)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := backup.Restore(t.Context(), path, dir, "", nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	verified(t, dir)
 	if found, err := filepath.Glob(filepath.Join(dir, "*-unfinished-*")); err != nil || len(found) > 0 {
 		t.Error(found, err)
+	}
+}
+
+// A restore into a mount point, also as root, replaces neither the folder nor
+// its lost+found.
+func TestRestoreToMountPoint(t *testing.T) {
+	t.Parallel()
+	path, dir := written(t, filled(t, 1)), smalldisk.New(t, "tmpfs", "size=256m,mode=0750")
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	verified(t, dir)
+	after, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !os.SameFile(before, after) {
+		t.Error("the folder was replaced")
+	}
+	if before.Mode() != after.Mode() {
+		t.Errorf("the mode was %v, and is %v", before.Mode(), after.Mode())
+	}
+	if _, err := os.Stat(filepath.Join(dir, "lost+found")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -88,7 +120,7 @@ func TestRestoreBesideReadOnly(t *testing.T) {
 	t.Parallel()
 	path, dir := written(t, filled(t, 1)), newVolume(t)
 	missing := filepath.Join(filepath.Dir(dir), "missing")
-	_, err := backup.Restore(t.Context(), path, missing, "", nil)
+	_, err := backup.Restore(t.Context(), path, missing, nil, nil)
 	if want := "cannot write " + filepath.Dir(dir) + ": "; err == nil || !strings.Contains(err.Error(), want) ||
 		strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("%v, want an error with %s", err, want)

@@ -10,7 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"syscall"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/local"
@@ -20,60 +20,51 @@ import (
 )
 
 // Restore makes a folder with the registry of a backup. The folder must not
-// exist, or be empty. It appears complete, or not at all. If this user may not
-// write beside an empty folder, the registry is moved into it, with the database
-// last. If dir is a link to a folder, the link stays. If id is not empty, it
-// must be the ID of the registry in the backup. reporter may be nil.
+// exist, or be empty. A new folder appears complete, or not at all. An existing
+// folder can be a mount point, and stays. The registry is unpacked in it, with
+// the database last, so a restore that was killed is never served. If dir is a
+// link to a folder, the link stays.
 //
-// It returns [registry.ErrExists] if the folder has content,
+// previous is the registry that the backup replaces, or nil. The backup must be
+// of the same registry. Its folder may be in dir. reporter may be nil.
+//
+// It returns [registry.ErrExists] if the folder has other content,
 // [registry.ErrInvalid] for a backup of another registry, and otherwise the
 // errors of [Check].
-func Restore(ctx context.Context, file, dir, id string, reporter progress.Reporter) (Manifest, error) {
-	return restore(ctx, file, dir, id, reporter, func() {})
+func Restore(
+	ctx context.Context, file, dir string, previous *local.Data, reporter progress.Reporter,
+) (Manifest, error) {
+	return restore(ctx, file, dir, previous, reporter, func() {})
 }
 
 func restore(
-	ctx context.Context, file, dir, id string, reporter progress.Reporter, step func(),
+	ctx context.Context, file, dir string, previous *local.Data, reporter progress.Reporter, step func(),
 ) (m Manifest, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot restore %s: %w", file, errs.DiskFull(err))
 		}
 	}()
-	if dir, err = filepath.Abs(dir); err != nil {
+	if dir, err = folder(dir); err != nil {
 		return m, err
 	}
-	if err := local.CheckOwner(dir); err != nil {
+	allowed := ""
+	if previous != nil && isIn(previous.Dir, dir) {
+		allowed = filepath.Base(previous.Dir)
+	}
+	removeRestores(dir)
+	if err := checkEmpty(dir, allowed); err != nil {
 		return m, err
 	}
-	if _, err := os.Lstat(dir); err == nil {
-		linked, err := filepath.EvalSymlinks(dir)
-		if err != nil {
-			return m, registry.WithHint(regularfile.Unreadable(dir, err),
-				"If it is a link to a volume, mount the volume, and make the folder.")
-		}
-		dir = linked
-	}
-	removeUnfinished(dir, filepath.Base(dir)) // of a restore that was killed inside the folder
-	if found, err := local.HasContent(dir); err != nil {
-		return m, regularfile.Unreadable(dir, err)
-	} else if found {
-		return m, notEmpty(dir)
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return m, regularfile.Unwritable(filepath.Dir(dir), err)
-	}
-	removeUnfinished(filepath.Dir(dir), filepath.Base(dir))
-	step()
-	temporary, inside, err := makeTemporary(dir)
+	temporary, inside, err := makeTemporary(dir, step)
 	if err != nil {
 		return m, err
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
-	if m, err = unpack(ctx, file, temporary, reporter, step); err != nil {
+	if m, err = unpack(ctx, file, temporary, everything, reporter, step); err != nil {
 		return m, err
 	}
-	if id != "" && m.Registry != id {
+	if previous != nil && m.Registry != previous.ID() {
 		return m, registry.WithHint(fmt.Errorf("%w backup: it is of another registry", registry.ErrInvalid),
 			"Check --previous, or leave it out.")
 	}
@@ -83,88 +74,141 @@ func restore(
 	}
 	step()
 	if inside {
-		return m, moveUp(temporary, dir, step)
+		if err := checkEmpty(dir, allowed, filepath.Base(temporary)); err != nil {
+			return m, err
+		}
+		names, err := local.Content(temporary)
+		if err != nil {
+			return m, regularfile.Unreadable(dir, err)
+		}
+		return m, moveUp(temporary, dir, names, step)
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return m, registry.WithHint(regularfile.Unwritable(dir, err),
-			"If it is the root of a disk or a volume, name a folder in it.")
-	}
-	step()
 	if err := os.Rename(temporary, dir); err != nil {
 		return m, regularfile.Unwritable(dir, err)
 	}
 	return m, syncDir(filepath.Dir(dir))
 }
 
-func notEmpty(dir string) error {
+// folder returns the absolute path of a folder without a link at its end. It
+// checks whether this user may use the folder.
+func folder(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := local.CheckOwner(dir); err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(dir); err != nil {
+		return dir, nil //nolint:nilerr // a missing folder is made later
+	}
+	linked, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", registry.WithHint(regularfile.Unreadable(dir, err),
+			"If it is a link to a volume, mount the volume, and make the folder.")
+	}
+	return linked, nil
+}
+
+// isIn reports whether a folder is directly in another one.
+func isIn(dir, parent string) bool {
+	above, err := os.Stat(filepath.Dir(dir))
+	if err != nil {
+		return false
+	}
+	info, err := os.Stat(parent)
+	return err == nil && os.SameFile(above, info)
+}
+
+// removeRestores removes the folders of restores that were killed long ago
+// before they moved anything.
+func removeRestores(dir string) {
+	names, err := local.Content(dir)
+	isRestore := func(name string) bool { return strings.HasPrefix(name, local.Restoring) }
+	if err == nil && len(slices.DeleteFunc(names, isRestore)) == 0 {
+		removeUnfinished(dir, strings.TrimSuffix(local.Restoring, unfinished))
+	}
+}
+
+// checkEmpty returns [registry.ErrExists] if a folder has content with other
+// names.
+func checkEmpty(dir string, allowed ...string) error {
+	names, err := local.Content(dir)
+	if err != nil {
+		return regularfile.Unreadable(dir, err)
+	}
+	isUnfinished := func(name string) bool { return strings.HasPrefix(name, local.Restoring) }
+	others := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(allowed, name) })
+	switch {
+	case len(others) == 0:
+		return nil
+	case slices.ContainsFunc(others, isUnfinished):
+		return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s has parts of another restore", dir),
+			"If that restore has ended, empty the folder. Otherwise wait for it.")
+	}
 	return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s is not empty", dir),
 		"Move the folder or its content aside, or name another one with --store.")
 }
 
-// makeTemporary makes the folder in which a registry is unpacked. It is beside
-// dir, so that it can replace dir. If this user may not write there, as a
-// service in /var/lib, it is in dir, which must exist.
-func makeTemporary(dir string) (temporary string, inside bool, err error) {
-	name := unfinished + rand.Text()
-	temporary = dir + name
-	err = os.Mkdir(temporary, 0o700)
-	if !errors.Is(err, os.ErrPermission) && !errors.Is(err, syscall.EROFS) {
-		return temporary, false, regularfile.Unwritable(filepath.Dir(dir), err)
+// makeTemporary makes the folder in which a registry is unpacked. If dir exists,
+// it is in dir, which may be a mount point, or in a folder where this user may
+// not write. Otherwise it is beside dir, and can become dir.
+func makeTemporary(dir string, step func()) (temporary string, inside bool, err error) {
+	if _, err := os.Lstat(dir); err == nil {
+		step()
+		temporary = filepath.Join(dir, local.Restoring+rand.Text())
+		return temporary, true, regularfile.Unwritable(dir, os.Mkdir(temporary, 0o700))
 	}
-	denied := regularfile.Unwritable(filepath.Dir(dir), err)
-	temporary = filepath.Join(dir, filepath.Base(dir)+name)
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return "", false, regularfile.Unwritable(parent, err)
+	}
+	removeUnfinished(parent, filepath.Base(dir))
+	step()
+	temporary = dir + unfinished + rand.Text()
 	if err := os.Mkdir(temporary, 0o700); err != nil {
-		if !errors.Is(err, os.ErrNotExist) {
-			denied = regularfile.Unwritable(dir, err)
-		}
-		return "", false, registry.WithHint(denied,
+		return "", false, registry.WithHint(regularfile.Unwritable(parent, err),
 			"As root, make an empty folder %s that belongs to the user of this command.", dir)
 	}
-	return temporary, true, nil
+	return temporary, false, nil
 }
 
-// moveUp moves the content of a folder to the folder around it, which must have
-// nothing else. The database comes last. Without it, no command opens or
-// replaces the registry. If moveUp fails, it moves everything back.
-func moveUp(temporary, dir string, step func()) (err error) {
-	if around, err := os.ReadDir(dir); err != nil {
-		return regularfile.Unreadable(dir, err)
-	} else if len(around) > 1 {
-		return notEmpty(dir)
-	}
-	entries, err := os.ReadDir(temporary)
-	if err != nil {
-		return regularfile.Unreadable(dir, err)
-	}
-	last := slices.IndexFunc(entries, func(e os.DirEntry) bool { return e.Name() == local.DatabaseFile })
-	if last < 0 {
-		return damaged("%s is missing", local.DatabaseFile)
-	}
-	entries = append(slices.Delete(slices.Clone(entries), last, last+1), entries[last])
+// moveUp moves files and folders with these names to the folder around theirs,
+// and the database last. Without the database, no command opens or replaces the
+// registry. If moveUp fails, it moves everything back.
+func moveUp(temporary, dir string, names []string, step func()) (err error) {
+	names = slices.DeleteFunc(names, func(name string) bool { return name == local.DatabaseFile })
 	moved := 0
+	names = append(names, local.DatabaseFile)
 	defer func() {
 		for ; err != nil && moved > 0; moved-- {
-			name := entries[moved-1].Name()
+			name := names[moved-1]
 			_ = os.Rename(filepath.Join(dir, name), filepath.Join(temporary, name))
 		}
 	}()
-	for _, e := range entries {
+	for _, name := range names {
 		step()
-		if e.Name() == local.DatabaseFile {
+		if name == local.DatabaseFile {
 			if err := syncDir(dir); err != nil {
 				return err
 			}
 		}
-		if err := os.Rename(filepath.Join(temporary, e.Name()), filepath.Join(dir, e.Name())); err != nil {
-			return regularfile.Unwritable(filepath.Join(dir, e.Name()), err)
+		if err := os.Rename(filepath.Join(temporary, name), filepath.Join(dir, name)); err != nil {
+			return regularfile.Unwritable(filepath.Join(dir, name), err)
 		}
 		moved++
 	}
 	return syncDir(dir)
 }
 
-// unpack writes the files of a backup to an empty folder.
-func unpack(ctx context.Context, file, dir string, reporter progress.Reporter, step func()) (m Manifest, err error) {
+// everything selects all files of a backup.
+func everything(string) bool { return true }
+
+// unpack writes some files of a backup to an empty folder. It checks all of
+// them.
+func unpack(
+	ctx context.Context, file, dir string, selects func(name string) bool, reporter progress.Reporter, step func(),
+) (m Manifest, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return m, err
@@ -172,6 +216,10 @@ func unpack(ctx context.Context, file, dir string, reporter progress.Reporter, s
 	defer func() { err = errors.Join(err, root.Close()) }()
 	folders := map[string]bool{".": true}
 	m, err = readFile(ctx, file, "unpacking the backup", reporter, func(name string, body io.Reader) error {
+		if !selects(name) {
+			_, err := io.Copy(io.Discard, body)
+			return err
+		}
 		step()
 		for folder := path.Dir(name); !folders[folder]; folder = path.Dir(folder) {
 			folders[folder] = true

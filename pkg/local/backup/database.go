@@ -1,0 +1,118 @@
+package backup
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/local"
+	"github.com/larder-registry/larder/pkg/progress"
+	"github.com/larder-registry/larder/pkg/registry"
+	"github.com/larder-registry/larder/pkg/registry/errs"
+)
+
+// RestoreDatabase puts the database of a backup into the folder of its
+// registry, and leaves the objects and keys there as they are. It checks the
+// whole backup first. If the folder has a database, RestoreDatabase moves it to
+// a new folder, whose path it returns. That folder can be opened like a registry
+// without objects. reporter may be nil.
+//
+// Nobody may use the registry meanwhile. If the process is killed, the folder
+// has one of both databases, or none.
+//
+// It returns a [local.NoRegistryError] for an empty folder,
+// [registry.ErrInvalid] for a backup of another registry, and otherwise the
+// errors of [Check].
+func RestoreDatabase(
+	ctx context.Context, file, dir string, reporter progress.Reporter,
+) (m Manifest, replaced string, err error) {
+	return restoreDatabase(ctx, file, dir, reporter, func() {})
+}
+
+func restoreDatabase(
+	ctx context.Context, file, dir string, reporter progress.Reporter, step func(),
+) (m Manifest, replaced string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot restore the database of %s: %w", file, errs.DiskFull(err))
+		}
+	}()
+	if dir, err = folder(dir); err != nil {
+		return m, "", err
+	}
+	names, err := local.Content(dir)
+	if err != nil {
+		return m, "", regularfile.Unreadable(dir, err)
+	}
+	if len(names) == 0 {
+		return m, "", registry.WithHint(&local.NoRegistryError{Dir: dir}, "Restore the whole registry, without --database-only.")
+	}
+	id, err := local.MarkerID(dir)
+	if err != nil {
+		return m, "", err
+	}
+	temporary, _, err := makeTemporary(dir, step)
+	if err != nil {
+		return m, "", err
+	}
+	defer func() { _ = os.RemoveAll(temporary) }()
+	selects := func(name string) bool { return name == local.DatabaseFile || name == local.MarkerFile }
+	if m, err = unpack(ctx, file, temporary, selects, reporter, step); err != nil {
+		return m, "", err
+	}
+	if id != "" && m.Registry != id {
+		return m, "", registry.WithHint(fmt.Errorf("%w backup: it is of another registry", registry.ErrInvalid),
+			"Use a backup of the registry in this folder.")
+	}
+	if err := check(ctx, temporary, m.Registry); err != nil {
+		return m, "", err
+	}
+	if replaced, err = moveAside(temporary, dir, step); err != nil {
+		return m, "", err
+	}
+	var also []string
+	if id == "" {
+		also = append(also, local.MarkerFile)
+	}
+	if err = moveUp(temporary, dir, also, step); err != nil && replaced != "" {
+		err = registry.WithHint(err, "The database that was replaced is in %s.", replaced)
+	}
+	return m, replaced, err
+}
+
+// moveAside moves the database of a folder, with the files of SQLite, to a new
+// folder with a copy of the marker. It returns "" if there is none. The database
+// leaves first, because without its log it could be opened in an older state.
+func moveAside(temporary, dir string, step func()) (replaced string, err error) {
+	for _, ending := range []string{"", "-wal", "-shm", "-journal"} {
+		name := local.DatabaseFile + ending
+		if _, err := os.Lstat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		step()
+		if replaced == "" {
+			replaced = filepath.Join(dir, "replaced-"+time.Now().UTC().Format("20060102-150405")+"-"+rand.Text()[:6])
+			if err := os.Mkdir(replaced, 0o700); err != nil {
+				return "", regularfile.Unwritable(dir, err)
+			}
+			text, err := os.ReadFile(filepath.Join(temporary, local.MarkerFile))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(replaced, local.MarkerFile), text, 0o600)
+			}
+			if err != nil {
+				return "", err
+			}
+		}
+		step()
+		if err := os.Rename(filepath.Join(dir, name), filepath.Join(replaced, name)); err != nil {
+			return "", regularfile.Unwritable(filepath.Join(dir, name), err)
+		}
+	}
+	return replaced, nil
+}
