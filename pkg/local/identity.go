@@ -58,8 +58,8 @@ func (e *MismatchError) Error() string {
 }
 
 const (
-	restoreDatabase = "Restore " + database + ", or the whole folder, from a backup, " +
-		"as docs/verify-and-restore.md describes."
+	restoreDatabase = "Restore " + database + " from a backup with `larder restore FILE --database-only`, " +
+		"or the whole folder, as docs/verify-and-restore.md describes."
 	removeLog = "If you have restored " + database + ", remove " + database + "-wal and " + database + "-shm, " +
 		"which belong to the old one. Otherwise restore the whole folder from a backup. " +
 		"docs/verify-and-restore.md describes both."

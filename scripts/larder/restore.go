@@ -25,23 +25,30 @@ import (
 
 func restoreCommand(c *cli.Program) *cobra.Command {
 	var previous string
+	var databaseOnly bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Restore a registry from a backup",
 		Long: `Make a folder with the registry of a backup that ` + "`larder backup`" + ` wrote. The
-folder must be new or empty. The command checks every byte, and then the whole
-registry, as ` + "`larder verify --at-rest`" + ` does. If it ends early, there is no
-folder.
+folder must be new or empty, and can be a mount point. The command checks every
+byte, and then the whole registry, as ` + "`larder verify --at-rest`" + ` does. If it
+ends early, there is no new folder. An existing folder may then have parts of
+the registry, which no command uses.
 
 A backup does not have what happened after it. Versions that were withdrawn
 since are back, and tokens that were revoked since are valid again. With
 --previous, name the folder of the lost registry, if its database can still be
-read. The command then prints a command for each of them. Run these commands
-before you serve the registry.
+read. It may be in the folder itself. The command then prints a command for each
+of them. Run these commands before you serve the registry.
+
+With --database-only, it restores only the database into the folder of its
+registry. Stop the server first. If there still is a database, the command moves
+it to a new folder, and compares with it as with --previous.
 
 The exit code is 1 if the restored registry has faults.`,
 		Example: `  larder restore larder.tar
-  larder restore larder.tar --store ./larder-data --previous ./larder-data.old`,
+  larder restore larder.tar --store ./larder-data --previous ./larder-data.old
+  larder restore larder.tar --database-only`,
 		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
 			p, err := c.FindStore()
 			if err != nil {
@@ -55,9 +62,11 @@ The exit code is 1 if the restored registry has faults.`,
 			if err != nil {
 				return nil, err
 			}
-			if later != nil {
-				defer func() { err = errors.Join(err, later.Close()) }()
-			}
+			defer func() {
+				if later != nil {
+					err = errors.Join(err, later.Close())
+				}
+			}()
 			var reporter progress.Reporter
 			stop := func() {}
 			if !c.JSON && !c.Quiet {
@@ -65,18 +74,29 @@ The exit code is 1 if the restored registry has faults.`,
 				reporter, stop = shown, shown.Stop
 			}
 			defer stop()
-			id := ""
-			if later != nil {
-				id = later.ID()
+			v := restoreView{Again: []again{}, compared: later != nil, databaseOnly: databaseOnly}
+			var m backup.Manifest
+			if databaseOnly {
+				m, v.Replaced, err = backup.RestoreDatabase(ctx, args[0], p.Dir, reporter)
+			} else {
+				m, err = backup.Restore(ctx, args[0], p.Dir, later, reporter)
 			}
-			m, err := backup.Restore(ctx, args[0], p.Dir, id, reporter)
 			if err != nil {
 				return nil, err
 			}
-			return restored(ctx, m, p.Dir, later, reporter)
+			v.Backup = newBackedUp(m)
+			if later == nil && v.Replaced != "" {
+				v.compared = true
+				if replaced, err := local.Open(ctx, v.Replaced); err == nil { // it may be damaged
+					later = replaced
+				}
+			}
+			return restored(ctx, v, p.Dir, later, reporter)
 		}),
 	}
 	c.StoreFlags(cmd)
+	cmd.Flags().BoolVar(&databaseOnly, "database-only", false,
+		"restore only the database, into the folder of its registry")
 	cmd.Flags().StringVar(&previous, "previous", "",
 		"the `FOLDER` of the registry that the backup replaces, to list what must be withdrawn and revoked again")
 	return cmd
@@ -98,15 +118,15 @@ func openPrevious(ctx context.Context, dir string) (*local.Data, error) {
 // restored verifies a restored registry. later is the registry that it
 // replaces, or nil.
 func restored(
-	ctx context.Context, m backup.Manifest, dir string, later *local.Data, reporter progress.Reporter,
+	ctx context.Context, v restoreView, dir string, later *local.Data, reporter progress.Reporter,
 ) (_ output.View, err error) {
 	data, err := local.Open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	v := restoreView{Data: data.Dir, Backup: newBackedUp(m), Again: []again{}, compared: later != nil}
-	if v.compared {
+	v.Data = data.Dir
+	if later != nil {
 		if err := v.compare(ctx, data.Catalog, later); err != nil {
 			return nil, err
 		}
@@ -116,6 +136,9 @@ func restored(
 		return nil, err
 	}
 	v.OK = v.Verified.Faults() == 0
+	if v.OK {
+		_ = local.LastVerify.Record(data.Dir, time.Now()) // the check is complete without it
+	}
 	if !v.OK {
 		return v, registry.WithHint(fmt.Errorf("the registry is restored, and has %s", english.Plural(v.Verified.Faults(), "fault", "")),
 			"Run `larder verify --at-rest`, and do what it prints for each fault.")
@@ -130,6 +153,9 @@ type restoreView struct {
 	// Data is the folder of the registry.
 	Data   string   `json:"data"`
 	Backup backedUp `json:"backup"`
+	// Replaced is the folder with the database that --database-only replaced. It
+	// is missing if there was none.
+	Replaced string `json:"replaced,omitempty"`
 	// Again are changes after the backup that protect the registry and must be
 	// made again. It is empty without --previous.
 	Again []again `json:"again"`
@@ -143,7 +169,7 @@ type restoreView struct {
 	// Verified is the result of the check of the restored registry.
 	Verified verify.Report `json:"verified"`
 
-	compared bool
+	compared, databaseOnly bool
 }
 
 // again is a change that must be made again.
@@ -248,7 +274,15 @@ func withdrawAgain(
 }
 
 func (v restoreView) Text(p output.Page) {
-	p.Println("Restored %s to %s, from a backup of %s.", v.Backup.size(), v.Data, output.FormatTime(v.Backup.Taken))
+	switch at := output.FormatTime(v.Backup.Taken); {
+	case v.Replaced != "":
+		p.Println("Restored the database in %s, from a backup of %s. The one before is in %s, until you delete it.",
+			v.Data, at, v.Replaced)
+	case v.databaseOnly:
+		p.Println("Restored the database in %s, from a backup of %s.", v.Data, at)
+	default:
+		p.Println("Restored %s to %s, from a backup of %s.", v.Backup.size(), v.Data, at)
+	}
 	for _, f := range v.Verified.Findings {
 		printFinding(p, f)
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,16 +14,29 @@ import (
 
 const packaging = "../../packaging"
 
-// serviceLines returns the values of a setting in the systemd unit.
-func serviceLines(t *testing.T, setting string) (values []string) {
+// packaged returns the files of the package with an ending, such as .service.
+func packaged(t *testing.T, ending string, atLeast int) []string {
 	t.Helper()
-	for line := range strings.Lines(readText(t, filepath.Join(packaging, "larder.service"))) {
+	paths, err := filepath.Glob(filepath.Join(packaging, "*"+ending))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) < atLeast {
+		t.Fatalf("the package has %d files %s, want %d", len(paths), ending, atLeast)
+	}
+	return paths
+}
+
+// unitLines returns the values of a setting in a systemd unit.
+func unitLines(t *testing.T, path, setting string) (values []string) {
+	t.Helper()
+	for line := range strings.Lines(readText(t, path)) {
 		if value, found := strings.CutPrefix(strings.TrimSpace(line), setting+"="); found {
 			values = append(values, value)
 		}
 	}
 	if len(values) == 0 {
-		t.Fatalf("the unit has no %s", setting)
+		t.Fatalf("%s has no %s", path, setting)
 	}
 	return values
 }
@@ -35,31 +50,63 @@ func readText(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The unit and the examples for its options use flags that exist.
+// The units and the examples for the options use commands and flags that exist.
 func TestServiceFlags(t *testing.T) {
 	t.Parallel()
-	command := serviceLines(t, "ExecStart")[0]
-	if !strings.HasPrefix(command, "/usr/bin/larder serve ") {
-		t.Errorf("the unit runs %q, want larder serve", command)
-	}
-	serve := subcommand(newRoot((&cli.Program{})), "serve")
-	checked := 0
-	for _, word := range strings.Fields(command + " " + readText(t, filepath.Join(packaging, "larder.env"))) {
-		_, name, isFlag := strings.Cut(strings.Trim(word, "\"`"), "--")
-		if !isFlag || name == "help" {
-			continue
+	root := newRoot((&cli.Program{}))
+	for _, path := range packaged(t, ".service", 3) {
+		words := strings.Fields(unitLines(t, path, "ExecStart")[0])
+		if words[0] != "/usr/bin/larder" {
+			t.Errorf("%s runs %s, want /usr/bin/larder", path, words[0])
 		}
-		checked++
-		if serve.Flags().Lookup(name) == nil {
-			t.Errorf("larder serve has no flag --%s", name)
+		if words[1] == "serve" {
+			words = append(words, strings.Fields(readText(t, filepath.Join(packaging, "larder.env")))...)
 		}
-	}
-	if checked < 3 {
-		t.Errorf("checked %d flags, want at least 3", checked)
+		command, checked := subcommand(root, words[1]), 0
+		for _, word := range words {
+			_, name, isFlag := strings.Cut(strings.Trim(word, "\"`"), "--")
+			if !isFlag || name == "help" {
+				continue
+			}
+			checked++
+			if command.Flags().Lookup(name) == nil && root.PersistentFlags().Lookup(name) == nil {
+				t.Errorf("%s: larder %s has no flag --%s", path, words[1], name)
+			}
+		}
+		if checked < 2 {
+			t.Errorf("%s: checked %d flags, want at least 2", path, checked)
+		}
 	}
 }
 
-// systemd accepts the unit, and considers it well confined.
+// The units of the timers are confined as the server is, and have no network.
+func TestServicesAreConfined(t *testing.T) {
+	t.Parallel()
+	server := readText(t, filepath.Join(packaging, "larder.service"))
+	_, settings, found := strings.Cut(server, "UMask=0077\n")
+	settings, _, _ = strings.Cut(settings, "[Install]")
+	if !found || strings.Count(settings, "\n") < 20 {
+		t.Fatalf("the settings of larder.service are not found:\n%s", settings)
+	}
+	for _, name := range []string{"larder-backup.service", "larder-verify.service"} {
+		unit := readText(t, filepath.Join(packaging, name))
+		for line := range strings.Lines(settings) {
+			if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "RestrictAddressFamilies=") {
+				continue
+			}
+			if !strings.Contains(unit, "\n"+line) {
+				t.Errorf("%s lacks %s", name, line)
+			}
+		}
+		for _, line := range []string{"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "UMask=0077"} {
+			if !strings.Contains(unit, "\n"+line+"\n") {
+				t.Errorf("%s lacks %s", name, line)
+			}
+		}
+	}
+}
+
+// systemd accepts the units, and considers the services well confined.
 func TestServiceUnit(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -69,17 +116,49 @@ func TestServiceUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Replace(readText(t, filepath.Join(packaging, "larder.service")), "/usr/bin/larder", program, 1)
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"larder.service": text})
-	for _, args := range [][]string{{"verify"}, {"security", "--offline=true", "--threshold=20"}} {
-		cmd := exec.CommandContext(t.Context(), "systemd-analyze", append(args, filepath.Join(dir, "larder.service"))...)
+	analyze := func(path string, args ...string) {
+		cmd := exec.CommandContext(t.Context(), "systemd-analyze", append(args, filepath.Join(dir, filepath.Base(path)))...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
-			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
+			t.Errorf("systemd-analyze %s of %s: %v\n%s", args[0], path, err, out)
 		}
 		if args[0] == "verify" && len(out) > 0 {
-			t.Errorf("systemd-analyze verify prints:\n%s", out)
+			t.Errorf("systemd-analyze verify of %s prints:\n%s", path, out)
+		}
+	}
+	services, timers := packaged(t, ".service", 3), packaged(t, ".timer", 2)
+	for _, path := range append(slices.Clone(services), timers...) {
+		text := strings.Replace(readText(t, path), "/usr/bin/larder", program, 1)
+		writeFiles(t, dir, map[string]string{filepath.Base(path): text})
+	}
+	for _, path := range services {
+		analyze(path, "verify")
+		analyze(path, "security", "--offline=true", "--threshold=20")
+	}
+	for _, path := range timers {
+		analyze(path, "verify")
+	}
+}
+
+// The alerts use metrics that the server has, and the runbook names them.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	rules := readText(t, filepath.Join(packaging, "larder.rules.yml"))
+	metrics := readText(t, "../../pkg/local/monitoring/testdata/metrics.txt")
+	names := regexp.MustCompile(`\blarder_\w+`).FindAllString(rules, -1)
+	if len(names) < 6 {
+		t.Fatalf("the rules have only the metrics %q", names)
+	}
+	for _, name := range names {
+		if !strings.Contains(metrics, "\n"+name) {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+	runbook := readText(t, "../../docs/runbook.md")
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
+		if !strings.Contains(runbook, "`"+alert[1]+"`") {
+			t.Errorf("the runbook lacks %s", alert[1])
 		}
 	}
 }

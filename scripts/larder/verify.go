@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/larder-registry/larder/pkg/examine/verify"
+	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 	"github.com/larder-registry/larder/scripts/larder/cli"
@@ -83,6 +84,9 @@ With --quiet the command prints only faults.`,
 				stop()
 				if err != nil {
 					return nil, err
+				}
+				if p, err := c.FindStore(); err == nil && p.Dir != "" && !v.Quick && report.Faults() == 0 {
+					_ = local.LastVerify.Record(p.Dir, s.Now()) // the check is complete without it
 				}
 				return newVerifyView(report)
 			})

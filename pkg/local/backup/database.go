@@ -26,7 +26,7 @@ import (
 // Nobody may use the registry meanwhile. If the process is killed, the folder
 // has one of both databases, or none.
 //
-// It returns a [local.NoRegistryError] for an empty folder,
+// It returns [registry.ErrNotFound] for an empty folder,
 // [registry.ErrInvalid] for a backup of another registry, and otherwise the
 // errors of [Check].
 func RestoreDatabase(
@@ -51,7 +51,8 @@ func restoreDatabase(
 		return m, "", regularfile.Unreadable(dir, err)
 	}
 	if len(names) == 0 {
-		return m, "", registry.WithHint(&local.NoRegistryError{Dir: dir}, "Restore the whole registry, without --database-only.")
+		return m, "", registry.WithHint(registry.Errorf(registry.ErrNotFound, "there is no registry in %s", dir),
+			"Restore the whole registry, without --database-only.")
 	}
 	id, err := local.MarkerID(dir)
 	if err != nil {
