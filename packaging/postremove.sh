@@ -1,5 +1,5 @@
 #!/bin/sh
-# The registry in /var/lib/larder and its user stay.
+# The registry in /var/lib/larder, its backups and its user stay.
 set -e
 
 if [ -d /run/systemd/system ]; then
