@@ -99,15 +99,8 @@ func moveAside(temporary, dir string, step func()) (replaced string, err error) 
 		step()
 		if replaced == "" {
 			replaced = filepath.Join(dir, "replaced-"+time.Now().UTC().Format("20060102-150405")+"-"+rand.Text()[:6])
-			if err := os.Mkdir(replaced, 0o700); err != nil {
-				return "", regularfile.Unwritable(dir, err)
-			}
-			text, err := os.ReadFile(filepath.Join(temporary, local.MarkerFile))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(replaced, local.MarkerFile), text, 0o600)
-			}
-			if err != nil {
-				return "", err
+			if err := makeReplaced(temporary, replaced); err != nil {
+				return "", regularfile.Unwritable(replaced, err)
 			}
 		}
 		step()
@@ -116,4 +109,21 @@ func moveAside(temporary, dir string, step func()) (replaced string, err error) 
 		}
 	}
 	return replaced, nil
+}
+
+// makeReplaced makes the folder for a database that is replaced, with a copy of
+// the marker.
+func makeReplaced(temporary, replaced string) error {
+	text, err := os.ReadFile(filepath.Join(temporary, local.MarkerFile))
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(replaced, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(replaced)
+	if err != nil {
+		return err
+	}
+	return errors.Join(root.WriteFile(local.MarkerFile, text, 0o600), root.Close())
 }
