@@ -23,7 +23,7 @@ import (
 func backupCommand(c *cli.Program) *cobra.Command {
 	keep := 0
 	cmd := &cobra.Command{
-		Use:   "backup FILE|FOLDER",
+		Use:   "backup FILE",
 		Short: "Back up a registry on this machine",
 
 		Annotations: map[string]string{arguments.CreatesPath: "yes"},
@@ -34,9 +34,9 @@ The file has the database, all archives, and the registry's secrets: the key of
 its certificate authority, and the key that signs download URLs. Only you can
 read it. Store it where only operators can read it.
 
-In a folder, the command chooses a name with the time. It never replaces a file.
-The file appears when it is complete and checked. If the command ends early,
-there is none.
+If FILE is a folder, the command chooses a name with the time. It never replaces
+a file. The file appears when it is complete and checked. If the command ends
+early, there is none.
 
 With --keep N, the command then removes older backups of this registry from the
 folder, and leaves the N newest. It removes only files that it named itself. If
