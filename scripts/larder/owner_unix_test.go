@@ -180,6 +180,7 @@ func TestRootOnFolderOfOthers(t *testing.T) {
 		{"mirror add registry.opentofu.org/hashicorp/random --version 3.6.0 --platform linux_amd64 --store data", true},
 		{"backup backups/larder.tar --store data", false},
 		{"restore backups/larder.tar --store " + restored, false},
+		{"restore backups/larder.tar --database-only --store data", true},
 		{"list --store data", false},
 		{"init --store new/registry", false},
 		{"serve --listen 127.0.0.1:0 --store data", true},
@@ -213,9 +214,13 @@ func TestRootOnFolderOfOthers(t *testing.T) {
 	if found := s.others(t); len(found) > 0 {
 		t.Errorf("these belong to root: %s", found)
 	}
-	hint := s.refused(t, "verify", "--repair", "--store", "data")
-	if out, err := s.command(t.Context(), true, "/bin/sh", "-c", hint).CombinedOutput(); err != nil {
-		t.Errorf("%s: %v\n%s", hint, err, out)
+	for _, args := range []string{
+		"verify --repair --store data", "restore backups/larder.tar --database-only --store data",
+	} {
+		hint := s.refused(t, strings.Fields(args)...)
+		if out, err := s.command(t.Context(), true, "/bin/sh", "-c", hint).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", hint, err, out)
+		}
 	}
 	// The restored registry and the first one are complete for the user.
 	for _, data := range []string{"data", restored} {
