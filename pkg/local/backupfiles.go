@@ -78,11 +78,18 @@ func Content(dir string) (names []string, err error) {
 }
 
 // Restoring begins the name of the folder in which a restore unpacks a backup,
-// below the registry's folder. The database leaves it last. So a folder with
-// such a folder and without a database has parts of a registry.
+// below the registry's folder.
 const Restoring = "restore" + unfinishedFile
 
-func isRestoring(dir string) bool {
+// IsRestoring reports whether a folder has parts of a registry whose restore has
+// not finished. The database is the last file that such a restore moves.
+func IsRestoring(dir string) bool {
+	if _, err := os.Lstat(filepath.Join(dir, database)); err == nil {
+		return false
+	}
 	names, _ := Content(dir)
-	return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, Restoring) })
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name, database))
+		return err == nil && strings.HasPrefix(name, Restoring)
+	})
 }

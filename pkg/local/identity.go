@@ -237,7 +237,7 @@ func checkDatabase(dir, id string) error {
 	switch {
 	case err != nil:
 		return err
-	case isRestoring(dir):
+	case IsRestoring(dir):
 		return &MismatchError{dir, "a restore into it has not finished", restoreAgain}
 	case id != "":
 		return &MismatchError{

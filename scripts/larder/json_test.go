@@ -113,6 +113,7 @@ var jsonRuns = []struct {
 	{"restore", "new.tar --store restored", 0},
 	{"restore", "new.tar --store also --previous new", 0},
 	{"restore", "new.tar --store new", failure.ExitExists},
+	{"restore", "new.tar --store restored --database-only", 0},
 	{"context add", "new ./new", 0},
 	{"context add", "new ./new", 0},
 	{"context add", "new stack:larder", 0},

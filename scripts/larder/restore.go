@@ -85,6 +85,9 @@ The exit code is 1 if the restored registry has faults.`,
 				return nil, err
 			}
 			v.Backup = newBackedUp(m)
+			if !databaseOnly { // the folder is what the backup has
+				_ = local.LastBackup.Record(p.Dir, m.Taken)
+			}
 			if later == nil && v.Replaced != "" {
 				v.compared = true
 				if replaced, err := local.Open(ctx, v.Replaced); err == nil { // it may be damaged

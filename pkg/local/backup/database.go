@@ -17,6 +17,9 @@ import (
 	"github.com/larder-registry/larder/pkg/registry/errs"
 )
 
+// databaseOnly begins the name of the folder in which a database is unpacked.
+const databaseOnly = "database"
+
 // RestoreDatabase puts the database of a backup into the folder of its
 // registry, and leaves the objects and keys there as they are. It checks the
 // whole backup first. If the folder has a database, RestoreDatabase moves it to
@@ -58,9 +61,12 @@ func restoreDatabase(
 	if err != nil {
 		return m, "", err
 	}
-	temporary, _, err := makeTemporary(dir, step)
-	if err != nil {
-		return m, "", err
+	// Its name differs from that of a whole restore, whose parts can be deleted.
+	removeUnfinished(dir, databaseOnly)
+	step()
+	temporary := filepath.Join(dir, databaseOnly+unfinished+rand.Text())
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		return m, "", regularfile.Unwritable(dir, err)
 	}
 	defer func() { _ = os.RemoveAll(temporary) }()
 	selects := func(name string) bool { return name == local.DatabaseFile || name == local.MarkerFile }

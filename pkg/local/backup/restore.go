@@ -131,18 +131,17 @@ func removeRestores(dir string) {
 }
 
 // checkEmpty returns [registry.ErrExists] if a folder has content with other
-// names.
+// names than the allowed ones.
 func checkEmpty(dir string, allowed ...string) error {
 	names, err := local.Content(dir)
 	if err != nil {
 		return regularfile.Unreadable(dir, err)
 	}
-	isUnfinished := func(name string) bool { return strings.HasPrefix(name, local.Restoring) }
 	others := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(allowed, name) })
 	switch {
 	case len(others) == 0:
 		return nil
-	case slices.ContainsFunc(others, isUnfinished):
+	case local.IsRestoring(dir):
 		return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s has parts of another restore", dir),
 			"If that restore has ended, empty the folder. Otherwise wait for it.")
 	}
