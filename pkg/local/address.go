@@ -28,8 +28,11 @@ func (e *addressError) Unwrap() error { return e.kind }
 // address returns the address and the port to listen on, for [listen]. The
 // address is an IP address, a name of this machine, or empty for all addresses.
 // It returns [registry.ErrInvalid] for a malformed address, and for one that
-// needs a host but has none.
+// needs a host but has none. For a Unix socket both are empty.
 func (o Options) address() (address, port string, err error) {
+	if o.PlainAddress != "" {
+		return o.plainAddress()
+	}
 	wrong := func(hint, format string, args ...any) (string, string, error) {
 		reason := &addressError{o.Address, fmt.Sprintf(format, args...), registry.ErrInvalid}
 		return "", "", registry.WithHint(reason, "%s", hint)

@@ -249,17 +249,14 @@ func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Cert
 }
 
 // source returns the source of the certificates of a server on an address, as
-// [Options.address] returns it. For the registry's own authority it also returns
+// [Options.address] returns it. It is nil for a plain listener. For the registry's own authority it also returns
 // the file that clients must trust.
 func (d *Data) source(o Options, address string, log *slog.Logger) (source certificateSource, caFile string, err error) {
 	switch {
+	case o.PlainAddress != "":
+		return nil, "", nil
 	case o.CertificateFile != "" && o.KeyFile != "" && o.Host != "":
-		host, err := registry.ParseHost(o.Host)
-		if err == nil && !strings.Contains(host.Name(), ".") {
-			err = registry.WithHint(
-				fmt.Errorf("%w host %q: clients accept only a host name with a dot", registry.ErrInvalid, o.Host),
-				"Write a name with an optional port, such as registry.example.com:8443.")
-		}
+		host, err := namedHost(o.Host)
 		return &certificateFiles{cert: o.CertificateFile, key: o.KeyFile, host: host.Name()}, "", err
 	case o.CertificateFile+o.KeyFile+o.Host != "":
 		return nil, "", registry.WithHint(fmt.Errorf("%w options: a certificate, its key and its host "+

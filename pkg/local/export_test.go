@@ -11,7 +11,7 @@ import (
 // Limit applies the limits of a test to a server. They allow one client all
 // connections but one.
 func Limit(server *http.Server, inner net.Listener, connections int, write time.Duration) net.Listener {
-	return limits{connections, connections - 1, write}.apply(server, inner)
+	return limits{connections: connections, client: connections - 1, write: write}.apply(server, inner)
 }
 
 // Counts calls counts of a listener that Limit has returned.

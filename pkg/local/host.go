@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/text/printable"
@@ -146,6 +147,10 @@ func portOf(address string) string {
 
 // isTaken reports whether a program listens on an address of this machine.
 func isTaken(ctx context.Context, address string) bool {
+	if path, isSocket := strings.CutPrefix(address, socketPrefix); isSocket {
+		_, err := os.Lstat(path)
+		return err == nil && !isUnusedSocket(ctx, path)
+	}
 	ip, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return false

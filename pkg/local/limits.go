@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/larder-registry/larder/pkg/network/ipclass"
+	"github.com/pires/go-proxyproto"
+
+	"github.com/larder-registry/larder/pkg/httpapi"
 	"github.com/larder-registry/larder/pkg/registry"
 )
 
@@ -32,7 +35,13 @@ const (
 	// request's body, or the rest of the body. It does not limit a whole upload.
 	bodyTimeout = 20 * time.Second
 	bodyPart    = 32 << 10
+	// headerTimeout is how long a proxy may take to send a header of the PROXY
+	// protocol.
+	headerTimeout = 10 * time.Second
 )
+
+// errTooMany ends a connection whose client has too many.
+var errTooMany = errors.New("the client has too many connections")
 
 // limits bound the resources of clients that do not read their responses, or
 // do not send their requests.
@@ -41,12 +50,19 @@ type limits struct {
 	// client is the maximum number of open connections of one client.
 	client int
 	write  time.Duration
+	// proxies may name the addresses of their clients.
+	proxies proxies
+	// plain reports whether only they and this machine may connect, because there is
+	// no TLS.
+	plain bool
 }
 
 // limits returns the limits in the options, or [registry.ErrInvalid] for one
 // that is out of its range.
 func (o Options) limits() (limits, error) {
-	lim := limits{connections: cmp.Or(o.MaxConnections, DefaultMaxConnections), write: writeTimeout}
+	lim := limits{
+		connections: cmp.Or(o.MaxConnections, DefaultMaxConnections), write: writeTimeout, plain: o.PlainAddress != "",
+	}
 	lim.client = cmp.Or(o.MaxClientConnections, lim.connections*3/4)
 	if lim.connections < minConnections || lim.connections > maxConnections {
 		return limits{}, registry.WithHint(
@@ -58,14 +74,16 @@ func (o Options) limits() (limits, error) {
 			fmt.Errorf("%w maximum of %d connections for each client", registry.ErrInvalid, lim.client),
 			"Give `--max-connections-per-client` a number from 1 to %d, the maximum of all clients.", lim.connections)
 	}
-	return lim, nil
+	var err error
+	lim.proxies, err = o.proxies()
+	return lim, err
 }
 
 // Bound limits a server to a number of connections, as [Options.MaxConnections]
 // does, and returns the listener that the server must serve. It is for further
 // servers, such as that of the metrics.
 func Bound(server *http.Server, inner net.Listener, connections int) net.Listener {
-	return limits{connections, connections * 3 / 4, writeTimeout}.apply(server, inner)
+	return limits{connections: connections, client: connections * 3 / 4, write: writeTimeout}.apply(server, inner)
 }
 
 // apply sets the limits of a server, and returns the listener that it must
@@ -75,13 +93,15 @@ func Bound(server *http.Server, inner net.Listener, connections int) net.Listene
 //
 // If a client has its maximum of connections, a new one closes the one of this
 // client that has been idle for longest. If all of them have a running request,
-// the new one is closed.
+// the new one is closed. The connections of a trusted proxy have many clients. So
+// each running request counts for its client instead, and one too many gets status
+// 429. With the PROXY protocol, each connection has one client again.
 //
 // The write timeout begins with each write. Unlike [http.Server.WriteTimeout]
 // it limits neither a download nor the time before a handler writes.
 func (lim limits) apply(server *http.Server, inner net.Listener) *boundedListener {
 	l := &boundedListener{
-		Listener: inner, limits: lim, clients: make(map[netip.Addr]int), waiting: make(map[*timedConn]time.Time),
+		Listener: inner, limits: lim, log: server.ErrorLog, clients: make(map[netip.Addr]int), waiting: make(map[*timedConn]time.Time),
 	}
 	l.changed = sync.NewCond(&l.mu)
 	server.ConnState = l.track
@@ -100,13 +120,16 @@ func timed(conn net.Conn) *timedConn {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
+	if withHeader, ok := conn.(*proxyproto.Conn); ok {
+		conn = withHeader.Raw()
+	}
 	c, _ := conn.(*timedConn)
 	return c
 }
 
 // timeRequests sets a deadline for each read of a body, and for each write to an
 // HTTP/2 stream. A stream can wait for its client without a write to the
-// connection.
+// connection. It also sets RemoteAddr to the address of the client, without a port.
 func (l *boundedListener) timeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connKey{}).(*timedConn)
@@ -114,6 +137,17 @@ func (l *boundedListener) timeRequests(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		client := c.peer
+		if c.forwards {
+			client = l.limits.proxies.forwarded(c.peer, r.Header)
+			if !l.enter(clientOf(client)) {
+				w.Header().Set("Retry-After", "1")
+				httpapi.StatusError(w, http.StatusTooManyRequests)
+				return
+			}
+			defer l.leave(clientOf(client))
+		}
+		r.RemoteAddr = shown(client)
 		l.begin(c)
 		t := &timedRequest{
 			ResponseWriter: w, control: http.NewResponseController(w), conn: c, stream: r.ProtoMajor == 2,
@@ -212,11 +246,12 @@ func (b *timedBody) Read(p []byte) (int, error) {
 type boundedListener struct {
 	net.Listener
 	limits limits
+	log    *log.Logger // or nil
 
 	mu       sync.Mutex
 	changed  *sync.Cond
 	open     int
-	clients  map[netip.Addr]int // open connections of each client
+	clients  map[netip.Addr]int // open connections of each client, and requests through proxies
 	rejected int
 	closed   bool
 	waiting  map[*timedConn]time.Time // idle connections, and since when
@@ -229,31 +264,108 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &timedConn{Conn: inner, listener: l, client: clientOf(inner)}
+		c := &timedConn{Conn: inner, listener: l, peer: addressOf(inner.RemoteAddr())}
+		isProxy := l.limits.proxies.trust(inner.RemoteAddr())
+		switch {
+		case isProxy:
+			c.awaitsHeader = l.limits.proxies.protocol
+			c.forwards = !c.awaitsHeader
+		case l.limits.plain && c.peer.IsValid() && !c.peer.IsLoopback():
+			l.logf("closed a connection from %s, which is not a trusted proxy", c.peer)
+			_ = inner.Close()
+			continue
+		default:
+			c.client = clientOf(c.peer)
+		}
 		if !l.admit(c) {
 			_ = inner.Close()
 			continue
+		}
+		if c.awaitsHeader {
+			// The goroutine of the connection reads the header.
+			return proxyproto.NewConn(c, proxyproto.SetReadHeaderTimeout(headerTimeout), proxyproto.ValidateHeader(c.identify)), nil
 		}
 		return c, nil
 	}
 }
 
-// clientOf returns the address of a connection's client. For IPv6 it is the
-// embedded IPv4 address, or the first one of a network of 64 bits. One machine can
-// have all of these. It returns the zero address for a client on this machine: a
-// proxy has the connections of many clients.
-func clientOf(c net.Conn) netip.Addr {
-	remote, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	address := remote.Addr().Unmap()
-	if err != nil || address.IsLoopback() {
-		return netip.Addr{}
+func (l *boundedListener) logf(format string, args ...any) {
+	if l.log != nil {
+		l.log.Printf(format, args...)
 	}
-	address = ipclass.IPv4(address)
-	network, err := address.Prefix(min(64, address.BitLen()))
-	if err != nil {
-		return address
+}
+
+// identify sets the client of a connection from a header of the PROXY protocol.
+// It returns an error, which ends the connection, if the client has too many.
+func (c *timedConn) identify(h *proxyproto.Header) error {
+	l := c.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.awaitsHeader = false
+	address, found := source(h)
+	if !found {
+		return nil
 	}
-	return network.Addr()
+	c.peer = address
+	if c.forwards = l.limits.proxies.contain(address); c.forwards || c.dropped {
+		return nil
+	}
+	client := clientOf(address)
+	if !l.makeRoom(client) {
+		return errTooMany
+	}
+	l.uncount(c.client)
+	c.client = client
+	l.clients[client]++
+	return nil
+}
+
+// enter counts a request of a client of a trusted proxy. It returns false if the
+// client has too many.
+func (l *boundedListener) enter(client netip.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if client.IsValid() && l.clients[client] >= l.limits.client {
+		l.rejected++
+		return false
+	}
+	l.clients[client]++
+	return true
+}
+
+// leave stops counting a request.
+func (l *boundedListener) leave(client netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.uncount(client)
+}
+
+// uncount stops counting a connection or a request of a client. The caller has
+// locked the listener.
+func (l *boundedListener) uncount(client netip.Addr) {
+	if l.clients[client]--; l.clients[client] == 0 {
+		delete(l.clients, client)
+	}
+}
+
+// makeRoom closes the connection of a client that has been idle for longest, if
+// the client has its maximum. It returns false if all of them have a running
+// request. The caller has locked the listener.
+func (l *boundedListener) makeRoom(client netip.Addr) bool {
+	if !client.IsValid() || l.clients[client] < l.limits.client {
+		return true
+	}
+	longest := l.longestWaiting(client)
+	if longest == nil {
+		l.rejected++
+		return false
+	}
+	l.drop(longest)
+	if l.closing == nil {
+		l.closing = longest // it makes room, so that no other client's is closed
+	}
+	go func() { _ = longest.Close() }() // Close needs the lock
+	return true
 }
 
 // admit waits until there is room for a connection, and adds it. It returns
@@ -261,17 +373,8 @@ func clientOf(c net.Conn) netip.Addr {
 func (l *boundedListener) admit(c *timedConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.client.IsValid() && l.clients[c.client] >= l.limits.client {
-		longest := l.longestWaiting(c.client)
-		if longest == nil {
-			l.rejected++
-			return false
-		}
-		l.drop(longest)
-		if l.closing == nil {
-			l.closing = longest // it makes room, so that no other client's is closed
-		}
-		go func() { _ = longest.Close() }() // Close needs the lock
+	if !l.makeRoom(c.client) {
+		return false
 	}
 	for l.open >= l.limits.connections && !l.closed {
 		// Wait also wakes up for other changes. Close only one connection at a time.
@@ -310,9 +413,7 @@ func (l *boundedListener) drop(c *timedConn) {
 		return
 	}
 	c.dropped = true
-	if l.clients[c.client]--; l.clients[c.client] == 0 {
-		delete(l.clients, c.client)
-	}
+	l.uncount(c.client)
 }
 
 // counts returns the number of open connections, its limit, and the number of
@@ -398,13 +499,17 @@ func (l *boundedListener) proceed(c *timedConn) {
 // forget removes a connection, which makes room for another.
 func (l *boundedListener) forget(c *timedConn) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.drop(c)
 	if l.closing == c {
 		l.closing = nil
 	}
 	l.open--
 	l.changed.Signal()
+	awaitsHeader := c.awaitsHeader
+	l.mu.Unlock()
+	if awaitsHeader {
+		l.logf("closed a connection from the proxy %s, which sent no valid header of the PROXY protocol", shown(c.peer))
+	}
 }
 
 // Close closes the listener, and ends an Accept that waits for room.
@@ -420,10 +525,16 @@ func (l *boundedListener) Close() error {
 type timedConn struct {
 	net.Conn
 	listener *boundedListener
-	client   netip.Addr
 	forget   sync.Once
+	// peer is the address of the other end, or the one in a header of the PROXY
+	// protocol. forwards reports whether it is a trusted proxy, whose requests name
+	// their clients. Both are set before the first request.
+	peer     netip.Addr
+	forwards bool
 
 	// The listener's mu protects these.
+	client             netip.Addr
+	awaitsHeader       bool // of the PROXY protocol
 	dropped            bool
 	idle               bool // by the server's state, which ignores running handlers
 	requests, awaiting int  // requests that are served, and those of them that wait for their body

@@ -1,5 +1,6 @@
 // Package local runs a whole registry on one machine. One HTTPS server has the
-// handlers of all functions, and stores its data in SQLite and a folder.
+// handlers of all functions, and stores its data in SQLite and a folder. Behind a
+// proxy that ends TLS, it is an HTTP server.
 //
 // You can publish to the same data while it runs. Go's server itself rejects
 // some malformed requests, such as one with headers of more than 64 KiB. It
@@ -189,7 +190,7 @@ func (r *replaceable) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 
 // Server is a registry that listens for requests.
 type Server struct {
-	// Address is the address and port that it listens on.
+	// Address is the address and port that it listens on, or unix: and a path.
 	Address string
 	// Host is the host in module addresses: Address, or the name in the options,
 	// in the form for people. URL is the URL of the registry, https://HOST.
@@ -246,13 +247,28 @@ type Options struct {
 	AccessFile string
 	// RequireToken requires a credential on a loopback address too.
 	RequireToken bool
+	// PlainAddress is the address of a listener without TLS, for a proxy that ends
+	// TLS. It replaces Address, and needs Host and no certificate. It is an address
+	// and a port, or unix: and the path of a Unix socket. On other than loopback
+	// addresses, only TrustedProxies may connect.
+	PlainAddress string
+	// TrustedProxies are the proxies that may name the addresses of their clients:
+	// addresses, networks in CIDR notation, or unix for those that connect to a Unix
+	// socket. For the limits and for the log, the client of their requests is the
+	// last address in X-Forwarded-For that is not one of a trusted proxy.
+	TrustedProxies []string
+	// ProxyProtocol reports whether each connection of a trusted proxy begins with a
+	// header of the PROXY protocol, version 1 or 2. Its address then is that of the
+	// client, or of a further trusted proxy with X-Forwarded-For.
+	ProxyProtocol bool
 	// MaxConnections is the maximum number of open connections. If 0, it is
 	// DefaultMaxConnections.
 	MaxConnections int
 	// MaxClientConnections is the maximum number of open connections of one
 	// client: an IPv4 address, or an IPv6 network of 64 bits. If 0, it is three
-	// quarters of MaxConnections. It does not apply to clients on this machine, such
-	// as a proxy.
+	// quarters of MaxConnections. It does not apply to clients on this machine, and
+	// to trusted proxies. For each of their clients it is also the maximum number of
+	// running requests.
 	MaxClientConnections int
 }
 
@@ -276,6 +292,9 @@ func (o Options) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := o.limits(); err != nil {
+		return err
+	}
 	source, _, err := new(Data).source(o, address, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
@@ -288,7 +307,7 @@ func (o Options) Check(ctx context.Context) error {
 	if _, err := openAccess(ctx, o.AccessFile, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	listener, err := listen(ctx, address, port)
+	listener, err := o.listen(ctx, address, port)
 	if err != nil {
 		return err
 	}
@@ -319,7 +338,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	}
 	rules := s.access.settings
 	s.AccessWarnings = rules.Warnings()
-	if s.listener, err = listen(ctx, address, port); err != nil {
+	if s.listener, err = o.listen(ctx, address, port); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -327,15 +346,19 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 			_ = s.listener.Close()
 		}
 	}()
-	if s.certificates, err = newCertificates(source, time.Now, log); err != nil {
-		return nil, err
+	var certificateExpires func() time.Time
+	if source != nil {
+		if s.certificates, err = newCertificates(source, time.Now, log); err != nil {
+			return nil, err
+		}
+		certificateExpires = s.certificateExpires
 	}
 	s.CAFile = caFile
 	// Without a host name, the address is a loopback address. A host name is meant
 	// for other machines, possibly through a proxy. Access settings require
 	// credentials.
 	s.Open = o.Host == "" && !o.RequireToken && o.AccessFile == ""
-	s.Address = s.listener.Addr().String()
+	s.Address = listensOn(s.listener)
 	host, err := registry.ParseHost(cmp.Or(o.Host, s.Address))
 	if err != nil {
 		return nil, err
@@ -347,7 +370,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	}
 	s.control = access.New(rules, d.Catalog)
 	handler, setLogin := d.handler(s.URL, web.Local{
-		CAFile: s.CAFile, Open: s.Open, CertificateExpires: s.certificateExpires,
+		CAFile: s.CAFile, Open: s.Open, CertificateExpires: certificateExpires,
 	}, rules, s.control, log)
 	s.access.apply = func(ctx context.Context, next access.Settings) {
 		s.control.Apply(next)
@@ -357,8 +380,7 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		go s.logIssuers(ctx)
 	}
 	s.server = &http.Server{
-		Handler:                      s.health.handler(handler),
-		TLSConfig:                    &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12},
+		Handler:                      s.health.handler(logClients(handler)),
 		DisableGeneralOptionsHandler: true, // OPTIONS * is a request like others
 		ReadHeaderTimeout:            10 * time.Second,
 		ReadTimeout:                  time.Minute,
@@ -367,6 +389,9 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 		// Failed handshakes of clients that do not trust the authority are logged
 		// here.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo),
+	}
+	if s.certificates != nil {
+		s.server.TLSConfig = &tls.Config{GetCertificate: s.certificates.get, MinVersion: tls.VersionTLS12}
 	}
 	s.connections = lim.apply(s.server, s.listener)
 	s.listener = s.connections
@@ -395,10 +420,26 @@ func ended(err error) error {
 // second. If they cannot be used, the server logs the reason, even if it already
 // has, and continues with what it has.
 func (s *Server) Reload(ctx context.Context) {
-	for _, part := range []reloaded{s.certificates, s.access} {
+	for _, part := range s.reloaded() {
 		part.logAgain() // an operator waits for the result
 		part.update(ctx)
 	}
+}
+
+// reloaded returns the parts of the server that depend on files.
+func (s *Server) reloaded() []reloaded {
+	if s.certificates == nil {
+		return []reloaded{s.access}
+	}
+	return []reloaded{s.certificates, s.access}
+}
+
+// serve answers requests, with TLS if the server has a certificate.
+func (s *Server) serve() error {
+	if s.certificates == nil {
+		return s.server.Serve(s.listener)
+	}
+	return s.server.ServeTLS(s.listener, "", "")
 }
 
 // Serve answers requests until ctx ends. Then it is not ready any more, and
@@ -409,12 +450,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	defer cleaning.Wait() // afterwards, the caller can close the database
 	defer stop()
 	defer s.forget(s.dir)
-	go watchFiles(ctx, s.certificates, s.access)
+	go watchFiles(ctx, s.reloaded()...)
 	go s.watch(ctx)
 	cleaning.Go(func() { s.clean(ctx) })
 	go s.logIssuers(ctx)
 	served := make(chan error, 1)
-	go func() { served <- s.server.ServeTLS(s.listener, "", "") }()
+	go func() { served <- s.serve() }()
 	select {
 	case err := <-served:
 		return fmt.Errorf("cannot serve: %w", err)

@@ -19,7 +19,8 @@ type Status struct {
 	// client had too many.
 	RejectedConnections int
 	// CertificateExpires is the earliest expiry of the certificate and its
-	// intermediate certificates.
+	// intermediate certificates. It is zero if the server has none, because a proxy
+	// ends TLS.
 	CertificateExpires time.Time
 	// CertificateRenewals counts the certificates that replaced another, and
 	// CertificateFailures those that could not.
@@ -43,15 +44,17 @@ type Status struct {
 // Status returns the state of the server. It returns within about 2 seconds.
 func (s *Server) Status(ctx context.Context) Status {
 	status := Status{
-		Ready:               s.Ready(ctx) == nil,
-		CertificateExpires:  s.certificateExpires(),
-		CertificateRenewals: s.certificates.renewals.Load(),
-		CertificateFailures: s.certificates.failures.Load(),
-		AccessFileValid:     s.access.isValid.Load(),
-		DiskFree:            make(map[string]uint64),
-		ReserveBytes:        reserveBytes(s.dir),
-		LastBackup:          LastBackup.In(s.dir),
-		LastVerify:          LastVerify.In(s.dir),
+		Ready:           s.Ready(ctx) == nil,
+		AccessFileValid: s.access.isValid.Load(),
+		DiskFree:        make(map[string]uint64),
+		ReserveBytes:    reserveBytes(s.dir),
+		LastBackup:      LastBackup.In(s.dir),
+		LastVerify:      LastVerify.In(s.dir),
+	}
+	if s.certificates != nil {
+		status.CertificateExpires = s.certificateExpires()
+		status.CertificateRenewals = s.certificates.renewals.Load()
+		status.CertificateFailures = s.certificates.failures.Load()
 	}
 	status.Connections, status.MaxConnections, status.RejectedConnections = s.connections.counts()
 	for _, name := range []string{database, database + "-wal"} {

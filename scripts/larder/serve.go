@@ -48,7 +48,8 @@ const (
 
 func serveCommand(c *cli.Program) *cobra.Command {
 	var o serveOptions
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "serve",
 		Short: "Run a registry on this machine",
 		Long: `Run a registry on this machine, over HTTPS, with a certificate from its own
@@ -80,8 +81,20 @@ metrics at /metrics of another address, over plain HTTP and without a
 credential. It must name an IP address, localhost, the --host, or a host of
 --metrics-host.
 
+Behind a proxy that ends TLS, use --listen-plain instead of --listen, and --host.
+The server then speaks HTTP, and needs no certificate. Clients still see https
+and --host. On other than loopback addresses and Unix sockets, only the
+--trusted-proxies can connect.
+
+Without --trusted-proxies, a proxy counts as the client of its requests. With
+it, the client is the last address in X-Forwarded-For that is not one of a
+trusted proxy, in the log and for --max-connections-per-client. With
+--proxy-protocol, the connections of these proxies must begin with a header of
+the PROXY protocol, version 1 or 2. Both also apply to --listen.
+
 --max-connections-per-client counts an IPv6 network of 64 bits as one client. It
-does not apply to clients on this machine, such as a proxy.
+does not apply to clients on this machine, and not to trusted proxies. For each
+of their clients, it limits the running requests too.
 
 The server reloads --cert, --key and --access when the files change, and on
 SIGHUP. If it cannot use a changed file, it logs why and continues with what it
@@ -90,11 +103,17 @@ warning 14 days before a certificate expires.`,
 		Example: `  larder serve
   larder serve --store ./larder-data --listen 127.0.0.1:8443 --require-token
   larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 \
-    --cert tls.crt --key tls.key --access access.json`,
+    --cert tls.crt --key tls.key --access access.json
+  larder serve --listen-plain 127.0.0.1:8080 --host registry.example.com \
+    --trusted-proxies 127.0.0.1`,
 		RunE: c.Run(func(ctx context.Context, _ []string) (output.View, error) {
 			folder, err := folderToServe(c)
 			if err != nil {
 				return nil, err
+			}
+			if o.PlainAddress != "" && cmd.Flags().Changed("listen") {
+				return nil, registry.WithHint(arguments.Errorf("cannot use --listen and --listen-plain together"),
+					"Give `--listen-plain` if a proxy ends TLS, and `--listen` otherwise.")
 			}
 			if err := o.check(); err != nil {
 				return nil, arguments.Wrong(err)
@@ -106,6 +125,12 @@ warning 14 days before a certificate expires.`,
 	cmd.Flag("store").Usage = "the registry's `FOLDER` (default " + place.DefaultFolder + ")"
 	cmd.Flags().StringVar(&o.Address, "listen", place.DefaultAddress,
 		"`ADDRESS` and port to listen on; port 0 selects a free port, and :PORT listens on all addresses")
+	cmd.Flags().StringVar(&o.PlainAddress, "listen-plain", "",
+		"`ADDRESS` and port, or unix:PATH, for a proxy that ends TLS; replaces --listen")
+	cmd.Flags().StringSliceVar(&o.TrustedProxies, "trusted-proxies", nil,
+		"`PROXIES` that may name the addresses of clients: addresses, networks as CIDR, or unix")
+	cmd.Flags().BoolVar(&o.ProxyProtocol, "proxy-protocol", false,
+		"require a header of the PROXY protocol on connections of the trusted proxies")
 	cmd.Flags().BoolVar(&o.RequireToken, "require-token", false, "require a credential also on a loopback address")
 	cmd.Flags().StringVar(&o.AccessFile, "access", "",
 		"`FILE` with access settings for callers without a larder token; see larder help access")
@@ -227,6 +252,7 @@ func runServer(ctx context.Context, c *cli.Program, folder string, o serveOption
 	if err != nil {
 		return err
 	}
+	announcement.isPlain = o.PlainAddress != ""
 	if metrics != nil {
 		announcement.Metrics = "http://" + metricsListener.Addr().String() + "/metrics"
 		metrics.Watch(server.Status, worker.Queued)
@@ -345,7 +371,8 @@ type servedView struct {
 	URL string `json:"url"`
 	// Host is the host in addresses of modules and providers.
 	Host string `json:"host"`
-	// Address is the address and port on which the server listens.
+	// Address is the address and port on which the server listens, or unix: and
+	// the path of a socket.
 	Address string `json:"address"`
 	// CAFile is the file with the certificate authority that clients must
 	// trust. It is missing if --cert gives the certificate.
@@ -361,7 +388,8 @@ type servedView struct {
 	// Process is the id of the server's process.
 	Process int `json:"process"`
 
-	dir string
+	dir     string
+	isPlain bool
 	// context is the name of a context for the registry. isNew reports whether
 	// the context does not exist yet.
 	context string
@@ -408,6 +436,9 @@ func (v servedView) Text(p output.Page) {
 		p.Println("Created a registry in %s", v.dir)
 	}
 	p.Println("Larder serves %s at %s (process %d). Press Ctrl-C to stop it.", v.dir, v.URL, v.Process)
+	if v.isPlain {
+		p.Println("It waits for a proxy that ends TLS, without TLS on %s.", v.Address)
+	}
 	if v.Metrics != "" {
 		p.Println("Prometheus can read metrics from %s", v.Metrics)
 	}

@@ -32,6 +32,8 @@ type Entry struct {
 	Address, Version string
 	// Caller is the name of the authenticated caller.
 	Caller string
+	// Client is the address of the client, of a server that logs it.
+	Client string
 	// Token is the ID of the caller's registry token, in the first request of
 	// an hour to this process. So last uses can be stored without a write, or
 	// an invocation of a function, for each request.
@@ -177,7 +179,7 @@ func (e *Entry) attrs(r *http.Request) []slog.Attr {
 	}
 	for _, field := range []struct{ name, value string }{
 		{"request_id", e.RequestID}, {"route", e.Route}, {"address", e.Address}, {"version", e.Version},
-		{"download", string(e.Download)}, {"caller", e.Caller}, {"token_id", e.Token}, {"note", e.Note},
+		{"download", string(e.Download)}, {"caller", e.Caller}, {"client", e.Client}, {"token_id", e.Token}, {"note", e.Note},
 	} {
 		if field.value != "" {
 			attrs = append(attrs, slog.String(field.name, redact(field.value)))

@@ -137,7 +137,9 @@ func (m *Metrics) Watch(status func(context.Context) local.Status, copies func()
 		gauge("larder_open_connections", float64(now.Connections))
 		gauge("larder_connections_max", float64(now.MaxConnections))
 		counter("larder_rejected_connections_total", uint64(now.RejectedConnections))
-		gauge("larder_certificate_expiry_timestamp_seconds", float64(now.CertificateExpires.Unix()))
+		if !now.CertificateExpires.IsZero() { // otherwise a proxy has the certificate
+			gauge("larder_certificate_expiry_timestamp_seconds", float64(now.CertificateExpires.Unix()))
+		}
 		counter("larder_certificate_renewals_total", uint64(now.CertificateRenewals))
 		counter("larder_certificate_failures_total", uint64(now.CertificateFailures))
 		gauge("larder_access_file_valid", number(now.AccessFileValid))
