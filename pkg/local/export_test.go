@@ -81,3 +81,25 @@ func (d *Data) CheckReady(ctx context.Context) error { return d.checkReady(ctx) 
 
 // FillReserve calls fillReserve.
 func FillReserve(dir string) { fillReserve(dir, 0) }
+
+// LimitBehind is like Limit, for a server behind the trusted proxies of options.
+func LimitBehind(server *http.Server, inner net.Listener, connections int, o Options) (net.Listener, error) {
+	trusted, err := o.proxies()
+	return limits{
+		connections: connections, client: connections - 1, write: time.Minute, proxies: trusted, plain: o.PlainAddress != "",
+	}.apply(server, inner), err
+}
+
+// Forwarded returns the client of a request from a peer, if it is a proxy that
+// the options trust. Otherwise it returns the peer.
+func (o Options) Forwarded(peer net.Addr, header http.Header) (string, error) {
+	trusted, err := o.proxies()
+	client := addressOf(peer)
+	if trusted.trust(peer) {
+		client = trusted.forwarded(client, header)
+	}
+	return shown(client), err
+}
+
+// ListenUnix calls listenUnix.
+var ListenUnix = listenUnix

@@ -42,7 +42,11 @@ func (o Options) plainAddress() (address, port string, err error) {
 	if address, port, err = secure.address(); err != nil {
 		return "", "", err
 	}
-	if ip, err := netip.ParseAddr(address); (err != nil || !ip.IsLoopback()) && len(o.TrustedProxies) == 0 {
+	trusted, err := o.proxies()
+	if err != nil {
+		return "", "", err
+	}
+	if ip, err := netip.ParseAddr(address); (err != nil || !ip.IsLoopback()) && len(trusted.networks) == 0 {
 		return wrong("Name the proxies with `--trusted-proxies`, or listen on 127.0.0.1 or a Unix socket.",
 			"without TLS, only this machine and named proxies may connect")
 	}
