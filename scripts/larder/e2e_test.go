@@ -116,10 +116,11 @@ func serve(t *testing.T, data string, args ...string) *server {
 func serveIn(t *testing.T, env []string, data string, args ...string) *server {
 	t.Helper()
 	s := &server{data: data, log: new(serverLog)}
-	s.cmd = exec.CommandContext(
-		t.Context(),
-		"larder",
-		append([]string{"serve", "--json", "--listen", "127.0.0.1:0", "--store", data}, args...)...)
+	command := []string{"serve", "--json", "--store", data}
+	if !slices.Contains(args, "--listen-plain") {
+		command = append(command, "--listen", "127.0.0.1:0")
+	}
+	s.cmd = exec.CommandContext(t.Context(), "larder", append(command, args...)...)
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.log

@@ -261,6 +261,10 @@ func TestServeOptions(t *testing.T) {
 		"zero":            {"--max-connections", "0"},
 		"of each client":  {"--max-connections", "100", "--max-connections-per-client", "101"},
 		"negative number": {"--max-connections-per-client", "-1"},
+		"two listeners":   {"--listen", "127.0.0.1:0", "--listen-plain", "127.0.0.1:0", "--host", "registry.example.com"},
+		"plain, no host":  {"--listen-plain", "127.0.0.1:0"},
+		"plain for all":   {"--listen-plain", ":0", "--host", "registry.example.com"},
+		"proxy name":      {"--trusted-proxies", "proxy1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
