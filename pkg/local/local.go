@@ -252,10 +252,10 @@ type Options struct {
 	// and a port, or unix: and the path of a Unix socket. On other than loopback
 	// addresses, only TrustedProxies may connect.
 	PlainAddress string
-	// TrustedProxies are the proxies that may name the addresses of their clients:
-	// addresses, networks in CIDR notation, or unix for those that connect to a Unix
-	// socket. For the limits and for the log, the client of their requests is the
-	// last address in X-Forwarded-For that is not one of a trusted proxy.
+	// TrustedProxies are the addresses of the proxies that may name their clients.
+	// They can be networks in CIDR notation, or unix for all that connect to a Unix
+	// socket. The log and the limits then use the last address in X-Forwarded-For
+	// that is not one of a trusted proxy.
 	TrustedProxies []string
 	// ProxyProtocol reports whether each connection of a trusted proxy begins with a
 	// header of the PROXY protocol, version 1 or 2. Its address then is that of the

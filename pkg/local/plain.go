@@ -19,8 +19,8 @@ const socketPrefix = "unix:"
 // plainAddress is like [Options.address] for the plain listener. It returns empty
 // texts for a Unix socket.
 func (o Options) plainAddress() (address, port string, err error) {
-	wrong := func(hint, format string, args ...any) (string, string, error) {
-		reason := &addressError{o.PlainAddress, fmt.Sprintf(format, args...), registry.ErrInvalid}
+	wrong := func(hint, text string) (string, string, error) {
+		reason := &addressError{o.PlainAddress, text, registry.ErrInvalid}
 		return "", "", registry.WithHint(reason, "%s", hint)
 	}
 	switch path, isSocket := strings.CutPrefix(o.PlainAddress, socketPrefix); {
@@ -83,7 +83,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 		}
 	}
 	if err == nil {
-		if err = os.Chmod(path, 0o660); err == nil {
+		if err = os.Chmod(path, 0o660); err == nil { //nolint:gosec // the proxy is in the group
 			return listener, nil
 		}
 		_ = listener.Close()

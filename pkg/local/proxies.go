@@ -87,10 +87,10 @@ func (p proxies) contain(address netip.Addr) bool {
 	return false
 }
 
-// forwarded returns the client of a request that the trusted proxy peer has sent:
-// the last address in X-Forwarded-For that is not one of a trusted proxy. If all
-// of them are, it is the first one. If there is none, or one that must be read is
-// malformed, it is the peer.
+// forwarded returns the client of a request that the trusted proxy peer has sent.
+// It is the last address in X-Forwarded-For that is not one of a trusted proxy, or
+// the first one if all of them are. If the header is missing or malformed, it is
+// the peer.
 func (p proxies) forwarded(peer netip.Addr, header http.Header) netip.Addr {
 	client := peer
 	// Each proxy appends its peer, also to a header that a client has forged.

@@ -211,11 +211,11 @@ func (c client) send(before, path string, headers ...string) {
 	_, _ = fmt.Fprintf(c, "%sGET %s HTTP/1.1\r\nHost: a.example\r\n%s\r\n", before, path, strings.Join(append(headers, ""), "\r\n"))
 }
 
-// ask sends a request and returns the status and the body of the response, or
+// exchange sends a request and returns the status and the body of the response, or
 // "closed".
-func (c client) ask(t *testing.T, before, path string, headers ...string) string {
+func (c client) exchange(t *testing.T, before string, headers ...string) string {
 	t.Helper()
-	go c.send(before, path, headers...)
+	go c.send(before, "/", headers...)
 	response, err := http.ReadResponse(c.reader, nil)
 	if err != nil {
 		return "closed"
@@ -243,7 +243,7 @@ func TestKeepAliveOfProxy(t *testing.T) {
 			{"X-Forwarded-For: 203.0.113.7", "203.0.113.7"}, {"X-Forwarded-For: 203.0.113.8", "203.0.113.8"},
 			{"A: b", proxyAddress}, {"x-forwarded-for: 1.1.1.1\r\nX-Forwarded-For: 203.0.113.9", "203.0.113.9"},
 		} {
-			if got := conn.ask(t, "", "/", test.header); got != "200 "+test.want {
+			if got := conn.exchange(t, "", test.header); got != "200 "+test.want {
 				t.Errorf("%s: answered %q, want %q", test.header, got, test.want)
 			}
 		}
@@ -265,7 +265,7 @@ func TestUntrustedPeer(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				p := behind(t, 16, local.Options{PlainAddress: test.plain, TrustedProxies: []string{proxyNetwork}})
-				if got := p.dial(t, test.from).ask(t, "", "/", header); got != test.want {
+				if got := p.dial(t, test.from).exchange(t, "", header); got != test.want {
 					t.Errorf("answered %q, want %q", got, test.want)
 				}
 				synctest.Wait()
@@ -289,11 +289,11 @@ func TestRequestsOfProxiedClient(t *testing.T) {
 			synctest.Wait()
 		}
 		conn := p.dial(t, proxyAddress)
-		if got := conn.ask(t, "", "/", "X-Forwarded-For: 203.0.113.7"); !strings.HasPrefix(got, "429 {") {
+		if got := conn.exchange(t, "", "X-Forwarded-For: 203.0.113.7"); !strings.HasPrefix(got, "429 {") {
 			t.Errorf("the same client: answered %q", got)
 		}
 		for _, client := range []string{"203.0.113.8", proxyAddress} {
-			if got := conn.ask(t, "", "/", "X-Forwarded-For: "+client); got != "200 "+client {
+			if got := conn.exchange(t, "", "X-Forwarded-For: "+client); got != "200 "+client {
 				t.Errorf("another client: answered %q", got)
 			}
 		}
@@ -348,7 +348,7 @@ func TestProxyProtocol(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := behind(t, 16, local.Options{TrustedProxies: []string{proxyNetwork}, ProxyProtocol: true})
 				conn := p.dial(t, test.from)
-				if got := conn.ask(t, test.header, "/", forged); !strings.HasPrefix(got, test.want) {
+				if got := conn.exchange(t, test.header, forged); !strings.HasPrefix(got, test.want) {
 					t.Errorf("answered %q, want %q", got, test.want)
 				}
 				_ = conn.Close()
@@ -370,7 +370,7 @@ func TestSlowProxyHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := behind(t, 16, local.Options{TrustedProxies: []string{proxyNetwork}, ProxyProtocol: true})
 		silent := p.dial(t, proxyAddress)
-		if got := p.dial(t, proxyAddress).ask(t, header(t, 2, "203.0.113.7"), "/"); got != "200 203.0.113.7" {
+		if got := p.dial(t, proxyAddress).exchange(t, header(t, 2, "203.0.113.7")); got != "200 203.0.113.7" {
 			t.Errorf("answered %q", got)
 		}
 		if _, err := silent.Read(make([]byte, 1)); err == nil {
@@ -387,7 +387,7 @@ func TestConnectionsOfProxiedClient(t *testing.T) {
 		const most = 8 // one client may have 7
 		p := behind(t, most, local.Options{TrustedProxies: []string{proxyNetwork}, ProxyProtocol: true})
 		idle := p.dial(t, proxyAddress)
-		if got := idle.ask(t, header(t, 2, "203.0.113.7"), "/"); got != "200 203.0.113.7" {
+		if got := idle.exchange(t, header(t, 2, "203.0.113.7")); got != "200 203.0.113.7" {
 			t.Errorf("answered %q", got)
 		}
 		for range most - 1 {
@@ -397,10 +397,10 @@ func TestConnectionsOfProxiedClient(t *testing.T) {
 		if _, err := idle.Read(make([]byte, 1)); err == nil {
 			t.Error("the idle connection is open")
 		}
-		if got := p.dial(t, proxyAddress).ask(t, header(t, 1, "203.0.113.7"), "/"); got != "closed" {
+		if got := p.dial(t, proxyAddress).exchange(t, header(t, 1, "203.0.113.7")); got != "closed" {
 			t.Errorf("one too many: answered %q", got)
 		}
-		if got := p.dial(t, proxyAddress).ask(t, header(t, 1, "203.0.113.8"), "/"); got != "200 203.0.113.8" {
+		if got := p.dial(t, proxyAddress).exchange(t, header(t, 1, "203.0.113.8")); got != "200 203.0.113.8" {
 			t.Errorf("another client: answered %q", got)
 		}
 	})

@@ -15,8 +15,8 @@ type Status struct {
 	Ready bool
 	// Connections is the number of open connections, MaxConnections its limit.
 	Connections, MaxConnections int
-	// RejectedConnections counts the connections that were closed because their
-	// client had too many.
+	// RejectedConnections counts the connections that were closed, and the requests
+	// through proxies that were refused, because their client had too many.
 	RejectedConnections int
 	// CertificateExpires is the earliest expiry of the certificate and its
 	// intermediate certificates. It is zero if the server has none, because a proxy

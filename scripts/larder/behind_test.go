@@ -117,7 +117,7 @@ func logInto(t *testing.T, client *http.Client, s *server) (page string) {
 // browsers. The log has the address that the trusted proxy names.
 func TestBehindProxy(t *testing.T) {
 	t.Parallel()
-	socket := filepath.Join(shortDir(t), "s")
+	socket := filepath.Join(t.TempDir(), "s")
 	for name, test := range map[string]struct{ listen, trusted, client string }{
 		"TCP":     {"127.0.0.1:0", "127.0.0.1", distantClient},
 		"socket":  {"unix:" + socket, "unix", distantClient},
@@ -158,18 +158,6 @@ func TestBehindProxy(t *testing.T) {
 			}
 		})
 	}
-}
-
-// shortDir returns a temporary folder with a short path, since those of sockets
-// have at most 104 bytes on some systems.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "larder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // A proxy that passes TLS through names its clients with the PROXY protocol.

@@ -81,10 +81,10 @@ metrics at /metrics of another address, over plain HTTP and without a
 credential. It must name an IP address, localhost, the --host, or a host of
 --metrics-host.
 
-Behind a proxy that ends TLS, use --listen-plain instead of --listen, and --host.
-The server then speaks HTTP, and needs no certificate. Clients still see https
-and --host. On other than loopback addresses and Unix sockets, only the
---trusted-proxies can connect.
+Behind a proxy that ends TLS, use --host, and --listen-plain instead of
+--listen. The server then speaks HTTP, and needs no certificate. Clients still
+see https and --host. On other than loopback addresses and Unix sockets, only
+the --trusted-proxies can connect.
 
 Without --trusted-proxies, a proxy counts as the client of its requests. With
 it, the client is the last address in X-Forwarded-For that is not one of a

@@ -53,7 +53,7 @@ var help = func() *strings.Replacer {
 		"larder_ready":                                "1 if the server is ready, as for /readyz, and 0 otherwise.",
 		"larder_open_connections":                     "Open connections of clients.",
 		"larder_connections_max":                      "Maximum number of open connections.",
-		"larder_rejected_connections_total":           "Connections closed because their client had too many.",
+		"larder_rejected_connections_total":           "Connections closed, and requests refused, because their client had too many.",
 		"larder_certificate_expiry_timestamp_seconds": "Time at which the first certificate of the chain expires.",
 		"larder_certificate_renewals_total":           "New certificates that the server uses.",
 		"larder_certificate_failures_total":           "New certificates that the server cannot use.",
