@@ -40,7 +40,9 @@ type Table struct {
 	file *file
 	// held is an unused connection. As long as it is open, no other process
 	// removes the write-ahead log.
-	held  *sql.Conn
+	held *sql.Conn
+	// get is the statement of [Table.Get]. Parsing it takes longer than running it.
+	get   *sql.Stmt
 	id    string
 	now   func() time.Time
 	wrote atomic.Bool
@@ -173,6 +175,12 @@ func (t *Table) begin(ctx context.Context) (err error) {
 	if t.id, err = readID(ctx, t.held); err != nil {
 		return err
 	}
+	if t.get == nil {
+		t.get, err = t.db.PrepareContext(ctx, `SELECT `+columns+` FROM items WHERE pk = ? AND sk = ?`+live)
+		if err != nil {
+			return err
+		}
+	}
 	if log, err := os.Stat(t.file.logPath); err == nil {
 		t.file.log = log
 	}
@@ -267,8 +275,7 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	if err := t.file.check(); err != nil {
 		return catalog.Item{}, err
 	}
-	row := t.db.QueryRowContext(ctx, `SELECT `+columns+` FROM items WHERE pk = ? AND sk = ?`+live,
-		k.Partition, k.Sort, t.now().Unix())
+	row := t.get.QueryRowContext(ctx, k.Partition, k.Sort, t.now().Unix())
 	item, err := scan(row)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
