@@ -43,6 +43,7 @@ type Table struct {
 	held *sql.Conn
 	// get is the statement of [Table.Get]. Parsing it takes longer than running it.
 	get   *sql.Stmt
+	cache cache
 	id    string
 	now   func() time.Time
 	wrote atomic.Bool
@@ -176,6 +177,9 @@ func (t *Table) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if t.get == nil {
+		if t.cache.version, err = t.held.PrepareContext(ctx, "PRAGMA data_version"); err != nil {
+			return err
+		}
 		t.get, err = t.db.PrepareContext(ctx, `SELECT `+columns+` FROM items WHERE pk = ? AND sk = ?`+live)
 		if err != nil {
 			return err
@@ -275,14 +279,22 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 	if err := t.file.check(); err != nil {
 		return catalog.Item{}, err
 	}
-	row := t.get.QueryRowContext(ctx, k.Partition, k.Sort, t.now().Unix())
-	item, err := scan(row)
+	now := t.now()
+	cached, at, found, err := t.cache.get(ctx, k, now)
+	if found {
+		return cached, nil
+	}
+	if err != nil {
+		return catalog.Item{}, t.readError(k.Shown(), err)
+	}
+	item, err := scan(t.get.QueryRowContext(ctx, k.Partition, k.Sort, now.Unix()))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return catalog.Item{}, fmt.Errorf("item %s: %w", k.Shown(), registry.ErrNotFound)
 	case err != nil:
 		return catalog.Item{}, t.readError(k.Shown(), err)
 	}
+	t.cache.add(item, at)
 	return item, nil
 }
 
