@@ -1,11 +1,14 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"slices"
+	"sync/atomic"
 
 	"github.com/larder-registry/larder/pkg/protocol"
 	"github.com/larder-registry/larder/pkg/registry"
@@ -43,7 +46,7 @@ func (v versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, er
 	if err != nil {
 		return none, err
 	}
-	record, err := decodeRecord[R](a.Path(), item)
+	record, err := decodeOnce[R](a.Path(), item)
 	switch {
 	case err != nil:
 		return none, err
@@ -53,6 +56,36 @@ func (v versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, er
 		return none, record.Withdrawal().Gone(n)
 	}
 	return record, nil
+}
+
+// decoded caches records that were read, each in the slot that the hash of its data
+// selects. Clients request few versions most of the time.
+var (
+	decoded [1024]atomic.Pointer[decodedRecord]
+	seed    = maphash.MakeSeed()
+)
+
+// decodedRecord is the record of an item.
+type decodedRecord struct {
+	key    Key
+	data   []byte
+	record any
+}
+
+// decodeOnce is [decodeRecord] for a caller who does not change what the record
+// refers to.
+func decodeOnce[R registry.Record](path string, item Item) (R, error) {
+	place := &decoded[maphash.Bytes(seed, item.Data)%uint64(len(decoded))]
+	if d := place.Load(); d != nil && d.key == item.Key && bytes.Equal(d.data, item.Data) {
+		if record, ok := d.record.(R); ok {
+			return record, nil
+		}
+	}
+	record, err := decodeRecord[R](path, item)
+	if err == nil {
+		place.Store(&decodedRecord{item.Key, item.Data, record})
+	}
+	return record, err
 }
 
 // decodeRecord decodes the record of a version of an address. Errors are
