@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
 	"sync"
 	"time"
 
@@ -12,42 +10,49 @@ import (
 // maxCached bounds the data of all cached items in bytes.
 const maxCached = 16 << 20
 
-// cache has items as they were read while the database had a version. A
-// connection that never writes sees the version, which every change of the
-// database by any process changes. So what is returned is never stale.
+// indexHeader is the header of the index of the write-ahead log. Each committed
+// change of the database, by any process, changes it before the commit ends.
+//
+// Source: https://www.sqlite.org/walformat.html, section 2.1.
+type indexHeader [48]byte
+
+// cache has items as they were read while the database had a header. So what is
+// returned is never stale. Reading the header costs one system call.
 type cache struct {
-	version *sql.Stmt
+	// index is the file with the header. Like the database, it is closed after all
+	// connections.
+	index openedFile
 
 	mu    sync.Mutex
-	at    int64
+	at    indexHeader
 	items map[catalog.Key]catalog.Item
 	size  int
 }
 
-// get returns an item if it is cached. at is the version of the database to pass
-// to add.
-func (c *cache) get(ctx context.Context, k catalog.Key, now time.Time) (item catalog.Item, at int64, found bool, err error) {
+// get returns an item if it is cached. at is the header to pass to add.
+func (c *cache) get(k catalog.Key, now time.Time) (item catalog.Item, at indexHeader, found bool) {
+	if _, err := c.index.ReadAt(at[:], 0); err != nil {
+		return item, at, false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.version.QueryRowContext(context.WithoutCancel(ctx)).Scan(&at); err != nil {
-		return item, 0, false, err
-	}
 	if c.at != at {
 		c.at, c.items, c.size = at, make(map[catalog.Key]catalog.Item), 0
 	}
 	item, found = c.items[k]
-	return item, at, found && (item.Expires.IsZero() || now.Before(item.Expires)), nil
+	return item, at, found && (item.Expires.IsZero() || now.Before(item.Expires))
 }
 
-// add stores an item that was read after its version.
-func (c *cache) add(item catalog.Item, at int64) {
+// add stores an item that was read after the header.
+func (c *cache) add(item catalog.Item, at indexHeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.at != at || c.size+len(item.Data) > maxCached {
+	size := len(item.Data) + len(item.Partition) + len(item.Sort)
+	if c.at != at || c.items == nil || c.size+size > maxCached {
 		return
 	}
 	if _, found := c.items[item.Key]; !found {
 		c.items[item.Key] = item
-		c.size += len(item.Data) + len(item.Partition) + len(item.Sort)
+		c.size += size
 	}
 }

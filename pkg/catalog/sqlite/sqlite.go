@@ -177,7 +177,7 @@ func (t *Table) begin(ctx context.Context) (err error) {
 		return err
 	}
 	if t.get == nil {
-		if t.cache.version, err = t.held.PrepareContext(ctx, "PRAGMA data_version"); err != nil {
+		if t.cache.index, err = os.Open(strings.TrimSuffix(t.file.logPath, logEnding) + "-shm"); err != nil {
 			return err
 		}
 		t.get, err = t.db.PrepareContext(ctx, `SELECT `+columns+` FROM items WHERE pk = ? AND sk = ?`+live)
@@ -218,7 +218,11 @@ func (t *Table) Close() (err error) {
 	if t.held != nil {
 		err = t.held.Close()
 	}
-	return errors.Join(err, t.db.Close(), t.file.opened.Close())
+	err = errors.Join(err, t.db.Close(), t.file.opened.Close())
+	if t.cache.index != nil {
+		err = errors.Join(err, t.cache.index.Close())
+	}
+	return err
 }
 
 // explain returns [ErrReplaced] if a statement failed because the file was
@@ -280,12 +284,9 @@ func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
 		return catalog.Item{}, err
 	}
 	now := t.now()
-	cached, at, found, err := t.cache.get(ctx, k, now)
+	cached, at, found := t.cache.get(k, now)
 	if found {
 		return cached, nil
-	}
-	if err != nil {
-		return catalog.Item{}, t.readError(k.Shown(), err)
 	}
 	item, err := scan(t.get.QueryRowContext(ctx, k.Partition, k.Sort, now.Unix()))
 	switch {
