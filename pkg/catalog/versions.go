@@ -58,12 +58,15 @@ func (v versions[A, R]) Get(ctx context.Context, a A, n registry.Version) (R, er
 	return record, nil
 }
 
-// decoded caches records that were read, each in the slot that the hash of its data
-// selects. Clients request few versions most of the time.
+// decoded caches records that were read, each in the slot that the hash of its
+// data selects. Clients request few versions most of the time.
 var (
-	decoded [1024]atomic.Pointer[decodedRecord]
+	decoded [256]atomic.Pointer[decodedRecord]
 	seed    = maphash.MakeSeed()
 )
+
+// maxDecoded bounds the data of a cached record in bytes.
+const maxDecoded = 32 << 10
 
 // decodedRecord is the record of an item.
 type decodedRecord struct {
@@ -82,7 +85,7 @@ func decodeOnce[R registry.Record](path string, item Item) (R, error) {
 		}
 	}
 	record, err := decodeRecord[R](path, item)
-	if err == nil {
+	if err == nil && len(item.Data) <= maxDecoded {
 		place.Store(&decodedRecord{item.Key, item.Data, record})
 	}
 	return record, err

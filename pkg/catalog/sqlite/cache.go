@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"os"
 	"sync"
 	"time"
 
@@ -20,8 +21,8 @@ type indexHeader [48]byte
 // returned is never stale. Reading the header costs one system call.
 type cache struct {
 	// index is the file with the header. Like the database, it is closed after all
-	// connections.
-	index openedFile
+	// connections. If it is nil, nothing is cached.
+	index *os.File
 
 	mu    sync.Mutex
 	at    indexHeader
@@ -31,7 +32,7 @@ type cache struct {
 
 // get returns an item if it is cached. at is the header to pass to add.
 func (c *cache) get(k catalog.Key, now time.Time) (item catalog.Item, at indexHeader, found bool) {
-	if _, err := c.index.ReadAt(at[:], 0); err != nil {
+	if _, err := c.index.ReadAt(at[:], 0); err != nil { // also of a nil file
 		return item, at, false
 	}
 	c.mu.Lock()

@@ -3,7 +3,11 @@ package sqlite
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 )
+
+// SetTime sets the clock of a table.
+func SetTime(t *Table, now func() time.Time) { t.now = now }
 
 // HoldHeader makes the next check of a table wait after it has read the header
 // of the file. read is closed when it has, and resume lets it continue.

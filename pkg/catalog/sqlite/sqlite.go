@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -176,10 +177,13 @@ func (t *Table) begin(ctx context.Context) (err error) {
 	if t.id, err = readID(ctx, t.held); err != nil {
 		return err
 	}
-	if t.get == nil {
+	// On Windows, SQLite cannot remove a file that is open.
+	if t.cache.index == nil && runtime.GOOS != "windows" {
 		if t.cache.index, err = os.Open(strings.TrimSuffix(t.file.logPath, logEnding) + "-shm"); err != nil {
 			return err
 		}
+	}
+	if t.get == nil {
 		t.get, err = t.db.PrepareContext(ctx, `SELECT `+columns+` FROM items WHERE pk = ? AND sk = ?`+live)
 		if err != nil {
 			return err
@@ -280,13 +284,13 @@ const live = ` AND (expires = 0 OR expires > ?)`
 
 // Get implements [catalog.Table].
 func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
-	if err := t.file.check(); err != nil {
-		return catalog.Item{}, err
-	}
 	now := t.now()
 	cached, at, found := t.cache.get(k, now)
 	if found {
-		return cached, nil
+		return cached, t.file.checkDatabase()
+	}
+	if err := t.file.check(); err != nil {
+		return catalog.Item{}, err
 	}
 	item, err := scan(t.get.QueryRowContext(ctx, k.Partition, k.Sort, now.Unix()))
 	switch {

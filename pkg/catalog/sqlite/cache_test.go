@@ -1,0 +1,111 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/larder-registry/larder/pkg/catalog"
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
+	"github.com/larder-registry/larder/pkg/registry"
+)
+
+// No read returns an older item than the last committed one. It may be from
+// another process.
+func TestCacheIsNeverStale(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "larder.db")
+	table, err := sqlite.Create(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	key := catalog.Key{Partition: "p", Sort: "counter"}
+	if err := table.Write(t.Context(), catalog.Change{Key: key, Data: []byte("0")}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var committed atomic.Int64
+	var readers sync.WaitGroup
+	done := make(chan struct{})
+	for range 4 {
+		readers.Go(func() {
+			for {
+				atLeast := committed.Load()
+				item, err := table.Get(t.Context(), key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n, err := strconv.ParseInt(string(item.Data), 10, 64); err != nil || n < atLeast {
+					t.Errorf("read %q after %d was committed", item.Data, atLeast)
+					return
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for n := int64(1); n <= 200; n++ {
+		data := []byte(strconv.FormatInt(n, 10))
+		if n%2 == 0 {
+			item, err := table.Get(t.Context(), key)
+			if err == nil {
+				err = table.Write(t.Context(), catalog.Change{Key: key, Data: data, Revision: item.Revision})
+			}
+			if err != nil {
+				t.Error(err)
+				break
+			}
+		} else if _, err := other.ExecContext(t.Context(), "UPDATE items SET data = ? WHERE sk = ?", data, key.Sort); err != nil {
+			t.Error(err)
+			break
+		}
+		committed.Store(n)
+		if n%50 == 0 {
+			if _, err := other.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	close(done)
+	readers.Wait()
+}
+
+// A cached item expires as a stored one does.
+func TestCachedItemExpires(t *testing.T) {
+	t.Parallel()
+	table, err := sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	now := time.Unix(1_800_000_000, 0)
+	sqlite.SetTime(table, func() time.Time { return now })
+	key := catalog.Key{Partition: "p", Sort: "short"}
+	change := catalog.Change{Key: key, Data: []byte("x"), Expires: now.Add(time.Minute)}
+	if err := table.Write(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // read, then cached
+		if _, err := table.Get(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(time.Minute)
+	if _, err := table.Get(t.Context(), key); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("an expired item: %v", err)
+	}
+}
