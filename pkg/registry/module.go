@@ -19,7 +19,11 @@ type Module struct {
 // ParseModule parses NAMESPACE/NAME/SYSTEM. It accepts the same parts as
 // OpenTofu's own parser. It rejects a hostname and a //subdirectory, which are
 // not part of what a registry stores. Errors are [ErrInvalid].
-func ParseModule(s string) (Module, error) {
+func ParseModule(s string) (Module, error) { return parsedModules.get(s, parseModule) }
+
+var parsedModules parsed[Module]
+
+func parseModule(s string) (Module, error) {
 	if strings.Count(s, "/") != 2 {
 		form := moduleForm
 		if strings.Count(s, "/") > 2 {

@@ -19,7 +19,11 @@ const maxVersionLength = 128
 
 // ParseVersion parses a version as clients write it in a request, where 1.0
 // means 1.0.0. Errors are [ErrInvalid].
-func ParseVersion(s string) (Version, error) {
+func ParseVersion(s string) (Version, error) { return parsedVersions.get(s, parseVersion) }
+
+var parsedVersions parsed[Version]
+
+func parseVersion(s string) (Version, error) {
 	if len(s) > maxVersionLength {
 		return Version{}, fmt.Errorf("%w version: it has %d characters, more than %d",
 			ErrInvalid, len(s), maxVersionLength)
