@@ -100,6 +100,9 @@ func writeBody(w http.ResponseWriter, status int, cacheControl string, body []by
 func Accepts(header []string, value string) bool {
 	for _, line := range header {
 		for element := range strings.SplitSeq(line, ",") {
+			if strings.TrimSpace(element) == value {
+				return true
+			}
 			name, params, err := mime.ParseMediaType(element)
 			if err != nil || name != value {
 				continue

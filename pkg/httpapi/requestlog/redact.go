@@ -32,24 +32,17 @@ const (
 // not plain, contains a credential, or is longer than any name. A segment of a
 // routed path may begin with a digest. Elsewhere, a digest may be a signature.
 func safePath(path string, routed bool) string {
-	var safe strings.Builder
 	if len(path) > maxPath {
 		path = path[:maxPath] + redacted
 	}
-	for rest, more := path, true; more; {
-		var segment string
-		segment, rest, more = strings.Cut(rest, "/")
-		shown := safeSegment(segment, routed)
-		safe.WriteString(shown)
-		if shown != segment {
-			safe.WriteString(redacted)
-			break
+	at := 0
+	for segment := range strings.SplitSeq(path, "/") {
+		if shown := safeSegment(segment, routed); shown != segment {
+			return path[:at] + shown + redacted
 		}
-		if more {
-			safe.WriteByte('/')
-		}
+		at += len(segment) + len("/")
 	}
-	return safe.String()
+	return path
 }
 
 // safeSegment returns the part of a path segment that the log may contain.
@@ -78,6 +71,9 @@ func safeSegment(segment string, routed bool) string {
 // redact removes credentials from a text: registry tokens, JWTs, and the values
 // of URL parameters that sign a request.
 func redact(text string) string {
+	if !mayHaveSecret(text) {
+		return text
+	}
 	var safe strings.Builder
 	for text != "" {
 		n := runLength(text, isWord)
@@ -103,9 +99,18 @@ func redact(text string) string {
 	return safe.String()
 }
 
+// mayHaveSecret reports whether findSecret can find anything in a text. It takes
+// much less time, and few texts have such characters.
+func mayHaveSecret(text string) bool {
+	return strings.ContainsAny(text, "_=%") || strings.Contains(text, jwtPrefix)
+}
+
 // findSecret returns the index of the first credential in a word, or -1, and
 // reports whether it is the value of a parameter.
 func findSecret(word string) (cut int, parameter bool) {
+	if !mayHaveSecret(word) {
+		return -1, false
+	}
 	cut = findToken(word)
 	if jwt := findJWT(word); jwt >= 0 && (cut < 0 || jwt < cut) {
 		cut = jwt

@@ -169,14 +169,13 @@ func Handler(log *slog.Logger, next http.Handler, observers ...func(*Entry)) htt
 }
 
 func (e *Entry) attrs(r *http.Request) []slog.Attr {
-	attrs := []slog.Attr{
+	attrs := append(make([]slog.Attr, 0, 16),
 		slog.String("method", redact(r.Method)),
 		slog.String("path", safePath(r.URL.Path, e.Route != "")),
 		slog.Int("status", e.Status),
 		slog.Int64("bytes", e.Bytes),
 		// A number, so that log queries can compare it.
-		slog.Float64("duration_ms", float64(e.Duration.Microseconds())/1000),
-	}
+		slog.Float64("duration_ms", float64(e.Duration.Microseconds())/1000))
 	for _, field := range []struct{ name, value string }{
 		{"request_id", e.RequestID}, {"route", e.Route}, {"address", e.Address}, {"version", e.Version},
 		{"download", string(e.Download)}, {"caller", e.Caller}, {"client", e.Client}, {"token_id", e.Token}, {"note", e.Note},
