@@ -13,10 +13,11 @@ import (
 // object store or an origin.
 var drawn = regexp.MustCompile(`(?m)^  (?:Note over C,O: (.+)|[FP]->>([TSO]): (\w+).*)$`)
 
-// TestPullDiagram compares the hops of the diagram of a pull, in docs/architecture.md,
-// with the calls of a provider's operations in functions. The diagram has their names.
+// TestPullDiagram compares the hops of the diagram of a pull, in
+// docs/request-paths.md, with the calls of a provider's operations in functions.
+// The diagram has their names.
 func TestPullDiagram(t *testing.T) {
-	page, err := os.ReadFile("../../docs/architecture.md")
+	page, err := os.ReadFile("../../docs/request-paths.md")
 	if err != nil {
 		t.Fatal(err)
 	}

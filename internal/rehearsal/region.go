@@ -19,7 +19,7 @@ const copiedName = restoredName + "-copy"
 
 // loseRegion makes a read-only copy of the restored registry in another region,
 // there. It then loses the first region, and makes the copy a full registry, as
-// described in docs/second-region.md. It returns the stack of that registry.
+// described in docs/switch-regions.md. It returns the stack of that registry.
 //
 // moto replicates neither tables nor buckets, so the rehearsal copies what AWS
 // would replicate.
