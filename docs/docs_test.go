@@ -187,8 +187,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// long are the pages of docs that may have more than 300 lines. A program writes
-// docs/cli.md, and the others are being split.
+// long are the pages of docs that may have more than 300 lines: docs/cli.md, which
+// a program writes, and some that still serve several tasks.
 var long = []string{"docs/cli.md", "docs/runbook.md", "docs/self-host.md", "docs/verify-and-restore.md"}
 
 // A page of docs has at most 300 lines, because it is for one task.
