@@ -53,6 +53,12 @@ const maxMirrorAddress = 512
 // Unicode and punycode. Unlike theirs, it rejects a hostname that ends with a
 // dot. Errors are [ErrInvalid].
 func ParseMirrorProvider(s string) (MirrorAddress, error) {
+	return parsedMirrorProviders.get(s, parseMirrorProvider)
+}
+
+var parsedMirrorProviders parsed[MirrorAddress]
+
+func parseMirrorProvider(s string) (MirrorAddress, error) {
 	hostname, rest, _ := strings.Cut(s, "/")
 	switch {
 	case len(s) > maxMirrorAddress:
@@ -107,6 +113,12 @@ func (a MirrorAddress) AtOrigin() Address {
 // case. Public registries do not distinguish Azure from azure, so a rule or a pin
 // must not either. Errors are [ErrInvalid].
 func ParseMirrorModule(s string) (MirrorAddress, error) {
+	return parsedMirrorModules.get(s, parseMirrorModule)
+}
+
+var parsedMirrorModules parsed[MirrorAddress]
+
+func parseMirrorModule(s string) (MirrorAddress, error) {
 	hostname, rest, _ := strings.Cut(s, "/")
 	switch {
 	case len(s) > maxMirrorAddress:

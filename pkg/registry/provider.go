@@ -23,7 +23,11 @@ const maxProviderAddress = 256
 
 // ParseProvider parses NAMESPACE/TYPE. It accepts the same parts as OpenTofu's
 // own parser, in lower case. It rejects a hostname. Errors are [ErrInvalid].
-func ParseProvider(s string) (Provider, error) {
+func ParseProvider(s string) (Provider, error) { return parsedProviders.get(s, parseProvider) }
+
+var parsedProviders parsed[Provider]
+
+func parseProvider(s string) (Provider, error) {
 	if len(s) > maxProviderAddress {
 		return Provider{}, fmt.Errorf("%w address: it has %d characters, more than %d",
 			ErrInvalid, len(s), maxProviderAddress)
