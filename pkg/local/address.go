@@ -128,8 +128,9 @@ func listenError(address, port string, err error) error {
 		hint = "Write 127.0.0.1 for only this machine, or 0.0.0.0 for all of its addresses."
 	case errors.Is(err, os.ErrPermission):
 		failed.reason = "this user may not use port " + port
-		hint = "Ports below 1024 are reserved for privileged programs. Choose another, such as 8443, " +
-			"and let a proxy forward port " + port + " to it."
+		hint = "On Linux, the packaged service may use it. For another program, run " +
+			"`sudo setcap cap_net_bind_service=+ep \"$(command -v larder)\"` after each installation. " +
+			"For a trial, choose a port above 1023, such as 8443."
 	default:
 		failed.reason = err.Error()
 		if call, ok := errors.AsType[*os.SyscallError](err); ok {

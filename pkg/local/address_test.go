@@ -168,7 +168,7 @@ func TestListenErrors(t *testing.T) {
 	// A name without an address.
 	texts.Error(t, local.ListenError("r.invalid", "0", &net.DNSError{Err: "no such host", IsNotFound: true}))
 	// Ports below 1024 are for privileged programs, such as these tests may be.
-	const loopback, port = "127.0.0.1", "80"
+	const loopback, port = "127.0.0.1", "443"
 	texts.Error(t, local.ListenError(loopback, port, os.NewSyscallError("bind", syscall.EACCES)))
 	// The text of other errors does not contain the name of a system call.
 	other := &net.OpError{Op: "listen", Err: os.NewSyscallError("socket", syscall.EMFILE)}

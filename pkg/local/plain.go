@@ -59,7 +59,7 @@ func namedHost(text string) (registry.Host, error) {
 	if err == nil && !strings.Contains(host.Name(), ".") {
 		err = registry.WithHint(
 			fmt.Errorf("%w host %q: clients accept only a host name with a dot", registry.ErrInvalid, text),
-			"Write a name with an optional port, such as registry.example.com:8443.")
+			"Write a name such as registry.example.com, with a port unless that is 443.")
 	}
 	return host, err
 }

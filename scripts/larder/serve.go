@@ -63,7 +63,7 @@ it.
 On a loopback address, anyone who can reach the registry can read everything,
 unless you use --require-token, --access or --host. With --host, clients use
 that name, whatever the address is. The address can be IPv4, IPv6 such as
-[::]:8443, or a name of this machine. On other than IPv4 loopback addresses,
+[::]:443, or a name of this machine. On other than IPv4 loopback addresses,
 you must give a host and a certificate for it. Clients then always need a
 credential. Publishing through the registry, with --registry, always needs a
 credential.
@@ -102,7 +102,7 @@ has. It renews a certificate of its own authority while it runs. It logs a
 warning 14 days before a certificate expires.`,
 		Example: `  larder serve
   larder serve --store ./larder-data --listen 127.0.0.1:8443 --require-token
-  larder serve --listen 0.0.0.0:8443 --host registry.example.com:8443 \
+  larder serve --listen :443 --host registry.example.com \
     --cert tls.crt --key tls.key --access access.json
   larder serve --listen-plain 127.0.0.1:8080 --host registry.example.com \
     --trusted-proxies 127.0.0.1`,

@@ -98,10 +98,23 @@ func TestServicesAreConfined(t *testing.T) {
 				t.Errorf("%s lacks %s", name, line)
 			}
 		}
-		for _, line := range []string{"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "UMask=0077"} {
+		for _, line := range []string{
+			"CapabilityBoundingSet=", "PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX", "UMask=0077",
+		} {
 			if !strings.Contains(unit, "\n"+line+"\n") {
 				t.Errorf("%s lacks %s", name, line)
 			}
+		}
+	}
+}
+
+// The server may listen on port 443, and has no other capability.
+func TestServiceCapability(t *testing.T) {
+	t.Parallel()
+	unit := filepath.Join(packaging, "larder.service")
+	for _, setting := range []string{"AmbientCapabilities", "CapabilityBoundingSet"} {
+		if got, want := unitLines(t, unit, setting), []string{"CAP_NET_BIND_SERVICE"}; !slices.Equal(got, want) {
+			t.Errorf("%s is %q, want %q", setting, got, want)
 		}
 	}
 }
