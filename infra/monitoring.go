@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,13 +42,17 @@ const (
 	waiting = 15 * 60_000 // milliseconds
 )
 
-// runbook is the file that the alarms' descriptions refer to.
-const runbook = "docs/runbook.md"
+// These are the pages that the alarms' descriptions refer to.
+const (
+	runbook   = "docs/runbook.md"
+	incidents = "docs/runbook-incidents.md"
+)
 
 // alarm describes one alarm. Its name is the stack's name followed by name,
 // which is also the heading of its section in the runbook.
 type alarm struct {
 	name, meaning string
+	page          string // if empty, runbook
 	metric        awscloudwatch.IMetric
 	threshold     float64
 	below         bool // whether values below the threshold are bad, instead of values at or above it
@@ -87,7 +92,7 @@ func (st *stack) newMonitoring(api awsapigatewayv2.HttpApi) {
 			name := st.settings.StackName + "-" + a.name
 			made := awscloudwatch.NewAlarm(st.Stack, jsii.String("alarm-"+a.name), &awscloudwatch.AlarmProps{
 				AlarmName:          &name,
-				AlarmDescription:   jsii.String(fmt.Sprintf("%s What to do: %s#%s", a.meaning, runbook, a.name)),
+				AlarmDescription:   jsii.String(fmt.Sprintf("%s What to do: %s#%s", a.meaning, cmp.Or(a.page, runbook), a.name)),
 				Metric:             a.metric,
 				Threshold:          &a.threshold,
 				ComparisonOperator: comparison,
@@ -194,7 +199,7 @@ func (m monitoring) alarms() []alarm {
 			meaning: "In 15 of 20 minutes DynamoDB rejected reads or writes of the table.",
 		},
 		{
-			name: "key-ends", threshold: keyNotice, below: true, periods: 1, keepsState: true,
+			name: "key-ends", page: incidents, threshold: keyNotice, below: true, periods: 1, keepsState: true,
 			metric: m.own(metrics.Series{Name: metrics.SigningKeyDays}, "Minimum",
 				awscdk.Duration_Days(jsii.Number(1))),
 			meaning: fmt.Sprintf("The last signing key of a namespace expires in less than %d days, or has expired. "+
@@ -203,10 +208,10 @@ func (m monitoring) alarms() []alarm {
 	}
 	if m.functions[pullName] != nil {
 		alarms = append(alarms, alarm{
-			name: "copies-fail", metric: m.ofPull("AsyncEventsDropped", "Sum"), threshold: 1, periods: 1,
+			name: "copies-fail", page: incidents, metric: m.ofPull("AsyncEventsDropped", "Sum"), threshold: 1, periods: 1,
 			meaning: "The mirror failed three times to copy a version, or to check for new versions.",
 		}, alarm{
-			name: "copies-wait", metric: m.ofPull("AsyncEventAge", "Maximum"), threshold: waiting, periods: 1,
+			name: "copies-wait", page: incidents, metric: m.ofPull("AsyncEventAge", "Maximum"), threshold: waiting, periods: 1,
 			meaning: fmt.Sprintf("A version waited %d minutes or more for the mirror to copy it.", waiting/60_000),
 		})
 	}

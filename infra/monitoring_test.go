@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/larder-registry/larder/internal/testkit/golden"
 	"github.com/larder-registry/larder/pkg/deployed/metrics"
@@ -226,15 +229,8 @@ func TestQueries(t *testing.T) {
 		}
 	}
 	slices.Sort(queries)
-	runbook, err := os.ReadFile("../docs/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ofStack, _, found := strings.Cut(string(runbook), "\n## On one machine\n")
-	if !found {
-		t.Fatal("the runbook has no part for one machine, which has commands and no queries")
-	}
-	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(ofStack, -1) {
+	text := pageText(t, runbook) + pageText(t, incidents)
+	for _, block := range regexp.MustCompile("(?s)```text\n(.*?)\n```").FindAllStringSubmatch(text, -1) {
 		switch of, query, _ := strings.Cut(block[1], "\n"); of {
 		case "# the functions' logs":
 			queries = append(queries, query)
@@ -261,23 +257,28 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// sections returns the headings of the runbook within a part.
-func sections(t *testing.T, part string) (names []string) {
+// pageText returns the text of a page of the documentation.
+func pageText(t *testing.T, page string) string {
 	t.Helper()
-	data, err := os.ReadFile("../docs/runbook.md")
+	data, err := os.ReadFile(filepath.Join("..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(data)
+}
+
+// sections returns the headings of a page within a part, with the page.
+func sections(t *testing.T, page, part string) (names []string) {
+	t.Helper()
 	within := false
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(pageText(t, page)) {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			within = strings.TrimSpace(heading) == part
 		}
 		if heading, ok := strings.CutPrefix(line, "### "); ok && within {
-			names = append(names, strings.TrimSpace(heading))
+			names = append(names, page+"#"+strings.TrimSpace(heading))
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 
@@ -285,12 +286,13 @@ func sections(t *testing.T, part string) (names []string) {
 // notifies the topic when it begins and ends. The runbook has no other alarms.
 func TestAlarms(t *testing.T) {
 	tm := synth(t, defaults(t, "alarms", "true", "stackName", "acme"))
-	var names []string
+	var places []string
 	for id, a := range tm.all("AWS::CloudWatch::Alarm") {
 		name, _ := strings.CutPrefix(templateText(a.at("AlarmName")), "acme-")
-		names = append(names, name)
-		if about := templateText(a.at("AlarmDescription")); !strings.HasSuffix(about,
-			" What to do: docs/runbook.md#"+name) || len(about) > 1024 {
+		about := templateText(a.at("AlarmDescription"))
+		_, place, _ := strings.Cut(about, " What to do: ")
+		places = append(places, place)
+		if !strings.HasSuffix(place, "#"+name) || len(about) > 1024 {
 			t.Errorf("%s: %s", id, about)
 		}
 		// A metric without a value does not hide the others.
@@ -324,9 +326,11 @@ func TestAlarms(t *testing.T) {
 			t.Errorf("%s: %v", id, a.Properties)
 		}
 	}
-	slices.Sort(names)
-	if described := sections(t, "Alarms"); !slices.Equal(names, described) || len(names) == 0 {
-		t.Errorf("alarms %q, but the runbook has %q", names, described)
+	described := append(sections(t, runbook, "Alarms"), sections(t, incidents, "Alarms")...)
+	slices.Sort(places)
+	slices.Sort(described)
+	if diff := cmp.Diff(described, places); diff != "" || len(places) == 0 {
+		t.Errorf("the sections of the runbook, and where the alarms lead (-sections +alarms):\n%s", diff)
 	}
 }
 

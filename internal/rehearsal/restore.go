@@ -26,7 +26,7 @@ const restoredName = StackName + "-restored"
 
 // restore fills the deployed registry, and loses the content of its table and
 // then of its bucket. The stack then adopts restored ones, as described in
-// docs/verify-and-restore.md. restore returns the new stack.
+// docs/restore-aws.md. restore returns the new stack.
 //
 // moto differs from AWS. A restore to a point in time returns the table's
 // current content, so the test restores an on-demand backup. Buckets of its

@@ -218,7 +218,7 @@ func compareNothing[R registry.Record](s *Stored[R], is storedIndex[R]) {
 			s.Mismatches = append(s.Mismatches, Mismatch{
 				What: what, Detail: "it exists, but there are no versions",
 				Fix: "restore the records of the versions from a backup of the table; if nothing was ever published there, " +
-					"remove the item " + item.Shown() + " from the table (see docs/verify-and-restore.md)",
+					"remove the item " + item.Shown() + " from the table (see docs/verify.md)",
 			})
 		}
 	}

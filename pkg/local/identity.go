@@ -59,11 +59,11 @@ func (e *MismatchError) Error() string {
 
 const (
 	restoreDatabase = "Restore " + database + " from a backup with `larder restore FILE --database-only`, " +
-		"or the whole folder, as docs/verify-and-restore.md describes."
+		"or the whole folder, as docs/restore-one-machine.md describes."
 	removeLog = "If you have restored " + database + ", remove " + database + "-wal and " + database + "-shm, " +
 		"which belong to the old one. Otherwise restore the whole folder from a backup. " +
-		"docs/verify-and-restore.md describes both."
-	restoreFolder = "Restore the whole folder from one backup, as docs/verify-and-restore.md describes. " +
+		"docs/restore-one-machine.md describes both."
+	restoreFolder = "Restore the whole folder from one backup, as docs/restore-one-machine.md describes. " +
 		"`larder init --adopt` takes the folder as it is; `larder verify --at-rest` then lists what is missing."
 	restoreAgain = "Wait for `larder restore`, if it still runs. Otherwise empty the folder, and restore again."
 

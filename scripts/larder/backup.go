@@ -43,7 +43,7 @@ folder, and leaves the N newest. It removes only files that it named itself. If
 the backup fails, it removes nothing.
 
 The command fails if an archive is missing or damaged. ` + "`larder restore`" + ` makes a
-registry from the file. AWS has its own backups: see docs/verify-and-restore.md.`,
+registry from the file. AWS has its own backups: see docs/restore-aws.md.`,
 		Example: `  larder backup larder.tar
   larder backup /var/backups/larder --keep 14 --store /var/lib/larder`,
 		RunE: c.Run(func(ctx context.Context, args []string) (_ output.View, err error) {
@@ -53,7 +53,7 @@ registry from the file. AWS has its own backups: see docs/verify-and-restore.md.
 			}
 			if p.Dir == "" {
 				return nil, registry.WithHint(arguments.Errorf("cannot back up %s: it is not a folder of this machine", p),
-					"See docs/verify-and-restore.md for the backups of AWS.")
+					"See docs/restore-aws.md for the backups of AWS.")
 			}
 			path := args[0]
 			info, err := os.Stat(path)

@@ -56,7 +56,7 @@ The exit code is 1 if the restored registry has faults.`,
 			}
 			if p.Dir == "" {
 				return nil, registry.WithHint(arguments.Errorf("cannot restore to %s: it is not a folder of this machine", p),
-					"See docs/verify-and-restore.md for the backups of AWS.")
+					"See docs/restore-aws.md for the backups of AWS.")
 			}
 			later, err := openPrevious(ctx, previous)
 			if err != nil {

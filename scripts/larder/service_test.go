@@ -168,7 +168,7 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("there is no metric %s", name)
 		}
 	}
-	runbook := readText(t, "../../docs/runbook.md")
+	runbook := readText(t, "../../docs/runbook-one-machine.md")
 	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
 		if !strings.Contains(runbook, "`"+alert[1]+"`") {
 			t.Errorf("the runbook lacks %s", alert[1])

@@ -17,7 +17,7 @@ import (
 )
 
 // restoring refers to the page with the commands for the bucket's settings.
-const seeRestore = "docs/verify-and-restore.md has the commands"
+const seeRestore = "docs/restore-aws.md has the commands"
 
 // bucket examines the bucket that the stack names. The stack may have created
 // or adopted it.
@@ -28,7 +28,7 @@ func (e *examination) bucket(ctx context.Context) {
 	switch {
 	case code(err) == "NoSuchBucket":
 		e.wrong(c.step, c.String(), "the bucket "+name+" does not exist",
-			"restore it, and let the stack adopt it; see docs/verify-and-restore.md")
+			"restore it, and let the stack adopt it; see docs/restore-aws.md")
 		return
 	case err != nil:
 		e.failed(c, err)

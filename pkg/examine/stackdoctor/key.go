@@ -60,7 +60,7 @@ func (e *examination) key(ctx context.Context) {
 	key, err := kmskey.Describe(ctx, e.Services.Config, arn)
 	if code(err) == "NotFoundException" {
 		e.wrong(c.step, c.String(), "the key "+arn+" does not exist, so nothing that it encrypts can be read",
-			"a deleted key cannot be restored; restore a copy that another key encrypts: see docs/verify-and-restore.md")
+			"a deleted key cannot be restored; restore a copy that another key encrypts: see docs/restore-aws.md")
 		return
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ func (e *examination) table(ctx context.Context) {
 	switch {
 	case code(err) == "ResourceNotFoundException":
 		e.wrong("table", c.String(), "the table "+name+" does not exist",
-			"restore it, and let the stack adopt it; see docs/verify-and-restore.md")
+			"restore it, and let the stack adopt it; see docs/restore-aws.md")
 		return
 	case err != nil:
 		e.failed(c, err)

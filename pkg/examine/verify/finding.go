@@ -76,7 +76,7 @@ func (k Kind) remedy() string {
 		return "restore the item from a backup of the table"
 	case Audit:
 		return "something other than Larder wrote it: restore the item from a backup of the table, or remove it if the " +
-			"backup does not have it (see docs/verify-and-restore.md)"
+			"backup does not have it (see docs/verify.md)"
 	case AuditMissing:
 		return "restore the missing items audit/YYYY-MM from a backup of the table; --repair cannot rebuild them, because " +
 			"nothing else records who made a change; if nobody has restored or edited the table, someone has removed the " +

@@ -80,7 +80,7 @@ func (r *run) origin(ctx context.Context, p registry.MirrorAddress) error {
 		r.add(Finding{
 			Kind: Record, Path: p.Path(), Detail: err.Error(),
 			Fix: "restore the item from a backup of the table; if there is no backup, remove it (see " +
-				"docs/verify-and-restore.md): the mirror then relies on the origin's publication times for the versions of " +
+				"docs/verify.md): the mirror then relies on the origin's publication times for the versions of " +
 				"today, and on the keys that signed the mirrored versions",
 		})
 		return nil

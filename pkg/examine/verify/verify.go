@@ -286,7 +286,7 @@ func (r *run) part(ctx context.Context, p part) error {
 		if !p.has(path) {
 			r.add(
 				Finding{Kind: CatalogEntry, Path: path, Detail: "it is in the catalog of " + p.what + ", but does not belong there",
-					Fix: "remove the item from that catalog in the table (see docs/verify-and-restore.md); Larder did not write " +
+					Fix: "remove the item from that catalog in the table (see docs/verify.md); Larder did not write " +
 						"it, but `larder list` shows it"})
 			continue
 		}
@@ -372,7 +372,7 @@ func (r *run) address(ctx context.Context, group *errgroup.Group, path string, i
 			Kind:   CatalogEntry,
 			Path:   path,
 			Detail: "its path is not a valid address",
-			Fix:    "remove the item from the table (see docs/verify-and-restore.md); nothing can be published there",
+			Fix:    "remove the item from the table (see docs/verify.md); nothing can be published there",
 		})
 	}
 	for _, info := range infos {
