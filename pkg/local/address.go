@@ -119,6 +119,9 @@ func listenError(address, port string, err error) error {
 	hint := ""
 	unknown, isUnknown := errors.AsType[*net.DNSError](err)
 	switch {
+	case isInUse(err) && port == "443": // another port would change the host of all addresses
+		failed.reason = "another program is using it"
+		hint = "Stop it. If it is a web server, let it forward requests to Larder: see docs/reverse-proxy.md."
 	case isInUse(err):
 		failed.reason = "another program is using it"
 		hint = "Stop it if it is a registry that you no longer need, or choose another port: " +

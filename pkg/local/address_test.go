@@ -151,6 +151,14 @@ func TestSecretFile(t *testing.T) {
 	}
 }
 
+// If the server's user may not read a file, the hint refers to the commands that
+// give it to that user. An ACME client leaves such a file.
+func TestUnreadableFile(t *testing.T) {
+	t.Parallel()
+	failed := &os.PathError{Op: "open", Path: "tls.key", Err: syscall.EACCES}
+	golden.New(t).Error(t, local.Unreadable("tls.key", failed))
+}
+
 // A port that the server cannot listen on is an error with a hint.
 func TestListenErrors(t *testing.T) {
 	t.Parallel()
@@ -170,6 +178,7 @@ func TestListenErrors(t *testing.T) {
 	// Ports below 1024 are for privileged programs, such as these tests may be.
 	const loopback, port = "127.0.0.1", "443"
 	texts.Error(t, local.ListenError(loopback, port, os.NewSyscallError("bind", syscall.EACCES)))
+	texts.Error(t, local.ListenError(loopback, port, os.NewSyscallError("bind", syscall.EADDRINUSE)))
 	// The text of other errors does not contain the name of a system call.
 	other := &net.OpError{Op: "listen", Err: os.NewSyscallError("socket", syscall.EMFILE)}
 	err = local.ListenError(loopback, port, other)

@@ -39,10 +39,11 @@ func (d *Data) RemoveExpiredAt(ctx context.Context, ticks <-chan time.Time, log 
 	d.removeExpired(ctx, ticks, log)
 }
 
-// Listen and ListenError give tests access to listen and listenError.
+// These variables give tests access to functions.
 var (
 	Listen      = listen
 	ListenError = listenError
+	Unreadable  = unreadable
 )
 
 // ListenAddress calls address.

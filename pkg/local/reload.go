@@ -2,12 +2,15 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 const (
@@ -82,12 +85,22 @@ func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, regularfile.Unreadable(path, err)
+		return nil, unreadable(path, err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("cannot read %s: it is not a regular file", path)
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("cannot read %s: it has more than %d MiB", path, maxFile>>20)
 	}
 	text, err := os.ReadFile(path)
-	return text, regularfile.Unreadable(path, err)
+	return text, unreadable(path, err)
+}
+
+// unreadable returns the error for a file that the server cannot read.
+func unreadable(path string, err error) error {
+	err = regularfile.Unreadable(path, err)
+	if errors.Is(err, fs.ErrPermission) {
+		return registry.WithHint(err, "The server's user must be able to read the file and its folder: "+
+			"see docs/team-on-one-machine.md#3-get-a-certificate.")
+	}
+	return err
 }
