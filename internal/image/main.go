@@ -115,7 +115,7 @@ func build(ctx context.Context, version, targets, repository, commit, date strin
 	}
 	for _, label := range []string{
 		"title=Larder", "description=Private registry for OpenTofu and Terraform", "licenses=Apache-2.0",
-		"source=" + source, "url=" + source, "documentation=" + source + "/blob/main/docs/self-host.md",
+		"source=" + source, "url=" + source, "documentation=" + source + "/blob/main/docs/container.md",
 		"version=" + version, "revision=" + commit,
 	} {
 		args = append(args, "--image-label", "org.opencontainers.image."+label)
