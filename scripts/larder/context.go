@@ -154,6 +154,10 @@ https://HOST[:PORT].`,
 			result := contextView{Status: "added", Name: args[0], Context: added, OverriddenBy: overridden()}
 			if p.Dir != "" && !local.Exists(p.Dir) {
 				result.Warnings = []string{"there is no registry in " + p.Dir}
+				// The folder of a service is only for its user.
+				if _, err := os.ReadDir(p.Dir); errors.Is(err, fs.ErrPermission) {
+					result.Warnings = []string{"this user may not read " + p.Dir}
+				}
 			}
 			err = changeContexts(func(f *contexts.File) error {
 				before, exists := f.Contexts[args[0]]

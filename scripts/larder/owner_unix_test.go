@@ -138,6 +138,25 @@ func (s service) files(t *testing.T, files map[string]string) {
 	}
 }
 
+// A context can have a folder that another user must use, such as a service's.
+func TestContextOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	closed := filepath.Join(s.bin, "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), "context", "add", "local", closed)
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+s.dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if want := "this user may not read " + closed; !strings.Contains(string(out), want) {
+		t.Errorf("the output lacks %q:\n%s", want, out)
+	}
+}
+
 // Root changes nothing in the folder of another user, whatever links that user
 // has planted there. The command of the hint works.
 func TestRootOnFolderOfOthers(t *testing.T) {
