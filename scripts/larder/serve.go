@@ -294,7 +294,9 @@ func announce(c *cli.Program, v servedView, log *slog.Logger, o serveOptions) er
 		return nil
 	}
 	err := c.Show(v, nil)
-	v.hints(output.Page{Output: terminal.New(c.Stderr)})
+	if v.CAFile != "" { // a service with a certificate of its own has readers on other machines
+		v.hints(output.Page{Output: terminal.New(c.Stderr)})
+	}
 	return err
 }
 
@@ -447,9 +449,7 @@ func (v servedView) Text(p output.Page) {
 // hints prints how to use the registry.
 func (v servedView) hints(p output.Page) {
 	larder := invocation()
-	if v.CAFile != "" {
-		printCommand(p, "To make clients on Linux trust it:", place.TrustCommand(v.CAFile))
-	}
+	printCommand(p, "To make clients on Linux trust it:", place.TrustCommand(v.CAFile))
 	if v.isNew {
 		printCommand(p, "To use it from other shells and folders:", larder+" context add "+v.context+" "+arguments.Quoted(v.Store))
 	}
