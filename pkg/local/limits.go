@@ -251,6 +251,7 @@ type boundedListener struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	open     int
+	unused   int                // open connections that had no request yet
 	clients  map[netip.Addr]int // open connections of each client, and requests through proxies
 	rejected int
 	closed   bool
@@ -386,6 +387,7 @@ func (l *boundedListener) admit(c *timedConn) bool {
 		l.changed.Wait()
 	}
 	l.open++
+	l.unused++
 	l.clients[c.client]++
 	l.waiting[c] = time.Now()
 	return true
@@ -466,6 +468,32 @@ func (l *boundedListener) begin(c *timedConn) {
 	defer l.mu.Unlock()
 	c.requests++
 	l.resume(c)
+	l.use(c)
+}
+
+// use notes that a connection has a request, or that it will have none. The caller
+// has locked the listener.
+func (l *boundedListener) use(c *timedConn) {
+	if !c.used {
+		c.used = true
+		l.unused--
+		l.changed.Signal()
+	}
+}
+
+// awaitRequests waits until each open connection has had a request, or until ctx
+// ends. The listener is closed.
+func (l *boundedListener) awaitRequests(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.changed.Broadcast()
+	})()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.unused > 0 && ctx.Err() == nil {
+		l.changed.Wait()
+	}
 }
 
 // end stops counting a request. waits reports whether the server still waits for
@@ -504,6 +532,7 @@ func (l *boundedListener) forget(c *timedConn) {
 		l.closing = nil
 	}
 	l.open--
+	l.use(c)
 	l.changed.Signal()
 	awaitsHeader := c.awaitsHeader
 	l.mu.Unlock()
@@ -536,6 +565,7 @@ type timedConn struct {
 	client             netip.Addr
 	awaitsHeader       bool // of the PROXY protocol
 	dropped            bool
+	used               bool // it has had a request
 	idle               bool // by the server's state, which ignores running handlers
 	requests, awaiting int  // requests that are served, and those of them that wait for their body
 

@@ -408,14 +408,6 @@ func (s *Server) Ready(ctx context.Context) error {
 	return err
 }
 
-// ended returns nil for the error of a server that was shut down.
-func ended(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
-}
-
 // Reload reads the files of the options immediately, and not after at most a
 // second. If they cannot be used, the server logs the reason, even if it already
 // has, and continues with what it has.
@@ -443,7 +435,8 @@ func (s *Server) serve() error {
 }
 
 // Serve answers requests until ctx ends. Then it is not ready any more, and
-// waits up to 5 seconds for running requests.
+// waits up to 5 seconds for running requests, and for the first requests of new
+// connections.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var cleaning sync.WaitGroup
@@ -464,9 +457,16 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.health.stop()
 	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err := s.server.Shutdown(timeout)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = s.server.Close() // only downloads are left, and their clients retry
+	err := s.listener.Close()
+	if ended := <-served; !errors.Is(ended, net.ErrClosed) {
+		err = errors.Join(err, ended)
 	}
-	return errors.Join(err, ended(<-served))
+	// Shutdown drops the first request of a connection if it has not read it yet.
+	s.connections.awaitRequests(timeout)
+	err = errors.Join(err, s.server.Shutdown(timeout))
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "closed connections that were still in use 5 seconds after the stop of the server")
+		err = s.server.Close()
+	}
+	return err
 }
