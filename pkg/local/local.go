@@ -270,6 +270,9 @@ type Options struct {
 	// to trusted proxies. For each of their clients it is also the maximum number of
 	// running requests.
 	MaxClientConnections int
+	// Handover has the listener of the last process of a service. If nil, the
+	// server opens a new one.
+	Handover *Handover
 }
 
 // CheckFlags returns [registry.ErrInvalid] for options that are never valid,
@@ -340,6 +343,10 @@ func (d *Data) Listen(ctx context.Context, o Options, log *slog.Logger) (_ *Serv
 	s.AccessWarnings = rules.Warnings()
 	if s.listener, err = o.listen(ctx, address, port); err != nil {
 		return nil, err
+	}
+	if err := o.Handover.store(o.listensAt(), s.listener); err != nil {
+		log.LogAttrs(ctx, slog.LevelWarn, "cannot pass the listener to systemd, so a restart will refuse connections",
+			slog.Any("error", err))
 	}
 	defer func() {
 		if err != nil {

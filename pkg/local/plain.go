@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,14 +65,20 @@ func namedHost(text string) (registry.Host, error) {
 	return host, err
 }
 
-// listen listens where the options have it. address and port are the result of
-// [Options.address].
+// listen listens where the options have it, or continues with the listener of the
+// last process. address and port are the result of [Options.address].
 func (o Options) listen(ctx context.Context, address, port string) (net.Listener, error) {
+	if l := o.Handover.listener(o.listensAt()); l != nil {
+		return l, nil
+	}
 	if path, isSocket := strings.CutPrefix(o.PlainAddress, socketPrefix); isSocket {
 		return listenUnix(ctx, path)
 	}
 	return listen(ctx, address, port)
 }
+
+// listensAt returns the address of the options that is in use.
+func (o Options) listensAt() string { return cmp.Or(o.PlainAddress, o.Address) }
 
 // listenUnix listens on a Unix socket, which its owner and group can use. It
 // replaces the socket of a server that was killed.

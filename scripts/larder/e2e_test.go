@@ -121,8 +121,15 @@ func serveIn(t *testing.T, env []string, data string, args ...string) *server {
 		command = append(command, "--listen", "127.0.0.1:0")
 	}
 	s.cmd = exec.CommandContext(t.Context(), "larder", append(command, args...)...)
-	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.Env = append(os.Environ(), env...)
+	s.start(t)
+	return s
+}
+
+// start starts the command of a server, and waits until it listens.
+func (s *server) start(t *testing.T) {
+	t.Helper()
+	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.Stderr = s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -142,7 +149,6 @@ func serveIn(t *testing.T, env []string, data string, args ...string) *server {
 			t.Logf("larder serve:\n%s", s.log)
 		}
 	})
-	return s
 }
 
 // stop interrupts the server like Ctrl-C, and waits for its end.

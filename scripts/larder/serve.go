@@ -207,6 +207,7 @@ func folderToServe(c *cli.Program) (string, error) {
 
 // runServer runs the registry in a folder until it is interrupted.
 func runServer(ctx context.Context, c *cli.Program, folder string, o serveOptions) (err error) {
+	o.Handover = local.NewHandover()
 	log := o.logTo(c.Stderr)
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // by default it would end the process

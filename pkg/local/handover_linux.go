@@ -1,0 +1,115 @@
+package local
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Handover passes the listener of a service to its next process. systemd stores
+// it meanwhile. So new connections wait while the service restarts, and none is
+// refused. Without systemd, it does nothing.
+type Handover struct {
+	manager string     // the path of systemd's socket for messages
+	passed  []*os.File // listeners of the last process, by their names
+}
+
+// NewHandover returns the listeners that systemd passed to this process. It
+// removes their variables from the environment, which child processes inherit.
+func NewHandover() *Handover {
+	const firstPassed = 3
+	h := &Handover{manager: os.Getenv("NOTIFY_SOCKET")}
+	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
+		names := strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
+		count, _ := strconv.Atoi(os.Getenv("LISTEN_FDS"))
+		for i := range min(count, len(names)) {
+			syscall.CloseOnExec(firstPassed + i)
+			h.passed = append(h.passed, os.NewFile(uintptr(firstPassed+i), names[i]))
+		}
+	}
+	for _, name := range []string{"NOTIFY_SOCKET", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		_ = os.Unsetenv(name)
+	}
+	return h
+}
+
+// listener returns the passed listener for an address, or nil. It ends all
+// others, so that their ports are free. It can be called again.
+func (h *Handover) listener(address string) (found net.Listener) {
+	if h == nil {
+		return nil
+	}
+	h.passed = slices.DeleteFunc(h.passed, func(file *os.File) bool {
+		if found == nil && file.Name() == nameOf(address) {
+			if found = listenerOf(file); found != nil {
+				return false
+			}
+		}
+		// It ends the copy of systemd too, also before systemd reads the message.
+		_ = syscall.Shutdown(int(file.Fd()), syscall.SHUT_RDWR)
+		_ = h.notify("FDSTOREREMOVE=1\nFDNAME="+file.Name(), nil)
+		_ = file.Close()
+		return true
+	})
+	return found
+}
+
+// nameOf returns the name of the listener for an address. Names cannot have a
+// colon.
+func nameOf(address string) string { return url.QueryEscape(address) }
+
+// listenerOf returns a listener, or nil if clients cannot reach it.
+func listenerOf(file *os.File) net.Listener {
+	l, err := net.FileListener(file)
+	if err != nil {
+		return nil
+	}
+	if l.Addr().Network() == "unix" {
+		if _, err := os.Lstat(l.Addr().String()); err != nil {
+			_ = l.Close()
+			return nil
+		}
+	}
+	return l
+}
+
+// store makes systemd store the listener for an address, if systemd did not pass
+// it.
+func (h *Handover) store(address string, l net.Listener) error {
+	if h == nil || h.manager == "" || len(h.passed) > 0 {
+		return nil
+	}
+	if socket, ok := l.(*net.UnixListener); ok {
+		socket.SetUnlinkOnClose(false)
+	}
+	conn, ok := l.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = h.notify("FDSTORE=1\nFDNAME="+nameOf(address), syscall.UnixRights(int(fd)))
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// notify sends a message to systemd, with the rights to a file or nil.
+func (h *Handover) notify(message string, rights []byte) error {
+	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = syscall.Close(socket) }()
+	return syscall.Sendmsg(socket, []byte(message), rights, &syscall.SockaddrUnix{Name: h.manager}, 0)
+}
