@@ -272,10 +272,18 @@ func TestInterruptedThroughServer(t *testing.T) {
 type jobs struct {
 	url    string
 	signer jose.Signer
+	// authority is the file with the provider's certificate, if it has one.
+	authority string
 }
 
 // newJobs starts an identity provider. path is the path of its issuer URL.
 func newJobs(t *testing.T, path string) jobs {
+	t.Helper()
+	return newJobsOf(t, path, httptest.NewServer)
+}
+
+// newJobsOf is newJobs with another way to start the server.
+func newJobsOf(t *testing.T, path string, start func(http.Handler) *httptest.Server) jobs {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -289,7 +297,7 @@ func newJobs(t *testing.T, path string) jobs {
 		t.Fatal(err)
 	}
 	var server *httptest.Server
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server = start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == path+"/keys" {
 			_ = json.NewEncoder(w).
 				Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1", Use: "sig"}}})
@@ -299,7 +307,11 @@ func newJobs(t *testing.T, path string) jobs {
 			Encode(map[string]string{"issuer": server.URL + path, "jwks_uri": server.URL + path + "/keys"})
 	}))
 	t.Cleanup(server.Close)
-	return jobs{server.URL + path, signer}
+	j := jobs{url: server.URL + path, signer: signer}
+	if server.TLS != nil {
+		j.authority = authority(t, server)
+	}
+	return j
 }
 
 // token returns the identity token of a job with these claims.
