@@ -16,8 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/larder-registry/larder/internal/testkit/clients"
 	"github.com/larder-registry/larder/pkg/protocol"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/scripts/larder/failure"
 )
 
@@ -151,6 +154,46 @@ func TestMirrorMinimumAge(t *testing.T) {
 			inits(t, session, need(t, address+" 1.1.0"))
 		})
 	})
+}
+
+// Each command that shows a version as too new names a command that mirrors it,
+// also if the mirror has no version yet. The list of versions that the mirror has
+// seen at the origin does not deny that.
+func TestMirrorAdmitHints(t *testing.T) {
+	t.Parallel()
+	o := serveOrigin(t)
+	here, address := platforms()[0], originHost+"/acme/note"
+	o.publish(t, "acme/note", "1.0.0", here)
+	f := o.fill(t, newData(t), o.block())
+	f.policy(t, strings.Replace(pullPolicy(registry.PullClosed, map[string]string{originHost: o.upstream()}),
+		"{\n", "{\n  min_age = \"7d\"\n", 1))
+	s := serveIn(t, []string{"SSL_CERT_FILE=" + o.CAFile}, f.data)
+	_, refused, _ := f.try(t, "mirror", "add", address, "--platform", here)
+	listed := f.run(t, 0, []string{"NOT MIRRORED", "too new  from "}, "list", address)
+	diagnosed, _, _ := runTrusting(t, s.CAFile, "doctor", "https://"+s.Host, "--mirror", address)
+	for _, denial := range []string{"never", "not been", "not checked"} {
+		if strings.Contains(listed, denial) {
+			t.Errorf("list prints %q:\n%s", denial, listed)
+		}
+	}
+	command := regexp.MustCompile("`larder (mirror admit [^`]+)`")
+	want := []string{"mirror", "admit", address, "1.0.0", "--reason", "urgent", "--platform", here}
+	inserted := strings.NewReplacer("VERSION", "1.0.0", "WHY", "urgent", "…", "urgent", "PLATFORMS", here)
+	for name, printed := range map[string]string{"mirror add": refused, "list": listed, "doctor": plain(diagnosed)} {
+		found := command.FindStringSubmatch(printed)
+		if found == nil {
+			t.Errorf("%s names no command:\n%s", name, printed)
+			continue
+		}
+		args := strings.Fields(inserted.Replace(found[1]))
+		if i := slices.Index(args, "--store"); i >= 0 { // the filler adds it
+			args = slices.Delete(args, i, i+2)
+		}
+		if diff := cmp.Diff(want, args); diff != "" {
+			t.Errorf("the command of %s (-want +got):\n%s", name, diff)
+		}
+	}
+	f.run(t, 0, []string{"Mirrored " + address + " 1.0.0\n"}, want...)
 }
 
 // clocks checks that neither a changed time at the origin nor a wrong clock

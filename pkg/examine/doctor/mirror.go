@@ -157,7 +157,7 @@ func (e *examination) explainNone(name string, a *answer, w waiting) {
 	case w.denied != "":
 		e.wrong(name, w.request, none+", "+e.without()+": "+w.denied, askForRule)
 	case len(w.versions) > 0:
-		why, options := e.explainWaiting(w.versions[0])
+		why, options := e.explainWaiting(w, w.versions[0])
 		e.wrong(name, w.request, none+" yet, "+e.without()+": "+why, oneOf(options))
 	case w.pull != nil && w.pull.Problem != "":
 		e.wrong(name, w.request, none+" and cannot fetch one, "+e.without()+": "+e.quote(w.pull.Problem), e.fixOrigin(""))

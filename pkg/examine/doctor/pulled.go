@@ -40,7 +40,7 @@ func (e *examination) explainMissing(w waiting, v registry.Version) (why, fix st
 		none = "it has no archive"
 	}
 	if i := slices.IndexFunc(w.versions, isVersion(v)); i >= 0 {
-		why, options := e.explainWaiting(w.versions[i])
+		why, options := e.explainWaiting(w, w.versions[i])
 		return none + ": " + why, oneOf(options)
 	}
 	i := slices.IndexFunc(w.onRequest, isVersion(v))

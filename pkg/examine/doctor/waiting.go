@@ -30,6 +30,9 @@ type waiting struct {
 	// cannot. onRequest are those versions.
 	pull      *protocol.MirroredPull
 	onRequest []protocol.MirroredVersion
+	// isMirrored reports whether the mirror has a version, whose platforms
+	// `larder mirror admit` then uses.
+	isMirrored bool
 }
 
 // maxWaiting is the number of versions with a step of their own, if there is more
@@ -56,6 +59,9 @@ func (e *examination) waiting(ctx context.Context, base *url.URL) (w waiting) {
 	}
 	w.request, w.host, w.denied, w.pull = a.request, base.Host, e.quote(d.Denied), d.Pull
 	for _, v := range d.Versions {
+		if v.State == string(admission.Available) || v.State == protocol.StateMissing {
+			w.isMirrored = true
+		}
 		if admission.State(v.State).IsOnRequest() && w.pull != nil {
 			w.onRequest = append(w.onRequest, v)
 		}
@@ -108,7 +114,7 @@ func (e *examination) warnWaiting(w waiting, newest registry.Version) {
 				fmt.Sprintf("run `larder list %s --registry https://%s` to see them", e.Mirror, e.quote(w.host)))
 			return
 		}
-		why, options := e.explainWaiting(v)
+		why, options := e.explainWaiting(w, v)
 		e.warn(name, w.request,
 			fmt.Sprintf("%s; meanwhile clients get %s, and fail if they require %s", why, newest, v.Version),
 			oneOf(append([]string{"use " + newest.String()}, options...)))
@@ -117,7 +123,7 @@ func (e *examination) warnWaiting(w waiting, newest registry.Version) {
 
 // explainWaiting returns why the mirror does not offer a version, and what can be
 // done about it.
-func (e *examination) explainWaiting(v protocol.MirroredVersion) (why string, options []string) {
+func (e *examination) explainWaiting(w waiting, v protocol.MirroredVersion) (why string, options []string) {
 	switch {
 	case v.ChangedTo != registry.ModulePin{}:
 		return fmt.Sprintf("%s is refused: %s", v.Version, e.quote(v.Reason)), []string{
@@ -125,8 +131,12 @@ func (e *examination) explainWaiting(v protocol.MirroredVersion) (why string, op
 		}
 	case v.State == string(admission.TooNew):
 		at := v.AvailableAt.UTC().Add(time.Minute - 1).Format("2006-01-02 15:04 MST")
+		platforms := ""
+		if !e.Mirror.IsModule() && !w.isMirrored {
+			platforms = " --platform PLATFORMS"
+		}
 		return fmt.Sprintf("%s is too new: it can be mirrored from %s", v.Version, at), []string{
-			"wait", fmt.Sprintf("have an operator run `larder mirror admit %s %s --reason …`", e.Mirror, v.Version),
+			"wait", fmt.Sprintf("have an operator run `larder mirror admit %s %s --reason …%s`", e.Mirror, v.Version, platforms),
 		}
 	case v.KeyDenied && v.SigningKey == "":
 		return v.Version.String() + " is refused: it has no signature, and the mirror policy requires one",

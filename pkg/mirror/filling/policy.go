@@ -350,8 +350,7 @@ func (d *decider) learn(ctx context.Context, service *client.Service, all []clie
 			defer d.mu.Unlock()
 			if err != nil && matters[v] {
 				d.failed[v] = registry.WithHint(fmt.Errorf("cannot find out when it was published: %w", err), "%s",
-					strings.TrimSpace(fmt.Sprintf("%s To mirror it anyway, run `larder mirror admit %s %s --reason WHY`.",
-						registry.Hint(err), d.address, v)))
+					strings.TrimSpace(fmt.Sprintf("%s To mirror it anyway, run `%s`.", registry.Hint(err), d.admitCommand(v))))
 			} else if err == nil && !at.IsZero() {
 				d.learned[v] = at
 			}
@@ -429,7 +428,17 @@ func (d *decider) notAdmitted(waiting []admission.TooNewError) error {
 		more = fmt.Sprintf(", and %s", waiting[0])
 	}
 	return registry.WithHint(fmt.Errorf("%w: %w%s", registry.ErrNotAdmitted, first, more),
-		"Wait, or run `larder mirror admit %s %s --reason WHY`.", d.address, first.Version)
+		"Wait, or run `%s`.", d.admitCommand(first.Version))
+}
+
+// admitCommand returns the command that admits a version. It needs platforms if
+// neither the policy nor a mirrored version has them.
+func (d *decider) admitCommand(v registry.Version) string {
+	command := fmt.Sprintf("larder mirror admit %s %s --reason WHY", d.address, v)
+	if !d.address.IsModule() && len(d.rule.Platforms) == 0 && len(d.mirrored) == 0 {
+		command += " --platform PLATFORMS"
+	}
+	return command
 }
 
 // maxWaiting is the maximum number of notes about versions that are too new.

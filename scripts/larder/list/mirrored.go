@@ -244,7 +244,8 @@ func (v MirroredView) hint(one protocol.MirroredVersion) string {
 		return ""
 	case one.State == string(admission.TooNew):
 		platforms := ""
-		if !v.isModule() && !slices.ContainsFunc(v.Versions, isStored) { // whose platforms would be the default
+		hasDefault := func(one protocol.MirroredVersion) bool { return isStored(one) && one.State != protocol.StateWithdrawn }
+		if !v.isModule() && !slices.ContainsFunc(v.Versions, hasDefault) {
 			platforms = " --platform PLATFORMS"
 		}
 		return fmt.Sprintf("To mirror a version early, %s `larder mirror admit %s VERSION --reason WHY%s%s`.", run, v.Address,
