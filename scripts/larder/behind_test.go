@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -22,6 +23,8 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"github.com/larder-registry/larder/internal/testkit/clients"
+	"github.com/larder-registry/larder/internal/testkit/modulehosts"
+	"github.com/larder-registry/larder/pkg/registry"
 )
 
 const (
@@ -194,5 +197,56 @@ func TestBehindTLSPassedThrough(t *testing.T) {
 	s.stop(t)
 	if text := s.log.String(); !strings.Contains(text, " client="+distantClient) {
 		t.Errorf("the client is not %s:\n%s", distantClient, text)
+	}
+}
+
+// Behind a proxy that ends TLS, clients get a provider and a module that the mirror
+// fetches. They send requests only to the proxy, and the log has their address.
+func TestPullThroughBehindProxy(t *testing.T) {
+	t.Parallel()
+	o, h := serveOrigin(t), modulehosts.Serve(t)
+	o.publish(t, "acme/note", "1.0.0", platforms()[0])
+	const host = "registry.opentofu.org"
+	h.Add(modulehosts.Module{Address: "acme/label/null", Version: "1.0.0", Files: withOutput("it"), Published: longAgo})
+	f := filler{data: newData(t)}
+	f.policy(t, pullPolicy(registry.PullClosed, map[string]string{originHost: o.upstream()})+
+		fmt.Sprintf("allow \"%s/*/*/*\" {\n  pull     = \"closed\"\n  upstream = %q\n  networks = [\"127.0.0.0/8\"]\n"+
+			"  forges   = [\"github://%s\"]\n}\n", host, h.URL, h.Host))
+	s := serveIn(t, []string{"SSL_CERT_FILE=" + trust(t, o.CAFile, h.CAFile)}, f.data,
+		"--listen-plain", "127.0.0.1:0", "--host", proxiedHost, "--trusted-proxies", "127.0.0.1")
+	certFile, keyFile := certify(t, proxiedHost)
+	proxy := proxyTo(t, proxiedHost+":443", endTLS(t, certFile, keyFile, "tcp", s.Address))
+	secret := token(t, s.data, "--name", "reader", "--scope", "read:**")
+	t.Run("clients", func(t *testing.T) { // they are parallel, and end with this subtest
+		clients.Each(t, func(t *testing.T, c clients.Client) {
+			dir := need(t, originHost+"/acme/note 1.0.0")
+			writeFiles(t, dir, map[string]string{
+				"module.tf": "module \"label\" {\n  source  = \"" + host + "/acme/label/null\"\n  version = \"1.0.0\"\n}\n",
+			})
+			of := clients.Session{Client: c, Home: t.TempDir(), CAFile: certFile, Env: []string{"HTTPS_PROXY=" + proxy}}
+			of.Config = credentials(proxiedHost, secret) + credentials(host, secret) +
+				installation(s.mirrorURL(), "") + fmt.Sprintf("host %q {\n  services = {\n    \"modules.v1\" = %q\n  }\n}\n",
+				host, s.URL+"/v1/modules-of/"+host+"/")
+			if out := inits(t, of, dir); !strings.Contains(out, "Installed "+originHost+"/acme/note v1.0.0") {
+				t.Errorf("init does not install the provider:\n%s", out)
+			}
+			if got := readText(t, filepath.Join(dir, ".terraform/modules/label/main.tf")); got != withOutput("it")["main.tf"] {
+				t.Errorf("the module is %q", got)
+			}
+		})
+	})
+	s.stop(t)
+	requests := 0
+	for line := range strings.Lines(s.log.String()) {
+		if !strings.Contains(line, "msg=request") {
+			continue
+		}
+		requests++
+		if !strings.Contains(line, " client="+distantClient) {
+			t.Errorf("the client is not %s: %s", distantClient, line)
+		}
+	}
+	if requests == 0 {
+		t.Errorf("the log has no request:\n%s", s.log)
 	}
 }
