@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/docs"
@@ -267,7 +268,8 @@ type MirroredPull struct {
 	// CheckedAt is when the mirror last checked the origin with success. It is
 	// missing if it never did.
 	CheckedAt time.Time `json:"checked_at,omitzero"`
-	// Problem is why the latest check failed. It is missing if it succeeded.
+	// Problem is why the latest check failed or, if it begins with [NoVersion], found
+	// nothing for clients. It is missing otherwise.
 	Problem string `json:"problem,omitempty"`
 	// RetryAt is when the mirror may check again after a failure. It is missing if the
 	// check is outdated.
@@ -284,6 +286,14 @@ type MirroredPull struct {
 	// request first.
 	Pending []registry.Version `json:"pending"`
 }
+
+// NoVersion begins the problem of a check that read the origin, which has no version
+// for clients.
+const NoVersion = "the origin has no version"
+
+// FoundNone reports whether the latest check read the origin, which has no version
+// for clients.
+func (p MirroredPull) FoundNone() bool { return strings.HasPrefix(p.Problem, NoVersion) }
 
 // MirroredVersion is a version of a mirrored provider or module.
 type MirroredVersion struct {

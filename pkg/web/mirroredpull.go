@@ -18,7 +18,8 @@ type onRequest struct {
 	// Count is the number of versions on request.
 	Count int
 
-	// problem is why the last check of the origin failed, or empty.
+	// problem describes a last check of the origin that failed or found nothing. It is
+	// empty for any other check.
 	problem string
 }
 
@@ -61,8 +62,13 @@ func (e *mirroredEdition) setPull(p registry.MirrorAddress, pull *protocol.Mirro
 	}
 	checked := field{Label: "Last check", Time: pull.CheckedAt}
 	if pull.Problem != "" {
-		o.problem = ipclass.Hide(pull.Problem)
-		o.Fields = append(o.Fields, textField("Last check", "failed: "+o.problem))
+		problem := ipclass.Hide(pull.Problem)
+		if pull.FoundNone() {
+			o.problem = problem
+		} else {
+			o.problem, problem = "The last check of the origin failed: "+problem, "failed: "+problem
+		}
+		o.Fields = append(o.Fields, textField("Last check", problem))
 		checked.Label = "Last success"
 	}
 	for _, f := range []field{checked, {Label: "Last request", Time: pull.RequestedAt}} {

@@ -45,7 +45,7 @@ func (e *mirroredEdition) findings(p registry.MirrorAddress, copies map[registry
 		}
 	}
 	if e.pull != nil && e.pull.problem != "" {
-		f[failed] = append(f[failed], failedRow("", "The last check of the origin failed: "+e.pull.problem))
+		f[failed] = append(f[failed], failedRow("", e.pull.problem))
 	}
 	for _, s := range e.failures(p, copies) {
 		f[failed] = append(f[failed], failedRow(s.Version.String(), ipclass.Hide(s.Reason)))

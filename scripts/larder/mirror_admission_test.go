@@ -171,9 +171,10 @@ func TestMirrorAdmitHints(t *testing.T) {
 	_, refused, _ := f.try(t, "mirror", "add", address, "--platform", here)
 	listed := f.run(t, 0, []string{"NOT MIRRORED", "too new  from "}, "list", address)
 	diagnosed, _, _ := runTrusting(t, s.CAFile, "doctor", "https://"+s.Host, "--mirror", address)
-	for _, denial := range []string{"never", "not been", "not checked"} {
-		if strings.Contains(listed, denial) {
-			t.Errorf("list prints %q:\n%s", denial, listed)
+	checked := f.run(t, 0, []string{"The mirror has checked the origin: "}, "list", address)
+	for _, denial := range []string{"never", "not check", "Until a check"} {
+		if strings.Contains(listed+checked, denial) {
+			t.Errorf("list prints %q:\n%s\n%s", denial, listed, checked)
 		}
 	}
 	command := regexp.MustCompile("`larder (mirror admit [^`]+)`")

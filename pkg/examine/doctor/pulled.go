@@ -17,10 +17,11 @@ func (e *examination) explainPull(w waiting, newest registry.Version) {
 		return
 	}
 	if w.pull.Problem != "" {
-		e.warn(name, w.request,
-			"the latest check of the origin failed, so the mirror lists the versions of an earlier one: "+
-				e.quote(w.pull.Problem),
-			"if a version is missing, "+e.fixOrigin(""))
+		result := "the latest check of the origin failed, so the mirror lists the versions of an earlier one: "
+		if w.pull.FoundNone() {
+			result = "the mirror lists only mirrored versions: "
+		}
+		e.warn(name, w.request, result+e.quote(w.pull.Problem), "if a version is missing, "+e.fixOrigin(""))
 	}
 	if !slices.ContainsFunc(w.onRequest, isVersion(newest)) {
 		return

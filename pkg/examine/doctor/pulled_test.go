@@ -44,8 +44,8 @@ func TestPulled(t *testing.T) {
 		hostile = "the origin did not answer in time \x1b[2J"
 	)
 	open, closed := protocol.MirroredPull{Mode: registry.PullOpen}, protocol.MirroredPull{Mode: registry.PullClosed}
-	failed, wanted := open, closed
-	failed.Problem = hostile
+	failed, wanted, withheld := open, closed, closed
+	failed.Problem, withheld.Problem = hostile, protocol.NoVersion+" that may be mirrored: 1.1.0 is too new"
 	wanted.Pending = []registry.Version{{Major: 1}}
 	type test struct {
 		versions []string
@@ -62,6 +62,7 @@ func TestPulled(t *testing.T) {
 		"closed":        {[]string{"1.0.0 on request"}, closed, "", "", "", "mirror versions", doctor.OK, 2},
 		"mirrored":      {[]string{"1.0.0 available", "0.9.0 on request"}, open, "", "", "", "mirror versions", doctor.OK, 1},
 		"a failed look": {[]string{"1.0.0 available"}, failed, "", "", "", "mirror versions", doctor.Warning, 1},
+		"none allowed":  {[]string{"1.0.0 available"}, withheld, "", "", "", "mirror versions", doctor.Warning, 1},
 		"no version":    {nil, failed, "", none, "", "mirror versions", doctor.Wrong, 1},
 		"none yet":      {[]string{"1.0.0 too new"}, failed, "", none, "", "mirror versions", doctor.Wrong, 1},
 		"a problem":     {[]string{"1.0.0 on request"}, wanted, hostile, "", missing, "mirror version", doctor.Wrong, 1},

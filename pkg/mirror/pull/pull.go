@@ -325,9 +325,9 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		found.CheckedAt = now
 		if found.Index == nil {
 			found.CheckedAt, found.RetryAt = time.Time{}, now.Add(registry.PullRetry)
-			found.Problem = "the origin has no version of it"
+			found.Problem = protocol.NoVersion + " of it"
 			if listing.Withheld != nil {
-				found.Problem = "the origin has no version that may be mirrored: " + problem(listing.Withheld)
+				found.Problem = protocol.NoVersion + " that may be mirrored: " + problem(listing.Withheld)
 			}
 		}
 		return nil

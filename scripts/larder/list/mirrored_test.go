@@ -583,6 +583,13 @@ func TestMirrored(t *testing.T) {
 			Mode: registry.PullOpen, Upstream: "mirror.example.net", Problem: "the origin did not answer in time", RequestedAt: outputDay,
 			RetryAt: outputRetry,
 		}},
+		"none": {
+			Versions: []protocol.MirroredVersion{{Version: registry.Version{Major: 2}, State: "too new", AvailableAt: outputRetry}},
+			Pull: &protocol.MirroredPull{
+				Mode: registry.PullClosed, Problem: protocol.NoVersion + " that may be mirrored: 2.0.0 is too new", RequestedAt: outputDay,
+				RetryAt: outputRetry,
+			},
+		},
 		"never": {Pull: &protocol.MirroredPull{Mode: registry.PullOpen}},
 	} {
 		t.Run(name, func(t *testing.T) {
