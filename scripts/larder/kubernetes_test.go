@@ -65,7 +65,8 @@ type kubernetesRule struct {
 // readKubernetes returns the objects of the example in docs/reverse-proxy.md.
 func readKubernetes(t *testing.T) map[string]kubernetesObject {
 	t.Helper()
-	block := regexp.MustCompile("(?ms)^```yaml\n(apiVersion:.*?)^```$").FindStringSubmatch(readText(t, "../../docs/reverse-proxy.md"))
+	page := readText(t, "../../docs/reverse-proxy.md")
+	block := regexp.MustCompile("(?ms)^```yaml\n(apiVersion:.*?)^```$").FindStringSubmatch(page)
 	if block == nil {
 		t.Fatal("the page has no example")
 	}

@@ -136,7 +136,8 @@ func (e *examination) explainWaiting(w waiting, v protocol.MirroredVersion) (why
 			platforms = " --platform PLATFORMS"
 		}
 		return fmt.Sprintf("%s is too new: it can be mirrored from %s", v.Version, at), []string{
-			"wait", fmt.Sprintf("have an operator run `larder mirror admit %s %s --reason …%s`", e.Mirror, v.Version, platforms),
+			"wait",
+			fmt.Sprintf("have an operator run `larder mirror admit %s %s --reason …%s`", e.Mirror, v.Version, platforms),
 		}
 	case v.KeyDenied && v.SigningKey == "":
 		return v.Version.String() + " is refused: it has no signature, and the mirror policy requires one",

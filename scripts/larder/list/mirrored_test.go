@@ -584,10 +584,12 @@ func TestMirrored(t *testing.T) {
 			RetryAt: outputRetry,
 		}},
 		"none": {
-			Versions: []protocol.MirroredVersion{{Version: registry.Version{Major: 2}, State: "too new", AvailableAt: outputRetry}},
+			Versions: []protocol.MirroredVersion{
+				{Version: registry.Version{Major: 2}, State: "too new", AvailableAt: outputRetry},
+			},
 			Pull: &protocol.MirroredPull{
-				Mode: registry.PullClosed, Problem: protocol.NoVersion + " that may be mirrored: 2.0.0 is too new", RequestedAt: outputDay,
-				RetryAt: outputRetry,
+				Mode: registry.PullClosed, RequestedAt: outputDay, RetryAt: outputRetry,
+				Problem: protocol.NoVersion + " that may be mirrored: 2.0.0 is too new",
 			},
 		},
 		"never": {Pull: &protocol.MirroredPull{Mode: registry.PullOpen}},
