@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -108,26 +110,40 @@ func TestPrivateAuthorities(t *testing.T) {
 	s := serveIn(t, []string{"SSL_CERT_FILE=" + j.authority}, t.TempDir(), "--host", proxiedHost,
 		"--cert", certFile, "--key", keyFile, "--access", filepath.Join(dir, "access.json"))
 	proxy := proxyTo(t, proxiedHost+":443", s.Address)
-	certificate := readText(t, certFile)
-	for service, block := range readCIBlocks(t, "REGISTRY_CA") {
-		authority, ref := certificate, "GITHUB_REF_NAME=v1.0.0"
-		if service == "GitLab" {
-			authority, ref = certFile, "CI_COMMIT_TAG=v1.1.0"
+	identity := j.token(t, "https://"+proxiedHost, `{"sub": "job", "project_id": "1", "ref_protected": "true"}`)
+	github := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.URL.Query().Get("audience"); got != "https://"+proxiedHost {
+			t.Errorf("the job requests a token for %s", got)
 		}
+		_ = json.NewEncoder(w).Encode(map[string]string{"value": identity})
+	}))
+	t.Cleanup(github.Close)
+	jobs := map[string]struct {
+		authority string // in REGISTRY_CA
+		env       []string
+	}{
+		// GitHub's own authority is one of the system's.
+		"GitHub": {readText(t, certFile), []string{
+			"GITHUB_ACTIONS=true", "GITHUB_REF_NAME=v1.0.0", "ACTIONS_ID_TOKEN_REQUEST_URL=" + github.URL + "?v=1",
+			"ACTIONS_ID_TOKEN_REQUEST_TOKEN=x", "SSL_CERT_DIR=" + filepath.Dir(authority(t, github)),
+		}},
+		"GitLab": {certFile, []string{"GITLAB_CI=true", "CI_COMMIT_TAG=v1.1.0", "LARDER_ID_TOKEN=" + identity}},
+	}
+	for service, block := range readCIBlocks(t, "REGISTRY_CA") {
 		run := func(authority string) (string, error) {
 			module := t.TempDir()
 			writeFiles(t, module, withOutput("it"))
 			cmd := exec.CommandContext(t.Context(), "bash", "-eo", "pipefail", "-c", block.script)
 			cmd.Dir = module
-			cmd.Env = append(closedEnv(t), "HTTPS_PROXY="+proxy, "RUNNER_TEMP="+t.TempDir(), ref, "REGISTRY_CA="+authority,
-				"LARDER_ID_TOKEN="+j.token(t, "https://"+proxiedHost, `{"sub": "job", "project_id": "1", "ref_protected": "true"}`))
+			cmd.Env = append(closedEnv(t), "HTTPS_PROXY="+proxy, "RUNNER_TEMP="+t.TempDir(), "REGISTRY_CA="+authority)
+			cmd.Env = append(cmd.Env, jobs[service].env...)
 			out, err := cmd.CombinedOutput()
 			return string(out), err
 		}
 		if out, err := run(""); err == nil || !strings.Contains(out, "SSL_CERT_FILE") {
 			t.Errorf("%s: the job does not need the authority: %v\n%s", service, err, out)
 		}
-		if out, err := run(authority); err != nil {
+		if out, err := run(jobs[service].authority); err != nil {
 			t.Errorf("%s: %v\n%s", service, err, out)
 		}
 	}
