@@ -268,8 +268,8 @@ type MirroredPull struct {
 	// CheckedAt is when the mirror last checked the origin with success. It is
 	// missing if it never did.
 	CheckedAt time.Time `json:"checked_at,omitzero"`
-	// Problem is why the latest check failed or, if it begins with [NoVersion], found
-	// nothing for clients. It is missing otherwise.
+	// Problem is why the latest check failed, or why the origin has no version for
+	// clients. It is missing otherwise.
 	Problem string `json:"problem,omitempty"`
 	// RetryAt is when the mirror may check again after a failure. It is missing if the
 	// check is outdated.
@@ -287,8 +287,8 @@ type MirroredPull struct {
 	Pending []registry.Version `json:"pending"`
 }
 
-// NoVersion begins the problem of a check that read the origin, which has no version
-// for clients.
+// NoVersion begins the [MirroredPull] problem of a check that read the origin, which
+// has no version for clients.
 const NoVersion = "the origin has no version"
 
 // FoundNone reports whether the latest check read the origin, which has no version
