@@ -82,7 +82,11 @@ func (e *mirroredEdition) hints() (hints []string) {
 // command returns a sentence's end with a command of the mirror for the address.
 func (e *mirroredEdition) command(name, object string) string {
 	_, address, _ := strings.Cut(e.Path[1:], "/")
-	return fmt.Sprintf("`larder mirror %s %s %s --reason WHY`.", name, address, object)
+	platforms := ""
+	if name == "admit" && e.Entry.Unlisted && !e.isModule() { // otherwise they are those of the newest version
+		platforms = " --platform PLATFORMS"
+	}
+	return fmt.Sprintf("`larder mirror %s %s %s --reason WHY%s`.", name, address, object, platforms)
 }
 
 func (e *mirroredEdition) pendingVersions() (numbers []registry.Version) {
