@@ -2,6 +2,7 @@ package registry
 
 import (
 	"hash/maphash"
+	"strings"
 	"sync/atomic"
 )
 
@@ -16,7 +17,7 @@ type parsedText[V any] struct {
 
 var parsedSeed = maphash.MakeSeed()
 
-// get returns the value of a text. All callers share what the value refers to.
+// get returns the value of a text.
 func (p *parsed[V]) get(text string, parse func(string) (V, error)) (V, error) {
 	slot := &p[maphash.String(parsedSeed, text)%uint64(len(p))]
 	if c := slot.Load(); c != nil && c.text == text {
@@ -24,7 +25,7 @@ func (p *parsed[V]) get(text string, parse func(string) (V, error)) (V, error) {
 	}
 	value, err := parse(text)
 	if err == nil {
-		slot.Store(&parsedText[V]{text, value})
+		slot.Store(&parsedText[V]{strings.Clone(text), value}) // text can be a part of a long one
 	}
 	return value, err
 }

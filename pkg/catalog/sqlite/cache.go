@@ -8,8 +8,9 @@ import (
 	"github.com/larder-registry/larder/pkg/catalog"
 )
 
-// maxCached bounds the data of all cached items in bytes.
-const maxCached = 16 << 20
+// maxCached bounds all cached items in bytes. Each takes itemSize besides its
+// data and its key.
+const maxCached, itemSize = 16 << 20, 256
 
 // indexHeader is the header of the index of the write-ahead log. Each committed
 // change of the database, by any process, changes it before the commit ends.
@@ -48,7 +49,7 @@ func (c *cache) get(k catalog.Key, now time.Time) (item catalog.Item, at indexHe
 func (c *cache) add(item catalog.Item, at indexHeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	size := len(item.Data) + len(item.Partition) + len(item.Sort)
+	size := len(item.Data) + len(item.Partition) + len(item.Sort) + itemSize
 	if c.at != at || c.items == nil || c.size+size > maxCached {
 		return
 	}

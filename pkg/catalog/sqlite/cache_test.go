@@ -3,7 +3,9 @@ package sqlite_test
 import (
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -60,6 +62,7 @@ func TestCacheIsNeverStale(t *testing.T) {
 	}
 	for n := int64(1); n <= 200; n++ {
 		data := []byte(strconv.FormatInt(n, 10))
+		const update = "UPDATE items SET data = ? WHERE sk = ?"
 		if n%2 == 0 {
 			item, err := table.Get(t.Context(), key)
 			if err == nil {
@@ -69,7 +72,7 @@ func TestCacheIsNeverStale(t *testing.T) {
 				t.Error(err)
 				break
 			}
-		} else if _, err := other.ExecContext(t.Context(), "UPDATE items SET data = ? WHERE sk = ?", data, key.Sort); err != nil {
+		} else if _, err := other.ExecContext(t.Context(), update, data, key.Sort); err != nil {
 			t.Error(err)
 			break
 		}
@@ -82,6 +85,34 @@ func TestCacheIsNeverStale(t *testing.T) {
 	}
 	close(done)
 	readers.Wait()
+}
+
+// A cached item is not returned after the log was removed. Another process then
+// writes to a new log, which this one does not see.
+func TestCacheWithoutLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "larder.db")
+	table, err := sqlite.Create(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	writeItems(t, table, "a", 1)
+	key := catalog.Key{Partition: "p", Sort: "a0"}
+	if _, err := table.Get(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if n := sqlite.Cached(table); n != 1 && runtime.GOOS != "windows" {
+		t.Errorf("%d items are cached after a read, want 1", n)
+	}
+	for _, ending := range []string{"-wal", "-shm"} {
+		if err := os.Remove(path + ending); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := table.Get(t.Context(), key); !errors.Is(err, sqlite.ErrReplaced) {
+		t.Errorf("a read after the log was removed: %v", err)
+	}
 }
 
 // A cached item expires as a stored one does.

@@ -9,6 +9,13 @@ import (
 // SetTime sets the clock of a table.
 func SetTime(t *Table, now func() time.Time) { t.now = now }
 
+// Cached returns the number of cached items.
+func Cached(t *Table) int {
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
+	return len(t.cache.items)
+}
+
 // HoldHeader makes the next check of a table wait after it has read the header
 // of the file. read is closed when it has, and resume lets it continue.
 func HoldHeader(t *Table) (read <-chan struct{}, resume func()) {

@@ -198,18 +198,6 @@ func openFile(path string) (*file, error) {
 // opened, or has other content. It reads the header itself, because SQLite may
 // return it from its cache.
 func (f *file) check() error {
-	if err := f.checkDatabase(); err != nil || f.log == nil {
-		return err
-	}
-	if log, err := os.Stat(f.logPath); err != nil || !os.SameFile(f.log, log) {
-		return &replaced{what: "replaced"}
-	}
-	return nil
-}
-
-// checkDatabase is check without the write-ahead log. It is enough for a cached
-// item: without changes in the log's index, nobody has written to another log.
-func (f *file) checkDatabase() error {
 	info, err := os.Stat(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -230,6 +218,12 @@ func (f *file) checkDatabase() error {
 		if f.written.CompareAndSwap(written, h.counter()) {
 			break
 		}
+	}
+	if f.log == nil {
+		return nil
+	}
+	if log, err := os.Stat(f.logPath); err != nil || !os.SameFile(f.log, log) {
+		return &replaced{what: "replaced"}
 	}
 	return nil
 }

@@ -33,9 +33,9 @@ import (
 )
 
 // Table is a [catalog.Table] in a file. A process can have only one Table of a
-// file at a time. Closing a Table closes its file, which releases all locks of
-// the process on that file, including those of another Table. Other processes
-// could then write at the same time.
+// file at a time. Closing a Table closes its files, which releases all locks of
+// the process on them, including those of another Table. Other processes could
+// then write at the same time.
 type Table struct {
 	db   *sql.DB
 	file *file
@@ -284,13 +284,13 @@ const live = ` AND (expires = 0 OR expires > ?)`
 
 // Get implements [catalog.Table].
 func (t *Table) Get(ctx context.Context, k catalog.Key) (catalog.Item, error) {
+	if err := t.file.check(); err != nil {
+		return catalog.Item{}, err
+	}
 	now := t.now()
 	cached, at, found := t.cache.get(k, now)
 	if found {
-		return cached, t.file.checkDatabase()
-	}
-	if err := t.file.check(); err != nil {
-		return catalog.Item{}, err
+		return cached, nil
 	}
 	item, err := scan(t.get.QueryRowContext(ctx, k.Partition, k.Sort, now.Unix()))
 	switch {
