@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stops the service and the timers before its program is removed. The argument is "remove" for
-# a deb and 0 for an rpm. An upgrade has another one.
+# Stops the service and the timers before its program is removed. The argument is
+# "remove" for a deb and 0 for an rpm. An upgrade has another one.
 set -e
 
 case ${1:-} in

@@ -249,8 +249,8 @@ func (o ownCertificate) next(current *tls.Certificate, now time.Time) (*tls.Cert
 }
 
 // source returns the source of the certificates of a server on an address, as
-// [Options.address] returns it. It is nil for a plain listener. For the registry's own authority it also returns
-// the file that clients must trust.
+// [Options.address] returns it. It is nil for a plain listener. For the
+// registry's own authority it also returns the file that clients must trust.
 func (d *Data) source(o Options, address string, log *slog.Logger) (source certificateSource, caFile string, err error) {
 	switch {
 	case o.PlainAddress != "":

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,8 +76,16 @@ func (o Options) limits() (limits, error) {
 			"Give `--max-connections-per-client` a number from 1 to %d, the maximum of all clients.", lim.connections)
 	}
 	var err error
-	lim.proxies, err = o.proxies()
-	return lim, err
+	if lim.proxies, err = o.proxies(); err != nil {
+		return limits{}, err
+	}
+	isSocket := strings.HasPrefix(o.PlainAddress, socketPrefix)
+	if p := lim.proxies; p.unix && !isSocket || isSocket && !p.unix && len(p.networks) > 0 {
+		return limits{}, registry.WithHint(
+			fmt.Errorf("%w trusted proxies: only those of a Unix socket have the name unix", registry.ErrInvalid),
+			"Give `--trusted-proxies` the value unix if `--listen-plain` names a socket, and only then.")
+	}
+	return lim, nil
 }
 
 // Bound limits a server to a number of connections, as [Options.MaxConnections]
@@ -101,7 +110,8 @@ func Bound(server *http.Server, inner net.Listener, connections int) net.Listene
 // it limits neither a download nor the time before a handler writes.
 func (lim limits) apply(server *http.Server, inner net.Listener) *boundedListener {
 	l := &boundedListener{
-		Listener: inner, limits: lim, log: server.ErrorLog, clients: make(map[netip.Addr]int), waiting: make(map[*timedConn]time.Time),
+		Listener: inner, limits: lim, log: server.ErrorLog,
+		clients: make(map[netip.Addr]int), waiting: make(map[*timedConn]time.Time),
 	}
 	l.changed = sync.NewCond(&l.mu)
 	server.ConnState = l.track
@@ -284,7 +294,8 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		if c.awaitsHeader {
 			// The goroutine of the connection reads the header.
-			return proxyproto.NewConn(c, proxyproto.SetReadHeaderTimeout(headerTimeout), proxyproto.ValidateHeader(c.identify)), nil
+			timeout, validate := proxyproto.SetReadHeaderTimeout(headerTimeout), proxyproto.ValidateHeader(c.identify)
+			return proxyproto.NewConn(c, timeout, validate), nil
 		}
 		return c, nil
 	}
@@ -527,6 +538,7 @@ func (l *boundedListener) proceed(c *timedConn) {
 // forget removes a connection, which makes room for another.
 func (l *boundedListener) forget(c *timedConn) {
 	l.mu.Lock()
+	sentNoHeader, peer := c.awaitsHeader && !c.dropped && l.closing != c, c.peer
 	l.drop(c)
 	if l.closing == c {
 		l.closing = nil
@@ -534,10 +546,9 @@ func (l *boundedListener) forget(c *timedConn) {
 	l.open--
 	l.use(c)
 	l.changed.Signal()
-	awaitsHeader := c.awaitsHeader
 	l.mu.Unlock()
-	if awaitsHeader {
-		l.logf("closed a connection from the proxy %s, which sent no valid header of the PROXY protocol", shown(c.peer))
+	if sentNoHeader {
+		l.logf("closed a connection from the proxy %s, which sent no valid header of the PROXY protocol", shown(peer))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -16,6 +17,9 @@ import (
 
 // socketPrefix is the prefix of addresses that are paths of Unix sockets.
 const socketPrefix = "unix:"
+
+// maxSocketPath is the length in bytes that every system accepts for a socket.
+const maxSocketPath = 100
 
 // plainAddress is like [Options.address] for the plain listener. It returns empty
 // texts for a Unix socket.
@@ -29,8 +33,9 @@ func (o Options) plainAddress() (address, port string, err error) {
 		return wrong("Give `--host` the name that clients use for the proxy.", "a plain listener needs the name of the host")
 	case o.CertificateFile+o.KeyFile != "":
 		return wrong("Give `--cert` and `--key` to the proxy, which ends TLS.", "a plain listener uses no certificate")
-	case isSocket && path == "":
-		return wrong("Write unix: and a path, such as unix:/run/larder/larder.sock.", "the path of the socket is missing")
+	case isSocket && (!filepath.IsAbs(path) || len(path) > maxSocketPath):
+		return wrong("Write unix: and a path, such as unix:/run/larder/larder.sock.",
+			fmt.Sprintf("the socket needs an absolute path of at most %d bytes", maxSocketPath))
 	case isSocket:
 		_, err := namedHost(o.Host)
 		return "", "", err

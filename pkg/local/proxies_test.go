@@ -88,6 +88,9 @@ func TestProxyOptions(t *testing.T) {
 		"host of socket": {PlainAddress: "unix:/run/x", Host: "registry"},
 		"certificate":    {PlainAddress: "127.0.0.1:0", Host: host, CertificateFile: "c", KeyFile: "k"},
 		"path":           {PlainAddress: "unix:", Host: host},
+		"relative path":  {PlainAddress: "unix:larder.sock", Host: host},
+		"long path":      {PlainAddress: "unix:/" + strings.Repeat("x", 100), Host: host},
+		"addresses only": {PlainAddress: "unix:/run/x", Host: host, TrustedProxies: some},
 		"port":           {PlainAddress: "127.0.0.1", Host: host},
 		"all addresses":  {PlainAddress: ":0", Host: host},
 		"an address":     {PlainAddress: "10.0.0.1:80", Host: host},
@@ -116,7 +119,7 @@ func TestProxyOptions(t *testing.T) {
 		{PlainAddress: "127.0.0.1:0", Host: host}, {PlainAddress: "localhost:0", Host: host},
 		{PlainAddress: "[::1]:0", Host: host}, {PlainAddress: "unix:/run/larder.sock", Host: host},
 		{PlainAddress: ":0", Host: host, TrustedProxies: some}, {PlainAddress: "10.0.0.1:80", Host: host, TrustedProxies: some},
-		{Address: "127.0.0.1:0", TrustedProxies: []string{"10.0.0.0/8", "::1", "unix"}, ProxyProtocol: true},
+		{Address: "127.0.0.1:0", TrustedProxies: []string{"10.0.0.0/8", "::1"}, ProxyProtocol: true},
 	} {
 		if err := o.CheckFlags(); err != nil {
 			t.Errorf("%+v: %v", o, err)
