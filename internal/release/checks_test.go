@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,15 +45,18 @@ func checkout(t *testing.T) (dir string, env []string) {
 			t.Fatal(err)
 		}
 	}
-	return dir, append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
+	return dir, append(env, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
+		"PATH="+filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-var elapsed = regexp.MustCompile(`\b[0-9]+s\b`)
+// changing are the versions and times in the output.
+var changing = regexp.MustCompile(`\b(v)[0-9.]+\b|\b[0-9]+(s)\b`)
 
 // Building a program shows how far it is, and its errors, but not each download.
 func TestToolsShowProgress(t *testing.T) {
 	t.Parallel()
-	const begin = "building versitygw v1.8.0 (once)\n"
+	const begin = "building versitygw vN (once)\n"
 	const end = "  versitygw: 1 modules downloaded, 1 packages compiled, Ns\n"
 	for name, test := range map[string]struct {
 		variable, want string
@@ -70,11 +74,11 @@ func TestToolsShowProgress(t *testing.T) {
 			if (err != nil) != test.failed {
 				t.Errorf("it ends with %v", err)
 			}
-			if got := elapsed.ReplaceAllString(string(out), "Ns"); got != test.want {
+			if got := changing.ReplaceAllString(string(out), "${1}N${2}"); got != test.want {
 				t.Errorf("the output is\n%s\nwant\n%s", got, test.want)
 			}
-			if _, err := os.Stat(filepath.Join(dir, ".tools/versitygw-v1.8.0")); (err != nil) != test.failed {
-				t.Errorf("the folder of the program: %v", err)
+			if built, _ := filepath.Glob(filepath.Join(dir, ".tools/versitygw-v*")); len(built) == 0 != test.failed {
+				t.Errorf("the folders of the program: %v", built)
 			}
 		})
 	}
@@ -89,7 +93,7 @@ func TestChecksListWhatIsLeftOut(t *testing.T) {
 		{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--message", "a"},
 	} {
 		git := exec.CommandContext(t.Context(), "git", args...)
-		git.Dir = dir
+		git.Dir, git.Env = dir, env
 		if out, err := git.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
