@@ -115,6 +115,7 @@ func (s *site) testLoginFailure(t *testing.T) {
 	p := s.person(t, browser.View{})
 	p.logIn("larder_mistyped")
 	p.wantText(".banner", "This is not a valid token of the registry.")
+	p.wait("document.activeElement !== document.body") // browsers set the focus after the page is loaded
 	field := evaluate[map[string]string](p, `(({ id, ariaInvalid }) => ({ id, ariaInvalid }))(document.activeElement)`)
 	if want := map[string]string{"id": "token", "ariaInvalid": "true"}; !maps.Equal(field, want) {
 		t.Errorf("the field with the focus is %v, want %v", field, want)
