@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"log"
@@ -14,7 +13,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,17 +63,11 @@ func endTLS(t *testing.T, certFile, keyFile, network, address string) string {
 // proxy.
 func browser(t *testing.T, certFile, proxy string) *http.Client {
 	t.Helper()
-	certificate, err := os.ReadFile(certFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certificate)
 	via, err := url.Parse(proxy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{Proxy: http.ProxyURL(via), TLSClientConfig: &tls.Config{RootCAs: pool}}
+	transport := &http.Transport{Proxy: http.ProxyURL(via), TLSClientConfig: secured(certFile)}
 	t.Cleanup(transport.CloseIdleConnections)
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -167,12 +159,6 @@ func TestBehindProxy(t *testing.T) {
 func TestBehindTLSPassedThrough(t *testing.T) {
 	t.Parallel()
 	s := serve(t, t.TempDir(), "--trusted-proxies", "127.0.0.1", "--proxy-protocol")
-	authority, err := os.ReadFile(s.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(authority)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp4", s.Address)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +170,9 @@ func TestBehindTLSPassedThrough(t *testing.T) {
 	if _, err := header.WriteTo(conn); err != nil {
 		t.Fatal(err)
 	}
-	secure := tls.Client(conn, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
+	settings := secured(s.CAFile)
+	settings.ServerName = "127.0.0.1"
+	secure := tls.Client(conn, settings)
 	request := "GET / HTTP/1.1\r\nHost: " + s.Host + "\r\nX-Forwarded-For: " + forgedClient + "\r\nConnection: close\r\n\r\n"
 	if _, err := io.WriteString(secure, request); err != nil {
 		t.Fatal(err)

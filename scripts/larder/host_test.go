@@ -5,7 +5,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -180,17 +179,11 @@ func publishAs(t *testing.T, s *server, env []string) {
 // locationAt returns the location of the archive of acme/vpc/aws from a server.
 func locationAt(t *testing.T, s *server, proxy, certFile string) string {
 	t.Helper()
-	certificate, err := os.ReadFile(certFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	via, err := url.Parse(proxy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(certificate)
-	transport := &http.Transport{Proxy: http.ProxyURL(via), TLSClientConfig: &tls.Config{RootCAs: pool}}
+	transport := &http.Transport{Proxy: http.ProxyURL(via), TLSClientConfig: secured(certFile)}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/v1/modules/acme/vpc/aws/1.0.0/download", nil)
 	if err != nil {

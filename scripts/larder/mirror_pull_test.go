@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -450,9 +448,7 @@ func (s *server) get(t *testing.T, path string) (status int, body []byte) {
 
 // try is get with an error if there is no response.
 func (s *server) try(ctx context.Context, path string) (status int, body []byte, err error) {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(must(os.ReadFile(s.CAFile)))
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{TLSClientConfig: secured(s.CAFile)}
 	defer transport.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.Host+path, nil)
 	if err != nil {

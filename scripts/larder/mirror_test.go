@@ -4,8 +4,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
@@ -580,15 +578,7 @@ func TestMirrorAdd(t *testing.T) {
 func (o *origin) proxy(t *testing.T, write func(w http.ResponseWriter, r *http.Request, status int, body []byte),
 ) *httptest.Server {
 	t.Helper()
-	pem, err := os.ReadFile(o.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem)
-	client := &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
-	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: secured(o.CAFile)}}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, err := http.NewRequestWithContext(r.Context(), r.Method, o.upstream()+r.URL.RequestURI(), nil)
 		if err != nil {

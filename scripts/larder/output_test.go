@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -410,6 +412,13 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// secured returns the settings of clients that trust the certificates in a file.
+func secured(file string) *tls.Config {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(must(os.ReadFile(file)))
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
 // copied returns a copy of the folder that the test can change.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -118,9 +116,7 @@ func TestLastUseOfToken(t *testing.T) {
 	s := serve(t, t.TempDir(), "--require-token")
 	used := token(t, s.data, "--name", "used", "--scope", "read:modules/acme/*")
 	token(t, s.data, "--name", "unused", "--scope", "read:**")
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(must(os.ReadFile(s.CAFile)))
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{TLSClientConfig: secured(s.CAFile)}
 	defer transport.CloseIdleConnections()
 	url := "https://" + s.Host + "/v1/modules/acme/vpc/aws/versions"
 	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))
