@@ -84,13 +84,14 @@ registry from the file. AWS has its own backups: see docs/restore-aws.md.`,
 			_ = local.LastBackup.Record(p.Dir, m.Taken) // the backup is complete without it
 			v := backupView{File: path, Backup: newBackedUp(m), Removed: []string{}}
 			if keep > 0 {
-				removed, err := backup.Rotate(path, m.Registry, keep)
+				var removed []string
+				removed, err = backup.Rotate(path, m.Registry, keep)
 				v.Removed = append(v.Removed, removed...)
-				if err != nil {
-					return v, registry.WithHint(err, "The new backup %s is complete.", path)
+				if err != nil && !errors.Is(err, registry.ErrNotFound) {
+					err = registry.WithHint(err, "The new backup %s is complete.", path)
 				}
 			}
-			return v, nil
+			return v, err
 		}),
 	}
 	c.StoreFlags(cmd)

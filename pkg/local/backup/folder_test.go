@@ -270,21 +270,31 @@ func TestRotate(t *testing.T) {
 	}
 	before := others(t, dir, "")
 	// The clock went back: the new backup has the oldest name.
-	removed, err := backup.Rotate(filepath.Join(dir, name(1)), data.ID(), 3)
+	if removed, err := backup.Rotate(filepath.Join(dir, name(1)), data.ID(), 1); err != nil || len(removed) > 0 {
+		t.Errorf("with the oldest name: %q, %v", removed, err)
+	}
+	removed, err := backup.Rotate(filepath.Join(dir, name(5)), data.ID(), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{name(2), name(4)}, removed); diff != "" {
+	if diff := cmp.Diff([]string{name(1), name(2)}, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
-	want := slices.DeleteFunc(before, func(n string) bool { return n == name(2) || n == name(4) })
+	want := slices.DeleteFunc(before, func(n string) bool { return n == name(1) || n == name(2) })
 	if diff := cmp.Diff(want, others(t, dir, "")); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	if removed, err := backup.Rotate(filepath.Join(dir, name(1)), data.ID(), 3); err != nil || len(removed) > 0 {
+	if removed, err := backup.Rotate(filepath.Join(dir, name(5)), data.ID(), 3); err != nil || len(removed) > 0 {
 		t.Errorf("again: %q, %v", removed, err)
 	}
 	if removed, err := backup.Rotate(filepath.Join(dir, name(6)), data.ID(), 1); err != nil || len(removed) != 2 {
 		t.Errorf("the last one only: %q, %v", removed, err)
+	}
+	// The last run removed the backup of one that began before it.
+	if removed, err := backup.Rotate(filepath.Join(dir, name(5)), data.ID(), 1); !errors.Is(err, registry.ErrNotFound) {
+		t.Errorf("without the new backup: %q, %v, want ErrNotFound", removed, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, name(6))); err != nil {
+		t.Error(err)
 	}
 }
