@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/larder-registry/larder/pkg/catalog/sqlite"
 	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/progress"
@@ -73,58 +74,65 @@ func restoreDatabase(
 	if m, err = unpack(ctx, file, temporary, selects, reporter, step); err != nil {
 		return m, "", err
 	}
-	if id != "" && m.Registry != id {
+	old := sqlite.Check(filepath.Join(dir, local.DatabaseFile), m.Registry)
+	if id != "" && m.Registry != id || id == "" && errors.Is(old, sqlite.ErrForeign) {
 		return m, "", registry.WithHint(fmt.Errorf("%w backup: it is of another registry", registry.ErrInvalid),
 			"Use a backup of the registry in this folder.")
 	}
 	if err := check(ctx, temporary, m.Registry); err != nil {
 		return m, "", err
 	}
-	if replaced, err = moveAside(temporary, dir, step); err != nil {
-		return m, "", err
-	}
 	var also []string
 	if id == "" {
 		also = append(also, local.MarkerFile)
 	}
-	if err = moveUp(temporary, dir, also, step); err != nil && replaced != "" {
+	isOfSame := old == nil || id != "" && !errors.Is(old, sqlite.ErrForeign)
+	if replaced, err = moveAside(temporary, dir, isOfSame, step); err == nil {
+		err = moveUp(temporary, dir, also, step)
+	}
+	if err != nil && replaced != "" {
 		err = registry.WithHint(err, "The database that was replaced is in %s.", replaced)
 	}
 	return m, replaced, err
 }
 
 // moveAside moves the database of a folder, with the files of SQLite, to a new
-// folder with a copy of the marker. It returns "" if there is none. The database
-// leaves first, because without its log it could be opened in an older state.
-func moveAside(temporary, dir string, step func()) (replaced string, err error) {
+// folder, which gets a copy of the marker if the database is of the same
+// registry.
+// It returns that folder once it has the database, or "" if there is none.
+// The database leaves first, because without its log it could be opened in an
+// older state.
+func moveAside(temporary, dir string, isOfSame bool, step func()) (replaced string, err error) {
+	to := ""
 	for _, ending := range []string{"", "-wal", "-shm", "-journal"} {
 		name := local.DatabaseFile + ending
 		if _, err := os.Lstat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		step()
-		if replaced == "" {
-			replaced = filepath.Join(dir, "replaced-"+time.Now().UTC().Format("20060102-150405")+"-"+rand.Text()[:6])
-			if err := makeReplaced(temporary, replaced); err != nil {
-				return "", regularfile.Unwritable(replaced, err)
+		if to == "" {
+			to = filepath.Join(dir, "replaced-"+time.Now().UTC().Format("20060102-150405")+"-"+rand.Text()[:6])
+			if err := makeReplaced(temporary, to, isOfSame); err != nil {
+				return "", regularfile.Unwritable(to, err)
 			}
 		}
 		step()
-		if err := os.Rename(filepath.Join(dir, name), filepath.Join(replaced, name)); err != nil {
-			return "", regularfile.Unwritable(filepath.Join(dir, name), err)
+		if err := os.Rename(filepath.Join(dir, name), filepath.Join(to, name)); err != nil {
+			return replaced, regularfile.Unwritable(filepath.Join(dir, name), err)
 		}
+		replaced = to
 	}
 	return replaced, nil
 }
 
 // makeReplaced makes the folder for a database that is replaced, with a copy of
-// the marker.
-func makeReplaced(temporary, replaced string) error {
-	text, err := os.ReadFile(filepath.Join(temporary, local.MarkerFile))
-	if err != nil {
+// the marker if isOfSame is true.
+func makeReplaced(temporary, replaced string, isOfSame bool) error {
+	if err := os.Mkdir(replaced, 0o700); err != nil || !isOfSame {
 		return err
 	}
-	if err := os.Mkdir(replaced, 0o700); err != nil {
+	text, err := os.ReadFile(filepath.Join(temporary, local.MarkerFile))
+	if err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(replaced)

@@ -175,10 +175,11 @@ func TestRestoreLostDatabase(t *testing.T) {
 		lost []string
 		want error
 	}{
-		"database":              {[]string{"larder.db"}, nil},
-		"database with marker":  {[]string{"larder.db", "registry.id"}, nil},
-		"everything":            {nil, registry.ErrNotFound},
-		"another registry's id": {nil, registry.ErrInvalid},
+		"database":                    {[]string{"larder.db"}, nil},
+		"database with marker":        {[]string{"larder.db", "registry.id"}, nil},
+		"everything":                  {nil, registry.ErrNotFound},
+		"another registry's id":       {nil, registry.ErrInvalid},
+		"another registry's database": {[]string{"registry.id"}, registry.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,6 +208,83 @@ func TestRestoreLostDatabase(t *testing.T) {
 				verified(t, dir)
 			}
 		})
+	}
+}
+
+// A database that is replaced has the marker of its registry. It has none if
+// its registry is unknown.
+func TestReplacedMarker(t *testing.T) {
+	t.Parallel()
+	path, foreign := written(t, filled(t, 0)), filled(t, 0)
+	if err := foreign.Close(); err != nil {
+		t.Fatal(err)
+	}
+	database, err := os.ReadFile(filepath.Join(foreign.Dir, local.DatabaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		content          []byte
+		lost, wantMarker bool
+	}{
+		"of the same registry":    {nil, false, true},
+		"without the marker":      {nil, true, true},
+		"of another registry":     {database, false, false},
+		"damaged":                 {[]byte("mine"), false, true},
+		"damaged, without marker": {[]byte("mine"), true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			if test.content != nil {
+				if err := os.WriteFile(filepath.Join(dir, local.DatabaseFile), test.content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.lost {
+				if err := os.Remove(filepath.Join(dir, local.MarkerFile)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, replaced, err := backup.RestoreDatabase(t.Context(), path, dir, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := local.IsMarked(replaced); got != test.wantMarker {
+				t.Errorf("the replaced database has a marker: %v, want %v", got, test.wantMarker)
+			}
+			verified(t, dir)
+		})
+	}
+}
+
+// If a file of the database cannot be moved aside, the error names where the
+// others are.
+func TestReplacedInPart(t *testing.T) {
+	t.Parallel()
+	data := filled(t, 1)
+	path := written(t, data)
+	if err := data.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(data.Dir, local.DatabaseFile+"-wal")
+	if err := os.WriteFile(log, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var moved []string
+	err := backup.RestoreDatabaseInSteps(t.Context(), path, data.Dir, func() {
+		if moved, _ = filepath.Glob(filepath.Join(data.Dir, "replaced-*", local.DatabaseFile)); len(moved) > 0 {
+			_ = os.Remove(log)
+		}
+	})
+	if err == nil || len(moved) != 1 {
+		t.Fatalf("the error is %v, the databases %q", err, moved)
+	}
+	if want := filepath.Dir(moved[0]); !strings.Contains(registry.Hint(err), want) {
+		t.Errorf("the hint %q lacks %s", registry.Hint(err), want)
 	}
 }
 
