@@ -65,11 +65,14 @@ const (
 		"docs/restore-one-machine.md describes both."
 	restoreFolder = "Restore the whole folder from one backup, as docs/restore-one-machine.md describes. " +
 		"`larder init --adopt` takes the folder as it is; `larder verify --at-rest` then lists what is missing."
-	restoreAgain = "Wait for `larder restore`, if it still runs. Otherwise empty the folder, and restore again."
 
 	restoreMarker = "Restore " + marker + " from a backup. If there is no backup, remove the file. " +
 		"It is then created again if the database and the objects agree."
 )
+
+// RestoreAgain is the hint for a folder whose restore has not finished.
+const RestoreAgain = "Wait for `larder restore`, if it still runs. Otherwise delete everything in the folder except " +
+	"lost+found and the folder of --previous, and restore again."
 
 // IsMarked reports whether a folder has a marker. If it has, [Open] does not
 // write to it.
@@ -238,7 +241,7 @@ func checkDatabase(dir, id string) error {
 	case err != nil:
 		return err
 	case IsRestoring(dir):
-		return &MismatchError{dir, "a restore into it has not finished", restoreAgain}
+		return &MismatchError{dir, "a restore into it has not finished", RestoreAgain}
 	case id != "":
 		return &MismatchError{
 			dir,

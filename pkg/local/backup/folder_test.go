@@ -62,6 +62,9 @@ func TestRestoreKilledInside(t *testing.T) {
 			if want := "parts of another restore"; isRestoring && !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("killed at %d: %v, want %s", at, err, want)
 			}
+			if want := "except lost+found and the folder of --previous"; isRestoring && !strings.Contains(registry.Hint(err), want) {
+				t.Errorf("killed at %d: the hint %q lacks %q", at, registry.Hint(err), want)
+			}
 			recognized = recognized || isRestoring
 			for _, name := range left {
 				if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
@@ -299,7 +302,7 @@ func TestRestoreDatabaseKilled(t *testing.T) {
 	}
 	for at := 1; ; at++ {
 		ended := killAt(t, "restore-database", path, data.Dir, at)
-		if local.IsRestoring(data.Dir) { // its hint is to empty the folder
+		if local.IsRestoring(data.Dir) { // its hint is to delete them
 			t.Errorf("killed at %d: the objects count as parts of a restore", at)
 		}
 		_, err := os.Stat(filepath.Join(data.Dir, local.DatabaseFile))

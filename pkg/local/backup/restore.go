@@ -143,7 +143,7 @@ func checkEmpty(dir string, allowed ...string) error {
 		return nil
 	case local.IsRestoring(dir):
 		return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s has parts of another restore", dir),
-			"If that restore has ended, empty the folder. Otherwise wait for it.")
+			local.RestoreAgain)
 	}
 	return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s is not empty", dir),
 		"Move the folder or its content aside, or name another one with --store.")
