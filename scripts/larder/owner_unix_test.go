@@ -157,6 +157,24 @@ func TestContextOfOthers(t *testing.T) {
 	}
 }
 
+// A new disk belongs to root. The user of a service needs it for a restore.
+func TestRestoreToFolderOfRoot(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	dir := filepath.Join(s.bin, "disk")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"restore", "larder.tar", "--store", dir}
+	out, err := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), args...).CombinedOutput()
+	if err == nil {
+		t.Fatalf("it succeeds:\n%s", out)
+	}
+	if want := "`sudo chown larder: " + dir + "`"; !strings.Contains(string(out), want) {
+		t.Errorf("the output lacks %s:\n%s", want, out)
+	}
+}
+
 // Root changes nothing in the folder of another user, whatever links that user
 // has planted there. The command of the hint works.
 func TestRootOnFolderOfOthers(t *testing.T) {

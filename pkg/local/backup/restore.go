@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -156,7 +157,12 @@ func makeTemporary(dir string, step func()) (temporary string, inside bool, err 
 	if _, err := os.Lstat(dir); err == nil {
 		step()
 		temporary = filepath.Join(dir, local.Restoring+rand.Text())
-		return temporary, true, regularfile.Unwritable(dir, os.Mkdir(temporary, 0o700))
+		err := regularfile.Unwritable(dir, os.Mkdir(temporary, 0o700))
+		if errors.Is(err, fs.ErrPermission) {
+			err = registry.WithHint(err,
+				"As root, give the folder to the user of this command. For the service, run `sudo chown larder: %s`.", dir)
+		}
+		return temporary, true, err
 	}
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
