@@ -4,13 +4,17 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
 
@@ -98,11 +102,27 @@ func authorityIn(dir string) string {
 	return path
 }
 
+func (r Running) isRunning(ctx context.Context) bool {
+	return isProcess(r.Process) && isTaken(ctx, r.Address)
+}
+
+// CheckStopped returns [registry.ErrConflict] if a server of this machine serves
+// a folder.
+func CheckStopped(ctx context.Context, dir string) error {
+	for _, r := range readServers(dir) {
+		if r.isRunning(ctx) {
+			return registry.WithHint(registry.Errorf(registry.ErrConflict, "a server serves %s on %s", dir, r.Address),
+				"Stop the server first.")
+		}
+	}
+	return nil
+}
+
 // register stores the server as the newest of the folder. It returns the others
 // that are still running, and removes those that are not.
 func (s *Server) register(ctx context.Context, dir string, named bool) (others []Running, err error) {
 	for _, r := range readServers(dir) {
-		if portOf(r.Address) != portOf(s.Address) && isProcess(r.Process) && isTaken(ctx, r.Address) {
+		if portOf(r.Address) != portOf(s.Address) && r.isRunning(ctx) {
 			others = append(others, r)
 		}
 	}
@@ -159,5 +179,13 @@ func isTaken(ctx context.Context, address string) bool {
 	if err == nil {
 		_ = listener.Close()
 	}
-	return isInUse(err)
+	if !errors.Is(err, fs.ErrPermission) {
+		return isInUse(err)
+	}
+	// Only the service may listen on a port such as 443.
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
 }

@@ -30,9 +30,9 @@ const databaseOnly = "database"
 // Nobody may use the registry meanwhile. If the process is killed, the folder
 // has one of both databases, or none.
 //
-// It returns [registry.ErrNotFound] for an empty folder,
-// [registry.ErrInvalid] for a backup of another registry, and otherwise the
-// errors of [Check].
+// It returns [registry.ErrNotFound] for an empty folder, [registry.ErrConflict]
+// if a server of this machine serves it, [registry.ErrInvalid] for a backup of
+// another registry, and otherwise the errors of [Check].
 func RestoreDatabase(
 	ctx context.Context, file, dir string, reporter progress.Reporter,
 ) (m Manifest, replaced string, err error) {
@@ -57,6 +57,9 @@ func restoreDatabase(
 	if len(names) == 0 {
 		return m, "", registry.WithHint(registry.Errorf(registry.ErrNotFound, "there is no registry in %s", dir),
 			"Restore the whole registry, without --database-only.")
+	}
+	if err := local.CheckStopped(ctx, dir); err != nil {
+		return m, "", err
 	}
 	id, err := local.MarkerID(dir)
 	if err != nil {

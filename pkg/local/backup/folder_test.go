@@ -3,6 +3,7 @@ package backup_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -288,6 +289,28 @@ func TestReplacedInPart(t *testing.T) {
 	}
 	if want := filepath.Dir(moved[0]); !strings.Contains(registry.Hint(err), want) {
 		t.Errorf("the hint %q lacks %s", registry.Hint(err), want)
+	}
+}
+
+// The database of a running server stays.
+func TestRestoreDatabaseServed(t *testing.T) {
+	t.Parallel()
+	data := filled(t, 1)
+	path := written(t, data)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	text := fmt.Sprintf(`{"servers":[{"host":"localhost","address":%q,"process":%d}]}`, listener.Addr(), os.Getpid())
+	if err := os.WriteFile(filepath.Join(data.Dir, "served.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := backup.RestoreDatabase(t.Context(), path, data.Dir, nil); !errors.Is(err, registry.ErrConflict) {
+		t.Errorf("the error is %v, want ErrConflict", err)
+	}
+	if err := publishVPC(t.Context(), data, t.TempDir(), 1); err != nil {
+		t.Error(err)
 	}
 }
 
