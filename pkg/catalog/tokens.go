@@ -134,9 +134,10 @@ func (c *Catalog) findToken(ctx context.Context, nameOrID string) (found Item, t
 
 // RotateToken replaces the token with a name or an ID, in one transaction. The
 // new token is stored under a digest. It has the same name, scopes and lifetime.
-// The old one expires after the overlap, unless it expires earlier. Its name gets
-// "-old-" and its ID at the end, so that names stay unique. If there is no such
-// valid token, RotateToken returns [registry.ErrNotFound].
+// The old one expires after the overlap, unless it expires earlier. Its name becomes
+// [registry.Token.ReplacedName]. If there is no such valid token, RotateToken
+// returns [registry.ErrNotFound]. For an old one it returns
+// [registry.ErrInvalid].
 func (c *Catalog) RotateToken(
 	ctx context.Context, nameOrID, digest string, overlap time.Duration, by string,
 ) (created, replaced registry.Token, err error) {
@@ -152,13 +153,16 @@ func (c *Catalog) RotateToken(
 				"Revoke it, and create another token.")
 		case old.IsExpired(now):
 			return nil, fmt.Errorf("token %q has expired: %w", nameOrID, registry.ErrNotFound)
+		case old.IsReplaced():
+			return nil, registry.WithHint(fmt.Errorf("%w token %s: it was already replaced", registry.ErrInvalid, old.Name),
+				"Rotate the token that replaced it, which `larder token list` shows.")
 		}
 		created, replaced = old, old
 		created.ID, created.CreatedAt, created.CreatedBy = registry.TokenID(digest), now, by
 		if !old.ExpiresAt.IsZero() {
 			created.ExpiresAt = now.Add(old.ExpiresAt.Sub(old.CreatedAt))
 		}
-		replaced.Name += "-old-" + old.ID
+		replaced.Name = old.ReplacedName()
 		if end := now.Add(overlap); old.ExpiresAt.IsZero() || end.Before(old.ExpiresAt) {
 			replaced.ExpiresAt = end
 		}

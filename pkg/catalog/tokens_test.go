@@ -175,8 +175,10 @@ func TestRotateTokenFails(t *testing.T) {
 	ctx := t.Context()
 	table := open(t)
 	c := catalog.New(table)
-	for _, name := range []string{"ci", "web"} {
-		if err := c.AddToken(ctx, name, registry.Token{ID: name, Name: name, Scopes: []string{"read:**"}}); err != nil {
+	long := strings.Repeat("n", 64)
+	for _, name := range []string{"ci", "web", long} {
+		record := registry.Token{ID: registry.TokenID(name), Name: name, Scopes: []string{"read:**"}}
+		if err := c.AddToken(ctx, name, record); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,14 +191,22 @@ func TestRotateTokenFails(t *testing.T) {
 	if err := c.AddToken(ctx, "bad", registry.Token{ID: "bad", Name: "bad"}); err != nil {
 		t.Fatal(err)
 	}
+	_, old, err := c.RotateToken(ctx, long, "5", time.Hour, "rob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Repeat("n", 47) + "-old-nnnnnnnnnnnn"; old.Name != want {
+		t.Errorf("the old token with a long name is now %s, want %s", old.Name, want)
+	}
 	for name, want := range map[string]error{
+		old.Name: registry.ErrInvalid, old.ID: registry.ErrInvalid,
 		"none": registry.ErrNotFound, "": registry.ErrNotFound, "bad": registry.ErrCorrupt,
 	} {
 		if _, _, err := c.RotateToken(ctx, name, "3", time.Hour, "rob"); !errors.Is(err, want) {
 			t.Errorf("token %q: %v, want %v", name, err, want)
 		}
 	}
-	_, _, err := catalog.New(unwritable{table}).RotateToken(ctx, "web", "4", time.Hour, "rob")
+	_, _, err = catalog.New(unwritable{table}).RotateToken(ctx, "web", "4", time.Hour, "rob")
 	if !errors.Is(err, errUnwritable) {
 		t.Errorf("%v, want the error of the table", err)
 	}
@@ -209,7 +219,7 @@ func TestRotateTokenFails(t *testing.T) {
 		names = append(names, token.ID+" "+token.Name)
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff([]string{"2 ci", "bad bad", "web web"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"2 ci", "5 " + long, "bad bad", old.ID + " " + old.Name, "web web"}, names); diff != "" {
 		t.Errorf("the stored tokens (-want +got):\n%s", diff)
 	}
 }

@@ -72,6 +72,21 @@ type Token struct {
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
 
+// maxTokenName is the maximum length of the name of a new token in bytes.
+const maxTokenName = 64
+
+// ReplacedName returns the name of the token once it is replaced. It ends in the
+// ID, so that names stay unique.
+func (t Token) ReplacedName() string {
+	return t.Name[:min(len(t.Name), maxTokenName-len(t.replacedEnding()))] + t.replacedEnding()
+}
+
+func (t Token) replacedEnding() string { return "-old-" + t.ID }
+
+// IsReplaced reports whether the token has a [Token.ReplacedName]. Another token
+// has replaced it, so it soon expires.
+func (t Token) IsReplaced() bool { return strings.HasSuffix(t.Name, t.replacedEnding()) }
+
 // IsExpired reports whether the token has expired at a time.
 func (t Token) IsExpired(now time.Time) bool {
 	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)

@@ -316,9 +316,9 @@ func tokenRotateCommand(c *cli.Program) *cobra.Command {
 The command prints it like larder token create.
 
 The old token stays valid for the overlap, so that you can give the new one to
-all clients. Its name gets -old- and its ID at the end. larder token list shows
-when it was last used. If it has leaked, use --overlap 0: the registry then
-rejects it within a minute.`,
+all clients. Its name gets -old- and its ID at the end, and it cannot be rotated
+again. larder token list shows when it was last used. If it has leaked, use
+--overlap 0: the registry then rejects it within a minute.`,
 		Example: `  larder token rotate ci
   larder token rotate ci --overlap 7d
   larder token rotate 0a1b2c3d4e5f --overlap 0 --store stack:larder
