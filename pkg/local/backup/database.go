@@ -30,9 +30,10 @@ const databaseOnly = "database"
 // Nobody may use the registry meanwhile. If the process is killed, the folder
 // has one of both databases, or none.
 //
-// It returns [registry.ErrNotFound] for an empty folder, [registry.ErrConflict]
-// if a server of this machine serves it, [registry.ErrInvalid] for a backup of
-// another registry, and otherwise the errors of [Check].
+// It returns [registry.ErrNotFound] for an empty folder, and
+// [registry.ErrInvalid] for a backup of another registry. It returns
+// [registry.ErrConflict] if a server of this machine serves the folder. Other
+// errors are those of [Check].
 func RestoreDatabase(
 	ctx context.Context, file, dir string, reporter progress.Reporter,
 ) (m Manifest, replaced string, err error) {
@@ -100,11 +101,10 @@ func restoreDatabase(
 }
 
 // moveAside moves the database of a folder, with the files of SQLite, to a new
-// folder, which gets a copy of the marker if the database is of the same
-// registry.
-// It returns that folder once it has the database, or "" if there is none.
-// The database leaves first, because without its log it could be opened in an
-// older state.
+// folder. If isOfSame is true, that folder gets a copy of the marker. It returns
+// the folder once something is in it, or "" if there is no database. The
+// database leaves first, because without its log it could be opened in an older
+// state.
 func moveAside(temporary, dir string, isOfSame bool, step func()) (replaced string, err error) {
 	to := ""
 	for _, ending := range []string{"", "-wal", "-shm", "-journal"} {
