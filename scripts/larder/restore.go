@@ -74,7 +74,7 @@ The exit code is 1 if the restored registry has faults.`,
 				reporter, stop = shown, shown.Stop
 			}
 			defer stop()
-			v := restoreView{Again: []again{}, compared: later != nil, databaseOnly: databaseOnly}
+			v := restoreView{Again: []again{}, MissingTokens: []string{}, compared: later != nil, databaseOnly: databaseOnly}
 			var m backup.Manifest
 			if databaseOnly {
 				m, v.Replaced, err = backup.RestoreDatabase(ctx, args[0], p.Dir, reporter)
@@ -166,6 +166,9 @@ type restoreView struct {
 	// --previous, or if the lost registry has records or audit entries that are
 	// damaged or missing.
 	Complete bool `json:"complete"`
+	// MissingTokens are the names of the valid tokens that were created after the
+	// backup and that no command in Again replaces. It is empty without --previous.
+	MissingTokens []string `json:"missing_tokens"`
 	// OtherChanges is the number of other changes after the backup, such as
 	// publishes. It is 0 without --previous.
 	OtherChanges int `json:"other_changes"`
@@ -198,6 +201,13 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 		return err
 	}
 	v.Complete = complete
+	stored, damaged, err := restored.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	for _, u := range damaged {
+		stored = append(stored, registry.Token{ID: u.Name})
+	}
 	for i, e := range changes {
 		if e.Action == registry.AuditSetPolicy && !slices.ContainsFunc(changes[i+1:], setsPolicy) {
 			v.Again = append(v.Again, again{At: e.At, Action: e.Action, Subject: e.Subject, Command: fmt.Sprintf(
@@ -205,7 +215,7 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 				arguments.Quoted(later.Dir), arguments.Quoted(v.Data))})
 			continue
 		}
-		command, err := commandAgain(ctx, restored, e)
+		command, err := commandAgain(ctx, restored, stored, e)
 		if err != nil {
 			return err
 		}
@@ -214,7 +224,9 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 			continue
 		}
 		command += " --store " + arguments.Quoted(v.Data)
-		if slices.ContainsFunc(v.Again, func(a again) bool { return a.Command == command }) {
+		if slices.ContainsFunc(v.Again, func(a again) bool {
+			return a.Command == command || a.Subject == e.Subject && a.Action == registry.AuditRotateToken
+		}) {
 			continue // such as a token that was replaced and then revoked
 		}
 		a := again{At: e.At, Action: e.Action, Subject: e.Subject, Version: e.Version, Command: command}
@@ -223,20 +235,46 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 		}
 		v.Again = append(v.Again, a)
 	}
-	return nil
+	return v.addMissingTokens(ctx, stored, later.Catalog)
+}
+
+// addMissingTokens adds the tokens that later has and the backup has not. A
+// token that is rotated again has the name of its successor.
+func (v *restoreView) addMissingTokens(ctx context.Context, stored []registry.Token, later *catalog.Catalog) error {
+	tokens, _, err := later.Tokens(ctx)
+	for _, t := range tokens {
+		isThere := func(s registry.Token) bool {
+			return s.ID == t.ID || s.Name == t.Name && slices.ContainsFunc(v.Again, func(a again) bool {
+				return strings.HasPrefix(a.Command, rotateAgain(s.ID))
+			})
+		}
+		if !t.IsReplaced() && !slices.ContainsFunc(stored, isThere) {
+			v.MissingTokens = append(v.MissingTokens, t.Name)
+		}
+	}
+	return err
 }
 
 func setsPolicy(e registry.AuditEntry) bool { return e.Action == registry.AuditSetPolicy }
 
 // commandAgain returns the command that makes a change again, or "" if nobody
-// needs the change for protection.
-func commandAgain(ctx context.Context, restored *catalog.Catalog, e registry.AuditEntry) (string, error) {
+// needs the change for protection. stored are the tokens of the backup.
+func commandAgain(
+	ctx context.Context, restored *catalog.Catalog, stored []registry.Token, e registry.AuditEntry,
+) (string, error) {
 	kind, rest, _ := strings.Cut(e.Subject, "/")
 	switch {
 	case e.Action == registry.AuditWithdraw && e.Version != nil:
 		return withdrawAgain(ctx, restored, rest, e)
 	case (e.Action == registry.AuditRevokeToken || e.Action == registry.AuditRotateToken) && kind == "tokens":
-		return revokeAgain(ctx, restored, rest)
+		i := slices.IndexFunc(stored, func(t registry.Token) bool { return t.ID == rest })
+		switch {
+		case i < 0:
+			return "", nil
+		case e.Action == registry.AuditRotateToken && len(stored[i].Scopes) > 0 && !stored[i].IsReplaced():
+			return rotateAgain(rest), nil
+		}
+		return "larder token revoke " + arguments.Quoted(rest), nil
 	case e.Action == registry.AuditRemoveKey && kind == "keys":
 		namespace, id, _ := strings.Cut(rest, "/")
 		return "larder key remove " + arguments.Quoted(namespace) + " " + arguments.Quoted(id), nil
@@ -244,17 +282,10 @@ func commandAgain(ctx context.Context, restored *catalog.Catalog, e registry.Aud
 	return "", nil
 }
 
-// revokeAgain returns the command that revokes a token again, or "" if the backup
-// does not have it. A token that was replaced is revoked too, because its overlap
-// may have ended.
-func revokeAgain(ctx context.Context, restored *catalog.Catalog, id string) (string, error) {
-	tokens, damaged, err := restored.Tokens(ctx)
-	isStored := slices.ContainsFunc(tokens, func(t registry.Token) bool { return t.ID == id }) ||
-		slices.ContainsFunc(damaged, func(u catalog.Unreadable) bool { return u.Name == id })
-	if err != nil || !isStored {
-		return "", err
-	}
-	return "larder token revoke " + arguments.Quoted(id), nil
+// rotateAgain returns the command that replaces a token again. The overlap of the
+// first time may have ended.
+func rotateAgain(id string) string {
+	return "larder token rotate " + arguments.Quoted(id) + " --overlap 0"
 }
 
 // withdrawAgain returns the command that withdraws a version again. If the
@@ -306,6 +337,10 @@ func (v restoreView) Text(p output.Page) {
 	if !v.Complete {
 		p.Println("\nThere may be more: the lost registry has damaged or missing records or audit entries, or it is older " +
 			"than the backup. Compare the versions, tokens and keys of both before you serve the registry.")
+	}
+	if len(v.MissingTokens) > 0 {
+		p.Println("\nThe backup lacks these tokens, so the registry rejects them: %s. "+
+			"Create others with `larder token create`.", strings.Join(v.MissingTokens, ", "))
 	}
 	if v.OtherChanges > 0 {
 		p.Println("\nThe backup lacks %s, such as publishes. `larder audit` on the lost registry lists them.",
