@@ -85,8 +85,8 @@ With --quiet the command prints only faults.`,
 				if err != nil {
 					return nil, err
 				}
-				if p, err := c.FindStore(); err == nil && p.Dir != "" && !v.Quick && report.Faults() == 0 {
-					_ = local.LastVerify.Record(p.Dir, s.Now()) // the check is complete without it
+				if s.Dir != "" && !v.Quick && report.Faults() == 0 {
+					_ = local.LastVerify.Record(s.Dir, s.Now()) // the check is complete without it
 				}
 				return newVerifyView(report)
 			})

@@ -119,7 +119,7 @@ func (f *Finder) OpenPlace(ctx context.Context, p Place, open FolderOpener) (s *
 		s, err = openStack(ctx, p.Stack)
 	}
 	if err == nil {
-		s.Now, s.flags, s.Addressing = f.Now, f.RepeatedFlags(), addressingOf(s, p)
+		s.Dir, s.Now, s.flags, s.Addressing = p.Dir, f.Now, f.RepeatedFlags(), addressingOf(s, p)
 	}
 	return s, err
 }

@@ -27,6 +27,8 @@ func Collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 
 // Store gives access to a registry's data, in a folder or on AWS.
 type Store struct {
+	// Dir is the folder of the registry. It is empty on AWS.
+	Dir     string
 	Catalog *catalog.Catalog
 	Objects objects.Store
 	Remover publish.Remover
