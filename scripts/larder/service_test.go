@@ -108,6 +108,30 @@ func TestServicesAreConfined(t *testing.T) {
 	}
 }
 
+// A page that starts the timers runs both services too. Otherwise an alert about
+// the check would fire until the first Sunday.
+func TestTimersBeginWithRun(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range pages {
+		text := readText(t, page)
+		if !strings.Contains(text, "systemctl enable --now larder-backup.timer larder-verify.timer") {
+			continue
+		}
+		found++
+		if want := "systemctl start larder-backup larder-verify"; !strings.Contains(text, want) {
+			t.Errorf("%s lacks %q", page, want)
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d pages start the timers, want at least 2", found)
+	}
+}
+
 // The server may listen on port 443, and has no other capability.
 func TestServiceCapability(t *testing.T) {
 	t.Parallel()
