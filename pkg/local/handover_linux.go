@@ -1,8 +1,10 @@
 package local
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -37,66 +39,68 @@ func NewHandover() *Handover {
 	return h
 }
 
-// listener returns the passed listener for an address, or nil. It ends all
-// others, so that their ports are free. It can be called again.
+// listener returns the passed listener for an address, or nil. It ends the others
+// of this program, so that their ports are free. It can be called again.
 func (h *Handover) listener(address string) (found net.Listener) {
 	if h == nil {
 		return nil
 	}
+	name := nameOf(address)
 	h.passed = slices.DeleteFunc(h.passed, func(file *os.File) bool {
-		if found == nil && file.Name() == nameOf(address) {
-			if found = listenerOf(file); found != nil {
+		if found == nil && file.Name() == name {
+			var err error
+			if found, err = net.FileListener(file); err == nil {
 				return false
 			}
 		}
-		// It ends the copy of systemd too, also before systemd reads the message.
-		_ = syscall.Shutdown(int(file.Fd()), syscall.SHUT_RDWR)
-		_ = h.notify("FDSTOREREMOVE=1\nFDNAME="+file.Name(), nil)
+		if strings.HasPrefix(file.Name(), namePrefix) {
+			// It ends the copy of systemd too, also before systemd reads the message.
+			_ = syscall.Shutdown(int(file.Fd()), syscall.SHUT_RDWR)
+			_ = h.notify("FDSTOREREMOVE=1\nFDNAME="+file.Name(), nil)
+		}
 		_ = file.Close()
 		return true
 	})
 	return found
 }
 
-// nameOf returns the name of the listener for an address. Names cannot have a
-// colon.
-func nameOf(address string) string { return url.QueryEscape(address) }
+const namePrefix = "larder-"
 
-// listenerOf returns a listener, or nil if clients cannot reach it.
-func listenerOf(file *os.File) net.Listener {
-	l, err := net.FileListener(file)
-	if err != nil {
-		return nil
-	}
-	if l.Addr().Network() == "unix" {
-		if _, err := os.Lstat(l.Addr().String()); err != nil {
-			_ = l.Close()
-			return nil
+// nameOf returns the name of the listener for an address. It is empty if the next
+// process could not recognize it: the name of a host can lead to another address
+// by then. A Unix socket has another name if its file was replaced.
+func nameOf(address string) string {
+	listener := address
+	if path, isSocket := strings.CutPrefix(address, socketPrefix); isSocket {
+		var file syscall.Stat_t
+		if err := syscall.Lstat(path, &file); err != nil {
+			return ""
 		}
+		listener = fmt.Sprint(address, file.Dev, file.Ino, file.Ctim)
+	} else if host, _, err := net.SplitHostPort(address); err != nil || host != "" && net.ParseIP(host) == nil {
+		return ""
 	}
-	return l
+	sum := sha256.Sum256([]byte(listener))
+	return namePrefix + hex.EncodeToString(sum[:8])
 }
 
 // store makes systemd store the listener for an address, if systemd did not pass
 // it.
 func (h *Handover) store(address string, l net.Listener) error {
-	if h == nil || h.manager == "" || len(h.passed) > 0 {
+	name := nameOf(address)
+	if h == nil || h.manager == "" || name == "" || len(h.passed) > 0 {
 		return nil
 	}
 	if socket, ok := l.(*net.UnixListener); ok {
 		socket.SetUnlinkOnClose(false)
 	}
-	conn, ok := l.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := conn.SyscallConn()
+	raw, err := l.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return err
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
-		failed = h.notify("FDSTORE=1\nFDNAME="+nameOf(address), syscall.UnixRights(int(fd)))
+		failed = h.notify("FDSTORE=1\nFDNAME="+name, syscall.UnixRights(int(fd)))
 	})
 	if err != nil {
 		return err

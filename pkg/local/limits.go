@@ -150,7 +150,7 @@ func (l *boundedListener) timeRequests(next http.Handler) http.Handler {
 		client := c.peer
 		if c.forwards {
 			client = l.limits.proxies.forwarded(c.peer, r.Header)
-			if !l.enter(clientOf(client)) {
+			if !l.enter(c, clientOf(client)) {
 				w.Header().Set("Retry-After", "1")
 				httpapi.StatusError(w, http.StatusTooManyRequests)
 				return
@@ -332,11 +332,12 @@ func (c *timedConn) identify(h *proxyproto.Header) error {
 	return nil
 }
 
-// enter counts a request of a client of a trusted proxy. It returns false if the
-// client has too many.
-func (l *boundedListener) enter(client netip.Addr) bool {
+// enter counts a request that a trusted proxy sends for a client. It returns false
+// if the client has too many.
+func (l *boundedListener) enter(c *timedConn, client netip.Addr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.use(c)
 	if client.IsValid() && l.clients[client] >= l.limits.client {
 		l.rejected++
 		return false
@@ -492,19 +493,29 @@ func (l *boundedListener) use(c *timedConn) {
 	}
 }
 
-// awaitRequests waits until each open connection has had a request, or until ctx
-// ends. The listener is closed.
-func (l *boundedListener) awaitRequests(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() {
+// awaitRequests waits until each open connection has had a request. It closes
+// those that have none after a timeout, and returns their number. The listener is
+// closed.
+func (l *boundedListener) awaitRequests(timeout time.Duration) (closed int) {
+	var late bool
+	defer time.AfterFunc(timeout, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		late = true
 		l.changed.Broadcast()
-	})()
+	}).Stop()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.unused > 0 && ctx.Err() == nil {
+	for l.unused > 0 && !late {
 		l.changed.Wait()
 	}
+	for c := range l.waiting {
+		if !c.used {
+			closed++
+			go func() { _ = c.Close() }() // Close needs the lock
+		}
+	}
+	return closed
 }
 
 // end stops counting a request. waits reports whether the server still waits for

@@ -469,7 +469,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		err = errors.Join(err, ended)
 	}
 	// Shutdown drops the first request of a connection if it has not read it yet.
-	s.connections.awaitRequests(timeout)
+	if closed := s.connections.awaitRequests(2 * time.Second); closed > 0 {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "closed connections that had sent no request", slog.Int("connections", closed))
+	}
 	err = errors.Join(err, s.server.Shutdown(timeout))
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "closed connections that were still in use 5 seconds after the stop of the server")

@@ -132,6 +132,20 @@ func TestTimersBeginWithRun(t *testing.T) {
 	}
 }
 
+// systemd stores the listener for the next process, and does not remove a socket
+// at a restart.
+func TestServiceHandsOver(t *testing.T) {
+	t.Parallel()
+	unit := filepath.Join(packaging, "larder.service")
+	for setting, want := range map[string]string{
+		"FileDescriptorStoreMax": "1", "NotifyAccess": "main", "RuntimeDirectoryPreserve": "restart",
+	} {
+		if got := unitLines(t, unit, setting); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s is %q, want %s", setting, got, want)
+		}
+	}
+}
+
 // The server may listen on port 443, and has no other capability.
 func TestServiceCapability(t *testing.T) {
 	t.Parallel()
