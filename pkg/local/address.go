@@ -132,7 +132,7 @@ func listenError(address, port string, err error) error {
 	case errors.Is(err, os.ErrPermission):
 		failed.reason = "this user may not use port " + port
 		hint = "On Linux, the packaged service may use it. For another program, run " +
-			"`sudo setcap cap_net_bind_service=+ep \"$(command -v larder)\"` after each installation. " +
+			"`sudo setcap cap_net_bind_service=+ep \"$(readlink -f \"$(command -v larder)\")\"` after each installation. " +
 			"For a trial, choose a port above 1023, such as 8443."
 	default:
 		failed.reason = err.Error()

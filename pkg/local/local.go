@@ -250,7 +250,7 @@ type Options struct {
 	// PlainAddress is the address of a listener without TLS, for a proxy that ends
 	// TLS. It replaces Address, and needs Host and no certificate. It is an address
 	// and a port, or unix: and the path of a Unix socket. On other than loopback
-	// addresses, only TrustedProxies may connect.
+	// addresses, only TrustedProxies and loopback addresses may connect.
 	PlainAddress string
 	// TrustedProxies are the addresses of the proxies that may name their clients.
 	// They can be networks in CIDR notation, or unix for all that connect to a Unix
