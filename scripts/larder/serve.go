@@ -84,7 +84,7 @@ credential. It must name an IP address, localhost, the --host, or a host of
 Behind a proxy that ends TLS, use --host, and --listen-plain instead of
 --listen. The server then speaks HTTP, and needs no certificate. Clients still
 see https and --host. On other than loopback addresses and Unix sockets, only
-the --trusted-proxies can connect.
+the --trusted-proxies and clients on loopback addresses can connect.
 
 Without --trusted-proxies, a proxy counts as the client of its requests. With
 it, the client is the last address in X-Forwarded-For that is not one of a
