@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -160,6 +161,36 @@ func TestServiceCapability(t *testing.T) {
 	check("larder.service", "AmbientCapabilities")
 	for _, path := range packaged(t, ".service", 3) {
 		check(filepath.Base(path), "CapabilityBoundingSet")
+	}
+}
+
+// Without the package, docs/install.md installs each of its files to the same
+// place.
+func TestServiceFiles(t *testing.T) {
+	t.Parallel()
+	type installed struct{ from, to string }
+	var commands []installed
+	for line := range strings.Lines(readText(t, "../../docs/install.md")) {
+		words := strings.Fields(line)
+		if !strings.HasPrefix(line, "sudo install ") {
+			continue
+		}
+		for _, from := range words[2 : len(words)-1] {
+			commands = append(commands, installed{from, words[len(words)-1]})
+		}
+	}
+	files := regexp.MustCompile(`src: (packaging/\S+), dst: ([^\s,]+)`).FindAllStringSubmatch(
+		readText(t, "../../.goreleaser.yaml"), -1)
+	if len(files) < 9 {
+		t.Fatalf("the package has %d files, want at least 9", len(files))
+	}
+	for _, file := range files {
+		if !slices.ContainsFunc(commands, func(c installed) bool {
+			matches, err := path.Match(c.from, file[1])
+			return err == nil && matches && (c.to == file[2] || c.to == path.Dir(file[2]))
+		}) {
+			t.Errorf("docs/install.md does not install %s to %s", file[1], file[2])
+		}
 	}
 }
 
