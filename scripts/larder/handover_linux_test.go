@@ -307,6 +307,10 @@ func TestKilledService(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	var status syscall.WaitStatus // the signal takes effect later
+	if _, err := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("the server has not stopped: %v", err)
+	}
 	waiting := connectBetween(t, s)
 	s.end(t, os.Kill)
 	s = m.serve(t, data, "--listen", "127.0.0.1:0")
