@@ -64,6 +64,10 @@ func (h *Handover) listener(address string) (found net.Listener) {
 	return found
 }
 
+// End ends the passed listeners, because this process cannot serve. Clients would
+// wait for a server that does not start. Now their connections are refused.
+func (h *Handover) End() { h.listener("") }
+
 const namePrefix = "larder-"
 
 // nameOf returns the name of the listener for an address. It is empty if the next

@@ -51,18 +51,23 @@ func (m *systemd) address() *net.UnixAddr { return &net.UnixAddr{Name: m.path, N
 // serve starts the next process of the service.
 func (m *systemd) serve(t *testing.T, data string, args ...string) *server {
 	t.Helper()
-	s := &server{data: data, log: new(serverLog)}
-	const script = `export LISTEN_PID=$$; exec larder serve --json "$@"`
-	s.cmd = exec.CommandContext(t.Context(), "sh", append([]string{"-c", script, "larder", "--store", data}, args...)...)
-	names := m.names()
-	for _, name := range names {
-		s.cmd.ExtraFiles = append(s.cmd.ExtraFiles, m.stored[name])
-	}
-	s.cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+m.path,
-		fmt.Sprintf("LISTEN_FDS=%d", len(names)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	s := &server{data: data, log: new(serverLog), cmd: m.command(t, data, args...)}
 	s.start(t)
 	m.receive(t)
 	return s
+}
+
+// command returns the command of the next process.
+func (m *systemd) command(t *testing.T, data string, args ...string) *exec.Cmd {
+	const script = `export LISTEN_PID=$$; exec larder serve --json "$@"`
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", script, "larder", "--store", data}, args...)...)
+	names := m.names()
+	for _, name := range names {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, m.stored[name])
+	}
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+m.path,
+		fmt.Sprintf("LISTEN_FDS=%d", len(names)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	return cmd
 }
 
 func (m *systemd) names() []string { return slices.Sorted(maps.Keys(m.stored)) }
@@ -316,6 +321,26 @@ func TestKilledService(t *testing.T) {
 	s = m.serve(t, data, "--listen", "127.0.0.1:0")
 	if err := request(t.Context(), waiting, s.URL); err != nil {
 		t.Error(err)
+	}
+}
+
+// If the next process cannot serve, connections are refused. They do not wait.
+func TestFailedStart(t *testing.T) {
+	t.Parallel()
+	m, data := newSystemd(t), t.TempDir()
+	s := m.serve(t, data, "--listen", "127.0.0.1:0")
+	s.stop(t)
+	writeFiles(t, data, map[string]string{"registry.id": "damaged"})
+	if out, err := m.command(t, data, "--listen", "127.0.0.1:0").CombinedOutput(); err == nil {
+		t.Fatalf("a damaged registry is served:\n%s", out)
+	}
+	m.receive(t)
+	if names := m.names(); len(names) > 0 {
+		t.Errorf("systemd still stores %q", names)
+	}
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Address); err == nil {
+		_ = conn.Close()
+		t.Error("a connection waits for a server")
 	}
 }
 

@@ -208,6 +208,12 @@ func folderToServe(c *cli.Program) (string, error) {
 // runServer runs the registry in a folder until it is interrupted.
 func runServer(ctx context.Context, c *cli.Program, folder string, o serveOptions) (err error) {
 	o.Handover = local.NewHandover()
+	var isServing bool
+	defer func() {
+		if !isServing {
+			o.Handover.End()
+		}
+	}()
 	log := o.logTo(c.Stderr)
 	hangUps := make(chan os.Signal, 1)
 	signal.Notify(hangUps, syscall.SIGHUP) // by default it would end the process
@@ -274,6 +280,7 @@ func runServer(ctx context.Context, c *cli.Program, folder string, o serveOption
 			}
 		}
 	}()
+	isServing = true
 	if err := server.Serve(ctx); err != nil {
 		return err
 	}
