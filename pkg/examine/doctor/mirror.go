@@ -160,7 +160,7 @@ func (e *examination) explainNone(name string, a *answer, w waiting) {
 		why, options := e.explainWaiting(w, w.versions[0])
 		e.wrong(name, w.request, none+" yet, "+e.without()+": "+why, oneOf(options))
 	case w.pull != nil && w.pull.Problem != "":
-		e.wrong(name, w.request, none+" and cannot fetch one, "+e.without()+": "+e.quote(w.pull.Problem), e.fixOrigin(""))
+		e.wrong(name, w.request, none+" and cannot fetch one, "+e.without()+": "+e.quote(w.pull.Problem), e.fixCheck(w.pull))
 	default:
 		e.wrong(name, a.request, none+", "+e.without(),
 			"mirror one with `"+e.addCommand("")+"`, if the mirror policy allows it, or check the mirror's URL")

@@ -43,7 +43,7 @@ func (e *examination) mirrorModule(ctx context.Context) {
 		if w.pull != nil && w.pull.Problem != "" { // of the origin, and not of the registry
 			result = "the mirror cannot fetch " + e.Mirror.String() + ", so clients report " + status(a.status) + ": " +
 				e.quote(w.pull.Problem)
-			fix = e.fixOrigin("")
+			fix = e.fixCheck(w.pull)
 		}
 		e.wrong(name, a.request, result, fix)
 		return

@@ -21,7 +21,7 @@ func (e *examination) explainPull(w waiting, newest registry.Version) {
 		if w.pull.FoundNone() {
 			result = "the mirror lists only mirrored versions: "
 		}
-		e.warn(name, w.request, result+e.quote(w.pull.Problem), "if a version is missing, "+e.fixOrigin(""))
+		e.warn(name, w.request, result+e.quote(w.pull.Problem), "if a version is missing, "+e.fixCheck(w.pull))
 	}
 	if !slices.ContainsFunc(w.onRequest, isVersion(newest)) {
 		return
@@ -60,6 +60,14 @@ func (e *examination) explainMissing(w waiting, v registry.Version) (why, fix st
 	}
 	return fmt.Sprintf("%s: the mirror did not fetch %s in time", none, v),
 		"run this command again; if nothing changes, check the logs of the mirror"
+}
+
+// fixCheck returns what to do if the latest check of the origin has a problem.
+func (e *examination) fixCheck(p *protocol.MirroredPull) string {
+	if p.FoundNone() {
+		return "wait, or have an operator remove the cause" // `larder mirror add` finds no version either
+	}
+	return e.fixOrigin("")
 }
 
 // fixOrigin returns what to do if the mirror cannot fetch a version. If version is

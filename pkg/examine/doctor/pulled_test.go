@@ -63,6 +63,7 @@ func TestPulled(t *testing.T) {
 		"mirrored":      {[]string{"1.0.0 available", "0.9.0 on request"}, open, "", "", "", "mirror versions", doctor.OK, 1},
 		"a failed look": {[]string{"1.0.0 available"}, failed, "", "", "", "mirror versions", doctor.Warning, 1},
 		"none allowed":  {[]string{"1.0.0 available"}, withheld, "", "", "", "mirror versions", doctor.Warning, 1},
+		"none at all":   {nil, withheld, "", none, "", "mirror versions", doctor.Wrong, 1},
 		"no version":    {nil, failed, "", none, "", "mirror versions", doctor.Wrong, 1},
 		"none yet":      {[]string{"1.0.0 too new"}, failed, "", none, "", "mirror versions", doctor.Wrong, 1},
 		"a problem":     {[]string{"1.0.0 on request"}, wanted, hostile, "", missing, "mirror version", doctor.Wrong, 1},
