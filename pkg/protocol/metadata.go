@@ -257,6 +257,10 @@ type MirroredProvider struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// NeedsPlatforms reports whether `larder mirror admit` needs platforms, because no
+// mirrored version has any.
+func (p MirroredProvider) NeedsPlatforms() bool { return p.Provider == "" && p.Version == nil }
+
 // MirroredPull describes how clients make the mirror fetch versions that it lacks.
 type MirroredPull struct {
 	// Mode is "open" or "closed". In open mode, clients get a missing version from

@@ -30,9 +30,8 @@ type waiting struct {
 	// cannot. onRequest are those versions.
 	pull      *protocol.MirroredPull
 	onRequest []protocol.MirroredVersion
-	// isMirrored reports whether the mirror has a version, whose platforms
-	// `larder mirror admit` then uses.
-	isMirrored bool
+	// needsPlatforms is [protocol.MirroredProvider.NeedsPlatforms].
+	needsPlatforms bool
 }
 
 // maxWaiting is the number of versions with a step of their own, if there is more
@@ -58,10 +57,8 @@ func (e *examination) waiting(ctx context.Context, base *url.URL) (w waiting) {
 		return w
 	}
 	w.request, w.host, w.denied, w.pull = a.request, base.Host, e.quote(d.Denied), d.Pull
+	w.needsPlatforms = d.NeedsPlatforms()
 	for _, v := range d.Versions {
-		if v.State == string(admission.Available) || v.State == protocol.StateMissing {
-			w.isMirrored = true
-		}
 		if admission.State(v.State).IsOnRequest() && w.pull != nil {
 			w.onRequest = append(w.onRequest, v)
 		}
@@ -132,7 +129,7 @@ func (e *examination) explainWaiting(w waiting, v protocol.MirroredVersion) (why
 	case v.State == string(admission.TooNew):
 		at := v.AvailableAt.UTC().Add(time.Minute - 1).Format("2006-01-02 15:04 MST")
 		platforms := ""
-		if !e.Mirror.IsModule() && !w.isMirrored {
+		if w.needsPlatforms {
 			platforms = " --platform PLATFORMS"
 		}
 		return fmt.Sprintf("%s is too new: it can be mirrored from %s", v.Version, at), []string{

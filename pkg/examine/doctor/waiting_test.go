@@ -49,7 +49,10 @@ func described(t testing.TB, versions ...string) string {
 			t.Fatal(err)
 		}
 		one := protocol.MirroredVersion{Version: v, State: state, SigningKey: key, KeyDenied: denied}
-		if state == "too new" {
+		switch state {
+		case "available":
+			d.Version = &v
+		case "too new":
 			one.AvailableAt, err = time.Parse(time.DateOnly, "2031-11-"+cmp.Or(day, "29"))
 			if err != nil {
 				t.Fatal(err)

@@ -244,8 +244,7 @@ func (v MirroredView) hint(one protocol.MirroredVersion) string {
 		return ""
 	case one.State == string(admission.TooNew):
 		platforms := ""
-		hasDefault := func(one protocol.MirroredVersion) bool { return isStored(one) && one.State != protocol.StateWithdrawn }
-		if !v.isModule() && !slices.ContainsFunc(v.Versions, hasDefault) {
+		if v.NeedsPlatforms() {
 			platforms = " --platform PLATFORMS"
 		}
 		return fmt.Sprintf("To mirror a version early, %s `larder mirror admit %s VERSION --reason WHY%s%s`.", run, v.Address,

@@ -598,6 +598,7 @@ func TestMirrored(t *testing.T) {
 			t.Parallel()
 			for i, one := range d.Versions {
 				if one.State == "available" {
+					d.Version = &one.Version
 					d.Versions[i].Packages = []protocol.MirroredFile{{
 						ProviderFile: protocol.ProviderFile{Platform: registry.Platform{OS: "linux", Arch: "amd64"}, Size: 17 << 10},
 						MirroredAt:   outputDay, MirroredBy: registry.Publisher{Kind: registry.PublisherUser, Name: "ada"},
