@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"strings"
 	"time"
 
 	"github.com/larder-registry/larder/pkg/docs"
@@ -275,6 +274,9 @@ type MirroredPull struct {
 	// Problem is why the latest check failed, or why the origin has no version for
 	// clients. It is missing otherwise.
 	Problem string `json:"problem,omitempty"`
+	// FoundNone means that the latest check did not fail, but found no version for
+	// clients.
+	FoundNone bool `json:"found_none,omitempty"`
 	// RetryAt is when the mirror may check again after a failure. It is missing if the
 	// check is outdated.
 	RetryAt time.Time `json:"retry_at,omitzero"`
@@ -290,14 +292,6 @@ type MirroredPull struct {
 	// request first.
 	Pending []registry.Version `json:"pending"`
 }
-
-// NoVersion begins the [MirroredPull] problem of a check that read the origin, which
-// has no version for clients.
-const NoVersion = "the origin has no version"
-
-// FoundNone reports whether the latest check read the origin, which has no version
-// for clients.
-func (p MirroredPull) FoundNone() bool { return strings.HasPrefix(p.Problem, NoVersion) }
 
 // MirroredVersion is a version of a mirrored provider or module.
 type MirroredVersion struct {

@@ -25,9 +25,11 @@ type PulledAddress struct {
 	// Slow is set after the origin was too slow for a copy of a version.
 	Slow BackOff `json:"slow,omitzero"`
 	// Problem is why the latest check failed, for people. It is empty if it
-	// succeeded. The mirror does not check again before RetryAt. If the problem is
+	// succeeded. If FoundNone is set, it is why the origin has no version for
+	// clients. The mirror does not check again before RetryAt. If the problem is
 	// transient, another check can succeed.
 	Problem     string    `json:"problem,omitempty"`
+	FoundNone   bool      `json:"found_none,omitempty"`
 	IsTransient bool      `json:"is_transient,omitempty"`
 	RetryAt     time.Time `json:"retry_at,omitzero"`
 	// Failing is the wait after failures of the origin. It ends with a success, and

@@ -63,7 +63,7 @@ func (e *mirroredEdition) setPull(p registry.MirrorAddress, pull *protocol.Mirro
 	checked := field{Label: "Last check", Time: pull.CheckedAt}
 	if pull.Problem != "" {
 		problem := ipclass.Hide(pull.Problem)
-		if pull.FoundNone() {
+		if pull.FoundNone {
 			o.problem = problem
 		} else {
 			o.problem, problem = "The last check of the origin failed: "+problem, "failed: "+problem

@@ -105,6 +105,11 @@ func TestPulled(t *testing.T) {
 			registry.MirrorRule{Pull: registry.PullOpen}, never, nil, weather, http.StatusOK,
 			[]string{"failed: the origin requires a credential", "!Last success", "!Versions:"},
 		},
+		"a look that found no version": {
+			registry.MirrorRule{Pull: registry.PullOpen},
+			registry.PulledAddress{Problem: "the origin has no version of it", FoundNone: true, RequestedAt: failed.RequestedAt},
+			nil, weather, http.StatusOK, []string{"the origin has no version of it", "!failed: "},
+		},
 		"a version on request": {
 			registry.MirrorRule{Pull: registry.PullOpen}, foundAtOrigin(t), []string{"1.0.0"}, weather + "/1.0.0", http.StatusNotFound, nil,
 		},

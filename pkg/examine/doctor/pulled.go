@@ -18,7 +18,7 @@ func (e *examination) explainPull(w waiting, newest registry.Version) {
 	}
 	if w.pull.Problem != "" {
 		result := "the latest check of the origin failed, so the mirror lists the versions of an earlier one: "
-		if w.pull.FoundNone() {
+		if w.pull.FoundNone {
 			result = "the mirror lists only mirrored versions: "
 		}
 		e.warn(name, w.request, result+e.quote(w.pull.Problem), "if a version is missing, "+e.fixCheck(w.pull))
@@ -64,7 +64,7 @@ func (e *examination) explainMissing(w waiting, v registry.Version) (why, fix st
 
 // fixCheck returns what to do if the latest check of the origin has a problem.
 func (e *examination) fixCheck(p *protocol.MirroredPull) string {
-	if p.FoundNone() {
+	if p.FoundNone {
 		return "wait, or have an operator remove the cause" // `larder mirror add` finds no version either
 	}
 	return e.fixOrigin("")

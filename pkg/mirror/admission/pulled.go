@@ -44,8 +44,8 @@ func PullOf(policy *registry.MirrorPolicy, p registry.MirrorAddress, stored Stor
 	}
 	found := stored.Pulled
 	pull := &protocol.MirroredPull{
-		Mode: rule.Pull, CheckedAt: found.CheckedAt, Problem: found.Problem, RetryAt: found.RetryAt,
-		RequestedAt: found.RequestedAt, Pending: []registry.Version{},
+		Mode: rule.Pull, CheckedAt: found.CheckedAt, Problem: found.Problem, FoundNone: found.FoundNone,
+		RetryAt: found.RetryAt, RequestedAt: found.RequestedAt, Pending: []registry.Version{},
 	}
 	// This process may have read an earlier policy than the one of the check.
 	if found.HasFindings() && found.PolicySetAt.Before(policy.SetAt) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,35 @@ func (s setup) requestIndex(t *testing.T, p registry.MirrorAddress) {
 	if _, err := s.worker().Do(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A check that finds no version differs from one that failed.
+func TestFoundNone(t *testing.T) {
+	t.Parallel()
+	origin := newMemoryOrigin(t, fakeVersion{named("acme", "another"), "1.0.0", both})
+	bubble(t, origin, allow(registry.PullOpen), func(t *testing.T, s setup) {
+		var got []string
+		check := func(change func()) {
+			origin.set(change)
+			time.Sleep(time.Hour)
+			s.requestIndex(t, inventory)
+			found, err := s.catalog.Mirror.Pulled(t.Context(), inventory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprintf("%t: %.36s", found.FoundNone, found.Problem))
+		}
+		check(func() {})
+		check(func() { origin.fails[inventory.Hostname] = http.StatusInternalServerError })
+		check(func() { delete(origin.fails, inventory.Hostname) })
+		origin.add(t, fakeVersion{inventory, "1.0.0", both})
+		check(func() {})
+		const none = "true: the origin has no version of it"
+		want := []string{none, "false: cannot GET https://registry.example.", none, "false: "}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("what the checks found (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // A provider that nobody has requested for 30 days is not looked at any more.

@@ -315,7 +315,7 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 			w.lookups.hit(ctx)
 			unknown = false
 		}
-		found.Problem, found.IsTransient, found.RetryAt = "", false, time.Time{}
+		found.Problem, found.FoundNone, found.IsTransient, found.RetryAt = "", false, false, time.Time{}
 		if failed != nil {
 			countFailure(&found.Failing, policy.SetAt, begin, now, failed)
 			found.Problem, found.IsTransient, found.RetryAt = problem(failed), !isFinal(failed), retryAt(found.Failing, now)
@@ -325,9 +325,9 @@ func (w *Worker) checkOrigin(ctx context.Context, policy *registry.MirrorPolicy,
 		found.CheckedAt = now
 		if found.Index == nil {
 			found.CheckedAt, found.RetryAt = time.Time{}, now.Add(registry.PullRetry)
-			found.Problem = protocol.NoVersion + " of it"
+			found.Problem, found.FoundNone = "the origin has no version of it", true
 			if listing.Withheld != nil {
-				found.Problem = protocol.NoVersion + " that may be mirrored: " + problem(listing.Withheld)
+				found.Problem = "the origin has no version that may be mirrored: " + problem(listing.Withheld)
 			}
 		}
 		return nil

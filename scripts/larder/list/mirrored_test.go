@@ -589,7 +589,7 @@ func TestMirrored(t *testing.T) {
 			},
 			Pull: &protocol.MirroredPull{
 				Mode: registry.PullClosed, RequestedAt: outputDay, RetryAt: outputRetry,
-				Problem: protocol.NoVersion + " that may be mirrored: 2.0.0 is too new",
+				Problem: "the origin has no version that may be mirrored: 2.0.0 is too new", FoundNone: true,
 			},
 		},
 		"never": {Pull: &protocol.MirroredPull{Mode: registry.PullOpen}},

@@ -55,7 +55,7 @@ func printPulled(p output.Page, pull protocol.MirroredPull, kind string, version
 		}
 	}
 	switch {
-	case pull.FoundNone():
+	case pull.FoundNone:
 		p.Println("The mirror has checked the origin: %s", printable.Escape(pull.Problem))
 	case pull.Problem != "":
 		p.Println("The mirror could not check the origin: %s", printable.Escape(pull.Problem))
@@ -80,7 +80,7 @@ func lastCheck(pull protocol.MirroredPull, kind string) string {
 	switch {
 	case !pull.CheckedAt.IsZero():
 		parts = append(parts, "The mirror last checked the origin "+output.FormatTime(pull.CheckedAt))
-	case pull.FoundNone():
+	case pull.FoundNone:
 		parts = append(parts, "Until the origin has one, clients see only mirrored versions")
 	case pull.Problem != "":
 		parts = append(parts, "Until a check succeeds, clients see only mirrored versions")
