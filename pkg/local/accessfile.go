@@ -39,7 +39,7 @@ func openAccess(ctx context.Context, path string, log *slog.Logger) (*accessFile
 	if path == "" {
 		return f, nil
 	}
-	text, err := readFile(path)
+	text, err := readFile(path, "")
 	if err != nil {
 		return nil, registry.Errorf(registry.ErrInvalid, "%w", err)
 	}
@@ -81,7 +81,7 @@ func (f *accessFile) update(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var next access.Settings
-	read, err := readFile(f.path)
+	read, err := readFile(f.path, "")
 	changed := err == nil && !bytes.Equal(read, f.read)
 	if changed {
 		next, err = parseAccess(ctx, f.path, read)

@@ -155,8 +155,8 @@ func TestSecretFile(t *testing.T) {
 // give it to that user. An ACME client leaves such a file.
 func TestUnreadableFile(t *testing.T) {
 	t.Parallel()
-	failed := &os.PathError{Op: "open", Path: "tls.key", Err: syscall.EACCES}
-	golden.New(t).Error(t, local.Unreadable("tls.key", failed))
+	failed := &os.PathError{Op: "open", Path: "access.json", Err: syscall.EACCES}
+	golden.New(t).Error(t, local.Unreadable("access.json", "", failed))
 }
 
 // A port that the server cannot listen on is an error with a hint.

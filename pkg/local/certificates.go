@@ -28,6 +28,8 @@ const (
 	// ownRenewal is how long before its expiry a certificate by the registry's own
 	// authority is replaced.
 	ownRenewal = 60 * 24 * time.Hour
+	// certificatePage continues hints about the files of a certificate.
+	certificatePage = ": see docs/team-on-one-machine.md#3-get-a-certificate"
 )
 
 // certificateSource reads or creates the certificates of a server.
@@ -163,7 +165,7 @@ func (f *certificateFiles) advice() string {
 func (f *certificateFiles) next(current *tls.Certificate, now time.Time) (*tls.Certificate, error) {
 	var read [2][]byte
 	for i, path := range []string{f.cert, f.key} {
-		text, err := readFile(path)
+		text, err := readFile(path, certificatePage)
 		if err != nil {
 			return nil, registry.Errorf(registry.ErrInvalid, "%w", err)
 		}

@@ -80,27 +80,27 @@ func (f *failure) fail(err error, now time.Time) (isNew, isDue bool) {
 	return isNew, isDue
 }
 
-// readFile reads a regular file of at most maxFile bytes.
-func readFile(path string) ([]byte, error) {
+// readFile reads a regular file of at most maxFile bytes. page continues the hint
+// for a file that the server's user may not read.
+func readFile(path, page string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, unreadable(path, err)
+		return nil, unreadable(path, page, err)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("cannot read %s: it is not a regular file", path)
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("cannot read %s: it has more than %d MiB", path, maxFile>>20)
 	}
 	text, err := os.ReadFile(path)
-	return text, unreadable(path, err)
+	return text, unreadable(path, page, err)
 }
 
 // unreadable returns the error for a file that the server cannot read.
-func unreadable(path string, err error) error {
+func unreadable(path, page string, err error) error {
 	err = regularfile.Unreadable(path, err)
 	if errors.Is(err, fs.ErrPermission) {
-		return registry.WithHint(err, "The server's user must be able to read the file and its folder: "+
-			"see docs/team-on-one-machine.md#3-get-a-certificate.")
+		return registry.WithHint(err, "The server's user must be able to read the file and its folder%s.", page)
 	}
 	return err
 }

@@ -157,6 +157,29 @@ func TestContextOfOthers(t *testing.T) {
 	}
 }
 
+// Only the hint for an unreadable certificate is where to get one.
+func TestUnreadableFilesOfServer(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	file := filepath.Join(s.bin, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"file and its folder.": {"--access", file},
+		"file and its folder: see docs/team-on-one-machine.md#3": {"--cert", file, "--key", file, "--host", "r.example.com"},
+	} {
+		args = append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)
+		out, err := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), args...).CombinedOutput()
+		if err == nil {
+			t.Errorf("larder %s succeeds", strings.Join(args, " "))
+		}
+		if !strings.Contains(strings.Join(strings.Fields(string(out)), " "), want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+}
+
 // A new disk belongs to root. The user of a service needs it for a restore.
 func TestRestoreToFolderOfRoot(t *testing.T) {
 	t.Parallel()
