@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,13 +76,19 @@ func readKubernetes(t *testing.T) map[string]kubernetesObject {
 		var one kubernetesObject
 		err := documents.Decode(&one)
 		if errors.Is(err, io.EOF) {
-			return objects
+			break
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		objects[one.Kind] = one
 	}
+	for _, kind := range []string{"StatefulSet", "Service", "Ingress"} {
+		if _, found := objects[kind]; !found {
+			t.Fatalf("the example has no %s", kind)
+		}
+	}
+	return objects
 }
 
 // The objects of the example for Kubernetes fit together. Its command serves the
@@ -118,16 +125,19 @@ func TestKubernetesExample(t *testing.T) {
 		name, value, _ := strings.Cut(arg, "=")
 		if name == "--listen-plain" {
 			equal("the plain listener", ":"+strconv.Itoa(port.TargetPort), value)
-			value = ":0"
+			value = "127.0.0.1:0"
 		}
 		args = append(args, name, value)
+	}
+	if !slices.Contains(args, "--trusted-proxies") {
+		t.Error("the example names no proxies, so the server would not listen on all addresses")
 	}
 	s := serve(t, t.TempDir(), args...)
 	equal("the URL", "https://"+rule.Host, s.URL)
 	for _, probe := range []kubernetesProbe{container.ReadinessProbe, container.LivenessProbe} {
 		equal("the port of a probe", port.TargetPort, probe.HTTPGet.Port)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			"http://"+reachable(t, s.Address)+probe.HTTPGet.Path, nil)
+			"http://"+s.Address+probe.HTTPGet.Path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
