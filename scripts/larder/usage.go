@@ -145,7 +145,7 @@ func countDownloads(ctx context.Context, s *place.Store, q usage.Query, age time
 
 func (v usageView) Text(p output.Page) {
 	if len(v.Downloads) == 0 {
-		p.Printf("There are no downloads.\n")
+		p.Println("There are no downloads. New ones can take a minute to appear.")
 	} else {
 		v.table(p)
 	}
