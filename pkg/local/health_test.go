@@ -205,6 +205,9 @@ func TestStoppedServerIsNotReady(t *testing.T) {
 		if status.DiskFree[of] == 0 {
 			t.Errorf("no space is free for the %s", of)
 		}
+		if status.DiskSize[of] < status.DiskFree[of] {
+			t.Errorf("the disk of the %s has %d bytes, and %d of them are free", of, status.DiskSize[of], status.DiskFree[of])
+		}
 	}
 	if !status.CertificateExpires.After(time.Now()) {
 		t.Errorf("the certificate expires at %v", status.CertificateExpires)

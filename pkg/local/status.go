@@ -33,6 +33,8 @@ type Status struct {
 	// DiskFree is the free space in bytes for the database and for the objects.
 	// Both can have the same disk. A disk that cannot be read is missing.
 	DiskFree map[string]uint64
+	// DiskSize is the size of these disks. Some file systems report 0.
+	DiskSize map[string]uint64
 	// ReserveBytes is the space that the registry reserves for withdrawing, and for
 	// revoking tokens, on a full disk.
 	ReserveBytes int64
@@ -47,6 +49,7 @@ func (s *Server) Status(ctx context.Context) Status {
 		Ready:           s.Ready(ctx) == nil,
 		AccessFileValid: s.access.isValid.Load(),
 		DiskFree:        make(map[string]uint64),
+		DiskSize:        make(map[string]uint64),
 		ReserveBytes:    reserveBytes(s.dir),
 		LastBackup:      LastBackup.In(s.dir),
 		LastVerify:      LastVerify.In(s.dir),
@@ -63,8 +66,8 @@ func (s *Server) Status(ctx context.Context) Status {
 		}
 	}
 	for of, dir := range map[string]string{"database": s.dir, "objects": filepath.Join(s.dir, "objects")} {
-		if free, _, err := disk.Space(dir); err == nil {
-			status.DiskFree[of] = free
+		if free, size, err := disk.Space(dir); err == nil {
+			status.DiskFree[of], status.DiskSize[of] = free, size
 		}
 	}
 	return status

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/larder-registry/larder/scripts/larder/cli"
 )
 
@@ -229,7 +231,8 @@ func TestServiceUnit(t *testing.T) {
 	}
 }
 
-// The alerts use metrics that the server has, and the runbook names them.
+// The alerts use metrics that the server has. The runbook names them, and has the
+// sections to which they lead.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	rules := readText(t, filepath.Join(packaging, "larder.rules.yml"))
@@ -243,10 +246,37 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("there is no metric %s", name)
 		}
 	}
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Labels      struct{ Severity string }
+				Annotations struct {
+					Summary string
+					Runbook string `yaml:"runbook_url"`
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(rules), &file); err != nil {
+		t.Fatal(err)
+	}
 	runbook := readText(t, "../../docs/runbook-one-machine.md")
-	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(rules, -1) {
-		if !strings.Contains(runbook, "`"+alert[1]+"`") {
-			t.Errorf("the runbook lacks %s", alert[1])
+	slugs := strings.ReplaceAll(strings.ToLower(runbook), " ", "-")
+	for _, rule := range file.Groups[0].Rules {
+		if !strings.Contains(runbook, "`"+rule.Alert+"`") {
+			t.Errorf("the runbook lacks %s", rule.Alert)
+		}
+		if !slices.Contains([]string{"critical", "warning"}, rule.Labels.Severity) {
+			t.Errorf("%s has the severity %q", rule.Alert, rule.Labels.Severity)
+		}
+		if rule.Annotations.Summary == "" {
+			t.Errorf("%s has no summary", rule.Alert)
+		}
+		slug, ok := strings.CutPrefix(rule.Annotations.Runbook,
+			"https://github.com/larder-registry/larder/blob/main/docs/runbook-one-machine.md#")
+		if !ok || !strings.Contains(slugs, "\n##-"+slug+"\n") {
+			t.Errorf("%s leads to %q, which is no section of the runbook", rule.Alert, rule.Annotations.Runbook)
 		}
 	}
 }

@@ -60,6 +60,7 @@ var help = func() *strings.Replacer {
 		"larder_access_file_valid":                    "1 if the server can use its access file or has none, and 0 otherwise.",
 		"larder_database_bytes":                       "Size of the database and of its log.",
 		"larder_disk_free_bytes":                      "Free space for the database and for the objects.",
+		"larder_disk_size_bytes":                      "Size of the disks of the database and of the objects.",
 		"larder_disk_reserve_bytes":                   "Space that is reserved for withdrawals on a full disk.",
 		"larder_last_backup_timestamp_seconds":        "Time of the last complete backup, or 0.",
 		"larder_last_verify_timestamp_seconds":        "Time of the last complete check without a fault, or 0.",
@@ -146,6 +147,9 @@ func (m *Metrics) Watch(status func(context.Context) local.Status, copies func()
 		gauge("larder_database_bytes", float64(now.DatabaseBytes))
 		for of, free := range now.DiskFree {
 			gauge(fmt.Sprintf("larder_disk_free_bytes{of=%q}", of), float64(free))
+		}
+		for of, size := range now.DiskSize {
+			gauge(fmt.Sprintf("larder_disk_size_bytes{of=%q}", of), float64(size))
 		}
 		gauge("larder_disk_reserve_bytes", float64(now.ReserveBytes))
 		gauge("larder_last_backup_timestamp_seconds", seconds(now.LastBackup))

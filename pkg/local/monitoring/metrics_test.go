@@ -47,6 +47,7 @@ func watched() *monitoring.Metrics {
 			CertificateExpires: time.Unix(1_800_000_000, 0), CertificateRenewals: 5, CertificateFailures: 6,
 			AccessFileValid: true,
 			DatabaseBytes:   7, DiskFree: map[string]uint64{"database": 8, "objects": 9},
+			DiskSize:   map[string]uint64{"database": 80, "objects": 90},
 			LastBackup: time.Unix(1_790_000_000, 0),
 		}
 	}, func() int { return 10 })
