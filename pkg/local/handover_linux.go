@@ -81,7 +81,7 @@ func nameOf(address string) string {
 			return ""
 		}
 		listener = fmt.Sprint(address, file.Dev, file.Ino, file.Ctim)
-	} else if host, _, err := net.SplitHostPort(address); err != nil || host != "" && net.ParseIP(host) == nil {
+	} else if host, _, err := net.SplitHostPort(address); err != nil || host != "" && host != "*" && net.ParseIP(host) == nil {
 		return ""
 	}
 	sum := sha256.Sum256([]byte(listener))
