@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -16,11 +17,13 @@ import (
 	"github.com/larder-registry/larder/pkg/examine/verify"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/local/backup"
+	"github.com/larder-registry/larder/pkg/objects/disk"
 	"github.com/larder-registry/larder/pkg/progress"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/scripts/larder/arguments"
 	"github.com/larder-registry/larder/scripts/larder/cli"
 	"github.com/larder-registry/larder/scripts/larder/output"
+	"github.com/larder-registry/larder/scripts/larder/place"
 )
 
 func restoreCommand(c *cli.Program) *cobra.Command {
@@ -70,31 +73,49 @@ The exit code is 1 if the restored registry has faults.`,
 			var reporter progress.Reporter
 			stop := func() {}
 			if !c.JSON && !c.Quiet {
-				shown := c.NewProgress()
-				reporter, stop = shown, shown.Stop
+				steps := c.NewProgress()
+				reporter, stop = steps, sync.OnceFunc(steps.Stop)
 			}
 			defer stop()
-			v := restoreView{Again: []again{}, MissingTokens: []string{}, compared: later != nil, databaseOnly: databaseOnly}
+			v := restoreView{
+				Data: place.Absolute(p.Dir), Again: []again{}, MissingTokens: []string{}, compared: later != nil, databaseOnly: databaseOnly,
+			}
+			shown := false
+			finish := func(ctx context.Context, m backup.Manifest, unpacked *local.Data, replaced string) error {
+				v.Backup, v.Replaced = newBackedUp(m), replaced
+				if err := v.finish(ctx, unpacked, later, reporter); err != nil {
+					return err
+				}
+				stop()
+				// The list is printed before any command can serve the registry. An
+				// object of --json with faults also has the error below.
+				if shown = v.OK || !c.JSON; shown {
+					return c.Show(v, nil)
+				}
+				return nil
+			}
 			var m backup.Manifest
 			if databaseOnly {
-				m, v.Replaced, err = backup.RestoreDatabase(ctx, args[0], p.Dir, reporter)
+				m, _, err = backup.RestoreDatabase(ctx, args[0], p.Dir, finish, reporter)
 			} else {
-				m, err = backup.Restore(ctx, args[0], p.Dir, later, reporter)
+				m, err = backup.Restore(ctx, args[0], p.Dir, later, finish, reporter)
 			}
 			if err != nil {
 				return nil, err
 			}
-			v.Backup = newBackedUp(m)
 			if !databaseOnly { // the folder is what the backup has
 				_ = local.LastBackup.Record(p.Dir, m.Taken)
 			}
-			if later == nil && v.Replaced != "" {
-				v.compared = true
-				if replaced, err := local.Open(ctx, v.Replaced); err == nil { // it may be damaged
-					later = replaced
-				}
+			if v.OK {
+				_ = local.LastVerify.Record(p.Dir, time.Now()) // the check is complete without it
+			} else {
+				err = registry.WithHint(fmt.Errorf("the registry is restored, and has %s", english.Plural(v.Verified.Faults(), "fault", "")),
+					"Run `larder verify --at-rest`, and do what it prints for each fault.")
 			}
-			return restored(ctx, v, p.Dir, later, reporter)
+			if shown {
+				return nil, err
+			}
+			return v, err
 		}),
 	}
 	c.StoreFlags(cmd)
@@ -118,35 +139,38 @@ func openPrevious(ctx context.Context, dir string) (*local.Data, error) {
 	return data, err
 }
 
-// restored verifies a restored registry. later is the registry that it
-// replaces, or nil.
-func restored(
-	ctx context.Context, v restoreView, dir string, later *local.Data, reporter progress.Reporter,
-) (_ output.View, err error) {
-	data, err := local.Open(ctx, dir)
-	if err != nil {
-		return nil, err
+// finish compares an unpacked registry with the one that it replaces, and
+// verifies it. later is that registry, or nil.
+func (v *restoreView) finish(
+	ctx context.Context, unpacked, later *local.Data, reporter progress.Reporter,
+) (err error) {
+	var objects verify.Objects = unpacked.Objects
+	if v.databaseOnly {
+		folder, err := disk.Open(v.Data)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, folder.Close()) }()
+		objects = folder
 	}
-	defer func() { err = errors.Join(err, data.Close()) }()
-	v.Data = data.Dir
 	if later != nil {
-		if err := v.compare(ctx, data.Catalog, later); err != nil {
-			return nil, err
+		err = v.compare(ctx, unpacked.Catalog, later.Catalog, later.Dir)
+	} else if v.Replaced != "" {
+		v.compared = true
+		if old, openErr := local.Open(ctx, v.Data); openErr == nil { // it may be damaged
+			err = errors.Join(v.compare(ctx, unpacked.Catalog, old.Catalog, v.Replaced), old.Close())
 		}
 	}
-	checked := verify.Verifier{Catalog: data.Catalog, Objects: data.Objects, AtRest: true, Progress: reporter}
-	if v.Verified, err = checked.Run(ctx); err != nil {
-		return nil, err
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil: // a part of the lost registry cannot be read
+		v.Complete = false
 	}
-	v.OK = v.Verified.Faults() == 0
-	if v.OK {
-		_ = local.LastVerify.Record(data.Dir, time.Now()) // the check is complete without it
-	}
-	if !v.OK {
-		return v, registry.WithHint(fmt.Errorf("the registry is restored, and has %s", english.Plural(v.Verified.Faults(), "fault", "")),
-			"Run `larder verify --at-rest`, and do what it prints for each fault.")
-	}
-	return v, nil
+	checked := verify.Verifier{Catalog: unpacked.Catalog, Objects: objects, AtRest: true, Progress: reporter}
+	v.Verified, err = checked.Run(ctx)
+	v.OK = err == nil && v.Verified.Faults() == 0
+	return err
 }
 
 // restoreView is the result of a restore.
@@ -194,9 +218,10 @@ type again struct {
 	Command string `json:"command"`
 }
 
-// compare finds the changes that later has and restored has not.
-func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, later *local.Data) error {
-	changes, complete, err := backup.Since(ctx, restored, later.Catalog)
+// compare finds the changes that later has and restored has not. dir is the
+// folder of later from now on.
+func (v *restoreView) compare(ctx context.Context, restored, later *catalog.Catalog, dir string) error {
+	changes, complete, err := backup.Since(ctx, restored, later)
 	if err != nil {
 		return err
 	}
@@ -212,7 +237,7 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 		if e.Action == registry.AuditSetPolicy && !slices.ContainsFunc(changes[i+1:], setsPolicy) {
 			v.Again = append(v.Again, again{At: e.At, Action: e.Action, Subject: e.Subject, Command: fmt.Sprintf(
 				"larder mirror policy show --quiet --store %s | larder mirror policy set - --store %s",
-				arguments.Quoted(later.Dir), arguments.Quoted(v.Data))})
+				arguments.Quoted(dir), arguments.Quoted(v.Data))})
 			continue
 		}
 		command, err := commandAgain(ctx, restored, stored, e)
@@ -235,7 +260,7 @@ func (v *restoreView) compare(ctx context.Context, restored *catalog.Catalog, la
 		}
 		v.Again = append(v.Again, a)
 	}
-	return v.addMissingTokens(ctx, stored, later.Catalog)
+	return v.addMissingTokens(ctx, stored, later)
 }
 
 // addMissingTokens adds the tokens that later has and the backup has not. A

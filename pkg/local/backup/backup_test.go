@@ -78,7 +78,7 @@ func written(t *testing.T, data *local.Data) string {
 func restored(t *testing.T, path string) []string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	return verified(t, dir)
@@ -305,7 +305,7 @@ func TestRestoreKilled(t *testing.T) {
 			t.Errorf("killed at %d: %v", at, err)
 		}
 		if !ended {
-			if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+			if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 				t.Errorf("the restore after one that was killed at %d: %v", at, err)
 			}
 		}
@@ -380,7 +380,7 @@ func TestRestoreRefusesContent(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, file), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := backup.Restore(t.Context(), path, dir, nil, nil); !errors.Is(err, registry.ErrExists) {
+			if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); !errors.Is(err, registry.ErrExists) {
 				t.Errorf("the error is %v", err)
 			}
 			if left := others(t, dir, file); len(left) > 0 {
@@ -389,7 +389,7 @@ func TestRestoreRefusesContent(t *testing.T) {
 		})
 	}
 	empty := t.TempDir()
-	if _, err := backup.Restore(t.Context(), path, empty, nil, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, empty, nil, nil, nil); err != nil {
 		t.Errorf("an empty folder: %v", err)
 	}
 	verified(t, empty)
@@ -549,7 +549,7 @@ func refused(t *testing.T, content []byte, want string) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "restored")
-	_, err := backup.Restore(t.Context(), path, dir, nil, nil)
+	_, err := backup.Restore(t.Context(), path, dir, nil, nil, nil)
 	if err == nil {
 		t.Fatal("there is no error")
 	}
@@ -639,7 +639,7 @@ func TestSince(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	before, err := local.Open(t.Context(), dir)
@@ -697,7 +697,7 @@ func TestSinceWithoutTrail(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), path, dir, data, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, data, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	before, err := local.Open(t.Context(), dir)
@@ -722,7 +722,7 @@ func TestRestoreOfAnotherRegistry(t *testing.T) {
 	t.Parallel()
 	path := written(t, filled(t, 1))
 	dir := filepath.Join(t.TempDir(), "restored")
-	if _, err := backup.Restore(t.Context(), path, dir, filled(t, 1), nil); !errors.Is(err, registry.ErrInvalid) {
+	if _, err := backup.Restore(t.Context(), path, dir, filled(t, 1), nil, nil); !errors.Is(err, registry.ErrInvalid) {
 		t.Errorf("the error is %v, want ErrInvalid", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -738,7 +738,7 @@ func TestRestoreToLink(t *testing.T) {
 	if err := errors.Join(os.Mkdir(volume, 0o700), os.Symlink(volume, link)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := backup.Restore(t.Context(), path, link, nil, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, link, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if target, err := os.Readlink(link); err != nil || target != volume {

@@ -25,7 +25,7 @@ const databaseOnly = "database"
 // registry, and leaves the objects and keys there as they are. It checks the
 // whole backup first. If the folder has a database, RestoreDatabase moves it to
 // a new folder, whose path it returns. That folder can be opened like a registry
-// without objects. reporter may be nil.
+// without objects. finish and reporter may be nil.
 //
 // Nobody may use the registry meanwhile. If the process is killed, the folder
 // has one of both databases, or none.
@@ -33,15 +33,15 @@ const databaseOnly = "database"
 // It returns [registry.ErrNotFound] for an empty folder, and
 // [registry.ErrInvalid] for a backup of another registry. It returns
 // [registry.ErrConflict] if a server of this machine serves the folder. Other
-// errors are those of [Check].
+// errors are those of [Check] and finish.
 func RestoreDatabase(
-	ctx context.Context, file, dir string, reporter progress.Reporter,
+	ctx context.Context, file, dir string, finish Finish, reporter progress.Reporter,
 ) (m Manifest, replaced string, err error) {
-	return restoreDatabase(ctx, file, dir, reporter, func() {})
+	return restoreDatabase(ctx, file, dir, finish, reporter, func() {})
 }
 
 func restoreDatabase(
-	ctx context.Context, file, dir string, reporter progress.Reporter, step func(),
+	ctx context.Context, file, dir string, finish Finish, reporter progress.Reporter, step func(),
 ) (m Manifest, replaced string, err error) {
 	defer func() {
 		if err != nil {
@@ -83,7 +83,11 @@ func restoreDatabase(
 		return m, "", registry.WithHint(fmt.Errorf("%w backup: it is of another registry", registry.ErrInvalid),
 			"Use a backup of the registry in this folder.")
 	}
-	if err := check(ctx, temporary, m.Registry); err != nil {
+	to := ""
+	if len(databaseFiles(dir)) > 0 {
+		to = filepath.Join(dir, "replaced-"+time.Now().UTC().Format("20060102-150405")+"-"+rand.Text()[:6])
+	}
+	if err := check(ctx, temporary, m, finish, to); err != nil {
 		return m, "", err
 	}
 	var also []string
@@ -91,7 +95,7 @@ func restoreDatabase(
 		also = append(also, local.MarkerFile)
 	}
 	isOfSame := old == nil || id != "" && !errors.Is(old, sqlite.ErrForeign)
-	if replaced, err = moveAside(temporary, dir, isOfSame, step); err == nil {
+	if replaced, err = moveAside(temporary, dir, to, isOfSame, step); err == nil {
 		err = moveUp(temporary, dir, also, step)
 	}
 	if err != nil && replaced != "" {
@@ -100,21 +104,26 @@ func restoreDatabase(
 	return m, replaced, err
 }
 
-// moveAside moves the database of a folder, with the files of SQLite, to a new
-// folder. If isOfSame is true, that folder gets a copy of the marker. It returns
-// the folder once something is in it, or "" if there is no database. The
+// databaseFiles returns the names of the database in a folder and of the files
+// of SQLite, the database first.
+func databaseFiles(dir string) (names []string) {
+	for _, ending := range []string{"", "-wal", "-shm", "-journal"} {
+		if _, err := os.Lstat(filepath.Join(dir, local.DatabaseFile+ending)); !errors.Is(err, fs.ErrNotExist) {
+			names = append(names, local.DatabaseFile+ending)
+		}
+	}
+	return names
+}
+
+// moveAside moves the database of a folder, with the files of SQLite, to the new
+// folder to. If isOfSame is true, that folder gets a copy of the marker. It
+// returns the folder once something is in it, or "" if there is no database. The
 // database leaves first, because without its log it could be opened in an older
 // state.
-func moveAside(temporary, dir string, isOfSame bool, step func()) (replaced string, err error) {
-	to := ""
-	for _, ending := range []string{"", "-wal", "-shm", "-journal"} {
-		name := local.DatabaseFile + ending
-		if _, err := os.Lstat(filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+func moveAside(temporary, dir, to string, isOfSame bool, step func()) (replaced string, err error) {
+	for i, name := range databaseFiles(dir) {
 		step()
-		if to == "" {
-			to = filepath.Join(dir, "replaced-"+time.Now().UTC().Format("20060102-150405")+"-"+rand.Text()[:6])
+		if i == 0 {
 			if err := makeReplaced(temporary, to, isOfSame); err != nil {
 				return "", regularfile.Unwritable(to, err)
 			}

@@ -15,14 +15,14 @@ func WriteInSteps(ctx context.Context, w Writer, path string, step func()) error
 
 // RestoreInSteps restores a backup, and calls step before each change of a file.
 func RestoreInSteps(ctx context.Context, file, dir string, step func()) error {
-	_, err := restore(ctx, file, dir, nil, nil, step)
+	_, err := restore(ctx, file, dir, nil, nil, nil, step)
 	return err
 }
 
 // RestoreDatabaseInSteps restores a database, and calls step before each change
 // of a file.
 func RestoreDatabaseInSteps(ctx context.Context, file, dir string, step func()) error {
-	_, _, err := restoreDatabase(ctx, file, dir, nil, step)
+	_, _, err := restoreDatabase(ctx, file, dir, nil, nil, step)
 	return err
 }
 

@@ -56,7 +56,7 @@ func TestRestoreKilledInside(t *testing.T) {
 				t.Errorf("killed at %d: the parts %q are served", at, left)
 			}
 			isRestoring := local.IsRestoring(dir)
-			_, err := backup.Restore(t.Context(), path, dir, nil, nil)
+			_, err := backup.Restore(t.Context(), path, dir, nil, nil, nil)
 			if !errors.Is(err, registry.ErrExists) {
 				t.Errorf("killed at %d: the next restore into %q: %v", at, left, err)
 			}
@@ -75,7 +75,7 @@ func TestRestoreKilledInside(t *testing.T) {
 			left = nil
 		}
 		if len(left) == 0 {
-			if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+			if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 				t.Errorf("the restore after one that was killed at %d: %v", at, err)
 			}
 		}
@@ -109,10 +109,10 @@ func TestRestoreBesidePrevious(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer previous.Close()
-	if _, err := backup.Restore(t.Context(), path, dir, nil, nil); !errors.Is(err, registry.ErrExists) {
+	if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); !errors.Is(err, registry.ErrExists) {
 		t.Errorf("without the previous folder: %v, want ErrExists", err)
 	}
-	if _, err := backup.Restore(t.Context(), path, dir, previous, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, previous, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	verified(t, dir)
@@ -138,7 +138,7 @@ func TestRestoreDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, replaced, err := backup.RestoreDatabase(t.Context(), path, data.Dir, nil)
+	_, replaced, err := backup.RestoreDatabase(t.Context(), path, data.Dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestRestoreLostDatabase(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			if name != "everything" {
-				if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+				if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -201,7 +201,7 @@ func TestRestoreLostDatabase(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, replaced, err := backup.RestoreDatabase(t.Context(), path, dir, nil)
+			_, replaced, err := backup.RestoreDatabase(t.Context(), path, dir, nil, nil)
 			if !errors.Is(err, test.want) {
 				t.Fatalf("%v, want %v", err, test.want)
 			}
@@ -240,7 +240,7 @@ func TestReplacedMarker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
-			if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+			if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			if test.content != nil {
@@ -253,7 +253,7 @@ func TestReplacedMarker(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, replaced, err := backup.RestoreDatabase(t.Context(), path, dir, nil)
+			_, replaced, err := backup.RestoreDatabase(t.Context(), path, dir, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -306,7 +306,7 @@ func TestRestoreDatabaseServed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data.Dir, "served.json"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := backup.RestoreDatabase(t.Context(), path, data.Dir, nil); !errors.Is(err, registry.ErrConflict) {
+	if _, _, err := backup.RestoreDatabase(t.Context(), path, data.Dir, nil, nil); !errors.Is(err, registry.ErrConflict) {
 		t.Errorf("the error is %v, want ErrConflict", err)
 	}
 	if err := publishVPC(t.Context(), data, t.TempDir(), 1); err != nil {
@@ -332,7 +332,7 @@ func TestRestoreDatabaseKilled(t *testing.T) {
 		if served := isServed(t, data.Dir); served != (err == nil) {
 			t.Errorf("killed at %d: it is served: %v, the database: %v", at, served, err)
 		}
-		if _, _, err := backup.RestoreDatabase(t.Context(), path, data.Dir, nil); err != nil {
+		if _, _, err := backup.RestoreDatabase(t.Context(), path, data.Dir, nil, nil); err != nil {
 			t.Errorf("the restore after one that was killed at %d: %v", at, err)
 		}
 		verified(t, data.Dir)

@@ -48,7 +48,7 @@ func TestRestoreInside(t *testing.T) {
 	if err := errors.Join(os.Mkdir(left, 0o700), os.Chtimes(left, old, old)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	verified(t, dir)
@@ -69,7 +69,7 @@ func TestRestoreToMountPoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := backup.Restore(t.Context(), path, dir, nil, nil); err != nil {
+	if _, err := backup.Restore(t.Context(), path, dir, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	verified(t, dir)
@@ -120,7 +120,7 @@ func TestRestoreBesideReadOnly(t *testing.T) {
 	t.Parallel()
 	path, dir := written(t, filled(t, 1)), newVolume(t)
 	missing := filepath.Join(filepath.Dir(dir), "missing")
-	_, err := backup.Restore(t.Context(), path, missing, nil, nil)
+	_, err := backup.Restore(t.Context(), path, missing, nil, nil, nil)
 	if want := "cannot write " + filepath.Dir(dir) + ": "; err == nil || !strings.Contains(err.Error(), want) ||
 		strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("%v, want an error with %s", err, want)

@@ -27,19 +27,24 @@ import (
 // link to a folder, the link stays.
 //
 // previous is the registry that the backup replaces, or nil. The backup must be
-// of the same registry. Its folder may be in dir. reporter may be nil.
+// of the same registry. Its folder may be in dir. finish and reporter may be nil.
 //
 // It returns [registry.ErrExists] if the folder has other content,
 // [registry.ErrInvalid] for a backup of another registry, and otherwise the
-// errors of [Check].
+// errors of [Check] and finish.
 func Restore(
-	ctx context.Context, file, dir string, previous *local.Data, reporter progress.Reporter,
+	ctx context.Context, file, dir string, previous *local.Data, finish Finish, reporter progress.Reporter,
 ) (Manifest, error) {
-	return restore(ctx, file, dir, previous, reporter, func() {})
+	return restore(ctx, file, dir, previous, finish, reporter, func() {})
 }
 
+// Finish checks a registry that is unpacked, and that no command opens yet. If
+// it returns an error, or the process ends, nothing is restored. replaced is the
+// folder that the database of the registry's folder moves to afterwards, or "".
+type Finish func(ctx context.Context, m Manifest, unpacked *local.Data, replaced string) error
+
 func restore(
-	ctx context.Context, file, dir string, previous *local.Data, reporter progress.Reporter, step func(),
+	ctx context.Context, file, dir string, previous *local.Data, finish Finish, reporter progress.Reporter, step func(),
 ) (m Manifest, err error) {
 	defer func() {
 		if err != nil {
@@ -70,7 +75,7 @@ func restore(
 			"Check --previous, or leave it out.")
 	}
 	step()
-	if err := check(ctx, temporary, m.Registry); err != nil {
+	if err := check(ctx, temporary, m, finish, ""); err != nil {
 		return m, err
 	}
 	step()
@@ -250,17 +255,18 @@ func unpack(
 	return m, nil
 }
 
-// check opens the unpacked registry, and compares its ID with the manifest.
-func check(ctx context.Context, dir, id string) error {
+// check opens the unpacked registry, compares its ID with the manifest, and calls
+// finish unless it is nil.
+func check(ctx context.Context, dir string, m Manifest, finish Finish, replaced string) error {
 	data, err := local.Open(ctx, dir)
 	if err != nil {
 		return err
 	}
-	if err := data.Close(); err != nil {
-		return err
+	switch {
+	case data.ID() != m.Registry:
+		err = damaged("its database belongs to another registry")
+	case finish != nil:
+		err = finish(ctx, m, data, replaced)
 	}
-	if data.ID() != id {
-		return damaged("its database belongs to another registry")
-	}
-	return nil
+	return errors.Join(err, data.Close())
 }
