@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/larder-registry/larder/pkg/catalog"
 	"github.com/larder-registry/larder/pkg/examine/verify"
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 	"github.com/larder-registry/larder/pkg/local"
 	"github.com/larder-registry/larder/pkg/local/backup"
 	"github.com/larder-registry/larder/pkg/objects/disk"
@@ -236,8 +239,8 @@ func (v *restoreView) compare(ctx context.Context, restored, later *catalog.Cata
 	for i, e := range changes {
 		if e.Action == registry.AuditSetPolicy && !slices.ContainsFunc(changes[i+1:], setsPolicy) {
 			v.Again = append(v.Again, again{At: e.At, Action: e.Action, Subject: e.Subject, Command: fmt.Sprintf(
-				"larder mirror policy show --quiet --store %s | larder mirror policy set - --store %s",
-				arguments.Quoted(dir), arguments.Quoted(v.Data))})
+				"%slarder mirror policy show --quiet --store %s | %[1]slarder mirror policy set - --store %[3]s",
+				asOwner(), arguments.Quoted(dir), arguments.Quoted(v.Data))})
 			continue
 		}
 		command, err := commandAgain(ctx, restored, stored, e)
@@ -248,7 +251,7 @@ func (v *restoreView) compare(ctx context.Context, restored, later *catalog.Cata
 			v.OtherChanges++
 			continue
 		}
-		command += " --store " + arguments.Quoted(v.Data)
+		command = asOwner() + command + " --store " + arguments.Quoted(v.Data)
 		if slices.ContainsFunc(v.Again, func(a again) bool {
 			return a.Command == command || a.Subject == e.Subject && a.Action == registry.AuditRotateToken
 		}) {
@@ -270,7 +273,7 @@ func (v *restoreView) addMissingTokens(ctx context.Context, stored []registry.To
 	for _, t := range tokens {
 		isThere := func(s registry.Token) bool {
 			return s.ID == t.ID || s.Name == t.Name && slices.ContainsFunc(v.Again, func(a again) bool {
-				return strings.HasPrefix(a.Command, rotateAgain(s.ID))
+				return strings.Contains(a.Command, rotateAgain(s.ID))
 			})
 		}
 		if !t.IsReplaced() && !slices.ContainsFunc(stored, isThere) {
@@ -305,6 +308,17 @@ func commandAgain(
 		return "larder key remove " + arguments.Quoted(namespace) + " " + arguments.Quoted(id), nil
 	}
 	return "", nil
+}
+
+// asOwner begins commands for the caller's shell if sudo runs only this command
+// as another user, who owns the restored folder. Otherwise it returns "".
+func asOwner() string {
+	me := regularfile.Me()
+	caller := os.Getenv("SUDO_UID")
+	if caller == "" || caller == strconv.Itoa(me.UID) || me.Name == "" || !strings.Contains(os.Getenv("SUDO_COMMAND"), " restore ") {
+		return ""
+	}
+	return "sudo -u " + arguments.Quoted(me.Name) + " "
 }
 
 // rotateAgain returns the command that replaces a token again. The overlap of the
@@ -365,7 +379,8 @@ func (v restoreView) Text(p output.Page) {
 	}
 	if len(v.MissingTokens) > 0 {
 		p.Println("\nThe backup lacks these tokens, so the registry rejects them: %s. "+
-			"Create others with `larder token create`.", strings.Join(v.MissingTokens, ", "))
+			"Create others with `%slarder token create --store %s`.",
+			strings.Join(v.MissingTokens, ", "), asOwner(), arguments.Quoted(v.Data))
 	}
 	if v.OtherChanges > 0 {
 		p.Println("\nThe backup lacks %s, such as publishes. `larder audit` on the lost registry lists them.",

@@ -6,8 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/larder-registry/larder/pkg/files/regularfile"
 )
 
 // onText calls do when a text is written to it for the first time.
@@ -76,6 +79,29 @@ func TestRestoreInterrupted(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(test.dir, "last-verify")); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// The commands that a restore prints run as its user if sudo has started it.
+func TestAsOwner(t *testing.T) {
+	me := regularfile.Me()
+	if me.Name == "" {
+		t.Skip("LEFT OUT: this user has no name")
+	}
+	const restore = "/usr/bin/larder restore larder.tar"
+	for name, test := range map[string]struct{ caller, command, want string }{
+		"without sudo":       {"", "", ""},
+		"by the same user":   {strconv.Itoa(me.UID), restore, ""},
+		"by another user":    {strconv.Itoa(me.UID + 1), restore, "sudo -u " + me.Name + " "},
+		"in a shell of sudo": {strconv.Itoa(me.UID + 1), "/bin/bash", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("SUDO_UID", test.caller)
+			t.Setenv("SUDO_COMMAND", test.command)
+			if got := asOwner(); got != test.want {
+				t.Errorf("the commands begin with %q, want %q", got, test.want)
 			}
 		})
 	}
