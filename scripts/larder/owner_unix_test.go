@@ -198,6 +198,26 @@ func TestRestoreToFolderOfRoot(t *testing.T) {
 	}
 }
 
+// Root has copied a backup for the user of a service, who cannot read it yet.
+func TestRestoreOfFileOfRoot(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.user(t, "init", "--store", "data")
+	s.user(t, "backup", "larder.tar", "--store", "data")
+	file := filepath.Join(s.dir, "larder.tar")
+	if err := errors.Join(os.Chown(file, 0, 0), os.Chmod(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"restore", file, "--store", "restored"}
+	out, err := s.command(t.Context(), true, filepath.Join(s.bin, "larder"), args...).CombinedOutput()
+	if err == nil {
+		t.Fatalf("it succeeds:\n%s", out)
+	}
+	if want := "`sudo chown 65532 " + file + "`"; !strings.Contains(string(out), want) {
+		t.Errorf("the output lacks %s:\n%s", want, out)
+	}
+}
+
 // Root changes nothing in the folder of another user, whatever links that user
 // has planted there. The command of the hint works.
 func TestRootOnFolderOfOthers(t *testing.T) {

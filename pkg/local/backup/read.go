@@ -3,6 +3,7 @@ package backup
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
@@ -41,6 +44,11 @@ func Check(ctx context.Context, path string, reporter progress.Reporter) (Manife
 
 func readFile(ctx context.Context, path, what string, reporter progress.Reporter, visit visitor) (m Manifest, err error) {
 	f, err := regularfile.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		user := regularfile.Me()
+		return m, registry.WithHint(err, "As root, give the file to the user of this command, in a folder that this user "+
+			"can read: `sudo chown %s %s`.", cmp.Or(user.Name, strconv.Itoa(user.UID)), path)
+	}
 	if err != nil {
 		return m, err
 	}

@@ -71,8 +71,12 @@ func restore(
 		return m, err
 	}
 	if previous != nil && m.Registry != previous.ID() {
-		return m, registry.WithHint(fmt.Errorf("%w backup: it is of another registry", registry.ErrInvalid),
-			"Check --previous, or leave it out.")
+		hint := "Name the folder of the lost registry, or leave out --previous."
+		if allowed != "" {
+			hint += fmt.Sprintf(" In that case, move %s out of %s, or delete it if you do not need it.", allowed, dir)
+		}
+		return m, registry.WithHint(registry.Errorf(registry.ErrInvalid,
+			"the registry in %s is another one than that of the backup", previous.Dir), "%s", hint)
 	}
 	step()
 	if err := check(ctx, temporary, m, finish, ""); err != nil {
@@ -150,6 +154,9 @@ func checkEmpty(dir string, allowed ...string) error {
 	case local.IsRestoring(dir):
 		return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s has parts of another restore", dir),
 			local.RestoreAgain)
+	case len(others) == 1 && local.Exists(filepath.Join(dir, others[0])):
+		return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s is not empty", dir),
+			"Move %s out of it, or name that with --previous if it is the lost registry.", filepath.Join(dir, others[0]))
 	}
 	return registry.WithHint(registry.Errorf(registry.ErrExists, "the folder %s is not empty", dir),
 		"Move the folder or its content aside, or name another one with --store.")
