@@ -170,7 +170,7 @@ func (v *restoreView) finish(
 	case err != nil: // a part of the lost registry cannot be read
 		v.Complete = false
 	}
-	checked := verify.Verifier{Catalog: unpacked.Catalog, Objects: objects, AtRest: true, Progress: reporter}
+	checked := verify.Verifier{Catalog: unpacked.Catalog, Objects: objects, IsFolder: true, AtRest: true, Progress: reporter}
 	v.Verified, err = checked.Run(ctx)
 	v.OK = err == nil && v.Verified.Faults() == 0
 	return err

@@ -57,7 +57,7 @@ With --quiet the command prints only faults.`,
   larder verify --repair --json`,
 		RunE: c.Run(func(ctx context.Context, _ []string) (output.View, error) {
 			return c.OnStore(ctx, func(s *place.Store) (output.View, error) {
-				v.Catalog, v.Objects = s.Catalog, s.Objects
+				v.Catalog, v.Objects, v.IsFolder = s.Catalog, s.Objects, s.Dir != ""
 				if v.Repair {
 					d, err := documenter(ctx, s)
 					if err != nil {

@@ -38,8 +38,20 @@ const restoreRecord = "restore the version's record (the item with this path and
 	"metadata) from a backup of the table; if there is no backup, run `larder withdraw ADDRESS VERSION --reason WHY` " +
 	"and publish it as a new version"
 
+// fromBackup is how an object of a folder comes back from a backup.
+const fromBackup = "or run `larder restore BACKUP --store ./restored`, and copy the object's file from restored/objects/ " +
+	"to the same place in objects/ of the registry's folder"
+
 // remedy returns the fix for findings of a kind that do not have their own.
-func (k Kind) remedy() string {
+func (k Kind) remedy(isFolder bool) string {
+	switch {
+	case isFolder && k == VersionWithoutObject:
+		return "publish or mirror the version again to restore the missing object, " + fromBackup + "; if the version was " +
+			"withdrawn and an older database brought its record back, withdraw it again instead"
+	case isFolder && (k == Size || k == SHA256):
+		return "clients reject it: remove the damaged object (the file with that name in objects/) and publish or mirror the " +
+			"version again, which restores only what is missing; " + fromBackup
+	}
 	switch k {
 	case VersionWithoutRecord:
 		return "restore the version's record (the item with this path and version/VERSION without build metadata) from a " +
@@ -134,13 +146,13 @@ func (r Report) Faults() int {
 
 // sort sorts findings, sets the missing fixes of faults, and removes
 // duplicates. Several addresses may report the same problem of their namespace.
-func sort(findings []Finding) []Finding {
+func sort(findings []Finding, isFolder bool) []Finding {
 	for i := range findings {
 		switch f := &findings[i]; {
 		case f.Note || f.Repaired:
 			f.Fix = ""
 		case f.Fix == "":
-			f.Fix = f.Kind.remedy()
+			f.Fix = f.Kind.remedy(isFolder)
 		}
 	}
 	slices.SortFunc(findings, func(a, b Finding) int {

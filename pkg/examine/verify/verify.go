@@ -55,6 +55,9 @@ type Objects interface {
 type Verifier struct {
 	Catalog *catalog.Catalog
 	Objects Objects
+	// IsFolder means that the registry is a folder of this machine, and not on
+	// AWS. Fixes then name what its operator has.
+	IsFolder bool
 	// Quick skips reading packages and archives. SHA256SUMS files and their
 	// signatures are small and are still read.
 	Quick bool
@@ -156,7 +159,7 @@ func (v Verifier) Run(ctx context.Context) (Report, error) {
 	if err := r.wait("comparing with the audit trail", func() error { return r.reportMissing(ctx) }); err != nil {
 		return Report{}, err
 	}
-	r.report.Findings = sort(r.report.Findings)
+	r.report.Findings = sort(r.report.Findings, r.IsFolder)
 	return r.report, nil
 }
 

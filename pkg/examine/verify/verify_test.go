@@ -925,6 +925,7 @@ func TestAdvice(t *testing.T) {
 	d.item(t, mirrored.Path(), "listing", nil)
 	d.put(t, inventory.Path()+"/1.0.0/api/abc/manifest.json")
 	advice := make(map[verify.Kind]string)
+	var inFolder []string
 	for _, f := range d.verified(t).Findings {
 		advice[f.Kind] = f.Fix
 	}
@@ -941,6 +942,12 @@ func TestAdvice(t *testing.T) {
 		}
 		texts.Text(t, string(kind)+": "+advice[kind]+"\n")
 	}
+	for _, f := range d.verified(t, func(v *verify.Verifier) { v.IsFolder = true }).Findings {
+		if text := fmt.Sprintf("%s: %s\n", f.Kind, f.Fix); advice[f.Kind] != f.Fix && !slices.Contains(inFolder, text) {
+			inFolder = append(inFolder, text)
+		}
+	}
+	texts.Text(t, "In a folder:\n"+strings.Join(inFolder, ""))
 	// The fix works.
 	key := d.provider(t).Packages[0].Object
 	d.object(t, key, nil)
