@@ -488,9 +488,8 @@ func (s *Store) signURL(method, under, key string, lifetime time.Duration, heade
 		return "", errors.New("cannot sign a URL: the store has no base URL")
 	}
 	expires := strconv.FormatInt(s.now().Add(cmp.Or(lifetime, time.Hour)).Unix(), 10)
-	query := "expires=" + expires + "&signature=" + s.sign(method, key, expires, header...)
-	u := url.URL{Path: under + key, RawQuery: query}
-	return s.BaseURL + u.String(), nil
+	// A URL needs no escaping, because CheckKey has accepted the key.
+	return s.BaseURL + under + key + "?expires=" + expires + "&signature=" + s.sign(method, key, expires, header...), nil
 }
 
 // sign returns the signature of a request. It covers the values of headers, of
