@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"os"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ func (c *cache) get(k catalog.Key, now time.Time) (item catalog.Item, at indexHe
 		c.at, c.items, c.size = at, make(map[catalog.Key]catalog.Item), 0
 	}
 	item, found = c.items[k]
+	item.Data = bytes.Clone(item.Data) // callers may change theirs
 	return item, at, found && (item.Expires.IsZero() || now.Before(item.Expires))
 }
 
@@ -54,6 +56,7 @@ func (c *cache) add(item catalog.Item, at indexHeader) {
 		return
 	}
 	if _, found := c.items[item.Key]; !found {
+		item.Data = bytes.Clone(item.Data)
 		c.items[item.Key] = item
 		c.size += size
 	}

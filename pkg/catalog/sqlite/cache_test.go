@@ -115,7 +115,7 @@ func TestCacheWithoutLog(t *testing.T) {
 	}
 }
 
-// A cached item expires as a stored one does.
+// A cached item expires as a stored one does. Callers may change what they get.
 func TestCachedItemExpires(t *testing.T) {
 	t.Parallel()
 	table, err := sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
@@ -130,10 +130,15 @@ func TestCachedItemExpires(t *testing.T) {
 	if err := table.Write(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // read, then cached
-		if _, err := table.Get(t.Context(), key); err != nil {
+	for range 3 { // read, then cached
+		item, err := table.Get(t.Context(), key)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if string(item.Data) != "x" {
+			t.Errorf("the data is %q, want x, although a caller changed its own", item.Data)
+		}
+		item.Data[0] = 'y'
 	}
 	now = now.Add(time.Minute)
 	if _, err := table.Get(t.Context(), key); !errors.Is(err, registry.ErrNotFound) {
