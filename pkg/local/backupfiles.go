@@ -79,7 +79,7 @@ func Content(dir string) (names []string, err error) {
 
 // Restoring begins the name of the folder in which a restore unpacks a backup,
 // below the registry's folder.
-const Restoring = "restore" + unfinishedFile
+const Restoring = "restore-unfinished-"
 
 // IsRestoring reports whether a folder has parts of a registry whose restore has
 // not finished. The database is the last file that such a restore moves.

@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/larder-registry/larder/pkg/files/regularfile"
+	"github.com/larder-registry/larder/pkg/files/textfile"
 	"github.com/larder-registry/larder/pkg/registry"
 	"github.com/larder-registry/larder/pkg/text/printable"
 )
@@ -147,18 +147,17 @@ func writeServers(dir string, servers []Running) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, hostFile)
-	temporary := path + unfinishedFile + rand.Text()
-	defer func() { _ = os.Remove(temporary) }()
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
+	return replaceFile(dir, hostFile, append(text, '\n'))
 }
 
-// unfinishedFile is the suffix of hostFile, or of another small file, while it is
-// written.
-const unfinishedFile = "-unfinished-"
+// replaceFile writes a file in a registry's folder atomically. It does not make a
+// folder that was removed.
+func replaceFile(dir, name string, text []byte) error {
+	if _, err := os.Stat(dir); err != nil {
+		return err
+	}
+	return textfile.Replace(filepath.Join(dir, name), text)
+}
 
 func portOf(address string) string {
 	_, port, _ := net.SplitHostPort(address)

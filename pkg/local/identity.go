@@ -186,7 +186,7 @@ func openAt(ctx context.Context, dir string, adopt bool) (_ *Data, err error) {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return nil, errors.New("it is not a folder")
 	}
-	id, err := readMarker(dir)
+	id, err := MarkerID(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -276,10 +276,7 @@ var idPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
 // MarkerID returns the ID in a folder's marker, or "" if there is no marker. It
 // returns a [MismatchError] for a damaged one.
-func MarkerID(dir string) (string, error) { return readMarker(dir) }
-
-// readMarker returns the ID in a folder's marker, or "" if there is no marker.
-func readMarker(dir string) (string, error) {
+func MarkerID(dir string) (string, error) {
 	refuse := func(reason string) (string, error) {
 		return "", &MismatchError{dir, "its marker " + marker + " " + reason, restoreMarker}
 	}
@@ -333,7 +330,7 @@ func makeMarker(dir, id string) (string, error) {
 	if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	return readMarker(dir)
+	return MarkerID(dir)
 }
 
 // checkAgreement checks that a database and the objects of a folder without a
@@ -438,8 +435,7 @@ func foreign(dir string) (string, error) {
 		string(LastBackup), string(LastVerify), lostAndFound, ".DS_Store")
 	// Killed processes may have left these files.
 	begins := []string{
-		database + "-", "tls-unfinished-", marker + "-unfinished-", hostFile + unfinishedFile, ".larder-room-",
-		string(LastBackup) + unfinishedFile, string(LastVerify) + unfinishedFile,
+		database + "-", "tls-unfinished-", marker + "-unfinished-", ".larder-", // such as .larder-room-
 	}
 	for _, e := range entries {
 		if !slices.Contains(own, e.Name()) &&

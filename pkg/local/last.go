@@ -1,9 +1,6 @@
 package local
 
 import (
-	"crypto/rand"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,16 +25,7 @@ const maxLast = 100
 
 // Record stores the time of an event in a folder.
 func (l Last) Record(dir string, at time.Time) error {
-	path := filepath.Join(dir, string(l))
-	temporary := path + unfinishedFile + rand.Text()
-	defer func() { _ = os.Remove(temporary) }()
-	if err := os.WriteFile(temporary, []byte(at.UTC().Format(time.RFC3339)+"\n"), 0o600); err != nil {
-		return fmt.Errorf("cannot store the time for the metrics: %w", regularfile.Unwritable(path, err))
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("cannot store the time for the metrics: %w", regularfile.Unwritable(path, err))
-	}
-	return nil
+	return replaceFile(dir, string(l), []byte(at.UTC().Format(time.RFC3339)+"\n"))
 }
 
 // In returns the time of the event in a folder, or the zero time.

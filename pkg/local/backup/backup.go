@@ -135,7 +135,8 @@ func (w Writer) Write(ctx context.Context, path string) (m Manifest, err error) 
 }
 
 func exists() error {
-	return registry.WithHint(fmt.Errorf("the file %w", registry.ErrExists), "Name a new file, or a folder. A folder has at most one backup of each second.")
+	return registry.WithHint(fmt.Errorf("the file %w", registry.ErrExists),
+		"Name a new file, or a folder. A folder has at most one backup of each second.")
 }
 
 // publish gives a file its final name, and returns [registry.ErrExists] if the
