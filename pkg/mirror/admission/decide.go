@@ -219,15 +219,21 @@ func ShowTime(at time.Time) string {
 	return at.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute).Format("2006-01-02 15:04 MST")
 }
 
-// ShowAge returns a minimum age in the largest of days, hours and minutes that
-// divides it.
+// ShowAge returns a minimum age for people, such as "7 days".
 func ShowAge(seconds int64) string {
+	n, unit := SplitAge(seconds)
+	return english.Plural(int(n), unit, "")
+}
+
+// SplitAge returns a minimum age in the largest of the units day, hour and minute
+// that divides it.
+func SplitAge(seconds int64) (n int64, unit string) {
 	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
 	switch {
 	case seconds%day == 0:
-		return english.Plural(int(seconds/day), "day", "")
+		return seconds / day, "day"
 	case seconds%hour == 0:
-		return english.Plural(int(seconds/hour), "hour", "")
+		return seconds / hour, "hour"
 	}
-	return english.Plural(int(seconds/minute), "minute", "")
+	return seconds / minute, "minute"
 }

@@ -477,17 +477,10 @@ func requirements(rule registry.MirrorRule) string {
 	return strings.Join(parts, "; ")
 }
 
-// shortAge returns a number of seconds as in a policy, in the largest of days,
-// hours and minutes that divides it.
+// shortAge returns a number of seconds as in a policy.
 func shortAge(seconds int64) string {
-	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
-	switch {
-	case seconds%day == 0:
-		return fmt.Sprintf("%dd", seconds/day)
-	case seconds%hour == 0:
-		return fmt.Sprintf("%dh", seconds/hour)
-	}
-	return fmt.Sprintf("%dm", seconds/minute)
+	n, unit := admission.SplitAge(seconds)
+	return fmt.Sprintf("%d%c", n, unit[0])
 }
 
 // shortSize returns a number of bytes as in a policy, in the largest unit that
