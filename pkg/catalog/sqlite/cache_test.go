@@ -22,11 +22,7 @@ import (
 func TestCacheIsNeverStale(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "larder.db")
-	table, err := sqlite.Create(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table := open(t, path)
 	key := catalog.Key{Partition: "p", Sort: "counter"}
 	if err := table.Write(t.Context(), catalog.Change{Key: key, Data: []byte("0")}); err != nil {
 		t.Fatal(err)
@@ -92,11 +88,7 @@ func TestCacheIsNeverStale(t *testing.T) {
 func TestCacheWithoutLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "larder.db")
-	table, err := sqlite.Create(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table := open(t, path)
 	writeItems(t, table, "a", 1)
 	key := catalog.Key{Partition: "p", Sort: "a0"}
 	if _, err := table.Get(t.Context(), key); err != nil {
@@ -118,11 +110,7 @@ func TestCacheWithoutLog(t *testing.T) {
 // A cached item expires as a stored one does. Callers may change what they get.
 func TestCachedItemExpires(t *testing.T) {
 	t.Parallel()
-	table, err := sqlite.Create(t.Context(), filepath.Join(t.TempDir(), "larder.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
+	table := open(t, filepath.Join(t.TempDir(), "larder.db"))
 	now := time.Unix(1_800_000_000, 0)
 	sqlite.SetTime(table, func() time.Time { return now })
 	key := catalog.Key{Partition: "p", Sort: "short"}
