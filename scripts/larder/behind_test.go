@@ -192,6 +192,7 @@ func TestBehindTLSPassedThrough(t *testing.T) {
 // fetches. They send requests only to the proxy, and the log has their address.
 func TestPullThroughBehindProxy(t *testing.T) {
 	t.Parallel()
+	clients.Need(t)
 	o, h := serveOrigin(t), modulehosts.Serve(t)
 	o.publish(t, "acme/note", "1.0.0", platforms()[0])
 	const host = "registry.opentofu.org"
